@@ -1,0 +1,199 @@
+//! The ladder of page sizes of a machine.
+
+use crate::{PageSize, Vpn};
+use core::fmt;
+
+/// The most page sizes that a ladder holds.
+pub const MAX_LEVELS: usize = 8;
+
+/// An index into a [`Ladder`]: 0 is the base page.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Level(pub u8);
+
+impl Level {
+    /// The base page's level.
+    pub const BASE: Level = Level(0);
+
+    /// The level as an array index.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The next larger level; whether the ladder has it is the ladder's to say.
+    pub const fn up(self) -> Level {
+        Level(self.0 + 1)
+    }
+
+    /// The next smaller level. Panics at the base page.
+    pub const fn down(self) -> Level {
+        Level(self.0 - 1)
+    }
+}
+
+/// The page sizes in use, ascending, the base page first: 4K/2M/1G, or 8K/64K/512K/4M (Navarro et al., section 6.1).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Ladder {
+    sizes: [PageSize; MAX_LEVELS],
+    len: u8,
+}
+
+/// Why sizes are no ladder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LadderError {
+    /// No size at all.
+    Empty,
+    /// More than [`MAX_LEVELS`] sizes.
+    TooMany,
+    /// A size does not exceed the one before it.
+    NotAscending(PageSize),
+    /// A size that was asked for is not a superpage size of the ladder.
+    Unknown(PageSize),
+}
+
+impl fmt::Display for LadderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LadderError::Empty => f.write_str("a ladder needs at least the base page's size"),
+            LadderError::TooMany => write!(f, "a ladder holds at most {MAX_LEVELS} sizes"),
+            LadderError::NotAscending(size) => write!(f, "sizes must ascend, and {size} does not"),
+            LadderError::Unknown(size) => write!(f, "{size} is not a superpage size of this machine"),
+        }
+    }
+}
+
+impl core::error::Error for LadderError {}
+
+impl Ladder {
+    /// The ladder of `sizes`, which ascend from the base page's.
+    pub fn new(sizes: &[PageSize]) -> Result<Ladder, LadderError> {
+        let first = *sizes.first().ok_or(LadderError::Empty)?;
+        if sizes.len() > MAX_LEVELS {
+            return Err(LadderError::TooMany);
+        }
+        if let Some(pair) = sizes.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return Err(LadderError::NotAscending(pair[1]));
+        }
+        let mut ladder = Ladder { sizes: [first; MAX_LEVELS], len: sizes.len() as u8 };
+        ladder.sizes[..sizes.len()].copy_from_slice(sizes);
+        Ok(ladder)
+    }
+
+    /// The ladder with the base page and, of its superpages, only those of `superpages` (in any order).
+    pub fn only(&self, superpages: &[PageSize]) -> Result<Ladder, LadderError> {
+        if let Some(size) = superpages.iter().find(|size| !self.sizes()[1..].contains(size)) {
+            return Err(LadderError::Unknown(*size));
+        }
+        let mut kept = *self;
+        kept.len = 1;
+        for size in &self.sizes()[1..] {
+            if superpages.contains(size) {
+                kept.sizes[kept.len as usize] = *size;
+                kept.len += 1;
+            }
+        }
+        Ok(kept)
+    }
+
+    /// All sizes, ascending.
+    pub fn sizes(&self) -> &[PageSize] {
+        &self.sizes[..self.len as usize]
+    }
+
+    /// The number of sizes, the base page's included.
+    #[allow(clippy::len_without_is_empty, reason = "a ladder always has its base page")]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// All levels, ascending.
+    pub fn levels(&self) -> impl DoubleEndedIterator<Item = Level> + ExactSizeIterator + use<> {
+        (0..self.len).map(Level)
+    }
+
+    /// The size at `level`.
+    pub fn size(&self, level: Level) -> PageSize {
+        self.sizes()[level.index()]
+    }
+
+    /// The base page's size.
+    pub fn base(&self) -> PageSize {
+        self.sizes[0]
+    }
+
+    /// The level of the largest size.
+    pub const fn largest(&self) -> Level {
+        Level(self.len - 1)
+    }
+
+    /// The level of `size`, if the ladder has it.
+    pub fn level(&self, size: PageSize) -> Option<Level> {
+        self.sizes().iter().position(|s| *s == size).map(|i| Level(i as u8))
+    }
+
+    /// The base-two logarithm of the number of base pages in an extent at `level`.
+    pub fn order(&self, level: Level) -> u32 {
+        self.size(level).shift() - self.base().shift()
+    }
+
+    /// The number of base pages in an extent at `level`.
+    pub fn pages(&self, level: Level) -> u64 {
+        1 << self.order(level)
+    }
+
+    /// The number of extents of the next smaller level in one at `level`: R in section 4.9. Panics at the base page.
+    pub fn ratio(&self, level: Level) -> u64 {
+        1 << (self.order(level) - self.order(level.down()))
+    }
+
+    /// The base page that holds the byte at `address`.
+    pub fn vpn(&self, address: u64) -> Vpn {
+        Vpn(address >> self.base().shift())
+    }
+}
+
+impl fmt::Debug for Ladder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, size) in self.sizes().iter().enumerate() {
+            write!(f, "{}{size}", if i == 0 { "" } else { "/" })?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Ladder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ladder(sizes: &[u64]) -> Result<Ladder, LadderError> {
+        let mut all = [PageSize::KB4; 16];
+        for (slot, bytes) in all.iter_mut().zip(sizes) {
+            *slot = PageSize::from_bytes(*bytes).unwrap();
+        }
+        Ladder::new(&all[..sizes.len()])
+    }
+
+    #[test]
+    fn the_alpha_has_a_ratio_of_eight() {
+        let alpha = ladder(&[8 << 10, 64 << 10, 512 << 10, 4 << 20]).unwrap();
+        assert_eq!(alpha.largest(), Level(3));
+        assert_eq!(alpha.pages(Level(3)), 512);
+        assert!(alpha.levels().skip(1).all(|level| alpha.ratio(level) == 8));
+        let only = alpha.only(&[PageSize::from_bytes(4 << 20).unwrap()]).unwrap();
+        assert_eq!((only.len(), only.ratio(Level(1))), (2, 512));
+    }
+
+    #[test]
+    fn a_bad_ladder_is_refused() {
+        assert_eq!(Ladder::new(&[]), Err(LadderError::Empty));
+        assert!(matches!(ladder(&[4096, 4096]), Err(LadderError::NotAscending(_))));
+        assert_eq!(ladder(&[1, 2, 4, 8, 16, 32, 64, 128, 256]), Err(LadderError::TooMany));
+        let two = ladder(&[4096, 2 << 20]).unwrap();
+        assert!(matches!(two.only(&[PageSize::KB4]), Err(LadderError::Unknown(_))));
+    }
+}

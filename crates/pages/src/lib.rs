@@ -1,0 +1,17 @@
+//! The words that every other crate shares: page sizes, the ladder of sizes of a machine, virtual and physical page
+//! numbers, extents of frames and protections.
+//!
+//! This crate holds no policy and no state. A page number counts *base pages* of the machine at hand, never bytes; a
+//! [`PageSize`] is a power of two of bytes; a [`Level`] is an index into a [`Ladder`], with the base page at level 0.
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod ladder;
+mod number;
+mod protection;
+mod size;
+
+pub use ladder::{Ladder, LadderError, Level, MAX_LEVELS};
+pub use number::{Extent, Pfn, Vpn};
+pub use protection::{Access, Protection};
+pub use size::{PageSize, SizeError, format_bytes, parse_bytes, parse_count};

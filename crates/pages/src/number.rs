@@ -1,0 +1,75 @@
+//! Page numbers and extents, as types, so that a virtual one is never taken for a physical one.
+
+use crate::{Ladder, Level};
+use core::fmt;
+
+macro_rules! page_number {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u64);
+
+        impl $name {
+            /// The first base page of the aligned extent of `pages` (a power of two) base pages that holds this one.
+            pub const fn align_down(self, pages: u64) -> $name {
+                $name(self.0 & !(pages - 1))
+            }
+
+            /// Whether this is the first base page of an aligned extent of `pages` (a power of two) base pages.
+            pub const fn is_aligned(self, pages: u64) -> bool {
+                self.0 & (pages - 1) == 0
+            }
+        }
+
+        impl core::ops::Add<u64> for $name {
+            type Output = $name;
+            fn add(self, pages: u64) -> $name {
+                $name(self.0 + pages)
+            }
+        }
+
+        impl core::ops::Sub<$name> for $name {
+            type Output = u64;
+            fn sub(self, other: $name) -> u64 {
+                self.0 - other.0
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({:#x})"), self.0)
+            }
+        }
+    };
+}
+
+page_number! {
+    /// A virtual page number, in base pages of the machine.
+    Vpn
+}
+
+page_number! {
+    /// A physical page number: the number of a frame, in base pages of the machine.
+    Pfn
+}
+
+/// Contiguous frames, as many as a page at `level` has and aligned to that number.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Extent {
+    /// The first frame.
+    pub start: Pfn,
+    /// The size, as a level of the ladder in use.
+    pub level: Level,
+}
+
+impl Extent {
+    /// The extent at `level` that holds `frame`.
+    pub fn around(ladder: &Ladder, frame: Pfn, level: Level) -> Extent {
+        Extent { start: frame.align_down(ladder.pages(level)), level }
+    }
+
+    /// Whether `frame` lies in the extent.
+    pub fn contains(&self, ladder: &Ladder, frame: Pfn) -> bool {
+        frame.align_down(ladder.pages(self.level)) == self.start
+    }
+}

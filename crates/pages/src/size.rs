@@ -1,0 +1,164 @@
+//! Sizes in bytes: of a page, and of memory as people write it.
+
+use core::fmt;
+use core::str::FromStr;
+
+/// The size of a page: a power of two of bytes, from 1 byte to 2^63.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PageSize(u8);
+
+impl PageSize {
+    /// 4 KB, the base page of most machines of today.
+    pub const KB4: PageSize = PageSize(12);
+
+    /// The page size of `1 << shift` bytes; `None` from a shift of 64 on.
+    pub const fn from_shift(shift: u32) -> Option<PageSize> {
+        if shift < 64 { Some(PageSize(shift as u8)) } else { None }
+    }
+
+    /// The page size of just `bytes` bytes; `None` unless it is a power of two.
+    pub const fn from_bytes(bytes: u64) -> Option<PageSize> {
+        if bytes.is_power_of_two() { Some(PageSize(bytes.trailing_zeros() as u8)) } else { None }
+    }
+
+    /// The base-two logarithm of the size in bytes.
+    pub const fn shift(self) -> u32 {
+        self.0 as u32
+    }
+
+    /// The size in bytes.
+    pub const fn bytes(self) -> u64 {
+        1 << self.0
+    }
+}
+
+impl fmt::Display for PageSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        format_bytes(self.bytes(), f)
+    }
+}
+
+impl fmt::Debug for PageSize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for PageSize {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<PageSize, SizeError> {
+        PageSize::from_bytes(parse_bytes(text)?).ok_or(SizeError::NotAPowerOfTwo)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl serde::Serialize for PageSize {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for PageSize {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<PageSize, D::Error> {
+        struct Visitor;
+        impl serde::de::Visitor<'_> for Visitor {
+            type Value = PageSize;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a page size such as \"4K\" or \"2M\"")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<PageSize, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Visitor)
+    }
+}
+
+/// Why a text is not a size or a count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SizeError {
+    /// Not digits followed by at most one of the letters K, M, G or T.
+    Syntax,
+    /// More than 64 bits hold.
+    TooLarge,
+    /// A page size that is no power of two.
+    NotAPowerOfTwo,
+}
+
+impl fmt::Display for SizeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SizeError::Syntax => "expected digits and at most one letter of K, M, G, T, such as 64K",
+            SizeError::TooLarge => "the number is larger than 64 bits hold",
+            SizeError::NotAPowerOfTwo => "a page size is a power of two, such as 64K",
+        })
+    }
+}
+
+impl core::error::Error for SizeError {}
+
+fn parse_scaled(text: &str, unit: u64) -> Result<u64, SizeError> {
+    let (digits, power) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 1),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 2),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 3),
+        Some(b'T' | b't') => (&text[..text.len() - 1], 4),
+        _ => (text, 0),
+    };
+    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return Err(SizeError::Syntax);
+    }
+    let number: u64 = digits.parse().map_err(|_| SizeError::TooLarge)?;
+    number.checked_mul(unit.pow(power)).ok_or(SizeError::TooLarge)
+}
+
+/// Reads a number of bytes: digits, then perhaps K, M, G or T for powers of 1024.
+pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
+    parse_scaled(text, 1024)
+}
+
+/// Reads a count: digits, then perhaps K, M, G or T for powers of 1000.
+pub fn parse_count(text: &str) -> Result<u64, SizeError> {
+    parse_scaled(text, 1000)
+}
+
+/// Writes a number of bytes as [`parse_bytes`] reads it, in the largest unit that leaves no fraction.
+pub fn format_bytes(bytes: u64, out: &mut impl fmt::Write) -> fmt::Result {
+    let (mut number, mut unit) = (bytes, 0);
+    while number != 0 && number.is_multiple_of(1024) && unit < 4 {
+        number /= 1024;
+        unit += 1;
+    }
+    write!(out, "{number}{}", ["", "K", "M", "G", "T"][unit])
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate alloc;
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn sizes_read_back_as_written() {
+        for text in ["4K", "64K", "2M", "1G", "8K", "512K", "1", "0", "3K"] {
+            let bytes = parse_bytes(text).unwrap();
+            let mut out = alloc::string::String::new();
+            format_bytes(bytes, &mut out).unwrap();
+            assert_eq!(out, text);
+        }
+        assert_eq!("2M".parse::<PageSize>().unwrap().to_string(), "2M");
+        assert_eq!(parse_count("2K"), Ok(2000));
+    }
+
+    #[test]
+    fn what_is_no_size_is_refused() {
+        for text in ["", "K", "4KB", "-1", "4 K", "1.5M", "+3", "é"] {
+            assert_eq!(parse_bytes(text), Err(SizeError::Syntax), "{text}");
+        }
+        assert_eq!(parse_bytes("99999999999999999999"), Err(SizeError::TooLarge));
+        assert_eq!(parse_bytes("99999999999999T"), Err(SizeError::TooLarge));
+        assert_eq!("3K".parse::<PageSize>(), Err(SizeError::NotAPowerOfTwo));
+    }
+}

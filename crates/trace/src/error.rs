@@ -1,0 +1,32 @@
+//! What can go wrong with a stream.
+
+use std::path::PathBuf;
+
+/// An error of this crate: one sentence for a person each.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The input is not what it should be: the user's to mend.
+    #[error("{what}: {problem}")]
+    Input {
+        /// The file and place, or the argument.
+        what: String,
+        /// What was found, what was expected, and the way out.
+        problem: String,
+    },
+    /// The system refused to read or write.
+    #[error("{path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// An [`Error::Input`].
+    pub fn input(what: impl Into<String>, problem: impl Into<String>) -> Error {
+        Error::Input { what: what.into(), problem: problem.into() }
+    }
+}

@@ -1,0 +1,233 @@
+//! The event stream: what happens to memory, in order, from whatever source.
+
+use superpage_pages::{Access, Protection};
+
+/// Page numbers in a trace count pages of this many bits, whatever machine the trace came from or runs on.
+pub const TRACE_PAGE_SHIFT: u32 = 12;
+
+/// The number of a process in a trace. The first is 0; numbers are not used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ProcessId(pub u32);
+
+/// Consecutive accesses of one kind to one page of 4 KB by the current process.
+///
+/// Data accesses (reads and writes) and instruction fetches are two streams. A run ends when *its own stream* goes to
+/// another page, or when a page that was only read is first written: so every access of a [`Access::Write`] run but the
+/// first may be a read or a write, all those of a [`Access::Read`] run are reads, and a run stands in the stream at its
+/// first access. Only the first access of a run can miss in a TLB or fault, on any machine with pages of at least 4 KB.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Run {
+    /// `page << 2 | kind`.
+    tag: u64,
+    /// Accesses in the run, at least 1: loads and stores, or for [`Access::Execute`] instruction fetches.
+    pub references: u32,
+    /// Instructions that the run stands for: for [`Access::Execute`] those fetched; for data 0 where the trace holds
+    /// instruction fetches, else the instructions since the run before.
+    pub instructions: u32,
+}
+
+impl Run {
+    /// A run of `references` accesses to the page with number `page` (below 2^62).
+    pub const fn new(page: u64, access: Access, references: u32, instructions: u32) -> Run {
+        Run { tag: page << 2 | access as u64, references, instructions }
+    }
+
+    /// The number of the 4 KB page.
+    #[inline]
+    pub const fn page(self) -> u64 {
+        self.tag >> 2
+    }
+
+    /// The kind of the run; see [`Run`] for what a write run may hold.
+    #[inline]
+    pub const fn access(self) -> Access {
+        match self.tag & 3 {
+            0 => Access::Read,
+            1 => Access::Write,
+            _ => Access::Execute,
+        }
+    }
+}
+
+impl std::fmt::Debug for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?} {:#x} x{} /{}", self.access(), self.page(), self.references, self.instructions)
+    }
+}
+
+/// How the memory object behind a mapping may change its size (Navarro et al., section 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Growth {
+    /// Fixed when it is mapped: code, files, anonymous `mmap`.
+    Fixed,
+    /// A heap: its end moves, by [`Event::Grow`].
+    Up,
+    /// A stack: the mapping is the most it may take, and it grows down as it is touched.
+    Down,
+}
+
+/// What lies behind a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Backing {
+    /// Zero-filled memory.
+    Anonymous,
+    /// A file: its number in the trace, its length in pages, and the page of it where the mapping starts.
+    File {
+        /// The number of the file; the same file has one number in all processes.
+        file: u32,
+        /// The length of the file, in 4 KB pages, rounded up.
+        file_pages: u64,
+        /// The first mapped page of the file.
+        offset: u64,
+    },
+}
+
+/// One event that is no access. Pages and lengths are in 4 KB pages; the process is the current one unless named.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// What follows is done by this thread of this process. The first event of a trace; the process exists from here on
+    /// if it has not been forked.
+    Switch {
+        /// The process.
+        process: ProcessId,
+        /// The thread, numbered within the trace.
+        thread: u32,
+    },
+    /// A mapping is made. It replaces what it overlaps.
+    Map {
+        /// The first page.
+        start: u64,
+        /// The number of pages.
+        pages: u64,
+        /// What may be done with it.
+        protection: Protection,
+        /// Whether writes are seen by others that map the same object.
+        shared: bool,
+        /// What lies behind it.
+        backing: Backing,
+        /// How it may change its size.
+        growth: Growth,
+    },
+    /// Mappings in the range cease; holes are no error.
+    Unmap {
+        /// The first page.
+        start: u64,
+        /// The number of pages.
+        pages: u64,
+    },
+    /// Rights change in the range; holes are no error.
+    Protect {
+        /// The first page.
+        start: u64,
+        /// The number of pages.
+        pages: u64,
+        /// The new rights.
+        protection: Protection,
+    },
+    /// The contents of the range are given up, the mappings stay (`MADV_DONTNEED`, `MADV_FREE`).
+    Discard {
+        /// The first page.
+        start: u64,
+        /// The number of pages.
+        pages: u64,
+    },
+    /// The growing mapping that starts at `start` is now `pages` long (`brk`); it may also shrink.
+    Grow {
+        /// The first page of the mapping.
+        start: u64,
+        /// Its new length; 0 unmaps it.
+        pages: u64,
+    },
+    /// A mapping moves with its contents or changes its length (`mremap`).
+    Remap {
+        /// The first page before.
+        from: u64,
+        /// The length before.
+        from_pages: u64,
+        /// The first page afterwards.
+        to: u64,
+        /// The length afterwards.
+        to_pages: u64,
+    },
+    /// The current process makes a copy of itself.
+    Fork {
+        /// The new process.
+        child: ProcessId,
+    },
+    /// The current process starts another program: its mappings cease.
+    Exec,
+    /// The current process ends.
+    Exit,
+    /// In a sampled trace: here accesses were left out. First touches of pages are kept even then.
+    Skipped {
+        /// Data references left out.
+        references: u64,
+        /// Instructions left out.
+        instructions: u64,
+    },
+    /// Something that a reader should know: what could not be followed or was lost.
+    Note(String),
+}
+
+/// A piece of a stream: runs, and the events between them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Batch {
+    /// The runs, in order.
+    pub runs: Vec<Run>,
+    /// The events, in order; each comes before the run with its index (`runs.len()`: after the last).
+    pub events: Vec<(u32, Event)>,
+}
+
+impl Batch {
+    /// The number of runs after which a source ends a batch.
+    pub const RUNS: usize = 1 << 14;
+
+    /// Removes everything and keeps the memory.
+    pub fn clear(&mut self) {
+        self.runs.clear();
+        self.events.clear();
+    }
+
+    /// Adds a run.
+    #[inline]
+    pub fn run(&mut self, run: Run) {
+        self.runs.push(run);
+    }
+
+    /// Adds an event after the runs so far.
+    pub fn event(&mut self, event: Event) {
+        self.events.push((self.runs.len() as u32, event));
+    }
+}
+
+/// Every how many accesses a sampled trace keeps how many.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Sampling {
+    /// Data references and instruction fetches recorded in each period.
+    pub on: u64,
+    /// The period, in data references and instruction fetches.
+    pub period: u64,
+}
+
+/// What is known of a stream before it is read.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Info {
+    /// What ran: a command line, or a workload with its parameters.
+    pub workload: String,
+    /// Set if accesses were left out.
+    pub sampling: Option<Sampling>,
+    /// Whether instruction fetches are in the stream.
+    pub fetches: bool,
+    /// Runs to come, if known: for progress only.
+    pub runs: Option<u64>,
+}
+
+/// Where events come from: a trace file, a built-in workload, a program that runs just now.
+pub trait Source: Send {
+    /// What is known before reading.
+    fn info(&self) -> &Info;
+
+    /// Clears `batch` and fills it with the next piece of the stream; `false` at the end, with `batch` left empty.
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, crate::Error>;
+}

@@ -1,0 +1,11 @@
+//! The event stream: the trace file format, the recorder, importers of foreign traces, and built-in workloads.
+//!
+//! Everything here is a [`Source`] of [`Event`]s and [`Run`]s or a way to keep them. Nothing here knows what a TLB or a
+//! policy is.
+
+mod error;
+mod event;
+pub mod workload;
+
+pub use error::Error;
+pub use event::{Backing, Batch, Event, Growth, Info, ProcessId, Run, Sampling, Source, TRACE_PAGE_SHIFT};

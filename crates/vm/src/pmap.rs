@@ -1,0 +1,66 @@
+//! The seam between the memory manager and the hardware.
+
+use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+
+/// The number of an address space. Numbers of ended spaces are used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SpaceId(pub u32);
+
+/// What a page table holds for a base page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Mapped {
+    /// The frame of the base page asked for, wherever in its superpage it lies.
+    pub frame: Pfn,
+    /// The size of the page that maps it.
+    pub size: PageSize,
+    /// The rights.
+    pub protection: Protection,
+}
+
+/// The reference and dirty bits of one mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Used {
+    /// Accessed since the bit was cleared.
+    pub referenced: bool,
+    /// Written since the bit was cleared.
+    pub modified: bool,
+}
+
+/// The page tables and TLBs, as the memory manager sees them: the old BSD name for this boundary.
+///
+/// A kernel carries it out on real page tables; the simulator on modelled ones. The calls cannot fail: the manager only
+/// asks for what its own state makes possible, `at` is always aligned to the size named, and every call leaves the TLBs
+/// consistent (an implementation shoots down what it must). A mapping is named by its first page and its size.
+pub trait Pmap {
+    /// Adds a mapping of `size` where nothing is mapped. `access` is what it is made for: the mapping starts referenced,
+    /// and modified if that is a write.
+    fn enter(&mut self, space: SpaceId, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access);
+
+    /// Removes a mapping and says how it was used.
+    fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used;
+
+    /// Changes the rights of a mapping.
+    fn protect(&mut self, space: SpaceId, at: Vpn, size: PageSize, protection: Protection);
+
+    /// Makes one mapping of `to` out of all mappings of `from` in it, which have contiguous frames and equal rights. The
+    /// new one is referenced or modified if any of them was.
+    fn promote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize);
+
+    /// Makes mappings of `to` out of one of `from`, with its rights and use each.
+    fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize);
+
+    /// What maps the base page `at`, if anything.
+    fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped>;
+
+    /// How a mapping was used since that was cleared.
+    fn used(&self, space: SpaceId, at: Vpn, size: PageSize) -> Used;
+
+    /// Clears the reference bit of a mapping and says whether it was set.
+    fn clear_referenced(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool;
+
+    /// Clears the dirty bit of a mapping and says whether it was set.
+    fn clear_modified(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool;
+
+    /// All mappings of the space are gone and the number may be used for another one.
+    fn destroy(&mut self, space: SpaceId);
+}
