@@ -1,0 +1,31 @@
+# The commands of the project. `make help` lists them.
+CARGO ?= cargo
+SUPERPAGE = target/release/superpage
+
+.PHONY: help build demo test lint bench corpus fuzz
+help: ## list the commands
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
+
+build: ## build the command, target/release/superpage
+	$(CARGO) build --release --locked
+
+demo: build ## what superpages do to recorded real programs, on two machines
+	./demo/run $(SUPERPAGE)
+
+test: ## all tests
+	$(CARGO) test --workspace --locked
+
+lint: ## what CI checks beside the tests: format, clippy, docs
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+bench: ## the numbers of docs/results.md, each beside its reference
+	$(CARGO) bench --workspace --locked
+
+corpus: build ## record the corpus again from scratch (needs qemu-user and the recorded programs)
+	./corpus/record $(SUPERPAGE)
+
+fuzz: ## a minute of each fuzz target (needs nightly Rust and cargo-fuzz)
+	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
+		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$${FUZZ_SECONDS:-60} || exit 1; done
