@@ -5,7 +5,9 @@
 
 mod error;
 mod event;
+mod run_builder;
 pub mod workload;
 
 pub use error::Error;
 pub use event::{Backing, Batch, Event, Growth, Info, ProcessId, Run, Sampling, Source, TRACE_PAGE_SHIFT};
+pub use run_builder::RunBuilder;

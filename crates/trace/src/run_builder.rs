@@ -1,0 +1,272 @@
+//! Runs from single accesses, by the rules that [`Run`] states.
+
+use crate::event::{Batch, Event, Run, TRACE_PAGE_SHIFT};
+use superpage_pages::Access;
+
+/// No page: page numbers have at most 52 bits.
+const NONE: u64 = u64::MAX;
+
+/// A run that still grows. Its place in the batch is taken; its counts are written there when it closes.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    page: u64,
+    /// Set in the data stream once the page has been written in this run.
+    written: bool,
+    references: u32,
+    instructions: u32,
+    index: usize,
+}
+
+impl Open {
+    const CLOSED: Open = Open { page: NONE, written: false, references: 0, instructions: 0, index: 0 };
+
+    #[inline]
+    fn close(&mut self, batch: &mut Batch) {
+        if self.page != NONE {
+            let run = &mut batch.runs[self.index];
+            run.references = self.references;
+            run.instructions = self.instructions;
+            self.page = NONE;
+        }
+    }
+}
+
+/// Makes runs from accesses in the order in which a program makes them.
+///
+/// Data and instruction fetches are two streams, each with at most one open run. An access that crosses pages counts on
+/// each of them. The counts of an open run reach the batch only when it closes: before a batch is handed on,
+/// [`RunBuilder::close`] must be called, which ends both runs early. That is harmless: the first access of the second
+/// half goes to the page that its stream used last.
+///
+/// In a stream with fetches data runs have 0 instructions. In one without, [`RunBuilder::instructions`] counts those that
+/// pass, and each data run gets those since the one before.
+///
+/// ```
+/// use superpage_trace::{Batch, RunBuilder};
+/// let (mut builder, mut batch) = (RunBuilder::new(), Batch::default());
+/// builder.read(&mut batch, 0x1000, 8);
+/// builder.read(&mut batch, 0x1ffc, 8); // crosses into page 2
+/// builder.write(&mut batch, 0x2000, 1);
+/// builder.read(&mut batch, 0x2100, 4);
+/// builder.close(&mut batch);
+/// let runs: Vec<_> = batch.runs.iter().map(|run| (run.page(), run.references)).collect();
+/// assert_eq!(runs, [(1, 2), (2, 1), (2, 2)]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct RunBuilder {
+    data: Open,
+    fetch: Open,
+    /// Instructions passed since the last data run was opened.
+    passed: u64,
+}
+
+impl Default for RunBuilder {
+    fn default() -> RunBuilder {
+        RunBuilder::new()
+    }
+}
+
+impl RunBuilder {
+    /// A builder with no open run.
+    pub const fn new() -> RunBuilder {
+        RunBuilder { data: Open::CLOSED, fetch: Open::CLOSED, passed: 0 }
+    }
+
+    /// A load of `bytes` bytes (0 counts as 1) from `address`. A few instructions where the page stays the same.
+    #[inline]
+    pub fn read(&mut self, batch: &mut Batch, address: u64, bytes: u64) {
+        self.data_access(batch, address, bytes, false);
+    }
+
+    /// A store of `bytes` bytes (0 counts as 1) to `address`. A few instructions where the page stays the same.
+    #[inline]
+    pub fn write(&mut self, batch: &mut Batch, address: u64, bytes: u64) {
+        self.data_access(batch, address, bytes, true);
+    }
+
+    /// The fetch of one instruction of `bytes` bytes at `address`. If it crosses into another page it is a reference to
+    /// both and an instruction of the first.
+    #[inline]
+    pub fn fetch(&mut self, batch: &mut Batch, address: u64, bytes: u64) {
+        let (first, last) = pages(address, bytes);
+        self.fetch_page(batch, first, 1);
+        for page in first + 1..=last {
+            self.fetch_page(batch, page, 0);
+        }
+    }
+
+    /// Tells that `count` instructions have passed, in a stream without fetches. They go to the next data run, or where
+    /// none follows in the batch to the last.
+    #[inline]
+    pub fn instructions(&mut self, count: u64) {
+        self.passed += count;
+    }
+
+    /// Ends the open runs and adds an event after them.
+    pub fn event(&mut self, batch: &mut Batch, event: Event) {
+        self.close(batch);
+        batch.event(event);
+    }
+
+    /// Ends the open runs, so that `batch` is complete. To be called before a batch is handed on.
+    pub fn close(&mut self, batch: &mut Batch) {
+        if self.data.page != NONE {
+            let room = u64::from(u32::MAX - self.data.instructions);
+            let taken = self.passed.min(room);
+            self.data.instructions += taken as u32;
+            self.passed -= taken;
+        }
+        self.data.close(batch);
+        self.fetch.close(batch);
+    }
+
+    #[inline]
+    fn data_access(&mut self, batch: &mut Batch, address: u64, bytes: u64, write: bool) {
+        let (first, last) = pages(address, bytes);
+        self.data_page(batch, first, write);
+        for page in first + 1..=last {
+            self.data_page(batch, page, write);
+        }
+    }
+
+    #[inline]
+    fn data_page(&mut self, batch: &mut Batch, page: u64, write: bool) {
+        let data = &mut self.data;
+        if data.page == page && (data.written || !write) && data.references < u32::MAX {
+            data.references += 1;
+        } else {
+            self.open_data(batch, page, write);
+        }
+    }
+
+    #[inline(never)]
+    fn open_data(&mut self, batch: &mut Batch, page: u64, write: bool) {
+        self.data.close(batch);
+        let instructions = self.passed.min(u64::from(u32::MAX)) as u32;
+        self.passed -= u64::from(instructions);
+        self.data = Open { page, written: write, references: 1, instructions, index: batch.runs.len() };
+        batch.run(Run::new(page, if write { Access::Write } else { Access::Read }, 1, instructions));
+    }
+
+    #[inline]
+    fn fetch_page(&mut self, batch: &mut Batch, page: u64, instructions: u32) {
+        let fetch = &mut self.fetch;
+        if fetch.page == page && fetch.references < u32::MAX {
+            fetch.references += 1;
+            fetch.instructions += instructions;
+        } else {
+            self.open_fetch(batch, page, instructions);
+        }
+    }
+
+    #[inline(never)]
+    fn open_fetch(&mut self, batch: &mut Batch, page: u64, instructions: u32) {
+        self.fetch.close(batch);
+        self.fetch = Open { page, written: false, references: 1, instructions, index: batch.runs.len() };
+        batch.run(Run::new(page, Access::Execute, 1, instructions));
+    }
+}
+
+/// The first and the last page of an access; one that would pass the end of the address space stops there.
+#[inline]
+fn pages(address: u64, bytes: u64) -> (u64, u64) {
+    let end = address.saturating_add(bytes.saturating_sub(1));
+    (address >> TRACE_PAGE_SHIFT, end >> TRACE_PAGE_SHIFT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The rules again, as plainly as they can be said: (page, kind, references, instructions) of each run.
+    fn brute_force(accesses: &[(Access, u64, u64)]) -> Vec<(u64, Access, u32, u32)> {
+        let mut runs: Vec<(u64, Access, u32, u32)> = Vec::new();
+        let (mut data, mut fetch): (Option<usize>, Option<usize>) = (None, None);
+        for &(access, address, bytes) in accesses {
+            let last = (address + bytes.max(1) - 1) / 4096;
+            for page in address / 4096..=last {
+                let instruction = u32::from(access == Access::Execute && page == address / 4096);
+                let open = if access == Access::Execute { &mut fetch } else { &mut data };
+                match open.map(|index| &mut runs[index]) {
+                    Some(run) if run.0 == page && !(run.1 == Access::Read && access == Access::Write) => {
+                        run.2 += 1;
+                        run.3 += instruction;
+                    }
+                    _ => {
+                        *open = Some(runs.len());
+                        runs.push((page, access, 1, instruction));
+                    }
+                }
+            }
+        }
+        runs
+    }
+
+    fn drive(accesses: &[(Access, u64, u64)]) -> Batch {
+        let (mut builder, mut batch) = (RunBuilder::new(), Batch::default());
+        for &(access, address, bytes) in accesses {
+            match access {
+                Access::Read => builder.read(&mut batch, address, bytes),
+                Access::Write => builder.write(&mut batch, address, bytes),
+                Access::Execute => builder.fetch(&mut batch, address, bytes),
+            }
+        }
+        builder.close(&mut batch);
+        batch
+    }
+
+    fn accesses() -> impl Strategy<Value = Vec<(Access, u64, u64)>> {
+        let access = prop_oneof![Just(Access::Read), Just(Access::Write), Just(Access::Execute)];
+        prop::collection::vec((access, 0u64..0x5000, 0u64..40), 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_rules(accesses in accesses()) {
+            let batch = drive(&accesses);
+            let runs: Vec<_> =
+                batch.runs.iter().map(|r| (r.page(), r.access(), r.references, r.instructions)).collect();
+            prop_assert_eq!(runs, brute_force(&accesses));
+        }
+    }
+
+    #[test]
+    fn a_write_run_holds_the_reads_after_it() {
+        let batch = drive(&[(Access::Write, 0, 4), (Access::Read, 8, 4), (Access::Write, 16, 4)]);
+        assert_eq!(batch.runs, [Run::new(0, Access::Write, 3, 0)]);
+    }
+
+    #[test]
+    fn instructions_go_to_the_next_run_and_the_rest_to_the_last() {
+        let (mut builder, mut batch) = (RunBuilder::new(), Batch::default());
+        builder.instructions(5);
+        builder.read(&mut batch, 0, 1);
+        builder.instructions(2);
+        builder.read(&mut batch, 0x1000, 1);
+        builder.instructions(3);
+        builder.event(&mut batch, Event::Exit);
+        assert_eq!(batch.runs, [Run::new(0, Access::Read, 1, 5), Run::new(1, Access::Read, 1, 5)]);
+        assert_eq!(batch.events, [(2, Event::Exit)]);
+    }
+
+    #[test]
+    fn the_end_of_the_address_space_is_no_overflow() {
+        let batch = drive(&[(Access::Read, u64::MAX - 1, 64)]);
+        assert_eq!(batch.runs, [Run::new(u64::MAX >> 12, Access::Read, 1, 0)]);
+    }
+
+    #[test]
+    fn an_event_ends_runs() {
+        let (mut builder, mut batch) = (RunBuilder::new(), Batch::default());
+        builder.fetch(&mut batch, 0x5000, 4);
+        builder.read(&mut batch, 0, 1);
+        builder.event(&mut batch, Event::Exec);
+        builder.read(&mut batch, 0, 1);
+        builder.fetch(&mut batch, 0x5004, 4);
+        builder.close(&mut batch);
+        assert_eq!(batch.events, [(2, Event::Exec)]);
+        let pages: Vec<_> = batch.runs.iter().map(|run| run.page()).collect();
+        assert_eq!(pages, [5, 0, 0, 5]);
+    }
+}
