@@ -25,6 +25,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// The exit status that tells a script who is to mend it: 2 for bad usage or input, 1 for a run that failed.
+    pub fn status(&self) -> u8 {
+        use std::io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied};
+        match self {
+            Error::Input { .. } => 2,
+            Error::Io { source, .. } => match source.kind() {
+                NotFound | PermissionDenied | IsADirectory | NotADirectory | InvalidInput => 2,
+                _ => 1,
+            },
+        }
+    }
+
     /// An [`Error::Input`].
     pub fn input(what: impl Into<String>, problem: impl Into<String>) -> Error {
         Error::Input { what: what.into(), problem: problem.into() }
