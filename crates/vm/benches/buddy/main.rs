@@ -1,0 +1,208 @@
+//! The buddy allocator beside two others that do the same work in the same run: 4 GiB of 4K frames, ladder 4K/2M/1G.
+//!
+//! Times are the least of several rounds, in nanoseconds of one thread, and hold the cost of the loop around (drawing a
+//! random number, and for churn a load and a store in the array of held frames). Run without `--bench`, as
+//! `cargo test --all-targets` does, it does a hundredth of the work and only shows that it works.
+
+mod array;
+
+use array::ArrayBuddy;
+use buddy_system_allocator::FrameAllocator;
+use std::hint::black_box;
+use std::time::Instant;
+use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn};
+use superpage_vm::Buddy;
+
+const FRAMES: u32 = 1 << 20;
+/// Orders of the ladder 4K/2M/1G, in frames.
+const ORDERS: [u32; 3] = [0, 9, 18];
+const LARGEST: u32 = 18;
+const BASE: usize = 0;
+const SUPERPAGE: usize = 1;
+
+/// One allocator under test; sizes are named by their level in 4K/2M/1G.
+trait Frames {
+    const NAME: &'static str;
+    fn all_free() -> Self;
+    fn allocate(&mut self, level: usize) -> Option<u32>;
+    fn free(&mut self, start: u32, level: usize);
+    /// The bytes of its own that it needs for 4 GiB, if they can be known.
+    fn metadata_bytes(&self) -> Option<usize>;
+}
+
+impl Frames for Buddy {
+    const NAME: &'static str = "superpage-vm";
+
+    fn all_free() -> Buddy {
+        let sizes = ORDERS.map(|order| PageSize::from_shift(PageSize::KB4.shift() + order).unwrap());
+        Buddy::new(Ladder::new(&sizes).unwrap(), FRAMES.into()).unwrap()
+    }
+
+    fn allocate(&mut self, level: usize) -> Option<u32> {
+        Buddy::allocate(self, Level(level as u8)).map(|extent| extent.start.0 as u32)
+    }
+
+    fn free(&mut self, start: u32, level: usize) {
+        Buddy::free(self, Extent { start: Pfn(start.into()), level: Level(level as u8) });
+    }
+
+    fn metadata_bytes(&self) -> Option<usize> {
+        Some(Buddy::metadata_bytes(self))
+    }
+}
+
+impl Frames for ArrayBuddy {
+    const NAME: &'static str = "array buddy";
+
+    fn all_free() -> ArrayBuddy {
+        ArrayBuddy::new(FRAMES, LARGEST)
+    }
+
+    fn allocate(&mut self, level: usize) -> Option<u32> {
+        ArrayBuddy::allocate(self, ORDERS[level])
+    }
+
+    fn free(&mut self, start: u32, level: usize) {
+        ArrayBuddy::free(self, start, ORDERS[level]);
+    }
+
+    fn metadata_bytes(&self) -> Option<usize> {
+        Some(ArrayBuddy::metadata_bytes(self))
+    }
+}
+
+impl Frames for FrameAllocator<{ LARGEST as usize + 1 }> {
+    const NAME: &'static str = "buddy_system_allocator";
+
+    fn all_free() -> Self {
+        let mut frames = FrameAllocator::new();
+        frames.add_frame(0, FRAMES as usize);
+        frames
+    }
+
+    fn allocate(&mut self, level: usize) -> Option<u32> {
+        self.alloc(1 << ORDERS[level]).map(|start| start as u32)
+    }
+
+    fn free(&mut self, start: u32, level: usize) {
+        self.dealloc(start as usize, 1 << ORDERS[level]);
+    }
+
+    /// Its trees grow and shrink with the number of free blocks.
+    fn metadata_bytes(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Splitmix64, from a fixed seed: the same work on each run and for each allocator.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(z ^ (z >> 31)) * n as u128) >> 64) as usize
+    }
+}
+
+/// How much work to do.
+struct Effort {
+    rounds: usize,
+    pairs: usize,
+    replacements: usize,
+}
+
+/// All of memory taken as extents of `level`, then a random share of them, `freed` of each four, given back. Returns what is held.
+fn random_holes<F: Frames>(level: usize, freed: usize, random: &mut Random) -> (F, Vec<u32>) {
+    let mut frames = F::all_free();
+    let mut held: Vec<u32> = std::iter::from_fn(|| frames.allocate(level)).collect();
+    for _ in 0..held.len() * freed / 4 {
+        let which = random.below(held.len());
+        frames.free(held.swap_remove(which), level);
+    }
+    (frames, held)
+}
+
+/// The least time of a round, in nanoseconds for each of `pairs`.
+fn least(effort: &Effort, mut round: impl FnMut(usize)) -> f64 {
+    let time = |_| {
+        let start = Instant::now();
+        round(effort.pairs);
+        start.elapsed().as_secs_f64() * 1e9 / effort.pairs as f64
+    };
+    (0..effort.rounds).map(time).fold(f64::INFINITY, f64::min)
+}
+
+/// Allocates and frees one extent of `level`, over and over.
+fn pair<F: Frames>(frames: &mut F, level: usize, effort: &Effort) -> f64 {
+    least(effort, |pairs| {
+        for _ in 0..pairs {
+            let start = black_box(frames.allocate(level).expect("half of memory is free"));
+            frames.free(start, level);
+        }
+    })
+}
+
+/// Frees a random one of the held base pages and allocates one.
+fn replace<F: Frames>(frames: &mut F, held: &mut [u32], random: &mut Random, times: usize) {
+    for _ in 0..times {
+        let which = random.below(held.len());
+        frames.free(held[which], BASE);
+        held[which] = frames.allocate(BASE).expect("one was just freed");
+    }
+}
+
+/// The figures of one allocator, in the order of `ROWS`.
+fn measure<F: Frames>(effort: &Effort) -> [String; ROWS.len()] {
+    let mut random = Random(2002);
+    let nanoseconds = |time: f64| format!("{time:.1} ns");
+
+    let (mut frames, _held) = random_holes::<F>(BASE, 2, &mut random);
+    let base = pair(&mut frames, BASE, effort);
+
+    let (mut frames, _held) = random_holes::<F>(SUPERPAGE, 2, &mut random);
+    let superpage = pair(&mut frames, SUPERPAGE, effort);
+
+    let mut frames = F::all_free();
+    (0..FRAMES >> (1 + ORDERS[SUPERPAGE])).for_each(|_| drop(frames.allocate(SUPERPAGE)));
+    let split = pair(&mut frames, SUPERPAGE, effort);
+
+    let (mut frames, mut held) = random_holes::<F>(BASE, 1, &mut random);
+    let churn = least(effort, |pairs| replace(&mut frames, &mut held, &mut random, pairs));
+
+    let (mut frames, mut held) = random_holes::<F>(BASE, 2, &mut random);
+    replace(&mut frames, &mut held, &mut random, effort.replacements);
+    let metadata = frames.metadata_bytes().map_or("unknown".into(), |bytes| format!("{:.1} KB", bytes as f64 / 1e3));
+    let blocks = std::iter::from_fn(|| frames.allocate(SUPERPAGE)).count();
+
+    [nanoseconds(base), nanoseconds(superpage), nanoseconds(split), nanoseconds(churn), blocks.to_string(), metadata]
+}
+
+/// What is measured, and the figure of the design to beat.
+const ROWS: [(&str, &str); 6] = [
+    ("allocate + free a base page, random half free", "30 ns"),
+    ("allocate + free 2M, random half free", "7 ns"),
+    ("allocate + free 2M, each pair splits and coalesces 1G", ""),
+    ("replace a random base page, 75 % full", "60 ns"),
+    ("free 2M of 2048, random half and 8 M replacements", "950 or more"),
+    ("metadata for 4 GiB", "166 KB"),
+];
+
+fn print(name: &str, cells: [&str; 4]) {
+    println!("{name:<54} {:>14} {:>14} {:>23} {:>12}", cells[0], cells[1], cells[2], cells[3]);
+}
+
+fn main() {
+    let scale = if std::env::args().any(|argument| argument == "--bench") { 1 } else { 100 };
+    let effort = Effort { rounds: 7, pairs: 1_000_000 / scale, replacements: 8_000_000 / scale };
+    type Trees = FrameAllocator<{ LARGEST as usize + 1 }>;
+    let ours = measure::<Buddy>(&effort);
+    let array = measure::<ArrayBuddy>(&effort);
+    let trees = measure::<Trees>(&effort);
+    print("4 GiB of 4K frames, 4K/2M/1G", [Buddy::NAME, ArrayBuddy::NAME, Trees::NAME, "to beat"]);
+    for (i, (what, figure)) in ROWS.iter().enumerate() {
+        print(what, [&ours[i], &array[i], &trees[i], figure]);
+    }
+}

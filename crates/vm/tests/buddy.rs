@@ -1,0 +1,305 @@
+//! The buddy allocator against a plain set of frames.
+
+use proptest::prelude::*;
+use std::ops::Range;
+use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn};
+use superpage_vm::{Buddy, BuddyError};
+
+/// The ladder of base pages of 4K and of superpages of `1 << order` base pages for each of `orders`.
+fn ladder(orders: &[u32]) -> Ladder {
+    let sizes: Vec<_> = [0].iter().chain(orders).map(|order| PageSize::from_shift(12 + order).unwrap()).collect();
+    Ladder::new(&sizes).unwrap()
+}
+
+fn extent(start: u64, level: u8) -> Extent {
+    Extent { start: Pfn(start), level: Level(level) }
+}
+
+/// Whether each frame is free, with every fact about extents worked out from them by looking at each.
+struct Plain {
+    ladder: Ladder,
+    free: Vec<bool>,
+}
+
+impl Plain {
+    fn new(ladder: Ladder, frames: u64) -> Plain {
+        Plain { ladder, free: vec![true; frames as usize] }
+    }
+
+    fn members(&self, extent: Extent) -> Range<usize> {
+        let start = extent.start.0 as usize;
+        start..start + self.ladder.pages(extent.level) as usize
+    }
+
+    fn is_free(&self, extent: Extent) -> bool {
+        self.free.get(self.members(extent)).is_some_and(|frames| frames.iter().all(|free| *free))
+    }
+
+    fn is_taken(&self, extent: Extent) -> bool {
+        self.free.get(self.members(extent)).is_some_and(|frames| frames.iter().all(|free| !free))
+    }
+
+    fn free_extents(&self, level: Level) -> Vec<Extent> {
+        let pages = self.ladder.pages(level);
+        let all = (0..self.free.len() as u64 / pages).map(|i| Extent { start: Pfn(i * pages), level });
+        all.filter(|extent| self.is_free(*extent)).collect()
+    }
+
+    fn maximal(&self, level: Level) -> Vec<Extent> {
+        let mut extents = self.free_extents(level);
+        if level < self.ladder.largest() {
+            extents.retain(|e| !self.is_free(Extent::around(&self.ladder, e.start, level.up())));
+        }
+        extents
+    }
+
+    fn take(&mut self, extent: Extent) {
+        assert!(self.is_free(extent));
+        let members = self.members(extent);
+        self.free[members].fill(false);
+    }
+
+    fn give(&mut self, extent: Extent) {
+        let members = self.members(extent);
+        self.free[members].fill(true);
+    }
+
+    /// What `allocate` is to find: the lowest maximal extent of the smallest size that has one.
+    fn first_fit(&self, level: Level) -> Option<Extent> {
+        let sizes = self.ladder.levels().skip(level.index());
+        let found = sizes.filter_map(|level| self.maximal(level).first().copied()).next()?;
+        Some(Extent { start: found.start, level })
+    }
+
+    fn compare(&self, buddy: &Buddy) {
+        buddy.validate().unwrap();
+        assert_eq!(buddy.free_frames(), self.free.iter().filter(|free| **free).count() as u64);
+        let mut all = Vec::new();
+        for level in self.ladder.levels() {
+            let maximal = self.maximal(level);
+            assert_eq!(buddy.maximal(level), maximal.len() as u64);
+            assert_eq!(buddy.free_extents(level), self.free_extents(level).len() as u64);
+            all.extend(maximal);
+        }
+        assert!(buddy.iter().eq(all));
+    }
+}
+
+/// One operation; numbers are taken modulo what there is.
+#[derive(Clone, Debug)]
+enum Step {
+    /// Allocate at this level.
+    Allocate(u8),
+    /// Allocate the extent around this frame at this level.
+    AllocateAt(u64, u8),
+    /// Free one of the allocations, in pieces of this level if they are smaller.
+    Free(usize, u8),
+    /// Free only one piece, of this level, of one of the allocations.
+    FreePiece(usize, u8, u64),
+    /// Free the extent around this frame if wholly taken, whatever allocations it lies in or consists of.
+    FreeAround(u64, u8),
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let level = 0u8..5;
+    prop_oneof![
+        4 => level.clone().prop_map(Step::Allocate),
+        2 => (any::<u64>(), level.clone()).prop_map(|(at, level)| Step::AllocateAt(at, level)),
+        4 => (any::<usize>(), level.clone()).prop_map(|(which, level)| Step::Free(which, level)),
+        2 => (any::<usize>(), level.clone(), any::<u64>()).prop_map(|(which, level, i)| Step::FreePiece(which, level, i)),
+        1 => (any::<u64>(), level).prop_map(|(at, level)| Step::FreeAround(at, level)),
+    ]
+}
+
+/// The extents of `level`, or of its own if that is smaller, of which `whole` consists.
+fn pieces(ladder: &Ladder, whole: Extent, level: Level) -> Vec<Extent> {
+    let level = level.min(whole.level);
+    let (all, one) = (ladder.pages(whole.level), ladder.pages(level));
+    (0..all / one).map(|i| Extent { start: whole.start + i * one, level }).collect()
+}
+
+/// Carries out `steps` on both, compares after each, gives all back and compares with the beginning.
+fn run(ladder: Ladder, frames: u64, steps: Vec<Step>) {
+    let mut buddy = Buddy::new(ladder, frames).unwrap();
+    let mut plain = Plain::new(ladder, frames);
+    let whole = buddy.clone();
+    let mut held: Vec<Extent> = Vec::new();
+    plain.compare(&buddy);
+    let in_ladder = |level: u8| Level(level % ladder.len() as u8);
+    for step in steps {
+        match step {
+            Step::Allocate(level) => {
+                let got = buddy.allocate(in_ladder(level));
+                assert_eq!(got, plain.first_fit(in_ladder(level)));
+                held.extend(got);
+                got.into_iter().for_each(|extent| plain.take(extent));
+            }
+            Step::AllocateAt(at, level) => {
+                let wanted = Extent::around(&ladder, Pfn(at % frames), in_ladder(level));
+                let free = plain.is_free(wanted);
+                assert_eq!(buddy.is_free(wanted), free);
+                assert_eq!(buddy.allocate_at(wanted), free);
+                if free {
+                    plain.take(wanted);
+                    held.push(wanted);
+                }
+            }
+            Step::Free(which, level) if !held.is_empty() => {
+                let whole = held.swap_remove(which % held.len());
+                for piece in pieces(&ladder, whole, in_ladder(level)) {
+                    buddy.free(piece);
+                    plain.give(piece);
+                }
+            }
+            Step::FreePiece(which, level, i) if !held.is_empty() => {
+                let whole = held.swap_remove(which % held.len());
+                let mut parts = pieces(&ladder, whole, in_ladder(level));
+                let piece = parts.swap_remove((i % parts.len() as u64) as usize);
+                held.extend(parts);
+                buddy.free(piece);
+                plain.give(piece);
+            }
+            Step::FreeAround(at, level) => {
+                let any = Extent::around(&ladder, Pfn(at % frames), in_ladder(level));
+                if plain.is_taken(any) {
+                    let apart = held.iter().flat_map(|whole| pieces(&ladder, *whole, Level::BASE));
+                    held = apart.filter(|piece| !any.contains(&ladder, piece.start)).collect();
+                    buddy.free(any);
+                    plain.give(any);
+                }
+            }
+            Step::Free(..) | Step::FreePiece(..) => {}
+        }
+        plain.compare(&buddy);
+    }
+    for extent in held {
+        buddy.free(extent);
+    }
+    assert!(buddy == whole, "after the last free: {buddy:?}");
+}
+
+proptest! {
+    #[test]
+    fn ratio_eight(frames in 1u64..1200, steps in prop::collection::vec(step(), 1..40)) {
+        run(ladder(&[3, 6, 9]), frames, steps);
+    }
+
+    #[test]
+    fn ratio_two(frames in 1u64..70, steps in prop::collection::vec(step(), 1..60)) {
+        run(ladder(&[1, 2, 3, 4]), frames, steps);
+    }
+
+    #[test]
+    fn mixed_ratios(frames in 1u64..2600, steps in prop::collection::vec(step(), 1..30)) {
+        run(ladder(&[1, 8, 10]), frames, steps);
+    }
+
+    #[test]
+    fn ratio_of_several_words(frames in 1u64..3000, steps in prop::collection::vec(step(), 1..30)) {
+        run(ladder(&[9]), frames, steps);
+    }
+
+    #[test]
+    fn base_pages_only(frames in 1u64..300, steps in prop::collection::vec(step(), 1..60)) {
+        run(ladder(&[]), frames, steps);
+    }
+}
+
+#[test]
+fn a_full_drain_and_refill_restores_the_initial_state() {
+    for orders in [&[3, 6, 9][..], &[9, 18], &[4, 9, 18], &[1], &[]] {
+        let ladder = ladder(orders);
+        let frames = (1 << 18) + (1 << 17) + 777;
+        let whole = Buddy::new(ladder, frames).unwrap();
+        for level in ladder.levels() {
+            let mut buddy = whole.clone();
+            let taken: Vec<Extent> = std::iter::from_fn(|| buddy.allocate(level)).collect();
+            assert_eq!(taken.len() as u64, frames / ladder.pages(level));
+            let rest = frames % ladder.pages(level);
+            assert_eq!((buddy.free_frames(), buddy.free_extents(level)), (rest, 0));
+            buddy.validate().unwrap();
+            // Odd ones first, so that everything coalesces late.
+            for extent in taken.iter().skip(1).step_by(2).chain(taken.iter().step_by(2)) {
+                buddy.free(*extent);
+            }
+            assert!(buddy == whole, "{ladder} at {level:?}: {buddy:?}");
+        }
+    }
+}
+
+#[test]
+fn the_end_of_memory_is_given_as_smaller_extents() {
+    let buddy = Buddy::new(ladder(&[3, 6]), 64 + 16 + 5).unwrap();
+    let starts: Vec<(u64, u8)> = buddy.iter().map(|e| (e.start.0, e.level.0)).collect();
+    assert_eq!(starts, [(80, 0), (81, 0), (82, 0), (83, 0), (84, 0), (64, 1), (72, 1), (0, 2)]);
+    assert_eq!([0, 1, 2].map(|level| buddy.free_extents(Level(level))), [85, 10, 1]);
+}
+
+#[test]
+fn one_extent_is_taken_out_of_the_middle() {
+    let whole = Buddy::new(ladder(&[9, 18]), 1 << 20).unwrap();
+    let mut buddy = whole.clone();
+    assert!(buddy.allocate_at(extent(0x4_2345, 0)));
+    assert!(!buddy.is_free(extent(0x4_2345, 0)) && buddy.is_free(extent(0x4_2344, 0)));
+    assert_eq!([0, 1, 2].map(|level| buddy.maximal(Level(level))), [511, 511, 3]);
+    assert!(!buddy.allocate_at(extent(0x4_2200, 1)) && buddy.allocate_at(extent(0x4_2400, 1)));
+    buddy.free(extent(0x4_2400, 1));
+    buddy.free(extent(0x4_2345, 0));
+    assert_eq!(buddy, whole);
+}
+
+#[test]
+fn what_is_no_extent_is_not_free_and_cannot_be_taken() {
+    let mut buddy = Buddy::new(ladder(&[3]), 20).unwrap();
+    for wrong in [extent(4, 1), extent(16, 1), extent(20, 0), extent(u64::MAX, 0), extent(0, 2), extent(1 << 63, 1)] {
+        assert!(!buddy.is_free(wrong) && !buddy.allocate_at(wrong), "{wrong:?}");
+    }
+    assert_eq!(buddy.free_frames(), 20);
+}
+
+#[test]
+fn memory_that_cannot_be_managed_is_an_error() {
+    assert_eq!(Buddy::new(ladder(&[3]), 0), Err(BuddyError::NoFrames));
+    let error = Buddy::new(ladder(&[3]), u64::MAX).unwrap_err();
+    assert_eq!(error, BuddyError::TooManyFrames(u64::MAX));
+    assert!(error.to_string().contains("less memory"));
+}
+
+#[test]
+fn memory_of_less_than_one_superpage_still_has_base_pages() {
+    let mut buddy = Buddy::new(ladder(&[9]), 3).unwrap();
+    assert_eq!(buddy.allocate(Level(1)), None);
+    assert_eq!(buddy.allocate(Level(0)), Some(extent(0, 0)));
+}
+
+#[test]
+#[should_panic(expected = "free already, or a part of it is")]
+fn freeing_a_frame_twice_panics() {
+    let mut buddy = Buddy::new(ladder(&[3]), 64).unwrap();
+    let taken = buddy.allocate(Level(0)).unwrap();
+    buddy.free(taken);
+    buddy.free(taken);
+}
+
+#[test]
+#[should_panic(expected = "free already, or a part of it is")]
+fn freeing_an_extent_with_a_free_frame_in_it_panics() {
+    let mut buddy = Buddy::new(ladder(&[9]), 1024).unwrap();
+    let taken = buddy.allocate(Level(1)).unwrap();
+    buddy.free(extent(300, 0));
+    buddy.free(taken);
+}
+
+#[test]
+#[should_panic(expected = "no extent of this memory")]
+fn freeing_a_misaligned_extent_panics() {
+    let mut buddy = Buddy::new(ladder(&[3]), 64).unwrap();
+    while buddy.allocate(Level(1)).is_some() {}
+    buddy.free(extent(4, 1));
+}
+
+#[test]
+fn metadata_is_little_more_than_a_bit_a_frame() {
+    let buddy = Buddy::new(ladder(&[9, 18]), 1 << 20).unwrap();
+    assert!(buddy.metadata_bytes() < (1 << 17) + (1 << 12), "{}", buddy.metadata_bytes());
+}
