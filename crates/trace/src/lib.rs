@@ -3,11 +3,13 @@
 //! Everything here is a [`Source`] of [`Event`]s and [`Run`]s or a way to keep them. Nothing here knows what a TLB or a
 //! policy is.
 
+mod check;
 mod error;
 mod event;
 mod run_builder;
 pub mod workload;
 
+pub use check::{Counts, check_stream};
 pub use error::Error;
 pub use event::{Backing, Batch, Event, Growth, Info, ProcessId, Run, Sampling, Source, TRACE_PAGE_SHIFT};
 pub use run_builder::RunBuilder;

@@ -1,1 +1,97 @@
-//! Built-in workloads.
+//! Built-in workloads: streams of events that need no file and no program.
+//!
+//! A workload is a name and its parameters, `matrix:n=500,rounds=3`. Sizes take K, M, G (powers of 1024), counts take
+//! K, M, G (powers of 1000). Each is the same stream on every machine, event for event.
+//!
+//! ```
+//! use superpage_trace::{Batch, Source, workload};
+//!
+//! let mut source = workload::parse("touch:bytes=64K").unwrap();
+//! let mut batch = Batch::default();
+//! let mut runs = 0;
+//! while source.fill(&mut batch).unwrap() {
+//!     runs += batch.runs.len();
+//! }
+//! assert_eq!(runs, 16);
+//! ```
+
+mod matrix;
+mod mix;
+mod parameters;
+mod prng;
+mod process;
+mod program;
+mod random;
+mod stride;
+mod touch;
+
+pub use parameters::Parameter;
+
+use crate::{Error, Source};
+use mix::Mix;
+use parameters::Values;
+use superpage_pages::parse_count;
+
+/// One kind of workload: what a help text shows of it, and how it starts.
+pub struct Kind {
+    /// The name.
+    pub name: &'static str,
+    /// What it does, in a line.
+    pub help: &'static str,
+    /// Its parameters.
+    pub parameters: &'static [Parameter],
+    start: fn(&Values) -> Result<Box<dyn Source>, Error>,
+}
+
+/// Every workload, in the order of the help text. A new one is a file with its `KIND`, and a line here.
+static ALL: [Kind; 4] = [matrix::KIND, touch::KIND, stride::KIND, random::KIND];
+
+/// All built-in workloads.
+pub fn all() -> &'static [Kind] {
+    &ALL
+}
+
+/// The number of the file that holds the program of the workload with this name: the same in all its processes.
+fn file(name: &str) -> u32 {
+    ALL.iter().position(|kind| kind.name == name).expect("a workload of the table") as u32
+}
+
+/// The source that `text` asks for: a workload, `name` or `name:key=value,...`, or a mix of several.
+///
+/// In a mix each workload is a process of its own. `a+b` runs them at once, in turns of a million data references;
+/// `a+b@slice=10K` in turns of ten thousand. `a;b` runs them one after the other, and `a+b;c` first both and then the third.
+/// A shell needs quotes around `;`.
+///
+/// # Errors
+/// [`Error::Input`] for a name that is no workload (and then names all), a key that the workload has not (and names its
+/// keys), and a value out of its range (and says which values do).
+pub fn parse(text: &str) -> Result<Box<dyn Source>, Error> {
+    let in_turn = text.split(';').map(at_once).collect::<Result<Vec<_>, _>>()?;
+    Ok(Mix::of(text.trim(), in_turn, u64::MAX))
+}
+
+/// Reads `a+b@slice=N`.
+fn at_once(text: &str) -> Result<Box<dyn Source>, Error> {
+    let (text, slice) = match text.split_once('@') {
+        None => (text, mix::SLICE),
+        Some((workloads, option)) => {
+            let wrong =
+                || Error::input(format!("@{option}"), "expected @slice= and a count of references from 1, such as 10K");
+            let count = option.trim().strip_prefix("slice=").ok_or_else(wrong)?;
+            (workloads, parse_count(count.trim()).ok().filter(|count| *count > 0).ok_or_else(wrong)?)
+        }
+    };
+    let sources = text.split('+').map(single).collect::<Result<Vec<_>, _>>()?;
+    Ok(Mix::of(text.trim(), sources, slice))
+}
+
+/// Reads `name` or `name:key=value,...`.
+fn single(text: &str) -> Result<Box<dyn Source>, Error> {
+    let text = text.trim();
+    let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
+    let Some(kind) = ALL.iter().find(|kind| kind.name == name) else {
+        let names = ALL.iter().map(|kind| kind.name).collect::<Vec<_>>().join(", ");
+        return Err(Error::input(format!("{name:?}"), format!("no such workload; expected one of {names}")));
+    };
+    (kind.start)(&Values::parse(kind.name, kind.parameters, parameters)?)
+}

@@ -1,0 +1,181 @@
+//! Mixes: several workloads as the processes of one machine, at once in time slices or one after the other.
+//!
+//! Processes and threads are numbered anew, so that each workload's are its own; files keep their numbers, as those of
+//! built-in workloads name the same file everywhere.
+
+use crate::{Batch, Error, Event, Info, ProcessId, Run, Source};
+use std::collections::HashMap;
+use superpage_pages::Access;
+
+/// Data references in a time slice unless another number is given: about 10 ms of the Alpha of 2002.
+pub(super) const SLICE: u64 = 1_000_000;
+
+/// Several sources as one.
+pub(super) struct Mix {
+    info: Info,
+    members: Vec<Member>,
+    /// Whose turn it is.
+    turn: usize,
+    /// Data references in a turn; a turn ends with the run that fills it.
+    slice: u64,
+    /// What is left of the turn; `None` before its first event.
+    left: Option<u64>,
+    processes: u32,
+    threads: u32,
+}
+
+/// One source of a mix, and how far it has been taken.
+struct Member {
+    source: Box<dyn Source>,
+    batch: Batch,
+    run: usize,
+    event: usize,
+    /// The new numbers of its processes and threads.
+    processes: HashMap<ProcessId, ProcessId>,
+    threads: HashMap<u32, u32>,
+    /// Where it is in its own stream: the switch last seen, in the new numbers.
+    current: Option<(ProcessId, u32)>,
+    /// The page that each of its threads fetches instructions from.
+    fetching: HashMap<(ProcessId, u32), u64>,
+}
+
+impl Mix {
+    /// The mix of `sources` in turns of `slice` data references; the source itself if there is but one.
+    pub(super) fn of(text: &str, mut sources: Vec<Box<dyn Source>>, slice: u64) -> Box<dyn Source> {
+        if sources.len() == 1 {
+            return sources.remove(0);
+        }
+        let info = Info {
+            workload: text.into(),
+            sampling: None,
+            fetches: sources.iter().any(|source| source.info().fetches),
+            runs: sources.iter().map(|source| source.info().runs).sum(),
+        };
+        let members = sources.into_iter().map(Member::new).collect();
+        Box::new(Mix { info, members, turn: 0, slice, left: None, processes: 0, threads: 0 })
+    }
+}
+
+impl Source for Mix {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        batch.clear();
+        while batch.runs.len() < Batch::RUNS && !self.members.is_empty() {
+            let member = &mut self.members[self.turn];
+            if !member.ready()? {
+                self.members.remove(self.turn);
+                self.turn = if self.turn == self.members.len() { 0 } else { self.turn };
+                self.left = None;
+                continue;
+            }
+            let left = match &mut self.left {
+                Some(left) => left,
+                none => {
+                    member.resume(batch);
+                    none.insert(self.slice)
+                }
+            };
+            member.take_events(batch, &mut self.processes, &mut self.threads);
+            member.take_runs(batch, left);
+            if *left == 0 && self.members.len() > 1 {
+                self.turn = (self.turn + 1) % self.members.len();
+                self.left = None;
+            } else if *left == 0 {
+                *left = self.slice;
+            }
+        }
+        Ok(!batch.runs.is_empty() || !batch.events.is_empty())
+    }
+}
+
+impl Member {
+    fn new(source: Box<dyn Source>) -> Member {
+        Member {
+            source,
+            batch: Batch::default(),
+            run: 0,
+            event: 0,
+            processes: HashMap::new(),
+            threads: HashMap::new(),
+            current: None,
+            fetching: HashMap::new(),
+        }
+    }
+
+    /// Sees to it that there is something to take; `false` at the source's end.
+    fn ready(&mut self) -> Result<bool, Error> {
+        if self.run == self.batch.runs.len() && self.event == self.batch.events.len() {
+            (self.run, self.event) = (0, 0);
+            return self.source.fill(&mut self.batch);
+        }
+        Ok(true)
+    }
+
+    /// Puts the switch to this member where its turn begins. Its instructions are then fetched again from the page where
+    /// they were left: one fetch, as the run that counted the others lies before the switch.
+    fn resume(&self, batch: &mut Batch) {
+        let Some((process, thread)) = self.current else { return };
+        batch.event(Event::Switch { process, thread });
+        if let Some(page) = self.fetching.get(&(process, thread)) {
+            batch.run(Run::new(*page, Access::Execute, 1, 1));
+        }
+    }
+
+    /// Takes the events that come before the next run.
+    fn take_events(&mut self, batch: &mut Batch, processes: &mut u32, threads: &mut u32) {
+        while let Some((_, event)) = self.batch.events.get(self.event).filter(|(at, _)| *at as usize == self.run) {
+            let mut event = event.clone();
+            self.event += 1;
+            match &mut event {
+                Event::Switch { process, thread } => {
+                    *process = new_process(&mut self.processes, *process, processes);
+                    *thread = *self.threads.entry(*thread).or_insert_with(|| {
+                        *threads += 1;
+                        *threads - 1
+                    });
+                    self.current = Some((*process, *thread));
+                }
+                Event::Fork { child } => *child = new_process(&mut self.processes, *child, processes),
+                Event::Exec | Event::Exit => {
+                    let ended = self.current.map(|(process, _)| process);
+                    self.fetching.retain(|(process, _), _| Some(*process) != ended);
+                }
+                _ => {}
+            }
+            batch.event(event);
+        }
+    }
+
+    /// Takes runs up to the next event, the end of the slice, or a full batch.
+    fn take_runs(&mut self, batch: &mut Batch, left: &mut u64) {
+        let end = self.batch.events.get(self.event).map_or(self.batch.runs.len(), |(at, _)| *at as usize);
+        let room = Batch::RUNS.saturating_sub(batch.runs.len()).min(end - self.run);
+        let mut taken = 0;
+        for run in &self.batch.runs[self.run..self.run + room] {
+            taken += 1;
+            if run.access() == Access::Execute {
+                if let Some(current) = self.current {
+                    self.fetching.insert(current, run.page());
+                }
+            } else {
+                *left = left.saturating_sub(u64::from(run.references));
+                if *left == 0 {
+                    break;
+                }
+            }
+        }
+        batch.runs.extend_from_slice(&self.batch.runs[self.run..self.run + taken]);
+        self.run += taken;
+    }
+}
+
+/// The new number of a process, the next free one if it has none.
+fn new_process(known: &mut HashMap<ProcessId, ProcessId>, process: ProcessId, next: &mut u32) -> ProcessId {
+    *known.entry(process).or_insert_with(|| {
+        *next += 1;
+        ProcessId(*next - 1)
+    })
+}

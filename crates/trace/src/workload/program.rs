@@ -1,0 +1,174 @@
+//! What all workloads share: a program that does its work in steps, and the source that turns the steps into batches.
+
+use super::parameters::Values;
+use crate::{Backing, Batch, Error, Event, Growth, Info, ProcessId, Run, Source, TRACE_PAGE_SHIFT};
+use superpage_pages::{Access, Protection};
+
+/// Bytes in a page of a trace.
+pub(super) const PAGE: u64 = 1 << TRACE_PAGE_SHIFT;
+
+/// Where a workload's first region starts unless the layout is the point: aligned to 1 GB, the largest page of any
+/// machine here.
+pub(super) const REGION: u64 = 1 << 30;
+
+/// A workload at work.
+pub(super) trait Program: Send {
+    /// Does the next piece of work; `false` once nothing is left, when nothing may have been added.
+    ///
+    /// A piece should add no more than a few times [`Batch::RUNS`] runs.
+    fn step(&mut self, out: &mut Out) -> bool;
+}
+
+/// Where a program puts its accesses and events. Consecutive data accesses to a page become one run, as [`Run`] says.
+#[derive(Default)]
+pub(super) struct Out {
+    batch: Batch,
+    /// The last data run: the next access may still belong to it.
+    open: Option<usize>,
+    /// Runs from the open one on, kept out of the batch that has ended.
+    kept: Vec<Run>,
+}
+
+impl Out {
+    /// Adds `references` consecutive loads or stores within a page; `instructions` is what they and the work around them
+    /// stand for.
+    #[inline]
+    pub(super) fn data(&mut self, page: u64, access: Access, references: u32, instructions: u32) {
+        if let Some(open) = self.open {
+            let run = &mut self.batch.runs[open];
+            let goes_on = run.page() == page && (run.access() == Access::Write || access == Access::Read);
+            // A count that would overflow starts a new run: the one case in which two runs of a kind stand side by side.
+            if goes_on && run.references <= u32::MAX - references && run.instructions <= u32::MAX - instructions {
+                run.references += references;
+                run.instructions += instructions;
+                return;
+            }
+        }
+        self.open = Some(self.batch.runs.len());
+        self.batch.run(Run::new(page, access, references, instructions));
+    }
+
+    /// Adds data runs as they are: each on another page than the one before it, the first on another than the open run.
+    /// Quicker than [`Out::data`] where that is known.
+    #[inline]
+    pub(super) fn distinct(&mut self, runs: impl Iterator<Item = Run>) {
+        self.batch.runs.extend(runs);
+        self.open = self.batch.runs.len().checked_sub(1);
+    }
+
+    /// Adds one instruction run; the caller sees to it that the one before it was on another page.
+    pub(super) fn fetch(&mut self, page: u64, instructions: u32) {
+        self.batch.run(Run::new(page, Access::Execute, instructions, instructions));
+    }
+
+    /// Adds an event. No run reaches over it.
+    pub(super) fn event(&mut self, event: Event) {
+        self.open = None;
+        self.batch.event(event);
+    }
+
+    /// Adds the event that begins every workload.
+    pub(super) fn begin(&mut self) {
+        self.event(Event::Switch { process: ProcessId(0), thread: 0 });
+    }
+
+    /// Maps fixed anonymous memory to be read and written; `start` and `bytes` are in bytes, the end is rounded up.
+    pub(super) fn map_anonymous(&mut self, start: u64, bytes: u64) {
+        self.event(Event::Map {
+            start: start / PAGE,
+            pages: bytes.div_ceil(PAGE),
+            protection: Protection::READ_WRITE,
+            shared: false,
+            backing: Backing::Anonymous,
+            growth: Growth::Fixed,
+        });
+    }
+
+    /// Unmaps a range, in bytes, and ends the process.
+    pub(super) fn unmap_and_exit(&mut self, start: u64, bytes: u64) {
+        self.event(Event::Unmap { start: start / PAGE, pages: bytes.div_ceil(PAGE) });
+        self.event(Event::Exit);
+    }
+}
+
+/// A sequential pass over a region, one run for each of its pages: how memory is filled before the work proper.
+pub(super) struct Pass {
+    next: u64,
+    end: u64,
+    references: u32,
+    instructions: u32,
+    access: Access,
+}
+
+impl Pass {
+    /// A pass over `bytes` from `start` with one access for each `step` bytes, `step` a divisor of the page's size, and
+    /// `instructions` for each access.
+    pub(super) fn new(start: u64, bytes: u64, step: u64, access: Access, instructions: u32) -> Pass {
+        let references = (PAGE / step) as u32;
+        Pass {
+            next: start / PAGE,
+            end: start / PAGE + bytes.div_ceil(PAGE),
+            references,
+            instructions: references * instructions,
+            access,
+        }
+    }
+
+    /// A pass of 8-byte stores, 3 instructions each: store, advance, branch.
+    pub(super) fn populate(start: u64, bytes: u64) -> Pass {
+        Pass::new(start, bytes, 8, Access::Write, 3)
+    }
+
+    /// The pages that are left.
+    pub(super) fn pages(&self) -> u64 {
+        self.end - self.next
+    }
+
+    /// Goes on for at most a batch; `false` when nothing was left.
+    pub(super) fn step(&mut self, out: &mut Out) -> bool {
+        let end = self.end.min(self.next + Batch::RUNS as u64);
+        for page in self.next..end {
+            out.data(page, self.access, self.references, self.instructions);
+        }
+        end > std::mem::replace(&mut self.next, end)
+    }
+}
+
+/// A program as a source.
+pub(super) struct Running<P> {
+    info: Info,
+    program: P,
+    out: Out,
+}
+
+impl<P: Program + 'static> Running<P> {
+    /// The program as a source; `runs` is about how many runs it will give.
+    pub(super) fn start(values: &Values, program: P, fetches: bool, runs: u64) -> Box<dyn Source> {
+        let info = Info { workload: values.label(), fetches, runs: Some(runs), ..Info::default() };
+        Box::new(Running { info, program, out: Out::default() })
+    }
+}
+
+impl<P: Program> Source for Running<P> {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        batch.clear();
+        let out = &mut self.out;
+        std::mem::swap(batch, &mut out.batch);
+        out.batch.runs.append(&mut out.kept);
+        out.open = out.open.map(|_| 0);
+        let mut going = true;
+        while going && out.batch.runs.len() < Batch::RUNS {
+            going = self.program.step(out);
+        }
+        if let Some(open) = out.open.filter(|_| going) {
+            out.kept.extend(out.batch.runs.drain(open..));
+        }
+        out.open = out.open.filter(|_| going);
+        std::mem::swap(batch, &mut out.batch);
+        Ok(!batch.runs.is_empty() || !batch.events.is_empty())
+    }
+}
