@@ -38,6 +38,22 @@ struct Tier {
     order: u32,
     /// The base-two logarithm of the number of extents of this size in one of the next larger; 0 for the largest.
     ratio: u32,
+    /// As many ones as siblings have bits in one word.
+    siblings: u64,
+}
+
+impl Tier {
+    /// The index of the extent of this size that holds `frame`.
+    #[inline]
+    fn index(&self, frame: Pfn) -> usize {
+        (frame.0 >> self.order) as usize
+    }
+
+    /// The index of the first of the siblings of extent `index`.
+    #[inline]
+    fn first_sibling(&self, index: usize) -> usize {
+        index >> self.ratio << self.ratio
+    }
 }
 
 /// Why there is no allocator for so much memory.
@@ -76,7 +92,8 @@ impl Buddy {
             let order = ladder.order(level);
             let ratio = if level == ladder.largest() { 0 } else { ladder.order(level.up()) - order };
             let free = Bitmap::new(all >> order).map_err(|_| too_many)?;
-            tiers.push(Tier { free, order, ratio });
+            let siblings = if ratio < u64::BITS.ilog2() { (1 << (1 << ratio)) - 1 } else { u64::MAX };
+            tiers.push(Tier { free, order, ratio, siblings });
         }
         let mut given = 0;
         for tier in tiers.iter_mut().rev() {
@@ -100,21 +117,33 @@ impl Buddy {
     }
 
     /// Takes the lowest maximal free extent of `level`, or a piece of the lowest of the next larger size that has one.
-    /// `None` if no extent of that size is wholly free. Panics if the ladder has no such level.
+    /// `None` if no extent of that size is wholly free, or if the ladder has no such level.
     #[inline]
     pub fn allocate(&mut self, level: Level) -> Option<Extent> {
         let wanted = level.index();
-        let (from, bit) = (wanted..self.tiers.len()).find_map(|at| Some((at, self.tiers[at].free.first()?)))?;
-        let bit = self.take(from, bit, wanted, bit << (self.tiers[from].order - self.tiers[wanted].order));
-        Some(Extent { start: Pfn((bit as u64) << self.tiers[wanted].order), level })
+        for from in wanted..self.ladder.len() {
+            let tier = &mut self.tiers[from];
+            if let Some(index) = tier.free.pop_first() {
+                let extent = Extent { start: Pfn((index as u64) << tier.order), level };
+                if from > wanted {
+                    self.split(from, extent);
+                }
+                return Some(extent);
+            }
+        }
+        None
     }
 
     /// Takes this very extent, splitting what larger free extent it lies in. Returns false, with nothing changed, if it
     /// is not wholly free or no extent of this memory.
     pub fn allocate_at(&mut self, extent: Extent) -> bool {
-        let Some(bit) = self.bit(extent) else { return false };
-        let Some((from, at)) = self.holder(extent.level.index(), bit) else { return false };
-        self.take(from, at, extent.level.index(), bit);
+        if !self.has(extent) {
+            return false;
+        }
+        let Some(from) = self.holder(extent) else { return false };
+        let tier = &mut self.tiers[from];
+        tier.free.remove(tier.index(extent.start));
+        self.split(from, extent);
         true
     }
 
@@ -123,26 +152,21 @@ impl Buddy {
     ///
     /// Panics if a frame of it is free already, or if it is no extent of this memory (misaligned, beyond the end, or of
     /// a level that the ladder lacks): the caller's count of its frames is wrong, and going on would give one frame to
-    /// two owners. The check is complete, and costs one or two words for each size.
+    /// two owners. The check is complete, and costs one word for each size.
     #[inline]
     pub fn free(&mut self, extent: Extent) {
-        let Some(mut bit) = self.bit(extent) else { self.refuse(extent, "no extent of this memory") };
-        let mut level = extent.level.index();
-        if !self.is_taken(level, bit) {
+        if !self.has(extent) {
+            self.refuse(extent, "no extent of this memory");
+        }
+        if !self.is_taken(extent) {
             self.refuse(extent, "free already, or a part of it is");
         }
-        loop {
-            let tier = &mut self.tiers[level];
-            tier.free.insert(bit);
-            let (parent, ratio) = (bit >> tier.ratio, 1 << tier.ratio);
-            // At the end of memory siblings may be missing: then there is no parent either.
-            let Some(up) = self.tiers.get(level + 1) else { return };
-            let first = parent * ratio;
-            if parent >= up.free.len() || !self.tiers[level].free.is_full(first, ratio) {
-                return;
-            }
-            self.tiers[level].free.remove_group(first, ratio);
-            (level, bit) = (level + 1, parent);
+        let tier = &mut self.tiers[extent.level.index()];
+        let index = tier.index(extent.start);
+        let word = tier.free.insert(index);
+        // Most frees leave a sibling that is not free, and for most of those the word at hand shows one.
+        if word >> (tier.first_sibling(index) % 64) & tier.siblings == tier.siblings {
+            self.coalesce(extent);
         }
     }
 
@@ -150,7 +174,7 @@ impl Buddy {
     /// of this memory.
     #[inline]
     pub fn is_free(&self, extent: Extent) -> bool {
-        self.bit(extent).is_some_and(|bit| self.holder(extent.level.index(), bit).is_some())
+        self.has(extent) && self.holder(extent).is_some()
     }
 
     /// The number of free frames. Cost: O(L).
@@ -193,73 +217,70 @@ impl Buddy {
                 return Err(format!("level {level} has {} extents for {} frames", tier.free.len(), self.frames));
             }
             let Some(up) = self.tiers.get(level + 1) else { continue };
-            for bit in tier.free.iter() {
-                if let Some((above, at)) = self.holder(level + 1, bit >> tier.ratio) {
-                    return Err(format!("extent {bit} of level {level} is free inside extent {at} of level {above}"));
+            for index in tier.free.iter() {
+                let above = Extent { start: Pfn((index as u64) << tier.order), level: Level(level as u8 + 1) };
+                if let Some(holder) = self.holder(above) {
+                    return Err(format!(
+                        "extent {index} of level {level} is free also as a part of one of level {holder}"
+                    ));
                 }
             }
-            let full = |parent: &usize| tier.free.is_full(parent << tier.ratio, 1 << tier.ratio);
-            if let Some(parent) = (0..up.free.len()).find(full) {
-                return Err(format!(
-                    "all of extent {parent} of level {} is free in pieces of level {level}",
-                    level + 1
-                ));
+            if let Some(whole) = (0..up.free.len()).find(|whole| tier.free.is_full(whole << tier.ratio, tier.ratio)) {
+                return Err(format!("all of extent {whole} of level {} is free in pieces of level {level}", level + 1));
             }
         }
         Ok(())
     }
 
-    /// The index of an extent at its level, if memory has it.
+    /// Whether memory has this extent.
     #[inline]
-    fn bit(&self, extent: Extent) -> Option<usize> {
-        let tier = self.tiers.get(extent.level.index())?;
-        let bit = (extent.start.0 >> tier.order) as usize;
-        (extent.start.is_aligned(1 << tier.order) && extent.start.0 < self.frames && bit < tier.free.len())
-            .then_some(bit)
+    fn has(&self, extent: Extent) -> bool {
+        self.tiers.get(extent.level.index()).is_some_and(|tier| {
+            extent.start.is_aligned(1 << tier.order) && extent.start.0 >> tier.order < tier.free.len() as u64
+        })
     }
 
-    /// The level and index of the maximal free extent that is or holds extent `bit` of `level`. Beyond the end of a
-    /// level there is none.
+    /// The level of the maximal free extent that holds the frames of `extent`, or is it.
     #[inline]
-    fn holder(&self, level: usize, bit: usize) -> Option<(usize, usize)> {
-        let mut at = bit;
-        for (above, tier) in self.tiers.iter().enumerate().skip(level) {
-            if at >= tier.free.len() {
-                return None;
-            }
-            if tier.free.contains(at) {
-                return Some((above, at));
-            }
-            at >>= tier.ratio;
+    fn holder(&self, extent: Extent) -> Option<usize> {
+        (extent.level.index()..self.tiers.len()).find(|level| {
+            let tier = &self.tiers[*level];
+            tier.free.contains(tier.index(extent.start))
+        })
+    }
+
+    /// Whether no frame of `extent` is free.
+    #[inline]
+    fn is_taken(&self, extent: Extent) -> bool {
+        let (smaller, larger) = self.tiers.split_at(extent.level.index());
+        let order = larger[0].order;
+        larger.iter().all(|tier| !tier.free.contains(tier.index(extent.start)))
+            && smaller.iter().all(|tier| tier.free.is_clear(tier.index(extent.start), order - tier.order))
+    }
+
+    /// Splits the extent of level `from` that holds `extent` and is no longer free, step by step down to `extent`: of
+    /// each split, all pieces but the one that holds it become maximal.
+    fn split(&mut self, from: usize, extent: Extent) {
+        for tier in self.tiers[extent.level.index()..from].iter_mut().rev() {
+            let index = tier.index(extent.start);
+            tier.free.insert_run(tier.first_sibling(index), 1 << tier.ratio);
+            tier.free.remove(index);
         }
-        None
     }
 
-    /// Whether no frame of extent `bit` of `level` is free.
-    #[inline]
-    fn is_taken(&self, level: usize, bit: usize) -> bool {
-        let order = self.tiers[level].order;
-        self.holder(level, bit).is_none()
-            && self.tiers[..level].iter().all(|tier| {
-                let below = order - tier.order;
-                tier.free.is_clear(bit << below, 1 << below)
-            })
-    }
-
-    /// Takes extent `bit` of level `wanted` out of the maximal free extent `at` of level `from` that holds it, which is
-    /// split step by step: of each split, all pieces but one become maximal. Returns `bit`.
-    #[inline]
-    fn take(&mut self, from: usize, at: usize, wanted: usize, bit: usize) -> usize {
-        self.tiers[from].free.remove(at);
-        let order = self.tiers[wanted].order;
-        let mut whole = at;
-        for tier in self.tiers[wanted..from].iter_mut().rev() {
-            let piece = bit >> (tier.order - order);
-            tier.free.insert_run(whole << tier.ratio, 1 << tier.ratio);
-            tier.free.remove(piece);
-            whole = piece;
+    /// Makes one extent of `extent`, just freed, and its siblings if all are free, and so on up the ladder.
+    fn coalesce(&mut self, extent: Extent) {
+        let mut level = extent.level.index();
+        while let [tier, up, ..] = &mut self.tiers[level..] {
+            let (first, whole) = (tier.first_sibling(tier.index(extent.start)), up.index(extent.start));
+            // At the end of memory siblings may be missing: then there is no whole either.
+            if whole >= up.free.len() || !tier.free.is_full(first, tier.ratio) {
+                return;
+            }
+            tier.free.remove_group(first, tier.ratio);
+            up.free.insert(whole);
+            level += 1;
         }
-        bit
     }
 
     #[cold]
