@@ -1,1 +1,31 @@
-//! The hardware's half.
+//! The hardware's half: TLBs, page tables, page-table walkers with their caches, and what they cost, as a model that
+//! counts exactly.
+//!
+//! A [`Machine`] is read from a file. An [`Mmu`] is one core of it: it translates [`Request`]s until one traps, and
+//! carries out what an operating system asks of page tables, shooting down TLB entries as it must. [`Counters`] say what
+//! happened; cycles are computed from them afterwards. This crate never decides what is mapped where, never allocates a
+//! frame, and knows nothing of the memory manager: a caller joins the two.
+#![forbid(unsafe_code)]
+
+mod associative;
+mod cost;
+mod counters;
+mod machine;
+mod mmu;
+mod record;
+mod replacement;
+mod request;
+mod table;
+mod tlb;
+mod walker;
+
+pub use cost::TranslationCycles;
+pub use counters::{Counters, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
+pub use machine::{
+    Clock, Costs, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages, Serves, SetBy, Spaces, TableKind,
+    TlbSpec, Walk, WalkCacheSpec, Ways,
+};
+pub use mmu::{Mmu, Used};
+pub use replacement::Replacement;
+pub use request::{Request, Trap};
+pub use tlb::Held;

@@ -1,0 +1,49 @@
+//! What translation cost, computed from counts by the machine's stated latencies.
+
+use crate::counters::Counters;
+use crate::machine::{Machine, SetBy};
+use superpage_pages::Access;
+
+/// Cycles spent on translation. All derived from counters when asked for; nothing is timed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct TranslationCycles {
+    /// Hits in TLB levels behind the first.
+    pub tlb_hits: u64,
+    /// Walks or refills: the fixed part, and every memory reference by where it was served.
+    pub walks: u64,
+    /// Traps that only set a use bit, where the machine does that by a trap.
+    pub use_traps: u64,
+}
+
+impl TranslationCycles {
+    /// The sum.
+    pub fn total(&self) -> u64 {
+        self.tlb_hits + self.walks + self.use_traps
+    }
+}
+
+impl Machine {
+    /// The cycles that these counts stand for. A hit costs what the file says for the TLB of that level that serves the
+    /// access (if several do, for different sizes, the first in the file), and nothing if there is none nearer.
+    pub fn translation_cycles(&self, counters: &Counters) -> TranslationCycles {
+        let mut cycles = TranslationCycles::default();
+        for level in 0..self.tlb_levels() {
+            for access in [Access::Read, Access::Write, Access::Execute] {
+                let serving: Vec<_> = self.tlb.iter().filter(|tlb| tlb.serves.covers(access as usize)).collect();
+                let behind = serving.iter().any(|tlb| tlb.level < level + 1);
+                if let Some(tlb) = serving.iter().find(|tlb| tlb.level == level + 1 && behind) {
+                    cycles.tlb_hits += counters.hits(level, access) * tlb.hit_cycles;
+                }
+            }
+        }
+        cycles.walks =
+            counters.tlb_misses() * self.walk.refill_cycles + counters.line_misses * self.memory.latency_cycles;
+        for (cache, hits) in self.line_cache.iter().zip(counters.line_hits) {
+            cycles.walks += hits * cache.hit_cycles;
+        }
+        let traps = |by: SetBy, count: u64| if by == SetBy::Trap { count * self.costs.use_trap } else { 0 };
+        cycles.use_traps = traps(self.page_table.dirty, counters.dirty_updates)
+            + traps(self.page_table.referenced, counters.reference_updates);
+        cycles
+    }
+}

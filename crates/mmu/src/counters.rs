@@ -1,0 +1,88 @@
+//! What the hardware counted.
+
+use superpage_pages::Access;
+
+/// The most TLB levels.
+pub const MAX_TLB_LEVELS: usize = 4;
+/// The most levels of caches for page-table lines.
+pub const MAX_LINE_LEVELS: usize = 4;
+/// The most levels of a page table, so the highest that a walk cache may be for.
+pub const MAX_WALK_LEVELS: usize = 5;
+
+/// Counts since the start, all exact. Arrays by access are indexed by `Access as usize`: read, write, execute.
+///
+/// Every counted request hits in just one TLB level or is walked, so the counts of the first level follow from the rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Requests.
+    pub references: [u64; 3],
+    /// Hits in the second TLB level (index 1) and below; index 0 is unused, see [`Counters::hits`].
+    pub(crate) lower_hits: [[u64; 3]; MAX_TLB_LEVELS],
+    /// Requests that no TLB could serve: misses in the last level, so walks (or software refills).
+    pub walks: [u64; 3],
+    /// The walks that found a page of this level of the ladder; those that found none are only in `walks`.
+    pub walks_to_size: [u64; 8],
+    /// Page-table entries that walks read from memory, through the caches for page-table lines.
+    pub walk_memory_references: u64,
+    /// Walks shortened by the walk cache for entries of level n, at index n - 1.
+    pub walk_cache_hits: [u64; MAX_WALK_LEVELS],
+    /// Walk references served by the line cache of this level, nearest first.
+    pub line_hits: [u64; MAX_LINE_LEVELS],
+    /// Walk references that no line cache could serve.
+    pub line_misses: u64,
+    /// Clean mappings that became dirty by a write (set by hardware, or by a trap: the machine says which).
+    pub dirty_updates: u64,
+    /// Unreferenced mappings that became referenced.
+    pub reference_updates: u64,
+    /// Page-table entries written by the operating system.
+    pub pte_writes: u64,
+    /// Page-table entries that promotions and demotions went through (Navarro et al., section 6.6).
+    pub pte_traversals: u64,
+    /// Mappings whose change had to be made known to the TLBs.
+    pub shootdowns: u64,
+    /// TLB entries that shootdowns dropped.
+    pub shootdown_entries: u64,
+    /// Changes to another address space.
+    pub switches: u64,
+    /// Times that all TLBs and walk caches were emptied: at a switch, or because address space numbers ran out.
+    pub flushes: u64,
+}
+
+impl Counters {
+    /// Hits in the TLB level (0 is the first) by this kind of access.
+    pub fn hits(&self, level: usize, access: Access) -> u64 {
+        match level {
+            0 => {
+                let lower: u64 = self.lower_hits.iter().map(|hits| hits[access as usize]).sum();
+                self.references[access as usize] - lower - self.walks[access as usize]
+            }
+            level => self.lower_hits.get(level).map_or(0, |hits| hits[access as usize]),
+        }
+    }
+
+    /// Misses in the TLB level (0 is the first) by this kind of access; a request that an earlier level serves is none.
+    pub fn misses(&self, level: usize, access: Access) -> u64 {
+        let later: u64 = self.lower_hits.iter().skip(level + 1).map(|hits| hits[access as usize]).sum();
+        later + self.walks[access as usize]
+    }
+
+    /// Data requests that no TLB could serve.
+    pub fn data_misses(&self) -> u64 {
+        self.walks[Access::Read as usize] + self.walks[Access::Write as usize]
+    }
+
+    /// Instruction requests that no TLB could serve.
+    pub fn instruction_misses(&self) -> u64 {
+        self.walks[Access::Execute as usize]
+    }
+
+    /// All requests that no TLB could serve.
+    pub fn tlb_misses(&self) -> u64 {
+        self.walks.iter().sum()
+    }
+
+    /// Hits in the TLB level by all accesses.
+    pub fn level_hits(&self, level: usize) -> u64 {
+        [Access::Read, Access::Write, Access::Execute].map(|access| self.hits(level, access)).iter().sum()
+    }
+}

@@ -1,0 +1,196 @@
+//! What a machine file must satisfy beyond its syntax, and how it is told.
+
+use super::Machine;
+use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
+use crate::record::{LEAF_PLACE_BITS, TABLE_PLACE_BITS};
+use crate::table::MAX_TABLE_LEVELS;
+use crate::tlb::Tlbs;
+use crate::walker::ENTRY_BYTES;
+use superpage_pages::{Access, Ladder};
+
+/// Why there is no such machine, in one sentence with the file, the key and what was expected.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct MachineError(String);
+
+impl MachineError {
+    pub(super) fn unknown(name: &str) -> MachineError {
+        let known: Vec<&str> = Machine::names().collect();
+        MachineError(format!(
+            "there is no built-in machine \"{name}\"; take one of {}, or the path of a machine file",
+            known.join(", ")
+        ))
+    }
+
+    pub(super) fn syntax(origin: &str, error: &toml::de::Error) -> MachineError {
+        // The parser's message, on one line, without its picture of the place.
+        let place = error.to_string();
+        let line = place.lines().next().and_then(|first| first.split("at ").nth(1)).map(|at| format!(" at {at}"));
+        let message = error.message().replace('\n', ", ");
+        MachineError(format!("machine file {origin}{}: {message}", line.unwrap_or_default()))
+    }
+}
+
+/// The values marked as assumed, read from the file's own tables so that no key is forgotten.
+pub(super) fn assumed(text: &str, origin: &str) -> Result<Vec<(String, String)>, MachineError> {
+    let file: toml::Table = toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))?;
+    let mut found = Vec::new();
+    for (name, value) in &file {
+        let parts: Vec<(String, &toml::Table)> = match value {
+            toml::Value::Table(table) => vec![(name.clone(), table)],
+            toml::Value::Array(parts) => {
+                let label = |part: &toml::Table| match part.get("name").or(part.get("level")) {
+                    Some(toml::Value::String(label)) => format!("{name}.{label}"),
+                    Some(label) => format!("{name}.{label}"),
+                    None => name.clone(),
+                };
+                parts.iter().filter_map(|part| part.as_table()).map(|part| (label(part), part)).collect()
+            }
+            _ => continue,
+        };
+        for (label, table) in parts {
+            let Some(toml::Value::Array(keys)) = table.get("assumed") else { continue };
+            for key in keys.iter().filter_map(|key| key.as_str()) {
+                let about = |key: &str| matches!(key, "source" | "assumed" | "name");
+                let mut named =
+                    table.iter().filter(|(k, _)| if key == "all" { !about(k) } else { *k == key }).peekable();
+                if named.peek().is_none() {
+                    let keys = table.keys().filter(|key| !about(key)).cloned().collect::<Vec<_>>().join(", ");
+                    return Err(MachineError(format!(
+                        "machine file {origin}: {label}.assumed names \"{key}\", which is no key there; expected \"all\" \
+                         or some of {keys}"
+                    )));
+                }
+                found.extend(named.map(|(key, value)| (format!("{label}.{key}"), value.to_string())));
+            }
+        }
+    }
+    Ok(found)
+}
+
+impl Machine {
+    /// Checks everything that the simulator relies on.
+    pub(super) fn check(&self, origin: &str) -> Result<(), MachineError> {
+        let fail = |key: &str, what: String| Err(MachineError(format!("machine file {origin}: {key}: {what}")));
+        let ladder = match Ladder::new(&self.pages.sizes) {
+            Ok(ladder) => ladder,
+            Err(error) => return fail("pages.sizes", error.to_string()),
+        };
+        if self.clock.hertz == 0 {
+            return fail("clock.hertz", "expected at least 1".into());
+        }
+        let line = self.memory.line_bytes;
+        if !line.is_power_of_two() || line < ENTRY_BYTES {
+            return fail("memory.line-bytes", format!("{line} is no power of two of at least {ENTRY_BYTES}"));
+        }
+        if self.spaces.number_bits > 32 {
+            return fail("spaces.number-bits", format!("expected 0 to 32, not {}", self.spaces.number_bits));
+        }
+        self.check_table(&ladder).or_else(|(key, what)| fail(key, what))?;
+        for tlb in &self.tlb {
+            let key = format!("tlb \"{}\"", tlb.name);
+            if tlb.level == 0 || tlb.level > MAX_TLB_LEVELS {
+                return fail(&key, format!("level must be 1 to {MAX_TLB_LEVELS}, not {}", tlb.level));
+            }
+            let (entries, ways) = (tlb.entries, tlb.ways());
+            if entries == 0 || ways == 0 || !entries.is_multiple_of(ways) {
+                return fail(&key, format!("{entries} entries are no whole number of sets of {ways} ways"));
+            }
+            if ways > 1 << 15 {
+                return fail(&key, format!("at most {} ways, not {ways}", 1 << 15));
+            }
+            if let Some(why) = tlb.replacement.refuses(ways) {
+                return fail(&key, format!("replacement {} with {ways} ways: {why}", tlb.replacement.name()));
+            }
+            if let Some(size) = tlb.sizes.iter().find(|size| ladder.level(**size).is_none()) {
+                return fail(&key, format!("size {size} is not one of pages.sizes, {ladder}"));
+            }
+        }
+        if self.tlb.len() > 32 {
+            return fail("tlb", format!("at most 32 TLBs, not {}", self.tlb.len()));
+        }
+        for size in ladder.sizes() {
+            let bits = Tlbs::place_bits(self, *size);
+            if bits > LEAF_PLACE_BITS {
+                return fail(
+                    "tlb",
+                    format!("the ways of all TLBs for {size} need {bits} bits, at most {LEAF_PLACE_BITS}"),
+                );
+            }
+            for access in [Access::Read, Access::Write, Access::Execute] {
+                let serving = |tlb: &&super::TlbSpec| tlb.sizes.contains(size) && tlb.serves.covers(access as usize);
+                let mut levels: Vec<usize> = self.tlb.iter().filter(serving).map(|tlb| tlb.level).collect();
+                levels.sort_unstable();
+                if levels.is_empty() {
+                    return fail("tlb", format!("no TLB holds pages of {size} for {access:?} accesses"));
+                }
+                if let Some(twice) = levels.windows(2).find(|pair| pair[0] == pair[1]) {
+                    let level = twice[0];
+                    return fail(
+                        "tlb",
+                        format!("two TLBs of level {level} hold pages of {size} for {access:?} accesses"),
+                    );
+                }
+            }
+        }
+        self.check_caches().or_else(|(key, what)| fail(&key, what))
+    }
+
+    fn check_table(&self, ladder: &Ladder) -> Result<(), (&'static str, String)> {
+        let bits = &self.page_table.bits;
+        if !(3..=MAX_TABLE_LEVELS).contains(&bits.len()) {
+            return Err(("page-table.bits", format!("expected 3 to {MAX_TABLE_LEVELS} levels, not {}", bits.len())));
+        }
+        if let Some(wide) = bits.iter().find(|bits| !(1..=16).contains(*bits)) {
+            return Err(("page-table.bits", format!("each level has 1 to 16 bits, not {wide}")));
+        }
+        let order = |index: usize| ladder.sizes()[index].shift() - ladder.base().shift();
+        let (largest, low) = (order(ladder.len() - 1), bits[0] as u32);
+        match self.page_table.kind {
+            super::TableKind::Linear if largest > low => Err((
+                "page-table.bits",
+                format!("a page of {} is not within one table of 2^{low} entries", ladder.size(ladder.largest())),
+            )),
+            super::TableKind::Radix if largest > bits.iter().map(|bits| *bits as u32).sum() => {
+                Err(("page-table.bits", format!("a page of {} exceeds the tree", ladder.size(ladder.largest()))))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_caches(&self) -> Result<(), (String, String)> {
+        let mut seen = [false; MAX_WALK_LEVELS + 1];
+        for cache in &self.walk_cache {
+            let (level, top) = (cache.level, self.page_table.bits.len());
+            let key = format!("walk-cache of level {level}");
+            if level < 2 || level > top {
+                return Err((key, format!("expected a level from 2 to {top}, those with pointers")));
+            }
+            if std::mem::replace(&mut seen[level], true) {
+                return Err((key, "there are two; expected one".into()));
+            }
+            if cache.entries == 0 || cache.entries > (1 << TABLE_PLACE_BITS) - 1 {
+                return Err((key, format!("expected 1 to {} entries", (1 << TABLE_PLACE_BITS) - 1)));
+            }
+        }
+        if self.line_cache.len() > MAX_LINE_LEVELS {
+            return Err(("line-cache".into(), format!("expected at most {MAX_LINE_LEVELS} levels")));
+        }
+        let mut bits = 0;
+        for cache in &self.line_cache {
+            let key = format!("line-cache \"{}\"", cache.name);
+            let sets = cache.sets(self.memory.line_bytes);
+            if sets == 0 || (sets * cache.ways) as u64 * self.memory.line_bytes != cache.size {
+                return Err((key, format!("{} bytes are no whole number of sets of {} ways", cache.size, cache.ways)));
+            }
+            if let Some(why) = cache.replacement.refuses(cache.ways) {
+                return Err((key, format!("replacement {}: {why}", cache.replacement.name())));
+            }
+            bits += usize::BITS - (cache.ways - 1).leading_zeros();
+        }
+        if bits > u32::BITS {
+            return Err(("line-cache".into(), format!("the ways of all levels need {bits} bits, at most 32")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,409 @@
+//! Machine files: everything that the simulator knows of a machine, as data.
+//!
+//! A file is TOML, one table for each part of the machine. Each table may say where its values come from (`source`) and
+//! which of its keys nobody has published (`assumed`, a list of keys; `"all"` stands for every one). Nothing about any
+//! machine is in the code.
+
+mod check;
+
+use crate::replacement::Replacement;
+use serde::{Deserialize, Deserializer};
+use superpage_pages::{Ladder, PageSize, parse_bytes};
+
+pub use check::MachineError;
+
+/// A machine: hardware, and what operating-system work costs on it.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Machine {
+    /// The name, as on the command line.
+    pub name: String,
+    /// What it is, in one sentence.
+    pub description: String,
+    /// The processor clock.
+    pub clock: Clock,
+    /// Physical memory, and the latency behind all caches.
+    pub memory: Memory,
+    /// The page sizes.
+    pub pages: Pages,
+    /// What the hardware does when another address space runs.
+    pub spaces: Spaces,
+    /// The page table's shape and its use bits.
+    pub page_table: PageTable,
+    /// The TLBs, any number.
+    pub tlb: Vec<TlbSpec>,
+    /// What a walk or a refill costs besides its memory references.
+    pub walk: Walk,
+    /// Caches for entries of upper page-table levels.
+    #[serde(default)]
+    pub walk_cache: Vec<WalkCacheSpec>,
+    /// Caches that page-table lines go through, nearest first.
+    #[serde(default)]
+    pub line_cache: Vec<LineCacheSpec>,
+    /// What work of the operating system costs.
+    pub costs: Costs,
+    /// Keys whose values nobody has published, with those values; gathered when the file is read.
+    #[serde(skip)]
+    assumed: Vec<(String, String)>,
+}
+
+/// The processor clock.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Clock {
+    /// Cycles a second.
+    pub hertz: u64,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// Physical memory.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Memory {
+    /// Bytes of memory unless the command says otherwise.
+    #[serde(deserialize_with = "bytes")]
+    pub size: u64,
+    /// Cycles that a page-table reference takes which no line cache serves.
+    pub latency_cycles: u64,
+    /// Bytes of a cache line.
+    pub line_bytes: u64,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// The page sizes.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Pages {
+    /// All sizes, ascending, the base page first.
+    pub sizes: Vec<PageSize>,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// Address spaces in the TLBs.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Spaces {
+    /// Bits of an address space number in a TLB entry. With 0 every switch empties the TLBs; otherwise they are emptied
+    /// when all numbers have been given out.
+    pub number_bits: u32,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// What kind of page table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TableKind {
+    /// Every size is a replicated entry for each of its base pages (Navarro et al., section 6.1); the levels above the
+    /// lowest locate the pieces of the linear table.
+    Linear,
+    /// Sizes that match what an entry of a level spans are one entry there; others are replicated below.
+    Radix,
+}
+
+/// Who sets a use bit.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SetBy {
+    /// The walker, for nothing.
+    Hardware,
+    /// The operating system, by a trap at the first use.
+    Trap,
+}
+
+/// The page table.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PageTable {
+    /// How superpages are represented.
+    pub kind: TableKind,
+    /// The page-number bits that each level translates, from the lowest level up.
+    pub bits: Vec<u8>,
+    /// Who sets the reference bit.
+    pub referenced: SetBy,
+    /// Who sets the dirty bit.
+    pub dirty: SetBy,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// Which accesses a TLB serves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Serves {
+    /// Loads and stores.
+    Data,
+    /// Loads.
+    Load,
+    /// Stores.
+    Store,
+    /// Instruction fetches.
+    Instruction,
+    /// Everything.
+    Unified,
+}
+
+impl Serves {
+    /// Whether it serves the access of this number (0 read, 1 write, 2 execute).
+    pub(crate) fn covers(self, access: usize) -> bool {
+        let mask = match self {
+            Serves::Load => 1,
+            Serves::Store => 2,
+            Serves::Data => 3,
+            Serves::Instruction => 4,
+            Serves::Unified => 7,
+        };
+        mask >> access & 1 != 0
+    }
+}
+
+/// How many ways a set has.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Ways {
+    /// All entries are one set.
+    Full,
+    /// Sets of so many ways.
+    Of(usize),
+}
+
+impl<'de> Deserialize<'de> for Ways {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ways, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number of ways, or \"full\"")]
+        enum Text {
+            Number(usize),
+            Word(Full),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        enum Full {
+            Full,
+        }
+        Ok(match Text::deserialize(deserializer)? {
+            Text::Number(ways) => Ways::Of(ways),
+            Text::Word(Full::Full) => Ways::Full,
+        })
+    }
+}
+
+/// One TLB.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TlbSpec {
+    /// Its name in reports.
+    pub name: String,
+    /// Its level, from 1.
+    pub level: usize,
+    /// The accesses that it serves.
+    pub serves: Serves,
+    /// The page sizes that share its entries.
+    pub sizes: Vec<PageSize>,
+    /// The number of entries.
+    pub entries: usize,
+    /// The ways of a set.
+    pub ways: Ways,
+    /// Which entry of a set gives place.
+    pub replacement: Replacement,
+    /// Cycles that a hit here adds to an access; a hit in the first level is part of the access and adds 0.
+    pub hit_cycles: u64,
+    /// Whether the nearer levels may hold only what this one holds.
+    #[serde(default)]
+    pub inclusive: bool,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+impl TlbSpec {
+    /// The ways of a set.
+    pub fn ways(&self) -> usize {
+        match self.ways {
+            Ways::Full => self.entries,
+            Ways::Of(ways) => ways,
+        }
+    }
+
+    /// The number of sets.
+    pub fn sets(&self) -> usize {
+        self.entries / self.ways().max(1)
+    }
+}
+
+/// The fixed part of a walk.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Walk {
+    /// Cycles besides the memory references: starting a hardware walk, or entering and leaving the software that refills.
+    pub refill_cycles: u64,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// A page-walk cache: fully associative, least recently used goes.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct WalkCacheSpec {
+    /// The level whose entries it holds, at least 2: one that points to a table of the lowest level is at level 2.
+    pub level: usize,
+    /// The number of entries.
+    pub entries: usize,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// A cache that page-table lines go through.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LineCacheSpec {
+    /// Its name in reports.
+    pub name: String,
+    /// Bytes.
+    #[serde(deserialize_with = "bytes")]
+    pub size: u64,
+    /// The ways of a set.
+    pub ways: usize,
+    /// Which line of a set gives place.
+    pub replacement: Replacement,
+    /// Cycles that a reference takes which is served here.
+    pub hit_cycles: u64,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+impl LineCacheSpec {
+    /// The number of sets, with lines of so many bytes.
+    pub fn sets(&self, line_bytes: u64) -> usize {
+        (self.size / line_bytes) as usize / self.ways.max(1)
+    }
+}
+
+/// What work of the operating system costs, in cycles.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Costs {
+    /// An instruction without TLB misses (a fraction, not a whole number of cycles).
+    pub cycles_per_instruction: f64,
+    /// A page fault: trap, finding the mapping, allocating, returning; without zeroing, copying or page-table entries.
+    pub fault: u64,
+    /// Zeroing 1 KB.
+    pub zero_per_kb: u64,
+    /// Copying 1 KB.
+    pub copy_per_kb: u64,
+    /// Writing one page-table entry.
+    pub pte_write: u64,
+    /// Going through one page-table entry in a promotion or demotion.
+    pub pte_traversal: u64,
+    /// The fixed part of a promotion.
+    pub promotion: u64,
+    /// The fixed part of a demotion.
+    pub demotion: u64,
+    /// Preempting a reservation.
+    pub preemption: u64,
+    /// Making one change of a mapping known to the TLBs.
+    pub shootdown: u64,
+    /// Changing to another address space.
+    pub switch: u64,
+    /// A trap that only sets a use bit, where the machine does that by a trap.
+    pub use_trap: u64,
+    /// Reading or writing one base page from or to the disk.
+    pub page_io: u64,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_bytes(&text).map_err(|error| serde::de::Error::custom(format!("\"{text}\": {error}")))
+}
+
+/// The built-in machines: name and file.
+const BUILTIN: [(&str, &str); 7] = [
+    ("alpha-21264", include_str!("../../../../machines/alpha-21264.toml")),
+    ("harpertown", include_str!("../../../../machines/harpertown.toml")),
+    ("skylake-sp", include_str!("../../../../machines/skylake-sp.toml")),
+    ("golden-cove", include_str!("../../../../machines/golden-cove.toml")),
+    ("zen4", include_str!("../../../../machines/zen4.toml")),
+    ("zen5", include_str!("../../../../machines/zen5.toml")),
+    ("neoverse-v2", include_str!("../../../../machines/neoverse-v2.toml")),
+];
+
+impl Machine {
+    /// The names of the built-in machines, oldest first.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILTIN.iter().map(|(name, _)| *name)
+    }
+
+    /// The built-in machine of this name.
+    pub fn builtin(name: &str) -> Result<Machine, MachineError> {
+        match BUILTIN.iter().find(|(known, _)| *known == name) {
+            Some((known, text)) => Machine::parse(text, &format!("machines/{known}.toml")),
+            None => Err(MachineError::unknown(name)),
+        }
+    }
+
+    /// Reads a machine file; `origin` names it in errors.
+    pub fn parse(text: &str, origin: &str) -> Result<Machine, MachineError> {
+        let mut machine: Machine = toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))?;
+        machine.assumed = check::assumed(text, origin)?;
+        machine.check(origin)?;
+        Ok(machine)
+    }
+
+    /// The values that nobody has published: key (such as `tlb.L2.replacement`) and value, in the order of the file.
+    pub fn assumed(&self) -> &[(String, String)] {
+        &self.assumed
+    }
+
+    /// The page sizes as a ladder.
+    pub fn ladder(&self) -> Ladder {
+        Ladder::new(&self.pages.sizes).expect("a machine's sizes were checked when its file was read")
+    }
+
+    /// The number of TLB levels.
+    pub fn tlb_levels(&self) -> usize {
+        self.tlb.iter().map(|tlb| tlb.level).max().unwrap_or(0)
+    }
+
+    /// The nearer TLBs that an inclusive one encloses, as a bit set of their places in the file.
+    pub(crate) fn enclosed_by(&self, outer: &TlbSpec) -> u32 {
+        if !outer.inclusive {
+            return 0;
+        }
+        let enclosed = |inner: &TlbSpec| {
+            inner.level < outer.level && (0..3).all(|a| outer.serves.covers(a) || !inner.serves.covers(a))
+        };
+        self.tlb.iter().enumerate().map(|(index, inner)| (enclosed(inner) as u32) << index).sum()
+    }
+}

@@ -1,0 +1,405 @@
+//! The hardware of one core as the rest of the simulator sees it: requests in, traps and counts out, and the operations
+//! on page tables that an operating system asks for.
+
+use crate::counters::Counters;
+use crate::machine::Machine;
+use crate::record::Record;
+use crate::request::{Request, Trap};
+use crate::table::{Tables, Watch, Work};
+use crate::tlb::{Held, Tlbs};
+use crate::walker::Walker;
+use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+
+/// Requests that are located at once before any is translated.
+const BLOCK: usize = 64;
+
+/// Parts of the upper tree that are remembered, each for what one table of the second level spans.
+const STRETCHES: usize = 16;
+
+/// Where the second level of the tree has the entries of one stretch of pages.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    number: u64,
+    first: u32,
+    /// The bits of the index that count: none where the whole stretch is one page.
+    mask: u32,
+}
+
+const NO_STRETCH: Stretch = Stretch { number: u64::MAX, first: 0, mask: 0 };
+
+/// A request whose page is known.
+#[derive(Clone, Copy, Default)]
+struct Located {
+    /// The record with the rights and places of the mapping.
+    head: u32,
+    /// The record that a walk reads last: the entry of the page itself, where a mapping has several.
+    entry: u32,
+}
+
+/// The TLBs, page tables and walker of one core, and what they counted.
+#[derive(Clone, Debug)]
+pub struct Mmu {
+    tables: Tables,
+    caches: Caches,
+    counters: Counters,
+    space: u32,
+    stretches: [Stretch; STRETCHES],
+    /// What `tables.changes` was when the stretches were learned.
+    learned: u64,
+    numbers: Numbers,
+    low_bits: (u32, u32),
+}
+
+/// What caches translations, apart from the tables, so that the tables can tell it of changes.
+#[derive(Clone, Debug)]
+struct Caches {
+    tlbs: Tlbs,
+    walker: Walker,
+    dropped: u64,
+}
+
+impl Watch for Caches {
+    fn leaf(&mut self, head: u32, first: Vpn, record: Record) {
+        self.dropped += self.tlbs.forget(head, first, record);
+    }
+
+    fn pointer(&mut self, id: u32, level: usize, record: Record) {
+        self.walker.forget(id, level, record);
+    }
+}
+
+/// Address space numbers, given out in turn; when none is left, all are taken back and everything is flushed.
+#[derive(Clone, Debug)]
+struct Numbers {
+    /// How many there are; 0 if the machine has none.
+    available: u64,
+    given: u64,
+    /// Goes up when all numbers are taken back.
+    generation: u64,
+    /// For each space the generation in which it last got a number.
+    holders: Vec<u64>,
+}
+
+impl Numbers {
+    fn new(bits: u32) -> Numbers {
+        let available = if bits == 0 { 0 } else { 1 << bits };
+        Numbers { available, given: 0, generation: 1, holders: Vec::new() }
+    }
+
+    /// Whether running this space from now on needs a flush.
+    fn switch(&mut self, space: u32) -> bool {
+        if self.available == 0 {
+            return true;
+        }
+        if self.holders.len() <= space as usize {
+            self.holders.resize(space as usize + 1, 0);
+        }
+        if self.holders[space as usize] == self.generation {
+            return false;
+        }
+        let exhausted = self.given == self.available;
+        if exhausted {
+            self.generation += 1;
+            self.given = 0;
+        }
+        self.given += 1;
+        self.holders[space as usize] = self.generation;
+        exhausted
+    }
+}
+
+impl Mmu {
+    /// A core of this machine with empty TLBs, running space 0, which has no tables yet.
+    pub fn new(machine: &Machine) -> Mmu {
+        let tables = Tables::new(machine);
+        let walker = Walker::new(machine, &tables);
+        let mut numbers = Numbers::new(machine.spaces.number_bits);
+        numbers.switch(0);
+        Mmu {
+            low_bits: tables.low_bits(),
+            caches: Caches { tlbs: Tlbs::new(machine), walker, dropped: 0 },
+            tables,
+            counters: Counters::default(),
+            space: 0,
+            stretches: [NO_STRETCH; STRETCHES],
+            learned: 0,
+            numbers,
+        }
+    }
+
+    /// What was counted since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What each TLB holds now, by page size.
+    pub fn held(&self) -> Vec<Held> {
+        self.caches.tlbs.held(&self.tables)
+    }
+
+    /// The address space that requests are for.
+    pub fn space(&self) -> u32 {
+        self.space
+    }
+
+    /// From here on requests are for `space`. Does nothing if it is the current one.
+    pub fn switch(&mut self, space: u32) {
+        if space == self.space {
+            return;
+        }
+        self.space = space;
+        self.counters.switches += 1;
+        self.stretches = [NO_STRETCH; STRETCHES];
+        if self.numbers.switch(space) {
+            self.counters.flushes += 1;
+            self.caches.tlbs.flush();
+            self.caches.walker.flush();
+        }
+    }
+
+    /// Translates requests of the current space in order until one traps; returns its index and why.
+    ///
+    /// The request that traps has been counted, with its misses. The caller lets the operating system act, calls
+    /// [`Mmu::retry`] and goes on behind the request. A first write to a clean page is no trap here: the dirty bit is
+    /// set in place and counted, whether the machine does that in hardware or by a trap.
+    pub fn run(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
+        let mut located = [Located::default(); BLOCK];
+        let mut done = 0;
+        while done < requests.len() {
+            let block = &requests[done..requests.len().min(done + BLOCK)];
+            let (ready, trap) = self.locate(block, &mut located);
+            for (request, located) in block.iter().zip(&located[..ready]) {
+                self.translate(*request, *located);
+            }
+            done += ready;
+            if let Some(trap) = trap {
+                self.count_trap(requests[done], trap);
+                return Some((done, trap));
+            }
+        }
+        None
+    }
+
+    /// Fills the TLBs for a request that trapped, uncounted; fails if it would trap again, and changes nothing then.
+    pub fn retry(&mut self, request: Request) -> Result<(), Trap> {
+        let mut located = [Located::default(); BLOCK];
+        let counted = self.counters.references;
+        if let (_, Some(trap)) = self.locate(&[request], &mut located) {
+            return Err(trap);
+        }
+        self.counters.references = counted;
+        self.caches.tlbs.access(&mut self.tables, located[0].head, request.page(), request.access_bits());
+        Ok(())
+    }
+
+    /// Finds the mappings of as many requests as do not trap and sets their use bits; returns how many, and why the
+    /// next one traps. Nothing that happens in the TLBs can change what is found here, so all requests of a block are
+    /// located before the first is translated: their loads overlap.
+    #[inline(always)]
+    fn locate(&mut self, block: &[Request], located: &mut [Located; BLOCK]) -> (usize, Option<Trap>) {
+        if self.learned != self.tables.changes {
+            self.learned = self.tables.changes;
+            self.stretches = [NO_STRETCH; STRETCHES];
+        }
+        // One count for each kind of access, 21 bits wide.
+        let mut references = 0u64;
+        let mut stopped = None;
+        let mut ready = 0;
+        for (request, located) in block.iter().zip(located.iter_mut()) {
+            let (page, access) = (request.page(), request.access_bits());
+            let Some(entry) = self.entry(page) else {
+                stopped = Some(Trap::Absent);
+                break;
+            };
+            let mut record = self.tables.records[entry as usize];
+            let head = Tables::head(entry, record);
+            if head != entry {
+                record = self.tables.records[head as usize];
+            }
+            if !record.allows(access) {
+                stopped = Some(match record.is_leaf() {
+                    true => Trap::Rights { held: record.protection() },
+                    false => Trap::Absent,
+                });
+                break;
+            }
+            let used = record.used_by(access);
+            if used != record {
+                self.tables.records[head as usize] = used;
+                self.counters.dirty_updates += (used.dirty() && !record.dirty()) as u64;
+                self.counters.reference_updates += !record.referenced() as u64;
+            }
+            *located = Located { head, entry };
+            references += 1 << (21 * access);
+            ready += 1;
+        }
+        for access in 0..3 {
+            self.counters.references[access] += references >> (21 * access) & ((1 << 21) - 1);
+        }
+        (ready, stopped)
+    }
+
+    /// The record that a walk to the page ends at, if the tree reaches down to its second level.
+    #[inline(always)]
+    fn entry(&mut self, page: Vpn) -> Option<u32> {
+        let (low, second) = self.low_bits;
+        let number = page.0 >> second;
+        let mut stretch = self.stretches[number as usize % STRETCHES];
+        if stretch.number != number {
+            stretch = self.learn(page)?;
+        }
+        let above = stretch.first + ((page.0 >> low) as u32 & stretch.mask);
+        let record = self.tables.records[above as usize];
+        Some(if record.is_table() { record.child() + (page.0 as u32 & ((1 << low) - 1)) } else { above })
+    }
+
+    #[cold]
+    fn learn(&mut self, page: Vpn) -> Option<Stretch> {
+        let (low, second) = self.low_bits;
+        let number = page.0 >> second;
+        let found = self.tables.find(self.space, page, 2)?;
+        let mask = (1u32 << (second - low)) - 1;
+        let stretch = match found.level {
+            2 => Stretch { number, first: found.id - ((page.0 >> low) as u32 & mask), mask },
+            _ if self.tables.records[found.id as usize].is_leaf() => Stretch { number, first: found.id, mask: 0 },
+            _ => return None,
+        };
+        self.stretches[number as usize % STRETCHES] = stretch;
+        Some(stretch)
+    }
+
+    /// Takes a located request through the TLBs, and walks if none has the page.
+    #[inline(always)]
+    fn translate(&mut self, request: Request, located: Located) {
+        let (page, access) = (request.page(), request.access_bits());
+        let hit = self.caches.tlbs.access(&mut self.tables, located.head, page, access);
+        Tlbs::count(&mut self.counters, hit, access);
+        if hit.is_none() {
+            let rung = self.tables.records[located.head as usize].rung();
+            self.counters.walks_to_size[rung] += 1;
+            let level = self.tables.level_of(located.entry);
+            self.caches.walker.walk(&mut self.tables, located.entry, level, &mut self.counters);
+        }
+    }
+
+    /// Counts a request that traps: like any other where its page is mapped, else as a walk to the entry that is absent.
+    #[cold]
+    fn count_trap(&mut self, request: Request, trap: Trap) {
+        let (page, access) = (request.page(), request.access_bits());
+        self.counters.references[access as usize] += 1;
+        self.tables.make_root(self.space, page);
+        let found = self.tables.find(self.space, page, 1).expect("the root was just made");
+        match trap {
+            Trap::Rights { .. } => {
+                let head = Tables::head(found.id, self.tables.records[found.id as usize]);
+                self.translate(request, Located { head, entry: found.id });
+            }
+            Trap::Absent => {
+                self.counters.walks[access as usize] += 1;
+                self.caches.walker.walk(&mut self.tables, found.id, found.level, &mut self.counters);
+            }
+        }
+    }
+
+    fn count_work(&mut self, work: Work) {
+        self.counters.pte_writes += work.writes;
+        self.counters.pte_traversals += work.traversals;
+    }
+
+    fn count_shootdown(&mut self, work: Work) {
+        self.count_work(work);
+        self.counters.shootdowns += 1;
+        self.counters.shootdown_entries += std::mem::take(&mut self.caches.dropped);
+    }
+
+    /// Adds a mapping of `size` where nothing is mapped, referenced, and dirty if it is made for a write. Panics if
+    /// something is mapped there or `at` is not aligned: the memory manager's state is wrong then.
+    pub fn enter(&mut self, space: u32, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
+        let work = self.tables.enter(space, at, frame, size, protection, access);
+        self.count_work(work);
+    }
+
+    /// Removes the mapping of `size` at `at`; says whether it was referenced, and whether modified. Panics if there is
+    /// none, as all operations on a mapping do.
+    pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
+        let (record, work) = self.tables.remove(space, at, size, &mut self.caches);
+        self.count_shootdown(work);
+        Used::of(record)
+    }
+
+    /// Changes the rights of a mapping.
+    pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
+        let work = self.tables.protect(space, at, size, protection, &mut self.caches);
+        self.count_shootdown(work);
+    }
+
+    /// Makes one mapping of `to` out of all mappings of `from` in it, which have contiguous frames and equal rights.
+    /// Goes through all their entries, as real kernels do to gather the use bits.
+    pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
+        let work = self.tables.promote(space, at, from, to, &mut self.caches);
+        self.count_shootdown(work);
+    }
+
+    /// Makes mappings of `to` out of one of `from`, with its rights and use each.
+    pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
+        let work = self.tables.demote(space, at, from, to, &mut self.caches);
+        self.count_shootdown(work);
+    }
+
+    /// The frame of the base page `at`, the size of the page that maps it, and its rights.
+    pub fn lookup(&self, space: u32, at: Vpn) -> Option<(Pfn, PageSize, Protection)> {
+        self.tables.lookup(space, at)
+    }
+
+    /// How a mapping was used since that was cleared.
+    pub fn used(&self, space: u32, at: Vpn, size: PageSize) -> Used {
+        Used::of(self.tables.used(space, at, size))
+    }
+
+    /// Clears the reference bit of a mapping and says whether it was set. If it was, the page leaves the TLBs, so that
+    /// the next access is seen.
+    pub fn clear_referenced(&mut self, space: u32, at: Vpn, size: PageSize) -> bool {
+        self.clear(space, at, size, Record::without_referenced).referenced
+    }
+
+    /// Clears the dirty bit of a mapping and says whether it was set. If it was, the page leaves the TLBs.
+    pub fn clear_modified(&mut self, space: u32, at: Vpn, size: PageSize) -> bool {
+        self.clear(space, at, size, Record::without_dirty).modified
+    }
+
+    fn clear(&mut self, space: u32, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
+        let (before, work) = self.tables.clear(space, at, size, change, &mut self.caches);
+        if work != Work::default() {
+            self.count_shootdown(work);
+        }
+        Used::of(before)
+    }
+
+    /// Gives back the tables of a space, whose number may be used for another one.
+    pub fn destroy(&mut self, space: u32) {
+        self.tables.destroy(space, &mut self.caches);
+        self.counters.shootdown_entries += std::mem::take(&mut self.caches.dropped);
+    }
+
+    /// Checks tables, TLBs and walker, each by itself and against each other. Cost: O(everything).
+    pub fn validate(&self) -> Result<(), String> {
+        self.tables.validate()?;
+        self.caches.tlbs.validate(&self.tables)?;
+        self.caches.walker.validate(&self.tables)
+    }
+}
+
+/// The use bits of a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Used {
+    /// Accessed since the bit was cleared.
+    pub referenced: bool,
+    /// Written since the bit was cleared.
+    pub modified: bool,
+}
+
+impl Used {
+    fn of(record: Record) -> Used {
+        Used { referenced: record.referenced(), modified: record.dirty() }
+    }
+}

@@ -1,0 +1,224 @@
+//! What the memory manager asks of page tables: enter, remove, protect, promote, demote, and the use bits.
+
+use super::{Tables, Watch};
+use crate::record::Record;
+use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+
+/// What an operation cost in page-table entries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Work {
+    /// Entries written, leaves and pointers that replaced or were replaced by leaves.
+    pub(crate) writes: u64,
+    /// Entries of the extent that a promotion or demotion went through (section 6.6).
+    pub(crate) traversals: u64,
+}
+
+impl Tables {
+    /// Adds a mapping where nothing is mapped. Cost: O(entries it takes).
+    #[allow(clippy::too_many_arguments, reason = "the call of the seam, with what it needs and no more")]
+    pub(crate) fn enter(
+        &mut self,
+        space: u32,
+        at: Vpn,
+        frame: Pfn,
+        size: PageSize,
+        protection: Protection,
+        access: Access,
+    ) -> Work {
+        let rung = self.rung(size);
+        assert!(at.is_aligned(1 << self.order(rung)), "page {at:?} is not aligned to {size}");
+        let (level, replicas) = self.layout(rung);
+        let id = self.make(space, at, level);
+        let leaf = Record::leaf(rung, replicas, protection, (true, access == Access::Write));
+        self.write_leaf(id, leaf, frame.0);
+        self.nodes[(id >> self.node_bits) as usize].live += 1 << replicas;
+        self.changes += (level > 1) as u64;
+        Work { writes: 1 << replicas, traversals: 0 }
+    }
+
+    /// Writes the entries of a mapping into absent records.
+    fn write_leaf(&mut self, head: u32, leaf: Record, frame: u64) {
+        let entries = &mut self.records[head as usize..][..1 << leaf.replicas()];
+        assert!(entries.iter().all(|entry| entry.is_absent()), "there is something mapped where a page is entered");
+        entries.fill(Record::leaf(leaf.rung(), leaf.replicas(), Protection::NONE, (false, false)));
+        entries[0] = leaf;
+        self.frames[head as usize] = frame;
+    }
+
+    /// The head of the mapping of this size at `at`, which must be there.
+    fn expect(&self, space: u32, at: Vpn, size: PageSize) -> (u32, Record) {
+        match self.mapping(space, at) {
+            Some((head, record, first)) if first == at && record.rung() == self.rung(size) => (head, record),
+            found => panic!("no mapping of {size} starts at {at:?} of space {space}, there is {found:?}"),
+        }
+    }
+
+    /// Removes a mapping; returns its last record.
+    pub(crate) fn remove(&mut self, space: u32, at: Vpn, size: PageSize, watch: &mut impl Watch) -> (Record, Work) {
+        let (head, record) = self.expect(space, at, size);
+        watch.leaf(head, at, record);
+        let entries = 1 << record.replicas();
+        self.records[head as usize..][..entries].fill(Record::ABSENT);
+        self.changes += (self.level_of(head) > 1) as u64;
+        self.release(head, entries as u32, watch);
+        (record, Work { writes: entries as u64, traversals: 0 })
+    }
+
+    /// Changes the rights of a mapping. All its entries are written.
+    pub(crate) fn protect(
+        &mut self,
+        space: u32,
+        at: Vpn,
+        size: PageSize,
+        protection: Protection,
+        watch: &mut impl Watch,
+    ) -> Work {
+        let (head, record) = self.expect(space, at, size);
+        watch.leaf(head, at, record);
+        self.records[head as usize] = record.with_protection(protection);
+        Work { writes: 1 << record.replicas(), traversals: 0 }
+    }
+
+    /// Makes one mapping of `to` out of all of `from` in it. Cost: O(entries of the extent).
+    pub(crate) fn promote(
+        &mut self,
+        space: u32,
+        at: Vpn,
+        from: PageSize,
+        to: PageSize,
+        watch: &mut impl Watch,
+    ) -> Work {
+        assert!(from < to, "a promotion from {from} to {to}");
+        let rung = self.rung(to);
+        let (level, replicas) = self.layout(rung);
+        let (mut head, first) = self.expect(space, at, from);
+        let frame = self.frames[head as usize];
+        // The node of the new leaf must outlive the old ones.
+        let place = self.find(space, at, level).expect("the nodes above a mapping exist").id;
+        let node = (place >> self.node_bits) as usize;
+        self.nodes[node].live += 1;
+
+        let (step, pages, entries) = (1 << self.order(first.rung()), 1u64 << self.order(rung), 1 << first.replicas());
+        let from_level = self.level_of(head);
+        let (mut used, mut traversals) = ((false, false), 0);
+        for offset in (0..pages).step_by(step) {
+            if offset > 0 {
+                head = match self.beside(head + entries, from_level) {
+                    true => head + entries,
+                    false => self.expect(space, at + offset, from).0,
+                };
+            }
+            let record = self.records[head as usize];
+            let alike = record.protection() == first.protection() && record.rung() == first.rung();
+            assert!(record.is_leaf() && alike, "page {:?} does not fit into one of {to}: {record:?}", at + offset);
+            assert_eq!(self.frames[head as usize], frame + offset, "frames that are not contiguous become one of {to}");
+            used = (used.0 | record.referenced(), used.1 | record.dirty());
+            watch.leaf(head, at + offset, record);
+            traversals += entries as u64;
+            self.records[head as usize..][..entries as usize].fill(Record::ABSENT);
+            self.release(head, entries, watch);
+        }
+        self.write_leaf(place, Record::leaf(rung, replicas, first.protection(), used), frame);
+        self.nodes[node].live += (1 << replicas) - 1;
+        self.changes += (level > 1) as u64;
+        Work { writes: 1 << replicas, traversals }
+    }
+
+    /// Makes mappings of `to` out of one of `from`. Cost: O(entries of the extent).
+    pub(crate) fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize, watch: &mut impl Watch) -> Work {
+        assert!(from > to, "a demotion from {from} to {to}");
+        let (old, record) = self.expect(space, at, from);
+        watch.leaf(old, at, record);
+        let frame = self.frames[old as usize];
+        self.records[old as usize..][..1 << record.replicas()].fill(Record::ABSENT);
+        self.nodes[(old >> self.node_bits) as usize].live -= 1 << record.replicas();
+        self.changes += (self.level_of(old) > 1) as u64;
+
+        let rung = self.rung(to);
+        let (level, replicas) = self.layout(rung);
+        let leaf = Record::leaf(rung, replicas, record.protection(), (record.referenced(), record.dirty()));
+        let (step, pages, entries) = (1 << self.order(rung), 1u64 << self.order(record.rung()), 1 << replicas);
+        let mut head = self.make(space, at, level);
+        for offset in (0..pages).step_by(step) {
+            if offset > 0 {
+                head = match self.beside(head + entries, level) {
+                    true => head + entries,
+                    false => self.make(space, at + offset, level),
+                };
+            }
+            self.write_leaf(head, leaf, frame + offset);
+            self.nodes[(head >> self.node_bits) as usize].live += entries;
+        }
+        let written = pages / step as u64 * entries as u64;
+        self.changes += (level > 1) as u64;
+        // Where the extent had an entry of its own above, that is written too: it points to a table now.
+        Work { writes: written + (self.level_of(head) != self.level_of(old)) as u64, traversals: written }
+    }
+
+    /// Whether the record stands in the same node as the one before it.
+    fn beside(&self, id: u32, level: usize) -> bool {
+        id & ((1 << self.bits[level - 1]) - 1) != 0
+    }
+
+    /// What maps the page: the frame of the page itself, the size and the rights.
+    pub(crate) fn lookup(&self, space: u32, at: Vpn) -> Option<(Pfn, PageSize, Protection)> {
+        let (head, record, first) = self.mapping(space, at)?;
+        let frame = Pfn(self.frames[head as usize] + (at - first));
+        Some((frame, self.ladder().sizes()[record.rung()], record.protection()))
+    }
+
+    /// The record of a mapping, for its use bits.
+    pub(crate) fn used(&self, space: u32, at: Vpn, size: PageSize) -> Record {
+        self.expect(space, at, size).1
+    }
+
+    /// Replaces the use bits of a mapping by those that `change` leaves; says what they were.
+    pub(crate) fn clear(
+        &mut self,
+        space: u32,
+        at: Vpn,
+        size: PageSize,
+        change: fn(Record) -> Record,
+        watch: &mut impl Watch,
+    ) -> (Record, Work) {
+        let (head, record) = self.expect(space, at, size);
+        let cleared = change(record);
+        if cleared == record {
+            return (record, Work::default());
+        }
+        watch.leaf(head, at, record);
+        self.records[head as usize] = cleared;
+        (record, Work { writes: 1 << record.replicas(), traversals: 0 })
+    }
+
+    /// Gives back all tables of a space. Mappings that are left are forgotten like removed ones.
+    pub(crate) fn destroy(&mut self, space: u32, watch: &mut impl Watch) {
+        let Some(roots) = self.roots.get_mut(space as usize) else { return };
+        for (_, first) in std::mem::take(roots) {
+            self.destroy_node(first, watch);
+        }
+        self.changes += 1;
+    }
+
+    fn destroy_node(&mut self, first: u32, watch: &mut impl Watch) {
+        let number = (first >> self.node_bits) as usize;
+        for id in first..first + (1 << self.node_bits) {
+            if self.nodes[number].live == 0 {
+                break;
+            }
+            let record = self.records[id as usize];
+            if record.is_table() {
+                self.destroy_node(record.child(), watch);
+                watch.pointer(id, self.level_of(id), record);
+                self.records[id as usize] = Record::ABSENT;
+                self.nodes[number].live -= 1;
+            } else if record.is_leaf() {
+                watch.leaf(id, self.first_page(id), record);
+                self.records[id as usize..][..1 << record.replicas()].fill(Record::ABSENT);
+                self.nodes[number].live -= 1 << record.replicas();
+            }
+        }
+        self.nodes[number].level = 0;
+        self.free.push(number as u32);
+    }
+}
