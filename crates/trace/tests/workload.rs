@@ -19,10 +19,82 @@ fn counts(text: &str) -> Counts {
     check_stream(&mut *workload::parse(text).unwrap()).unwrap()
 }
 
+/// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
+const SAMPLES: [(&str, u64); 12] = [
+    ("matrix:n=150,rounds=2", 0x0b0beebe870dff0f),
+    ("tree:nodes=500,operations=1K,seed=3", 0x26aa5c1576952426),
+    ("fftw:n=20", 0x682a1b2ca422ef9c),
+    ("touch:bytes=80M", 0x69208b296221fbd4),
+    ("stride:step=64K,touches=20K", 0x0cef6d7e1ce97b4a),
+    ("random:bytes=1M,references=50K", 0xae013075a092778a),
+    ("sequential:bytes=40M,passes=3", 0x1f5900b6812f4f5a),
+    ("chase:bytes=1M,references=50K", 0xbebde5abf9e863e6),
+    ("zipf:bytes=1M,object=64,references=50K", 0x4551e2f37c49f64c),
+    ("zipf:bytes=1M,theta=0.5,references=50K", 0xbfd0f03162e6b788),
+    ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0xdc33661b1571f2f6),
+    ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0x03961afba40652cd),
+];
+
+#[test]
+fn streams_keep_the_rules_and_are_the_same_on_every_machine() {
+    let mut hashes = Vec::new();
+    for (text, _) in SAMPLES {
+        let counts = counts(text);
+        let (runs, events) = stream(text);
+        assert_eq!((counts.runs, counts.events), (runs.len() as u64, events.len() as u64), "{text}");
+        // FNV-1a over the words of the runs and the text of the events.
+        let words = runs
+            .iter()
+            .flat_map(|run| [run.page(), run.access() as u64, run.references.into(), run.instructions.into()]);
+        let events = events.iter().flat_map(|event| format!("{event:?}").into_bytes()).map(u64::from);
+        let hash = words
+            .chain(events)
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, word| (hash ^ word).wrapping_mul(0x100_0000_01b3));
+        hashes.push((text, hash));
+    }
+    assert_eq!(hashes, SAMPLES);
+}
+
+#[test]
+fn the_runs_to_come_are_about_as_many_as_said() {
+    for (text, _) in SAMPLES {
+        let said = workload::parse(text).unwrap().info().runs.unwrap();
+        let given = counts(text).runs;
+        assert!(given / 2 <= said && said <= given * 2, "{text}: said {said}, gave {given}");
+    }
+}
+
 #[test]
 fn the_smallest_of_each_kind_keeps_the_rules() {
-    for text in ["matrix:n=1,rounds=2", "touch:bytes=1", "stride:touches=1", "random:bytes=4K,references=10"] {
-        assert!(counts(text).references > 0, "{text}");
+    for (kind, parameters) in [
+        ("matrix", "n=1,rounds=1"),
+        ("tree", "nodes=1,operations=0"),
+        ("tree", "nodes=1,operations=200"),
+        ("fftw", "n=2"),
+        ("touch", "bytes=1"),
+        ("stride", "touches=1"),
+        ("random", "bytes=4K,references=0,populate=no"),
+        ("random", "bytes=4K,references=10"),
+        ("sequential", "bytes=4K,passes=0"),
+        ("sequential", "bytes=4K,passes=3"),
+        ("chase", "bytes=4K,node=4K,references=3"),
+        ("zipf", "bytes=4K,object=4K,references=9"),
+        ("zipf", "bytes=4K,object=8,theta=8,references=9"),
+    ] {
+        let text = format!("{kind}:{parameters}");
+        counts(&text);
+    }
+    assert!(workload::all().iter().all(|kind| SAMPLES.iter().any(|(text, _)| text.starts_with(kind.name))));
+}
+
+#[test]
+fn every_default_is_accepted() {
+    for kind in workload::all() {
+        assert_eq!(workload::parse(kind.name).map(|source| source.info().workload.clone()).unwrap(), kind.name);
+        for parameter in kind.parameters {
+            let text = format!("{}:{}={}", kind.name, parameter.name, parameter.default);
+            assert!(workload::parse(&text).is_ok(), "{text}");
+        }
     }
 }
 
@@ -94,9 +166,82 @@ fn random_fills_the_region_and_loads_all_over_it() {
 }
 
 #[test]
+fn sequential_reads_every_word_of_every_pass() {
+    let counts = counts("sequential:bytes=1M,passes=5");
+    assert_eq!((counts.runs, counts.references, counts.instructions), (6 * 256, 6 << 17, 18 << 17));
+}
+
+#[test]
+fn a_lap_of_chase_visits_every_node_once() {
+    let (runs, _) = stream("chase:bytes=1M,references=16K,node=64");
+    let (lap, _) = stream("chase:bytes=1M,references=16384,node=64,populate=no");
+    assert_eq!(runs.iter().map(|run| u64::from(run.references)).sum::<u64>(), (1 << 17) + 16_000);
+    let mut visits = vec![0; 256];
+    lap.iter().for_each(|run| visits[(run.page() - (1 << 18)) as usize] += run.references);
+    assert!(visits.iter().all(|visits| *visits == 64));
+    // And the second lap is the first one again.
+    let (laps, _) = stream("chase:bytes=1M,references=32768,node=64,populate=no");
+    assert_eq!(laps.iter().map(|run| run.references).sum::<u32>(), 32768);
+    assert_eq!(laps[..lap.len() - 1], laps[laps.len() - lap.len()..][..lap.len() - 1]);
+}
+
+#[test]
+fn zipf_is_as_popular_as_it_says() {
+    // 256 objects of a page: the shares, most popular first, against 1 / rank^theta.
+    for theta in [0.0, 0.5, 0.99, 2.0] {
+        let (runs, _) = stream(&format!("zipf:bytes=1M,theta={theta},references=1M,populate=no"));
+        let mut loads = vec![0_u32; 256];
+        runs.iter().for_each(|run| loads[(run.page() - (1 << 18)) as usize] += run.references);
+        assert_eq!(loads.iter().sum::<u32>(), 1_000_000);
+        loads.sort_unstable_by(|a, b| b.cmp(a));
+        let total: f64 = (1..=256).map(|rank| f64::from(rank).powf(-theta)).sum();
+        for rank in [1, 2, 10, 100] {
+            let expected = 1e6 / total / f64::from(rank).powf(theta);
+            let found = f64::from(loads[rank as usize - 1]);
+            // Five standard deviations, and for the uniform case what sorting does to the order.
+            assert!((found - expected).abs() < 5.0 * expected.sqrt() + 5.0, "theta {theta}, rank {rank}: {found}");
+        }
+    }
+}
+
+#[test]
+fn fftw_goes_over_the_array_along_each_dimension() {
+    let n = 17_u64;
+    let counts = counts("fftw:n=17,transforms=2");
+    // Filled once; six times gathered and scattered, 8 references an element, and 5 passes of 5.
+    assert_eq!(counts.references, n.pow(3) * (2 + 6 * (8 + 5 * 5)));
+    assert_eq!(counts.instructions, 2 * counts.references);
+    // Along the last dimension of n = 64, consecutive elements are 64 KB apart.
+    let (runs, events) = stream("fftw:n=64");
+    let unmap = events.iter().find(|(_, event)| matches!(event, Event::Unmap { .. })).unwrap().0;
+    let last: Vec<u64> = runs[..unmap].iter().rev().step_by(2).take(64).map(|run| run.page()).collect();
+    assert!(last.windows(2).all(|pair| pair[0] - pair[1] == 16), "{last:?}");
+}
+
+#[test]
+fn tree_runs_its_mix_of_operations() {
+    let built = counts("tree:nodes=2K,operations=0");
+    let done = counts("tree:nodes=2K,operations=1K");
+    // 20 traversals, give or take: 8 loads of the record and about 4 of fields for each of 2000 nodes, and 1000 others.
+    let traversals = (done.references - built.references) / (2000 * 12);
+    assert!((10..32).contains(&traversals), "{traversals}");
+    assert_eq!(done.instructions, 3 * (done.references - 12 * 64) + 12 * 256);
+    // 2000 nodes of 64 bytes and records of 128: 375 KB, in 16 and 32 pages of 8 KB.
+    let grown: Vec<_> = stream("tree:nodes=2K,operations=0")
+        .1
+        .into_iter()
+        .filter_map(|(_, event)| match event {
+            Event::Grow { pages, .. } => Some(pages),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(grown, (2..=48).map(|pages| pages * 2).collect::<Vec<_>>());
+}
+
+#[test]
 fn a_wrong_text_is_refused_in_one_sentence() {
     for (text, says) in [
-        ("matrx", "no such workload; expected one of matrix, touch"),
+        ("matrx", "no such workload; expected one of matrix, tree, fftw, touch"),
         ("", "no such workload"),
         ("matrix:m=3", "matrix has no parameter \"m\"; it has n, rounds, heap"),
         ("matrix:n", "expected key=value"),

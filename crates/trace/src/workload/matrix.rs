@@ -73,19 +73,13 @@ struct Matrix {
 
 enum Phase {
     Start,
-    Fill(Fill),
+    Fill(Pass),
     /// The next element of a round, row by row.
     Transpose {
         row: u64,
         column: u64,
     },
     Done,
-}
-
-/// The filling of the source; its last page may be in part beyond the matrix.
-struct Fill {
-    pages: Pass,
-    last: u64,
 }
 
 impl Program for Matrix {
@@ -99,16 +93,10 @@ impl Program for Matrix {
                 self.source = process.grow_heap(out, bytes);
                 self.target = process.grow_heap(out, bytes);
                 out.fetch(Process::code(FILL_LOOP), (self.n * self.n) as u32 * FILL);
-                let whole = bytes / PAGE * PAGE;
-                let pages = Pass::new(self.source, whole, 8, Access::Write, 0);
-                self.phase = Phase::Fill(Fill { pages, last: bytes - whole });
+                self.phase = Phase::Fill(Pass::new(self.source, bytes, 8, Access::Write, 0));
             }
-            Phase::Fill(fill) => {
-                if !fill.pages.step(out) {
-                    if fill.last != 0 {
-                        let page = (self.source + self.n * self.n * 8 - 1) / PAGE;
-                        out.data(page, Access::Write, (fill.last / 8) as u32, 0);
-                    }
+            Phase::Fill(pass) => {
+                if !pass.step(out) {
                     self.begin_round(out);
                 }
             }

@@ -15,6 +15,9 @@
 //! assert_eq!(runs, 16);
 //! ```
 
+mod chase;
+mod fftw;
+mod loads;
 mod matrix;
 mod mix;
 mod parameters;
@@ -22,8 +25,11 @@ mod prng;
 mod process;
 mod program;
 mod random;
+mod sequential;
 mod stride;
 mod touch;
+mod tree;
+mod zipf;
 
 pub use parameters::Parameter;
 
@@ -44,7 +50,17 @@ pub struct Kind {
 }
 
 /// Every workload, in the order of the help text. A new one is a file with its `KIND`, and a line here.
-static ALL: [Kind; 4] = [matrix::KIND, touch::KIND, stride::KIND, random::KIND];
+static ALL: [Kind; 9] = [
+    matrix::KIND,
+    tree::KIND,
+    fftw::KIND,
+    touch::KIND,
+    stride::KIND,
+    random::KIND,
+    sequential::KIND,
+    chase::KIND,
+    zipf::KIND,
+];
 
 /// All built-in workloads.
 pub fn all() -> &'static [Kind] {

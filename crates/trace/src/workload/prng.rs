@@ -28,7 +28,7 @@ impl Random {
     /// The next number below `bound`: the high half of a product, with a bias below `bound` in 2^64.
     #[inline]
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 }
 

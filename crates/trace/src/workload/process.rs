@@ -15,7 +15,7 @@ const CODE_BYTES: u64 = 64 << 10;
 /// The first byte of the initialised data: the next 64 KB, as the linkers of the Alpha align segments.
 pub(super) const DATA: u64 = CODE + CODE_BYTES;
 const DATA_BYTES: u64 = 16 << 10;
-const ZEROED: u64 = DATA + DATA_BYTES;
+pub(super) const ZEROED: u64 = DATA + DATA_BYTES;
 const ZEROED_BYTES: u64 = 16 << 10;
 /// The least distance of the heap from the start of the code.
 pub(super) const LEAST_HEAP: u64 = ZEROED + ZEROED_BYTES - CODE;

@@ -67,6 +67,12 @@ impl Out {
         self.batch.event(event);
     }
 
+    /// The runs of the batch so far.
+    #[cfg(test)]
+    pub(super) fn runs(&self) -> &[Run] {
+        &self.batch.runs
+    }
+
     /// Adds the event that begins every workload.
     pub(super) fn begin(&mut self) {
         self.event(Event::Switch { process: ProcessId(0), thread: 0 });
@@ -93,25 +99,19 @@ impl Out {
 
 /// A sequential pass over a region, one run for each of its pages: how memory is filled before the work proper.
 pub(super) struct Pass {
+    /// The next byte and the end; the next is a page's first, or the end.
     next: u64,
     end: u64,
-    references: u32,
+    step: u64,
     instructions: u32,
     access: Access,
 }
 
 impl Pass {
-    /// A pass over `bytes` from `start` with one access for each `step` bytes, `step` a divisor of the page's size, and
-    /// `instructions` for each access.
+    /// A pass over `bytes` from `start`, a page's first byte, with one access for each `step` bytes, a divisor of a page,
+    /// and `instructions` for each access.
     pub(super) fn new(start: u64, bytes: u64, step: u64, access: Access, instructions: u32) -> Pass {
-        let references = (PAGE / step) as u32;
-        Pass {
-            next: start / PAGE,
-            end: start / PAGE + bytes.div_ceil(PAGE),
-            references,
-            instructions: references * instructions,
-            access,
-        }
+        Pass { next: start, end: start + bytes, step, instructions, access }
     }
 
     /// A pass of 8-byte stores, 3 instructions each: store, advance, branch.
@@ -121,16 +121,19 @@ impl Pass {
 
     /// The pages that are left.
     pub(super) fn pages(&self) -> u64 {
-        self.end - self.next
+        (self.end - self.next).div_ceil(PAGE)
     }
 
     /// Goes on for at most a batch; `false` when nothing was left.
     pub(super) fn step(&mut self, out: &mut Out) -> bool {
-        let end = self.end.min(self.next + Batch::RUNS as u64);
-        for page in self.next..end {
-            out.data(page, self.access, self.references, self.instructions);
+        let some = self.next < self.end;
+        for _ in 0..self.pages().min(Batch::RUNS as u64) {
+            let bytes = PAGE.min(self.end - self.next);
+            let references = bytes.div_ceil(self.step) as u32;
+            out.data(self.next / PAGE, self.access, references, references * self.instructions);
+            self.next += bytes;
         }
-        end > std::mem::replace(&mut self.next, end)
+        some
     }
 }
 
