@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod event;
+pub mod file;
 mod run_builder;
 pub mod workload;
 

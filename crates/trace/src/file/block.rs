@@ -1,0 +1,368 @@
+//! A block: up to 65536 runs as columns, and the events between them.
+//!
+//! A run is a code into the block's dictionary of (page, kind), a byte of references and a byte of instructions, each in
+//! a column of its own. Values that do not fit a byte stand in a list beside the column. So decoding is a gather and
+//! two widenings for each run, the same whatever they hold, and a patch for the few long ones.
+
+use super::bytes::{Bytes, Damage, put_number};
+use super::events;
+use super::frame::Front;
+use super::totals::Counter;
+use crate::event::{Batch, Event, Run};
+use hashbrown::HashMap;
+use superpage_pages::Access;
+
+/// The most runs in a block.
+pub const BLOCK_RUNS: usize = 1 << 16;
+
+/// A block ends when its events take this many bytes.
+const EVENT_BYTES: usize = 1 << 20;
+
+/// The most bytes of a block before compression: the columns at their worst, the events, and some room.
+pub(crate) const RAW_BYTES: usize = 4 << 20;
+
+/// The byte in a column that sends the reader to the list beside it.
+const LONG: u8 = 255;
+
+/// Gathers a block.
+#[derive(Debug, Default)]
+pub(crate) struct Encoder {
+    /// The place of each (page, kind) in `tags`.
+    places: HashMap<u64, u16>,
+    /// Each (page, kind) once, in order of appearance, with the stretch of one process in which it was last seen.
+    tags: Vec<(u64, u32)>,
+    codes: Vec<u16>,
+    references: Column,
+    instructions: Column,
+    events: Vec<u8>,
+    event_count: u32,
+    last_event: u32,
+    /// Changes with the process, so that the pages of each are counted.
+    stretch: u32,
+}
+
+#[derive(Debug, Default)]
+struct Column {
+    short: Vec<u8>,
+    long_places: Vec<u8>,
+    long_values: Vec<u8>,
+}
+
+impl Column {
+    #[inline]
+    fn push(&mut self, value: u32) {
+        if value < u32::from(LONG) {
+            self.short.push(value as u8);
+        } else {
+            self.long_places.extend((self.short.len() as u16).to_le_bytes());
+            self.long_values.extend(value.to_le_bytes());
+            self.short.push(LONG);
+        }
+    }
+
+    fn clear(&mut self) {
+        self.short.clear();
+        self.long_places.clear();
+        self.long_values.clear();
+    }
+}
+
+impl Encoder {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.codes.is_empty() && self.event_count == 0
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.codes.len() == BLOCK_RUNS || self.events.len() >= EVENT_BYTES
+    }
+
+    pub(crate) fn runs(&self) -> usize {
+        self.codes.len()
+    }
+
+    pub(crate) fn events(&self) -> u32 {
+        self.event_count
+    }
+
+    /// Adds runs, at most as many as there is room for.
+    pub(crate) fn add_runs(&mut self, runs: &[Run], counter: &mut Counter) {
+        assert!(self.codes.len() + runs.len() <= BLOCK_RUNS, "more runs than a block holds");
+        for &run in runs {
+            counter.run(run);
+            let tag = run.page() << 2 | run.access() as u64;
+            let place = *self.places.entry(tag).or_insert_with(|| {
+                self.tags.push((tag, u32::MAX));
+                (self.tags.len() - 1) as u16
+            });
+            let seen = &mut self.tags[usize::from(place)].1;
+            if *seen != self.stretch {
+                *seen = self.stretch;
+                counter.page(run.page());
+            }
+            self.codes.push(place);
+            self.references.push(run.references.wrapping_sub(1));
+            self.instructions.push(match run.access() {
+                Access::Execute => run.references.wrapping_sub(run.instructions),
+                _ => run.instructions,
+            });
+        }
+    }
+
+    /// Adds an event after the runs so far.
+    pub(crate) fn add_event(&mut self, event: &Event, counter: &mut Counter) {
+        self.stretch += u32::from(counter.event(event));
+        let place = self.codes.len() as u32;
+        put_number(&mut self.events, u64::from(place - self.last_event));
+        self.last_event = place;
+        events::put(&mut self.events, event);
+        self.event_count += 1;
+    }
+
+    /// Writes the block to `raw`, in place of what was there, and starts the next.
+    pub(crate) fn finish(&mut self, raw: &mut Vec<u8>) {
+        raw.clear();
+        let mut sorted: Vec<u16> = (0..self.tags.len()).map(|place| place as u16).collect();
+        sorted.sort_unstable_by_key(|&place| self.tags[usize::from(place)].0);
+        let mut dictionary = Vec::with_capacity(2 * sorted.len());
+        let mut codes = vec![0u16; sorted.len()];
+        let mut before = 0;
+        for (code, &place) in sorted.iter().enumerate() {
+            let tag = self.tags[usize::from(place)].0;
+            put_number(&mut dictionary, tag - before);
+            before = tag;
+            codes[usize::from(place)] = code as u16;
+        }
+        for count in [
+            sorted.len(),
+            dictionary.len(),
+            self.references.long_places.len() / 2,
+            self.instructions.long_places.len() / 2,
+            self.events.len(),
+        ] {
+            raw.extend((count as u32).to_le_bytes());
+        }
+        raw.extend(dictionary);
+        raw.extend(self.codes.iter().map(|&place| codes[usize::from(place)] as u8));
+        if sorted.len() > 256 {
+            raw.extend(self.codes.iter().map(|&place| (codes[usize::from(place)] >> 8) as u8));
+        }
+        for column in [&mut self.references, &mut self.instructions] {
+            raw.extend(&column.short);
+            raw.extend(&column.long_places);
+            raw.extend(&column.long_values);
+            column.clear();
+        }
+        raw.extend(&self.events);
+        self.places.clear();
+        self.tags.clear();
+        self.codes.clear();
+        self.events.clear();
+        (self.event_count, self.last_event, self.stretch) = (0, 0, 0);
+    }
+}
+
+/// A decompressed block, checked, and how far it has been read.
+#[derive(Debug, Default)]
+pub(crate) struct Decoder {
+    raw: Vec<u8>,
+    /// The dictionary, with references and instructions 0.
+    tags: Vec<Run>,
+    low: usize,
+    /// Equal to `low` if codes are one byte.
+    high: usize,
+    references: Place,
+    instructions: Place,
+    events: Vec<(u32, Event)>,
+    /// The process and thread before the block.
+    current: (u32, u32),
+    runs: usize,
+    next_run: usize,
+    next_event: usize,
+}
+
+/// Where a column lies in the raw bytes, and how many of its long values have been used.
+#[derive(Clone, Copy, Debug, Default)]
+struct Place {
+    short: usize,
+    places: usize,
+    values: usize,
+    long: usize,
+    used: usize,
+}
+
+impl Place {
+    /// The long values at runs before `end`, each with the run's place in the block.
+    fn long_before<'a>(&mut self, raw: &'a [u8], end: usize) -> impl Iterator<Item = (usize, u32)> + use<'a> {
+        let place = |index: usize| usize::from(u16::from_le_bytes([raw[index], raw[index + 1]]));
+        let from = self.used;
+        while self.used < self.long && place(self.places + 2 * self.used) < end {
+            self.used += 1;
+        }
+        let (places, values) = (self.places, self.values);
+        (from..self.used).map(move |index| {
+            let value = &raw[values + 4 * index..][..4];
+            (place(places + 2 * index), u32::from_le_bytes([value[0], value[1], value[2], value[3]]))
+        })
+    }
+}
+
+impl Decoder {
+    /// The buffer to decompress the next block into, emptied.
+    pub(crate) fn raw(&mut self) -> &mut Vec<u8> {
+        (self.runs, self.next_run, self.next_event) = (0, 0, 0);
+        self.events.clear();
+        self.raw.clear();
+        &mut self.raw
+    }
+
+    /// Reads the layout of what is in [`Decoder::raw`] and checks all that decoding relies on.
+    pub(crate) fn open(&mut self, front: &Front) -> Result<(), Damage> {
+        let runs = front.runs as usize;
+        let raw = &self.raw[..];
+        let mut bytes = Bytes(raw);
+        let [tags, dictionary, long_references, long_instructions, event_bytes] = {
+            let mut counts = [0; 5];
+            for count in &mut counts {
+                *count = bytes.word()? as usize;
+            }
+            counts
+        };
+        let most_events = EVENT_BYTES + 2 * events::NOTE_BYTES;
+        if tags > runs || long_references > runs || long_instructions > runs || event_bytes > most_events {
+            return Err(Damage("its counts contradict each other"));
+        }
+        let mut dictionary = Bytes(bytes.take(dictionary)?);
+        self.tags.clear();
+        let mut tag = 0u64;
+        for _ in 0..tags {
+            tag = tag.checked_add(dictionary.number()?).ok_or(Damage("its page numbers overflow"))?;
+            let access = match tag & 3 {
+                0 => Access::Read,
+                1 => Access::Write,
+                2 => Access::Execute,
+                _ => return Err(Damage("it holds a run of an unknown kind")),
+            };
+            self.tags.push(Run::new(tag >> 2, access, 0, 0));
+        }
+        dictionary.end()?;
+        self.low = raw.len() - bytes.0.len();
+        let low = bytes.take(runs)?;
+        self.high = raw.len() - bytes.0.len();
+        let largest = if tags > 256 {
+            let high = bytes.take(runs)?;
+            low.iter().zip(high).map(|(&low, &high)| u16::from_le_bytes([low, high])).max()
+        } else {
+            self.high = self.low;
+            low.iter().map(|&low| u16::from(low)).max()
+        };
+        if largest.is_some_and(|code| usize::from(code) >= tags) {
+            return Err(Damage("it refers past the end of its dictionary"));
+        }
+        for (column, long) in [(&mut self.references, long_references), (&mut self.instructions, long_instructions)] {
+            let short = raw.len() - bytes.0.len();
+            bytes.take(runs)?;
+            let places = bytes.take(2 * long)?;
+            let mut before = None;
+            for place in places.chunks_exact(2) {
+                let place = u16::from_le_bytes([place[0], place[1]]);
+                if usize::from(place) >= runs || before >= Some(place) {
+                    return Err(Damage("its long values are out of order"));
+                }
+                before = Some(place);
+            }
+            bytes.take(4 * long)?;
+            *column = Place { short, places: short + runs, values: short + runs + 2 * long, long, used: 0 };
+        }
+        let mut list = Bytes(bytes.take(event_bytes)?);
+        bytes.end()?;
+        let mut place = 0u64;
+        for _ in 0..front.events {
+            place = place.checked_add(list.number()?).ok_or(Damage("its events overflow"))?;
+            if place > runs as u64 {
+                return Err(Damage("it holds an event after its last run"));
+            }
+            self.events.push((place as u32, events::get(&mut list)?));
+        }
+        list.end()?;
+        self.runs = runs;
+        self.current = front.current;
+        Ok(())
+    }
+
+    /// The process and thread before the block.
+    pub(crate) fn current(&self) -> (u32, u32) {
+        self.current
+    }
+
+    /// Whether everything has been read.
+    pub(crate) fn is_done(&self) -> bool {
+        self.next_run == self.runs && self.next_event == self.events.len()
+    }
+
+    /// Passes over the first `runs` runs and the events before them, which are handed out.
+    pub(crate) fn skip(&mut self, runs: usize) -> impl Iterator<Item = &Event> {
+        let end = runs.min(self.runs);
+        self.next_run = end;
+        drop(self.references.long_before(&self.raw, end));
+        drop(self.instructions.long_before(&self.raw, end));
+        let from = self.next_event;
+        self.next_event = self.events.partition_point(|event| (event.0 as usize) < end).max(from);
+        self.events[from..self.next_event].iter().map(|event| &event.1)
+    }
+
+    /// Adds up to `limit` runs, and the events before, between and directly after them, to `batch`.
+    pub(crate) fn read(&mut self, limit: usize, batch: &mut Batch) {
+        let start = self.next_run;
+        let end = self.runs.min(start.saturating_add(limit));
+        let first = batch.runs.len();
+        while let Some((place, event)) = self.events.get_mut(self.next_event).filter(|event| event.0 as usize <= end) {
+            let place = (first + *place as usize - start) as u32;
+            batch.events.push((place, std::mem::replace(event, Event::Exit)));
+            self.next_event += 1;
+        }
+        self.read_runs(start, end, &mut batch.runs);
+        self.next_run = end;
+    }
+
+    fn read_runs(&mut self, start: usize, end: usize, out: &mut Vec<Run>) {
+        let first = out.len();
+        let raw = &self.raw[..];
+        let low = &raw[self.low..][start..end];
+        let references = &raw[self.references.short..][start..end];
+        let instructions = &raw[self.instructions.short..][start..end];
+        let counts = references.iter().zip(instructions);
+        let tags = &self.tags[..];
+        if self.high == self.low {
+            out.extend(low.iter().zip(counts).map(|(&code, (&references, &instructions))| {
+                short_run(tags[usize::from(code)], references, instructions)
+            }));
+        } else {
+            let high = &raw[self.high..][start..end];
+            out.extend(low.iter().zip(high).zip(counts).map(|((&low, &high), (&references, &instructions))| {
+                short_run(tags[usize::from(u16::from_le_bytes([low, high]))], references, instructions)
+            }));
+        }
+        let runs = &mut out[first..];
+        for (place, value) in self.references.long_before(raw, end) {
+            let run = &mut runs[place - start];
+            *run = with_counts(*run, value.wrapping_add(1), instructions[place - start].into());
+        }
+        for (place, value) in self.instructions.long_before(raw, end) {
+            let run = &mut runs[place - start];
+            *run = with_counts(*run, run.references, value);
+        }
+    }
+}
+
+#[inline]
+fn short_run(tag: Run, references: u8, instructions: u8) -> Run {
+    with_counts(tag, u32::from(references) + 1, instructions.into())
+}
+
+/// The run with its counts: the instructions of a fetch run are stored as what they are fewer than its references.
+#[inline]
+fn with_counts(mut run: Run, references: u32, stored: u32) -> Run {
+    run.references = references;
+    run.instructions = if matches!(run.access(), Access::Execute) { references.wrapping_sub(stored) } else { stored };
+    run
+}

@@ -1,0 +1,121 @@
+//! Events in bytes: where, which, and their fields.
+
+use super::bytes::{Bytes, Damage, put_number, put_text};
+use crate::event::{Backing, Event, Growth, ProcessId};
+use superpage_pages::Protection;
+
+/// The longest [`Event::Note`] that a file keeps, in bytes; the rest is cut off.
+pub const NOTE_BYTES: usize = 1 << 14;
+
+/// The number of kinds of events.
+pub(crate) const KINDS: usize = 12;
+
+/// The kinds, by their numbers in a file.
+pub(crate) const KIND_NAMES: [&str; KINDS] =
+    ["switch", "map", "unmap", "protect", "discard", "grow", "remap", "fork", "exec", "exit", "skipped", "note"];
+
+/// The number of the kind of an event in a file.
+pub(crate) fn kind(event: &Event) -> usize {
+    match event {
+        Event::Switch { .. } => 0,
+        Event::Map { .. } => 1,
+        Event::Unmap { .. } => 2,
+        Event::Protect { .. } => 3,
+        Event::Discard { .. } => 4,
+        Event::Grow { .. } => 5,
+        Event::Remap { .. } => 6,
+        Event::Fork { .. } => 7,
+        Event::Exec => 8,
+        Event::Exit => 9,
+        Event::Skipped { .. } => 10,
+        Event::Note(_) => 11,
+    }
+}
+
+/// Adds an event: its kind in a byte, then its fields in the order of their declaration.
+pub(crate) fn put(out: &mut Vec<u8>, event: &Event) {
+    out.push(kind(event) as u8);
+    let mut numbers = |values: &[u64]| values.iter().for_each(|&value| put_number(out, value));
+    match *event {
+        Event::Switch { process, thread } => numbers(&[process.0.into(), thread.into()]),
+        Event::Map { start, pages, protection, shared, backing, growth } => {
+            let (file, growth) = (backing != Backing::Anonymous, growth_number(growth));
+            let how = protection.bits() | u8::from(shared) << 3 | growth << 4 | u8::from(file) << 6;
+            numbers(&[start, pages, how.into()]);
+            if let Backing::File { file, file_pages, offset } = backing {
+                numbers(&[file.into(), file_pages, offset]);
+            }
+        }
+        Event::Unmap { start, pages } | Event::Discard { start, pages } | Event::Grow { start, pages } => {
+            numbers(&[start, pages]);
+        }
+        Event::Protect { start, pages, protection } => numbers(&[start, pages, protection.bits().into()]),
+        Event::Remap { from, from_pages, to, to_pages } => numbers(&[from, from_pages, to, to_pages]),
+        Event::Fork { child } => numbers(&[child.0.into()]),
+        Event::Exec | Event::Exit => {}
+        Event::Skipped { references, instructions } => numbers(&[references, instructions]),
+        Event::Note(ref text) => {
+            let end = (0..=text.len().min(NOTE_BYTES)).rev().find(|&end| text.is_char_boundary(end));
+            put_text(out, &text[..end.unwrap_or(0)]);
+        }
+    }
+}
+
+/// Takes an event.
+pub(crate) fn get(bytes: &mut Bytes) -> Result<Event, Damage> {
+    Ok(match bytes.byte()? {
+        0 => Event::Switch { process: ProcessId(bytes.small()?), thread: bytes.small()? },
+        1 => {
+            let (start, pages, how) = (bytes.number()?, bytes.number()?, bytes.byte()?);
+            Event::Map {
+                start,
+                pages,
+                protection: Protection::from_bits(how),
+                shared: how & 8 != 0,
+                growth: growth(how >> 4 & 3)?,
+                backing: match how >> 6 {
+                    0 => Backing::Anonymous,
+                    1 => Backing::File { file: bytes.small()?, file_pages: bytes.number()?, offset: bytes.number()? },
+                    _ => return Err(Damage("it holds a mapping of an unknown kind")),
+                },
+            }
+        }
+        2 => Event::Unmap { start: bytes.number()?, pages: bytes.number()? },
+        3 => Event::Protect {
+            start: bytes.number()?,
+            pages: bytes.number()?,
+            protection: Protection::from_bits(bytes.byte()?),
+        },
+        4 => Event::Discard { start: bytes.number()?, pages: bytes.number()? },
+        5 => Event::Grow { start: bytes.number()?, pages: bytes.number()? },
+        6 => Event::Remap {
+            from: bytes.number()?,
+            from_pages: bytes.number()?,
+            to: bytes.number()?,
+            to_pages: bytes.number()?,
+        },
+        7 => Event::Fork { child: ProcessId(bytes.small()?) },
+        8 => Event::Exec,
+        9 => Event::Exit,
+        10 => Event::Skipped { references: bytes.number()?, instructions: bytes.number()? },
+        11 => Event::Note(bytes.text()?.to_owned()),
+        _ => return Err(Damage("it holds an event of an unknown kind")),
+    })
+}
+
+fn growth_number(growth: Growth) -> u8 {
+    match growth {
+        Growth::Fixed => 0,
+        Growth::Up => 1,
+        Growth::Down => 2,
+    }
+}
+
+fn growth(number: u8) -> Result<Growth, Damage> {
+    match number {
+        0 => Ok(Growth::Fixed),
+        1 => Ok(Growth::Up),
+        2 => Ok(Growth::Down),
+        _ => Err(Damage("it holds a mapping that grows in an unknown direction")),
+    }
+}

@@ -1,0 +1,62 @@
+//! The opening of a file: what it is, which version, what ran.
+
+use super::bytes::{Bytes, Damage, put_number, put_text};
+use crate::event::{Info, Sampling};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// The first bytes of every trace file.
+pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
+
+/// The version that this crate writes, and the newest that it reads.
+pub const VERSION: u32 = 1;
+
+/// The bytes before the description: magic, version, its length.
+pub(crate) const PREFIX: usize = 16;
+
+/// The longest description, in bytes.
+pub(crate) const DESCRIPTION_BYTES: usize = 1 << 20;
+
+const FETCHES: u8 = 1;
+const SAMPLED: u8 = 2;
+
+/// The whole header: prefix, description, checksum of both.
+pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
+    let mut description = Vec::new();
+    put_text(&mut description, &info.workload);
+    let fetches = if info.fetches { FETCHES } else { 0 };
+    let sampled = if info.sampling.is_some() { SAMPLED } else { 0 };
+    description.push(fetches | sampled);
+    if let Some(Sampling { on, period }) = info.sampling {
+        put_number(&mut description, on);
+        put_number(&mut description, period);
+    }
+    put_number(&mut description, notes.len() as u64);
+    for (key, value) in notes {
+        put_text(&mut description, key);
+        put_text(&mut description, value);
+    }
+    let mut out = Vec::with_capacity(PREFIX + description.len() + 8);
+    out.extend(MAGIC);
+    out.extend(VERSION.to_le_bytes());
+    out.extend((description.len() as u32).to_le_bytes());
+    out.extend(description);
+    out.extend(xxh3_64(&out).to_le_bytes());
+    out
+}
+
+/// What ran, and the notes, from the description.
+pub(crate) fn decode(description: &[u8]) -> Result<(Info, Vec<(String, String)>), Damage> {
+    let mut bytes = Bytes(description);
+    let workload = bytes.text()?.to_owned();
+    let flags = bytes.byte()?;
+    let sampling = match flags & SAMPLED {
+        0 => None,
+        _ => Some(Sampling { on: bytes.number()?, period: bytes.number()? }),
+    };
+    let mut notes = Vec::new();
+    for _ in 0..bytes.number()? {
+        notes.push((bytes.text()?.to_owned(), bytes.text()?.to_owned()));
+    }
+    bytes.end()?;
+    Ok((Info { workload, sampling, fetches: flags & FETCHES != 0, runs: None }, notes))
+}

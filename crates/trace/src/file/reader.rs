@@ -1,0 +1,300 @@
+//! Reading a trace.
+
+use super::block::Decoder;
+use super::bytes::Damage;
+use super::frame::{self, Front, Kind, NOBODY};
+use super::layout::{Block, Input, Layout, read_at};
+use super::totals::{Counter, Totals};
+use crate::Error;
+use crate::event::{Batch, Event, Info, ProcessId, Source};
+use serde::Serialize;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What could not be read of a cut or damaged trace.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Lost {
+    /// The first block that could not be read, from 0.
+    pub block: usize,
+    /// Where it begins in the file.
+    pub byte: u64,
+    /// The bytes of the file from there on.
+    pub bytes: u64,
+    /// The runs from there on, if the footer is there to tell.
+    pub runs: Option<u64>,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl std::fmt::Display for Lost {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "block {} at byte {} could not be read: {}; ", self.block, self.byte, self.problem)?;
+        match self.runs {
+            Some(runs) => write!(f, "{runs} runs from there on are lost"),
+            None => {
+                write!(f, "{} bytes from there on, and whatever the recorder had not yet written, are lost", self.bytes)
+            }
+        }
+    }
+}
+
+/// Reads a trace file, as a [`Source`].
+///
+/// Memory: about a megabyte, and 32 bytes a block of up to 65536 runs. Bytes that come from nowhere good make errors,
+/// never panics, and take no more memory than those of a good file.
+pub struct Reader {
+    path: PathBuf,
+    input: Box<dyn Input>,
+    layout: Layout,
+    up_to_cut: bool,
+    decompressor: zstd::bulk::Decompressor<'static>,
+    frame: Vec<u8>,
+    decoder: Decoder,
+    next_block: usize,
+    /// The process and thread to begin with after a seek.
+    resume: Option<(u32, u32)>,
+    lost: Option<Lost>,
+    /// Set once the note about what is lost has been handed out.
+    told: bool,
+}
+
+impl Reader {
+    /// Opens a complete trace.
+    ///
+    /// Errors, a sentence each: no file, a directory, an unreadable, empty or foreign one, a newer version, and a trace
+    /// that is cut off, which [`Reader::open_up_to_cut`] can read. Damage to a block shows when it is read.
+    pub fn open(path: &Path) -> Result<Reader, Error> {
+        Reader::new(Box::new(open_file(path)?), path, false)
+    }
+
+    /// Opens a trace that may be cut off or damaged: reading ends before the first block that is not whole, with an
+    /// [`Event::Note`] and [`Reader::lost`] telling what is missing. Only the header must be sound.
+    pub fn open_up_to_cut(path: &Path) -> Result<Reader, Error> {
+        Reader::new(Box::new(open_file(path)?), path, true)
+    }
+
+    /// A trace held in memory, named `name` in errors; otherwise as the other two.
+    pub fn from_bytes(bytes: Vec<u8>, name: &str, up_to_cut: bool) -> Result<Reader, Error> {
+        Reader::new(Box::new(io::Cursor::new(bytes)), Path::new(name), up_to_cut)
+    }
+
+    fn new(mut input: Box<dyn Input>, path: &Path, up_to_cut: bool) -> Result<Reader, Error> {
+        let layout = Layout::read(&mut *input, path)?;
+        let io = |source| Error::Io { path: path.to_owned(), source };
+        let mut reader = Reader {
+            decompressor: zstd::bulk::Decompressor::new().map_err(io)?,
+            path: path.to_owned(),
+            input,
+            layout,
+            up_to_cut,
+            frame: Vec::new(),
+            decoder: Decoder::default(),
+            next_block: 0,
+            resume: None,
+            lost: None,
+            told: false,
+        };
+        if let Some((byte, damage)) = reader.layout.cut {
+            reader.damaged(reader.layout.blocks.len(), byte, damage)?;
+        }
+        Ok(reader)
+    }
+
+    /// The free keys and values of the header.
+    pub fn notes(&self) -> &[(String, String)] {
+        &self.layout.notes
+    }
+
+    /// The totals of the whole trace; `None` if its footer is missing.
+    pub fn totals(&self) -> Option<&Totals> {
+        self.layout.totals.as_ref()
+    }
+
+    /// The number of blocks.
+    pub fn blocks(&self) -> usize {
+        self.layout.blocks.len()
+    }
+
+    /// The length of the file in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.layout.length
+    }
+
+    /// What cannot be read, as far as reading has come: `None` of a sound trace.
+    pub fn lost(&self) -> Option<&Lost> {
+        self.lost.as_ref()
+    }
+
+    /// Goes on reading at block `block`. The next batch begins with an [`Event::Switch`] to whoever is current there;
+    /// the mappings made before are not told again.
+    ///
+    /// Errors: there is no such block. Cost: constant.
+    pub fn seek_to_block(&mut self, block: usize) -> Result<(), Error> {
+        if block > self.blocks() {
+            let problem = format!("has {} blocks, so there is no block {block}", self.blocks());
+            return Err(Error::input(self.path.display().to_string(), problem));
+        }
+        self.decoder.raw();
+        self.next_block = block;
+        self.resume = None;
+        if block < self.blocks() && self.load()? {
+            self.resume = Some(self.decoder.current()).filter(|&current| current != NOBODY);
+        }
+        Ok(())
+    }
+
+    /// Goes on reading at the run with number `run`, counted from 0, and the events directly before it; otherwise as
+    /// [`Reader::seek_to_block`]. The number of runs itself leads to the end.
+    ///
+    /// Errors: there are fewer runs; the block is damaged. Cost: one block is decompressed.
+    pub fn seek_to_run(&mut self, run: u64) -> Result<(), Error> {
+        let all = self.layout.info.runs.unwrap_or(0);
+        if run > all {
+            let problem = format!("has {all} runs, so there is no run {run}");
+            return Err(Error::input(self.path.display().to_string(), problem));
+        }
+        let block = self.layout.blocks.partition_point(|block| block.first_run + block.runs <= run);
+        self.seek_to_block(block)?;
+        if let Some(&Block { first_run, .. }) = self.layout.blocks.get(block) {
+            for event in self.decoder.skip((run - first_run) as usize) {
+                if let Event::Switch { process, thread } = *event {
+                    self.resume = Some((process.0, thread));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the checksums of all blocks without decoding them; returns their bytes before compression.
+    pub(crate) fn verify(&mut self) -> Result<u64, Error> {
+        let mut raw = 0;
+        for number in 0..self.blocks() {
+            let block = self.layout.blocks[number];
+            let read = self.read_frame(block).map_err(|source| self.io(source))?;
+            match read.and_then(|()| check_block(&self.frame, number, block)) {
+                Ok((front, _)) => raw += u64::from(front.raw),
+                Err(damage) => {
+                    self.damaged(number, block.offset, damage)?;
+                    break;
+                }
+            }
+        }
+        Ok(raw)
+    }
+
+    /// Reads from the start to the end and adds up.
+    pub(crate) fn count(&mut self) -> Result<Totals, Error> {
+        self.seek_to_block(0)?;
+        self.told = true; // The note of what is lost is none of the trace's.
+        let (mut counter, mut batch) = (Counter::default(), Batch::default());
+        while self.fill(&mut batch)? {
+            counter.batch(&batch);
+        }
+        Ok(counter.totals())
+    }
+
+    /// Reads and checks the next block; `false` if it is lost.
+    fn load(&mut self) -> Result<bool, Error> {
+        let (number, block) = (self.next_block, self.layout.blocks[self.next_block]);
+        let read = self.read_frame(block).map_err(|source| self.io(source))?;
+        match read.and_then(|()| self.decode_block(block)) {
+            Ok(()) => {
+                self.next_block += 1;
+                Ok(true)
+            }
+            Err(damage) => {
+                self.decoder.raw();
+                self.damaged(number, block.offset, damage)?;
+                Ok(false)
+            }
+        }
+    }
+
+    fn io(&self, source: io::Error) -> Error {
+        Error::Io { path: self.path.clone(), source }
+    }
+
+    /// Reads the frame of a block into `frame`.
+    fn read_frame(&mut self, block: Block) -> io::Result<Result<(), Damage>> {
+        if block.length > frame::BLOCK_BYTES {
+            return Ok(Err(Damage("its length is beyond what a block can have")));
+        }
+        self.frame.resize(block.length as usize, 0);
+        read_at(&mut *self.input, block.offset, &mut self.frame).map(Ok)
+    }
+
+    /// Decompresses what stands in `frame`.
+    fn decode_block(&mut self, block: Block) -> Result<(), Damage> {
+        let (front, packed) = check_block(&self.frame, self.next_block, block)?;
+        let raw = self.decoder.raw();
+        raw.reserve(front.raw as usize);
+        match self.decompressor.decompress_to_buffer(packed, raw) {
+            Ok(length) if length == front.raw as usize => self.decoder.open(&front),
+            _ => Err(Damage("it cannot be decompressed")),
+        }
+    }
+
+    /// Makes an error of damage, or takes note of it and ends the trace there.
+    fn damaged(&mut self, block: usize, byte: u64, Damage(problem): Damage) -> Result<(), Error> {
+        let length = self.layout.length;
+        if !self.up_to_cut {
+            return Err(Error::input(
+                self.path.display().to_string(),
+                format!(
+                    "block {block}, at byte {byte} of {length}, is not whole: {problem}; expected whole blocks and a \
+                     footer; use --up-to-cut to read the {block} blocks before it"
+                ),
+            ));
+        }
+        let first_run = self.layout.blocks.get(block).map_or(0, |block| block.first_run);
+        let runs = self.totals().map(|totals| totals.runs - first_run);
+        self.lost = Some(Lost { block, byte, bytes: length - byte, runs, problem: problem.into() });
+        self.layout.blocks.truncate(block);
+        self.layout.info.runs = Some(self.layout.blocks.last().map_or(0, |block| block.first_run + block.runs));
+        Ok(())
+    }
+}
+
+/// The front and the compressed bytes of a block, if they are what the index tells.
+fn check_block(frame: &[u8], number: usize, block: Block) -> Result<(Front, &[u8]), Damage> {
+    let (front, packed) = frame::open(frame)?;
+    if front.kind != Kind::Block || front.number != number as u32 || u64::from(front.runs) != block.runs {
+        return Err(Damage("it is not the block that the index tells"));
+    }
+    Ok((front, packed))
+}
+
+/// Opens a file for reading, but no directory.
+pub(crate) fn open_file(path: &Path) -> Result<File, Error> {
+    let io = |source| Error::Io { path: path.to_owned(), source };
+    if fs::metadata(path).map_err(io)?.is_dir() {
+        return Err(Error::input(path.display().to_string(), "is a directory; expected the name of a trace file"));
+    }
+    File::open(path).map_err(io)
+}
+
+impl Source for Reader {
+    fn info(&self) -> &Info {
+        &self.layout.info
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        batch.clear();
+        while self.decoder.is_done() {
+            if self.next_block == self.blocks() || !self.load()? {
+                if let Some(lost) = self.lost.as_ref().filter(|_| !self.told) {
+                    self.told = true;
+                    batch.event(Event::Note(format!("{}: {lost}", self.path.display())));
+                    return Ok(true);
+                }
+                return Ok(false);
+            }
+        }
+        if let Some((process, thread)) = self.resume.take() {
+            batch.event(Event::Switch { process: ProcessId(process), thread });
+        }
+        self.decoder.read(Batch::RUNS, batch);
+        Ok(true)
+    }
+}

@@ -1,0 +1,84 @@
+//! What `superpage trace info` tells.
+
+use super::header::VERSION;
+use super::reader::{Lost, Reader};
+use super::totals::Totals;
+use crate::Error;
+use crate::event::Source;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// What a trace file holds.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Summary {
+    /// The file.
+    pub file: PathBuf,
+    /// The version of its format.
+    pub version: u32,
+    /// What ran.
+    pub workload: String,
+    /// The free keys and values of its header.
+    pub notes: BTreeMap<String, String>,
+    /// Whether all of it can be read.
+    pub complete: bool,
+    /// What cannot, if not.
+    pub lost: Option<Lost>,
+    /// Whether instruction fetches are in it.
+    pub fetches: bool,
+    /// References and fetches kept in each sampling period, if it is sampled.
+    pub sample_on: Option<u64>,
+    /// The sampling period, in references and fetches, if it is sampled.
+    pub sample_period: Option<u64>,
+    /// The share of data references that it holds: 1 unless it is sampled.
+    pub sampled_share: f64,
+    /// The length of the file.
+    pub bytes: u64,
+    /// Its blocks that can be read.
+    pub blocks: usize,
+    /// Its columns before compression, in bytes, over those of the file.
+    pub compression_ratio: f64,
+    /// Bytes of the file for each data reference that it holds.
+    pub bytes_per_reference: f64,
+    /// Bytes of the file for each run.
+    pub bytes_per_run: f64,
+    /// What it amounts to, as far as it can be read.
+    #[serde(flatten)]
+    pub totals: Totals,
+}
+
+/// Tells what the trace file `path` holds, and whether it is whole: every checksum is verified. A cut or damaged trace
+/// is no error here; what can be read of it is counted.
+///
+/// Errors: those of [`Reader::open_up_to_cut`]. Cost: reading the file; where the footer is missing or a block is
+/// damaged, decoding it.
+pub fn info(path: &Path) -> Result<Summary, Error> {
+    let mut reader = Reader::open_up_to_cut(path)?;
+    let raw_bytes = reader.verify()?;
+    let totals = match (reader.lost(), reader.totals()) {
+        (None, Some(totals)) => totals.clone(),
+        _ => reader.count()?,
+    };
+    let info = reader.info();
+    let bytes = reader.bytes();
+    let read = bytes - reader.lost().map_or(0, |lost| lost.bytes);
+    let each = |count: u64| if count == 0 { 0.0 } else { read as f64 / count as f64 };
+    Ok(Summary {
+        file: path.to_owned(),
+        version: VERSION,
+        workload: info.workload.clone(),
+        notes: reader.notes().iter().cloned().collect(),
+        complete: reader.lost().is_none(),
+        lost: reader.lost().cloned(),
+        fetches: info.fetches,
+        sample_on: info.sampling.map(|sampling| sampling.on),
+        sample_period: info.sampling.map(|sampling| sampling.period),
+        sampled_share: totals.sampled_share(),
+        bytes,
+        blocks: reader.blocks(),
+        compression_ratio: raw_bytes as f64 / read as f64,
+        bytes_per_reference: each(totals.references),
+        bytes_per_run: each(totals.runs),
+        totals,
+    })
+}

@@ -1,0 +1,351 @@
+//! The trace file: what is written comes back, and nothing bad comes of bad bytes.
+
+use proptest::prelude::*;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use superpage_pages::{Access, Protection};
+use superpage_trace::file::{BLOCK_RUNS, NOTE_BYTES, Reader, Writer, info};
+use superpage_trace::{Backing, Batch, Error, Event, Growth, Info, ProcessId, Run, Sampling, Source};
+
+/// Bytes that can be looked at while a writer owns them.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn example_info() -> Info {
+    let sampling = Some(Sampling { on: 1 << 20, period: 1 << 24 });
+    Info { workload: "gzip -9 file".into(), sampling, fetches: true, runs: None }
+}
+
+fn encode(info: &Info, batches: &[Batch]) -> Vec<u8> {
+    let out = Shared::default();
+    let mut writer = Writer::new(out.clone(), info, &[("arch".into(), "x86_64".into())]).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.finish().unwrap();
+    let bytes = out.0.lock().unwrap();
+    bytes.clone()
+}
+
+/// Everything from where the reader stands, in one batch.
+fn read_all(reader: &mut Reader) -> Result<Batch, Error> {
+    let (mut all, mut batch) = (Batch::default(), Batch::default());
+    while reader.fill(&mut batch)? {
+        assert!(!batch.runs.is_empty() || !batch.events.is_empty());
+        assert!(batch.runs.len() <= Batch::RUNS);
+        append(&mut all, &batch);
+    }
+    assert!(batch.runs.is_empty() && batch.events.is_empty());
+    Ok(all)
+}
+
+fn append(all: &mut Batch, batch: &Batch) {
+    let first = all.runs.len() as u32;
+    all.runs.extend(&batch.runs);
+    all.events.extend(batch.events.iter().map(|(place, event)| (first + place, event.clone())));
+}
+
+fn joined(batches: &[Batch]) -> Batch {
+    let mut all = Batch::default();
+    batches.iter().for_each(|batch| append(&mut all, batch));
+    all
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    let growth = prop_oneof![Just(Growth::Fixed), Just(Growth::Up), Just(Growth::Down)];
+    let file = (any::<u32>(), any::<u64>(), any::<u64>());
+    let backing = prop_oneof![
+        Just(Backing::Anonymous),
+        file.prop_map(|(file, file_pages, offset)| Backing::File { file, file_pages, offset }),
+    ];
+    let map = (any::<u64>(), any::<u64>(), 0u8..8, any::<bool>(), backing, growth);
+    prop_oneof![
+        (any::<u32>(), any::<u32>()).prop_map(|(p, thread)| Event::Switch { process: ProcessId(p), thread }),
+        map.prop_map(|(start, pages, bits, shared, backing, growth)| {
+            Event::Map { start, pages, protection: Protection::from_bits(bits), shared, backing, growth }
+        }),
+        any::<(u64, u64)>().prop_map(|(start, pages)| Event::Unmap { start, pages }),
+        (any::<(u64, u64)>(), 0u8..8).prop_map(|((start, pages), bits)| {
+            Event::Protect { start, pages, protection: Protection::from_bits(bits) }
+        }),
+        any::<(u64, u64)>().prop_map(|(start, pages)| Event::Discard { start, pages }),
+        any::<(u64, u64)>().prop_map(|(start, pages)| Event::Grow { start, pages }),
+        any::<(u64, u64, u64, u64)>().prop_map(|(from, from_pages, to, to_pages)| Event::Remap {
+            from,
+            from_pages,
+            to,
+            to_pages
+        }),
+        any::<u32>().prop_map(|child| Event::Fork { child: ProcessId(child) }),
+        Just(Event::Exec),
+        Just(Event::Exit),
+        any::<(u64, u64)>().prop_map(|(references, instructions)| Event::Skipped { references, instructions }),
+        ".{0,40}".prop_map(Event::Note),
+    ]
+}
+
+fn run() -> impl Strategy<Value = Run> {
+    let page = prop_oneof![0u64..20, 0u64..2000, 0u64..1 << 62];
+    let count = || prop_oneof![4 => 0u32..10, 1 => 250u32..260, 1 => any::<u32>()];
+    let access = prop_oneof![Just(Access::Read), Just(Access::Write), Just(Access::Execute)];
+    (page, access, count(), count())
+        .prop_map(|(page, access, references, instructions)| Run::new(page, access, references, instructions))
+}
+
+fn batch(most: usize) -> impl Strategy<Value = Batch> {
+    let events = prop::collection::vec((any::<prop::sample::Index>(), event()), 0..8);
+    (prop::collection::vec(run(), 0..most), events).prop_map(|(runs, events)| {
+        let mut events: Vec<_> =
+            events.into_iter().map(|(place, event)| (place.index(runs.len() + 1) as u32, event)).collect();
+        events.sort_by_key(|event| event.0);
+        Batch { runs, events }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_written_comes_back(batches in prop::collection::vec(batch(400), 0..6), again in 1usize..40) {
+        // Repeated, so that some cases have several blocks.
+        let batches: Vec<_> = std::iter::repeat_n(batches, again).flatten().collect();
+        let mut reader = Reader::from_bytes(encode(&example_info(), &batches), "a trace", false).unwrap();
+        prop_assert_eq!(read_all(&mut reader).unwrap(), joined(&batches));
+        prop_assert!(reader.lost().is_none());
+    }
+
+    #[test]
+    fn damage_makes_a_sentence_and_never_a_panic(
+        batches in prop::collection::vec(batch(60), 0..3),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
+    ) {
+        let mut bytes = encode(&example_info(), &batches);
+        let whole = joined(&batches);
+        let before = bytes.clone();
+        for (place, value) in changes {
+            let place = place.index(bytes.len());
+            bytes[place] = value;
+        }
+        let changed = bytes != before;
+        for up_to_cut in [false, true] {
+            match Reader::from_bytes(bytes.clone(), "a trace", up_to_cut).and_then(|mut reader| read_all(&mut reader)) {
+                Ok(read) if changed && up_to_cut => prop_assert!(whole.runs.starts_with(&read.runs)),
+                // The one change that goes unseen: none.
+                Ok(read) => prop_assert!(!changed && read == whole),
+                Err(error) => prop_assert!(changed && error.to_string().starts_with("a trace: "), "{}", error),
+            }
+        }
+    }
+}
+
+/// Several blocks: three processes in turn, pages that wander.
+fn several_blocks() -> Vec<Batch> {
+    let mut batches = Vec::new();
+    for part in 0..12u64 {
+        let mut batch = Batch::default();
+        batch.event(Event::Switch { process: ProcessId(part as u32 % 3), thread: part as u32 });
+        for run in 0..Batch::RUNS as u64 {
+            if run == 9000 {
+                batch.event(Event::Unmap { start: part, pages: run });
+            }
+            let page = (part * 37 + run * run % 701) ^ run >> 9;
+            batch.run(Run::new(
+                page,
+                [Access::Read, Access::Write, Access::Execute][run as usize % 3],
+                1 + page as u32,
+                7,
+            ));
+        }
+        batches.push(batch);
+    }
+    batches
+}
+
+#[test]
+fn every_truncation_is_told_and_its_whole_part_read() {
+    let batches = several_blocks();
+    let whole = joined(&batches);
+    let bytes = encode(&example_info(), &batches);
+    let first_block = bytes.windows(4).position(|part| part == b"SPBK").unwrap();
+    let mut longest = 0;
+    for cut in (0..bytes.len()).filter(|cut| cut % 997 == 0 || *cut < 200 || bytes.len() - cut < 200) {
+        let error = Reader::from_bytes(bytes[..cut].to_vec(), "a trace", false).err().expect("a cut trace opened");
+        let said = error.to_string();
+        assert_eq!(error.status(), 2);
+        if cut < first_block {
+            assert!(said.contains("empty") || said.contains("header"), "{cut}: {said}");
+            assert!(Reader::from_bytes(bytes[..cut].to_vec(), "a trace", true).is_err());
+        } else {
+            assert!(said.contains("--up-to-cut") && said.contains("block") && said.contains("byte"), "{cut}: {said}");
+            let mut reader = Reader::from_bytes(bytes[..cut].to_vec(), "a trace", true).unwrap();
+            assert!(reader.totals().is_none());
+            let read = read_all(&mut reader).unwrap();
+            assert!(whole.runs.starts_with(&read.runs));
+            assert!(matches!(read.events.last(), Some((_, Event::Note(note))) if note.contains("lost")));
+            assert_eq!(reader.info().runs, Some(read.runs.len() as u64));
+            assert!(read.runs.len() >= longest);
+            longest = read.runs.len();
+        }
+    }
+    assert_eq!(longest, whole.runs.len());
+}
+
+#[test]
+fn a_damaged_block_is_named_and_what_is_before_it_read() {
+    let batches = several_blocks();
+    let whole = joined(&batches);
+    let mut bytes = encode(&example_info(), &batches);
+    let blocks: Vec<_> = (0..bytes.len() - 4).filter(|&at| &bytes[at..at + 4] == b"SPBK").collect();
+    assert_eq!(blocks.len(), 3);
+    bytes[blocks[1] + 100] ^= 1;
+    let mut reader = Reader::from_bytes(bytes.clone(), "a trace", false).unwrap();
+    let said = read_all(&mut reader).unwrap_err().to_string();
+    assert!(said.contains("block 1") && said.contains(&format!("byte {}", blocks[1])), "{said}");
+    let mut reader = Reader::from_bytes(bytes, "a trace", true).unwrap();
+    let read = read_all(&mut reader).unwrap();
+    assert_eq!(read.runs, whole.runs[..BLOCK_RUNS]);
+    let lost = reader.lost().unwrap();
+    assert_eq!((lost.block, lost.runs), (1, Some((whole.runs.len() - BLOCK_RUNS) as u64)));
+}
+
+#[test]
+fn seeking_finds_every_run_and_who_was_current() {
+    let batches = several_blocks();
+    let whole = joined(&batches);
+    let mut reader = Reader::from_bytes(encode(&example_info(), &batches), "a trace", false).unwrap();
+    assert_eq!(reader.blocks(), 3);
+    for run in [0, 1, 9000, 9001, 16384, 65535, 65536, 65537, 100_000, whole.runs.len()] {
+        reader.seek_to_run(run as u64).unwrap();
+        let read = read_all(&mut reader).unwrap();
+        assert_eq!(read.runs, whole.runs[run..], "from run {run}");
+        let part = run / Batch::RUNS;
+        if run > 0 && run < whole.runs.len() {
+            // Where a switch stands directly before the run, it follows the one that the seek tells.
+            let told = if run % Batch::RUNS == 0 { part - 1 } else { part } as u32;
+            let switch = Event::Switch { process: ProcessId(told % 3), thread: told };
+            assert_eq!(read.events[0], (0, switch), "from run {run}");
+        }
+    }
+    reader.seek_to_block(2).unwrap();
+    assert_eq!(read_all(&mut reader).unwrap().runs, whole.runs[2 * BLOCK_RUNS..]);
+    assert!(reader.seek_to_block(4).is_err());
+    assert!(reader.seek_to_run(whole.runs.len() as u64 + 1).is_err());
+}
+
+#[test]
+fn the_footer_tells_what_the_trace_amounts_to() {
+    let mut batch = Batch::default();
+    batch.event(Event::Switch { process: ProcessId(0), thread: 0 });
+    batch.run(Run::new(1, Access::Read, 3, 0));
+    batch.run(Run::new(1, Access::Write, 2, 0));
+    batch.run(Run::new(9, Access::Execute, 7, 6));
+    batch.event(Event::Fork { child: ProcessId(4) });
+    batch.event(Event::Switch { process: ProcessId(4), thread: 1 });
+    batch.run(Run::new(1, Access::Read, 1, 0));
+    batch.event(Event::Skipped { references: 18, instructions: 30 });
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("small.sp");
+    let mut writer = Writer::create(&path, &example_info(), &[("arch".into(), "alpha".into())]).unwrap();
+    writer.write(&batch).unwrap();
+    assert_eq!(names(directory.path()), ["small.sp.part"]);
+    let totals = writer.finish().unwrap();
+    assert_eq!(names(directory.path()), ["small.sp"]);
+    assert_eq!((totals.runs, totals.read_runs, totals.write_runs, totals.execute_runs), (4, 2, 1, 1));
+    assert_eq!((totals.references, totals.fetches, totals.instructions), (6, 7, 6));
+    assert_eq!((totals.pages, totals.processes), (3, 2));
+    assert_eq!(
+        totals.events.iter().map(|(&k, &n)| (k, n)).collect::<Vec<_>>(),
+        [("fork", 1), ("skipped", 1), ("switch", 2)]
+    );
+    assert_eq!(totals.sampled_share(), 0.25);
+    let summary = info(&path).unwrap();
+    assert_eq!(summary.totals, totals);
+    assert!(summary.complete && summary.fetches && summary.notes["arch"] == "alpha");
+    assert_eq!((summary.sample_on, summary.sample_period), (Some(1 << 20), Some(1 << 24)));
+    assert_eq!(summary.bytes, fs::metadata(&path).unwrap().len());
+
+    // The same counts without the footer, from the blocks themselves.
+    let bytes = fs::read(&path).unwrap();
+    fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
+    let cut = info(&path).unwrap();
+    assert!(!cut.complete && cut.lost.is_some());
+    assert_eq!(cut.totals, totals);
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn an_unfinished_file_leaves_nothing_and_spoils_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("kept.sp");
+    fs::write(&path, "the one before").unwrap();
+    let mut writer = Writer::create(&path, &example_info(), &[]).unwrap();
+    several_blocks().iter().for_each(|batch| writer.write(batch).unwrap());
+    drop(writer);
+    assert_eq!(names(directory.path()), ["kept.sp"]);
+    assert_eq!(fs::read(&path).unwrap(), b"the one before");
+}
+
+#[test]
+fn a_full_disk_is_one_sentence() {
+    let full = Path::new("/dev/full");
+    if !full.exists() {
+        return;
+    }
+    let error = Writer::create(full, &example_info(), &[]).err().expect("a full disk took a header");
+    assert!(error.to_string().contains("free some space"), "{error}");
+    assert_eq!(error.status(), 1);
+}
+
+#[test]
+fn mistakes_with_names_are_one_sentence_each() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| -> PathBuf {
+        let path = directory.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let mut newer = encode(&example_info(), &[]);
+    newer[8] = 9;
+    let cases = [
+        (directory.path().to_owned(), "is a directory"),
+        (directory.path().join("none.sp"), "No such file"),
+        (file("empty.sp", b""), "is empty"),
+        (file("text.sp", b"I  0401ab70,3\n"), "it looks like text"),
+        (file("gzip.sp", &[0x1f, 0x8b, 8, 0]), "it looks like gzip"),
+        (file("newer.sp", &newer), "version 9"),
+    ];
+    for (path, expected) in cases {
+        let error = Reader::open(&path).err().expect("a wrong file opened");
+        let said = error.to_string();
+        assert!(said.contains(expected) && said.contains(&*path.to_string_lossy()), "{said}");
+        assert_eq!(error.status(), 2);
+    }
+    assert!(Writer::create(directory.path(), &example_info(), &[]).is_err());
+    assert!(Writer::create(&directory.path().join("none/x.sp"), &example_info(), &[]).is_err());
+}
+
+#[test]
+fn long_notes_are_cut_and_many_events_end_a_block() {
+    let mut batch = Batch::default();
+    batch.event(Event::Note("é".repeat(NOTE_BYTES)));
+    for page in 0..300_000 {
+        batch.event(Event::Unmap { start: 1 << 50, pages: page });
+    }
+    let mut reader = Reader::from_bytes(encode(&Info::default(), &[batch.clone()]), "a trace", false).unwrap();
+    assert!(reader.blocks() > 1);
+    batch.events[0].1 = Event::Note("é".repeat(NOTE_BYTES / 2));
+    assert_eq!(read_all(&mut reader).unwrap().events, batch.events);
+}
