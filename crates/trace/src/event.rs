@@ -159,7 +159,8 @@ pub enum Event {
     Exec,
     /// The current process ends.
     Exit,
-    /// In a sampled trace: here accesses were left out. First touches of pages are kept even then.
+    /// In a sampled trace: accesses were left out since the event of this kind before, and only first touches and first
+    /// writes of pages kept. One with both counts 0 begins such a phase; the one that tells the counts ends it.
     Skipped {
         /// Data references left out.
         references: u64,
