@@ -294,6 +294,16 @@ mod tests {
         bits.validate().unwrap();
     }
 
+    #[test]
+    fn a_group_may_be_all_there_is() {
+        for order in [0, 1, 5, 6, 7, 12] {
+            let mut bits = Bitmap::new(1 << order).unwrap();
+            assert!(bits.is_clear(0, order));
+            bits.insert((1 << order) - 1);
+            assert!(!bits.is_clear(0, order), "{order}");
+        }
+    }
+
     proptest! {
         #[test]
         fn groups_and_runs_are_as_in_a_plain_set(

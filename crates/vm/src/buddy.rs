@@ -1,4 +1,4 @@
-//! The buddy allocator (Navarro et al., sections 4.1 and 4.8), over any ladder of sizes.
+//! The buddy allocator (Navarro et al., sections 4.4 and 4.8), over any ladder of sizes.
 //!
 //! The free memory is a set of *maximal* free extents: wholly free, aligned to a size of the ladder, and in no larger
 //! extent that is wholly free too. The "free list" of a size is a bitmap of the maximal extents of that size, so it is

@@ -1,0 +1,95 @@
+//! The buddy allocator under any sequence of operations: it validates after each, never gives a frame to two owners,
+//! refuses an extent only if none is free, and ends as it began.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn};
+use superpage_vm::Buddy;
+
+#[derive(Arbitrary, Debug)]
+struct Input {
+    /// Which of `LADDERS`.
+    ladder: u8,
+    /// One less than the number of frames.
+    frames: u16,
+    operations: Vec<Operation>,
+}
+
+#[derive(Arbitrary, Debug)]
+enum Operation {
+    Allocate {
+        level: u8,
+    },
+    AllocateAt {
+        frame: u16,
+        level: u8,
+    },
+    /// Frees a held extent in pieces of this level.
+    Free {
+        which: u16,
+        pieces: u8,
+    },
+}
+
+/// Superpage sizes as powers of two of base pages.
+const LADDERS: [&[u32]; 6] = [&[], &[1, 2, 3], &[3, 6, 9], &[4, 9], &[6, 12], &[1, 8, 10, 15]];
+
+fn ladder(which: u8) -> Ladder {
+    let orders = LADDERS[usize::from(which) % LADDERS.len()];
+    let sizes = [0].iter().chain(orders).map(|order| PageSize::from_shift(12 + order).unwrap());
+    Ladder::new(&sizes.collect::<Vec<_>>()).unwrap()
+}
+
+fuzz_target!(|input: Input| {
+    let ladder = ladder(input.ladder);
+    let frames = u64::from(input.frames) + 1;
+    let whole = Buddy::new(ladder, frames).unwrap();
+    let mut buddy = whole.clone();
+    let mut free = vec![true; frames as usize];
+    let mut held: Vec<Extent> = Vec::new();
+    let members = |extent: Extent| extent.start.0 as usize..(extent.start.0 + ladder.pages(extent.level)) as usize;
+    let in_ladder = |level: u8| Level(level % ladder.len() as u8);
+
+    for operation in input.operations {
+        match operation {
+            Operation::Allocate { level } => {
+                let level = in_ladder(level);
+                let mut extents = free.chunks_exact(ladder.pages(level) as usize);
+                let possible = extents.any(|extent| extent.iter().all(|free| *free));
+                let got = buddy.allocate(level);
+                assert_eq!(got.is_some(), possible);
+                held.extend(got);
+                if let Some(extent) = got {
+                    assert!(free[members(extent)].iter().all(|free| *free));
+                    free[members(extent)].fill(false);
+                }
+            }
+            Operation::AllocateAt { frame, level } => {
+                let extent = Extent::around(&ladder, Pfn(frame.into()), in_ladder(level));
+                let possible = free.get(members(extent)).is_some_and(|extent| extent.iter().all(|free| *free));
+                assert_eq!(buddy.is_free(extent), possible);
+                assert_eq!(buddy.allocate_at(extent), possible);
+                if possible {
+                    free[members(extent)].fill(false);
+                    held.push(extent);
+                }
+            }
+            Operation::Free { which, pieces } if !held.is_empty() => {
+                let extent = held.swap_remove(usize::from(which) % held.len());
+                let level = in_ladder(pieces).min(extent.level);
+                for start in members(extent).step_by(ladder.pages(level) as usize) {
+                    buddy.free(Extent { start: Pfn(start as u64), level });
+                }
+                free[members(extent)].fill(true);
+            }
+            Operation::Free { .. } => {}
+        }
+        buddy.validate().unwrap();
+        assert_eq!(buddy.free_frames(), free.iter().filter(|free| **free).count() as u64);
+    }
+    for extent in held {
+        buddy.free(extent);
+    }
+    assert_eq!(buddy, whole);
+});
