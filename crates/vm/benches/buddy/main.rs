@@ -150,6 +150,21 @@ fn pair<F: Frames>(frames: &mut F, level: usize, effort: &Effort) -> f64 {
     times[0]
 }
 
+/// Allocates many extents of `level`, then frees them in an order drawn beforehand.
+fn batch<F: Frames>(frames: &mut F, level: usize, random: &mut Random, effort: &Effort) -> f64 {
+    const BATCH: usize = 500;
+    let mut order: Vec<usize> = (0..BATCH).collect();
+    (1..BATCH).for_each(|i| order.swap(i, random.below(i + 1)));
+    let mut taken = [0; BATCH];
+    let times = times(effort, |pairs| {
+        for _ in 0..pairs / BATCH {
+            taken.fill_with(|| frames.allocate(level).expect("half of memory is free"));
+            order.iter().for_each(|i| frames.free(taken[*i], level));
+        }
+    });
+    times[0]
+}
+
 /// Frees a random one of the held base pages and allocates one.
 fn replace<F: Frames>(frames: &mut F, held: &mut [u32], random: &mut Random, times: usize) {
     for _ in 0..times {
@@ -162,13 +177,14 @@ fn replace<F: Frames>(frames: &mut F, held: &mut [u32], random: &mut Random, tim
 /// The figures of one allocator, in the order of `ROWS`.
 fn measure<F: Frames>(effort: &Effort) -> [String; ROWS.len()] {
     let mut random = Random(2002);
-    let nanoseconds = |time: f64| format!("{time:.1} ns");
 
     let (mut frames, _held) = random_holes::<F>(BASE, 2, &mut random);
     let base = pair(&mut frames, BASE, effort);
+    let base_batch = batch(&mut frames, BASE, &mut random, effort);
 
     let (mut frames, _held) = random_holes::<F>(SUPERPAGE, 2, &mut random);
     let superpage = pair(&mut frames, SUPERPAGE, effort);
+    let superpage_batch = batch(&mut frames, SUPERPAGE, &mut random, effort);
 
     let mut frames = F::all_free();
     for _ in 0..FRAMES >> (1 + ORDERS[SUPERPAGE]) {
@@ -184,13 +200,17 @@ fn measure<F: Frames>(effort: &Effort) -> [String; ROWS.len()] {
     let metadata = frames.metadata_bytes().map_or("unknown".into(), |bytes| format!("{:.1} KB", bytes as f64 / 1e3));
     let blocks = std::iter::from_fn(|| frames.allocate(SUPERPAGE)).count();
 
-    [nanoseconds(base), nanoseconds(superpage), nanoseconds(split), nanoseconds(churn), blocks.to_string(), metadata]
+    let times = [base, base_batch, superpage, superpage_batch, split, churn];
+    let [base, base_batch, superpage, superpage_batch, split, churn] = times.map(|time| format!("{time:.1} ns"));
+    [base, base_batch, superpage, superpage_batch, split, churn, blocks.to_string(), metadata]
 }
 
 /// What is measured, and the figure of the design to beat.
-const ROWS: [(&str, &str); 6] = [
+const ROWS: [(&str, &str); 8] = [
     ("allocate + free a base page, random half free", "30 ns"),
+    ("the same, 500 taken and freed in random order", "30 ns"),
     ("allocate + free 2M, random half free", "7 ns"),
+    ("the same, 500 taken and freed in random order", "7 ns"),
     ("allocate + free 2M, each pair splits and coalesces 1G", ""),
     ("replace a random base page, 75 % full", "60 ns"),
     ("free 2M of 2048, random half and 8 M replacements", "950 or more"),
