@@ -1,1 +1,28 @@
-//! A simulated machine with a kernel on it.
+//! A simulated machine with a kernel on it, driven by a trace; experiments as grids of machines, policies and workloads;
+//! result rows, and reports of them.
+//!
+//! The two halves meet here: the trait `Pmap` of `superpage-vm` is carried out on the page tables and TLBs of
+//! `superpage-mmu`. Two calls do everything: [`plan`] checks and lays out a grid, [`run`] runs it over one stream. Nothing
+//! here decides what a kernel or a TLB does.
+#![forbid(unsafe_code)]
+
+mod cost;
+mod error;
+mod estimate;
+mod experiment;
+mod hardware;
+mod machine;
+mod piece;
+mod point;
+mod policy;
+mod report;
+mod requests;
+mod row;
+
+pub use error::Error;
+pub use experiment::{Conditions, Progress, plan, run};
+pub use machine::{machine, machines};
+pub use point::Setup;
+pub use policy::{policies, policy, policy_keys};
+pub use report::{Format, bytes, count, time, write};
+pub use row::{Row, Sampled};

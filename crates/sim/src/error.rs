@@ -1,0 +1,21 @@
+//! What can go wrong with an experiment.
+
+/// An error of this crate: one sentence for a person each.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// What was asked for makes no sense: an unknown name, too little memory. Exit status 2.
+    #[error("{0}")]
+    Usage(String),
+    /// The stream of events failed: a damaged trace, a program that does not start.
+    #[error(transparent)]
+    Trace(#[from] superpage_trace::Error),
+    /// The result could not be written.
+    #[error("cannot write {what}: {problem}")]
+    Output {
+        /// What was being written.
+        what: String,
+        /// The reason.
+        problem: String,
+    },
+}

@@ -1,0 +1,119 @@
+//! Experiments: a grid of machines, policies and workloads, planned whole before anything runs, then run in one pass over
+//! each stream.
+
+use crate::piece::{Phases, Piece};
+use crate::point::{Point, Setup};
+use crate::{Error, Row};
+use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+use superpage_mmu::Machine;
+use superpage_pages::{Ladder, PageSize};
+use superpage_trace::Source;
+
+/// What every point of a grid has in common.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Conditions {
+    /// The only superpage sizes in use; `None`: all of the machine's.
+    pub sizes: Option<Vec<PageSize>>,
+    /// Bytes of memory; `None`: what the machine file says.
+    pub memory: Option<u64>,
+    /// The share, from 0 to 1, of the largest extents that hold an immovable page before the run.
+    pub fragment: f64,
+}
+
+/// The points of a grid over one workload: every machine with every policy, `base` always among them.
+///
+/// `machines` are names of built-in ones or paths of machine files; `policies` are names, with parameters after a colon.
+/// The policy parameter `sizes=64K+512K` leaves only those superpage sizes, for that policy. Fails with a sentence if
+/// anything named is unknown or does not fit, before anything runs.
+pub fn plan(machines: &[String], policies: &[String], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
+    let mut setups = Vec::new();
+    let mut policies: Vec<&str> = policies.iter().map(String::as_str).collect();
+    // Every comparison names base, so it runs even where it was not asked for.
+    if !policies.contains(&"base") {
+        policies.insert(0, "base");
+    }
+    if !(0.0..=1.0).contains(&conditions.fragment) {
+        return Err(Error::Usage(format!("fragment {}: expected a share from 0 to 1", conditions.fragment)));
+    }
+    for name in machines {
+        let machine = crate::machine(name)?;
+        let ladder = machine.ladder();
+        let ladder = match &conditions.sizes {
+            Some(sizes) => only(&machine, &ladder, sizes)?,
+            None => ladder,
+        };
+        for text in &policies {
+            let (policy, sizes) = crate::policy(text)?;
+            let ladder = match sizes {
+                Some(sizes) => only(&machine, &ladder, &sizes)?,
+                None => ladder,
+            };
+            setups.push(Setup::new(machine.clone(), ladder, text, policy, conditions)?);
+        }
+    }
+    Ok(setups)
+}
+
+fn only(machine: &Machine, ladder: &Ladder, sizes: &[PageSize]) -> Result<Ladder, Error> {
+    ladder.only(sizes).map_err(|error| Error::Usage(format!("machine {}: {error}; it has {ladder}", machine.name)))
+}
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Runs of the stream that are done.
+    pub runs: u64,
+    /// Those that there are in all, if the stream says so.
+    pub of: Option<u64>,
+}
+
+/// Runs all `setups` over `source`, in one pass, and gives a row for each in their order.
+///
+/// The points of the grid are independent; the global rayon pool works on them, while the next piece of the stream is
+/// made. The rows do not depend on the number of threads. When `stop` is set, the run ends at the next piece, with rows
+/// that say so.
+pub fn run(
+    setups: &[Setup],
+    source: &mut dyn Source,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Vec<Row>, Error> {
+    let mut phases = Phases::new(source);
+    let first = phases.first();
+    let mut points = setups.iter().map(|setup| Point::new(setup, first)).collect::<Result<Vec<_>, Error>>()?;
+    let mut shifts: Vec<u32> = setups.iter().map(|setup| setup.ladder.base().shift()).collect();
+    shifts.sort_unstable();
+    shifts.dedup();
+
+    let mut now = Piece::new(&shifts);
+    let mut next = Piece::new(&shifts);
+    let mut done = Progress { runs: 0, of: source.info().runs };
+    let mut more = now.fill(source, &mut phases)?;
+    let mut complete = true;
+    while more {
+        if stop.load(Ordering::Relaxed) {
+            complete = false;
+            break;
+        }
+        let (filled, ()) =
+            rayon::join(|| next.fill(source, &mut phases), || points.par_iter_mut().for_each(|point| point.step(&now)));
+        more = filled?;
+        done.runs += now.batch.runs.len() as u64;
+        progress(done);
+        std::mem::swap(&mut now, &mut next);
+    }
+    let info = source.info().clone();
+    let mut rows: Vec<Row> = points.into_par_iter().map(|point| point.finish(&info, complete)).collect();
+    compare(&mut rows);
+    Ok(rows)
+}
+
+/// Gives every row its figures relative to `base` on the same machine.
+fn compare(rows: &mut [Row]) {
+    for group in rows.chunk_by_mut(|a, b| a.machine == b.machine) {
+        if let Some(base) = group.iter().find(|row| row.policy == "base").cloned() {
+            group.iter_mut().for_each(|row| row.compare(&base));
+        }
+    }
+}

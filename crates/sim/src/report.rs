@@ -1,0 +1,309 @@
+//! Rows as people and programs read them: a table, JSON, CSV, Parquet.
+
+use crate::{Error, Row};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use serde_json::Value;
+use std::io::Write;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// How rows are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Format {
+    /// For people: one table a workload.
+    Table,
+    /// One array of objects.
+    Json,
+    /// A header and a line a row; nested values as JSON text.
+    Csv,
+    /// A Parquet file with a column a key; nested values as JSON text.
+    Parquet,
+}
+
+impl FromStr for Format {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Format, Error> {
+        match text {
+            "table" => Ok(Format::Table),
+            "json" => Ok(Format::Json),
+            "csv" => Ok(Format::Csv),
+            "parquet" => Ok(Format::Parquet),
+            _ => Err(Error::Usage(format!("unknown format {text}: expected table, json, csv or parquet"))),
+        }
+    }
+}
+
+/// Writes `rows` to `out`.
+pub fn write(rows: &[Row], format: Format, out: &mut (impl Write + Send)) -> Result<(), Error> {
+    let failed = |problem: String| Error::Output { what: "the results".into(), problem };
+    match format {
+        Format::Table => out.write_all(table(rows).as_bytes()).map_err(|e| failed(e.to_string()))?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, rows).map_err(|e| failed(e.to_string()))?;
+            out.write_all(b"\n").map_err(|e| failed(e.to_string()))?;
+        }
+        Format::Csv => csv(rows, out).map_err(|e| failed(e.to_string()))?,
+        Format::Parquet => {
+            let bytes = parquet(rows).map_err(|e| failed(e.to_string()))?;
+            out.write_all(&bytes).map_err(|e| failed(e.to_string()))?;
+        }
+    }
+    out.flush().map_err(|e| failed(e.to_string()))
+}
+
+/// The keys and values of a row, in the order of [`Row`].
+fn fields(row: &Row) -> Vec<(String, Value)> {
+    match serde_json::to_value(row) {
+        Ok(Value::Object(map)) => map.into_iter().collect(),
+        _ => unreachable!("a row is a struct of plain values"),
+    }
+}
+
+/// A value as one cell of text: nothing for null, JSON for what is nested.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn csv(rows: &[Row], out: &mut impl Write) -> Result<(), csv::Error> {
+    let mut writer = csv::Writer::from_writer(out);
+    for (i, row) in rows.iter().enumerate() {
+        let fields = fields(row);
+        if i == 0 {
+            writer.write_record(fields.iter().map(|(key, _)| key))?;
+        }
+        writer.write_record(fields.iter().map(|(_, value)| text(value)))?;
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+fn parquet(rows: &[Row]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
+    use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
+    use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::types::Type;
+
+    let rows: Vec<Vec<(String, Value)>> = rows.iter().map(fields).collect();
+    let Some(first) = rows.first() else {
+        let schema = Arc::new(Type::group_type_builder("row").build()?);
+        let mut bytes = Vec::new();
+        SerializedFileWriter::new(&mut bytes, schema, Default::default())?.close()?;
+        return Ok(bytes);
+    };
+    // A column's type is what its values are; a key that is null in all rows becomes text.
+    let kind = |column: usize| {
+        let mut values = rows.iter().map(|row| &row[column].1).filter(|value| !value.is_null()).peekable();
+        if values.peek().is_none() {
+            return Physical::BYTE_ARRAY;
+        }
+        let all: Vec<&Value> = values.collect();
+        if all.iter().all(|value| value.is_u64()) {
+            Physical::INT64
+        } else if all.iter().all(|value| value.is_number()) {
+            Physical::DOUBLE
+        } else if all.iter().all(|value| value.is_boolean()) {
+            Physical::BOOLEAN
+        } else {
+            Physical::BYTE_ARRAY
+        }
+    };
+    let kinds: Vec<Physical> = (0..first.len()).map(kind).collect();
+    let mut columns = Vec::new();
+    for ((key, _), kind) in first.iter().zip(&kinds) {
+        let mut column = Type::primitive_type_builder(key, *kind).with_repetition(Repetition::OPTIONAL);
+        if *kind == Physical::BYTE_ARRAY {
+            column = column.with_logical_type(Some(LogicalType::String));
+        }
+        columns.push(Arc::new(column.build()?));
+    }
+    let schema = Arc::new(Type::group_type_builder("row").with_fields(columns).build()?);
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties))?;
+    let mut group = writer.next_row_group()?;
+    for (column, kind) in kinds.iter().enumerate() {
+        let values: Vec<&Value> = rows.iter().map(|row| &row[column].1).collect();
+        let levels: Vec<i16> = values.iter().map(|value| i16::from(!value.is_null())).collect();
+        let present = values.iter().filter(|value| !value.is_null());
+        let mut out = group.next_column()?.expect("as many columns as the schema has");
+        match kind {
+            Physical::INT64 => {
+                let data: Vec<i64> = present.map(|value| value.as_u64().unwrap_or(0) as i64).collect();
+                out.typed::<Int64Type>().write_batch(&data, Some(&levels), None)?;
+            }
+            Physical::DOUBLE => {
+                let data: Vec<f64> = present.map(|value| value.as_f64().unwrap_or(f64::NAN)).collect();
+                out.typed::<DoubleType>().write_batch(&data, Some(&levels), None)?;
+            }
+            Physical::BOOLEAN => {
+                let data: Vec<bool> = present.map(|value| value.as_bool().unwrap_or(false)).collect();
+                out.typed::<BoolType>().write_batch(&data, Some(&levels), None)?;
+            }
+            _ => {
+                let data: Vec<ByteArray> = present.map(|value| ByteArray::from(text(value).into_bytes())).collect();
+                out.typed::<ByteArrayType>().write_batch(&data, Some(&levels), None)?;
+            }
+        }
+        out.close()?;
+    }
+    group.close()?;
+    writer.close()?;
+    Ok(bytes)
+}
+
+/// One table a workload, with a line above that says what ran and one below for what a reader must know.
+fn table(rows: &[Row]) -> String {
+    let mut out = String::new();
+    for group in rows.chunk_by(|a, b| a.workload == b.workload) {
+        let first = &group[0];
+        out += &format!(
+            "{}: {} references, {} instructions{}\n",
+            first.workload,
+            count(first.references),
+            count(first.instructions),
+            if group.iter().all(|row| row.complete) { "" } else { ", interrupted" }
+        );
+        let mut table = Table::new();
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
+        let head = [
+            "machine",
+            "policy",
+            "TLB misses",
+            "fewer",
+            "walk refs",
+            "time",
+            "speedup",
+            "touched",
+            "bloat",
+            "pages",
+            "faults",
+            "promoted",
+            "demoted",
+            "reserved",
+            "preempted",
+        ];
+        table.set_header(head);
+        for row in group {
+            let mut cells = vec![row.machine.clone(), row.policy.clone()];
+            let error = row.sampled.as_ref().and_then(|sampled| sampled.tlb_misses_error);
+            cells.push(match error {
+                Some(error) => format!("{} ± {}", count(row.tlb_misses), count(error as u64)),
+                None => count(row.tlb_misses),
+            });
+            cells.push(row.tlb_miss_reduction_percent.map_or("-".into(), |percent| format!("{percent:.2} %")));
+            cells.push(count(row.walk_memory_references));
+            cells.push(time(row.seconds));
+            cells.push(row.speedup.map_or("-".into(), |ratio| format!("{ratio:.3}")));
+            cells.push(bytes(row.peak_touched_bytes));
+            cells.push(format!("{:.1} %", row.bloat_percent));
+            cells.push(pages(&row.pages));
+            for number in [row.faults, row.promotions, row.demotions, row.reservations_made, row.reservations_preempted]
+            {
+                cells.push(count(number));
+            }
+            let aligned = |(i, cell)| {
+                let side = if i < 2 || head[i] == "pages" { CellAlignment::Left } else { CellAlignment::Right };
+                Cell::new(cell).set_alignment(side)
+            };
+            table.add_row(cells.into_iter().enumerate().map(aligned));
+        }
+        out += &table.to_string();
+        out.push('\n');
+        for note in notes(group) {
+            out += &format!("  {note}\n");
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// What must stand below a table for it to be honest.
+fn notes(group: &[Row]) -> Vec<String> {
+    let mut notes = Vec::new();
+    let first = &group[0];
+    if let Some(sampled) = &first.sampled {
+        notes.push(format!(
+            "sampled: {} of every {} accesses ({:.2} %), with all mappings and first touches; faults and pages are exact, \
+             misses, walks and time are estimates",
+            count(sampled.on),
+            count(sampled.period),
+            100.0 * sampled.share
+        ));
+    }
+    for row in group {
+        let name = format!("{} {}", row.machine, row.policy);
+        if let Some(error) = &row.error {
+            notes.push(format!("{name}: ended early: {error}"));
+        }
+        if row.frames_leaked > 0 {
+            notes.push(format!("{name}: {} frames leaked: a fault in superpage itself", row.frames_leaked));
+        }
+        if row.unmapped_accesses > 0 {
+            notes.push(format!(
+                "{name}: {} accesses outside all recorded mappings, mapped page by page",
+                count(row.unmapped_accesses)
+            ));
+        }
+    }
+    for machine in group.chunk_by(|a, b| a.machine == b.machine) {
+        if !machine[0].assumed.is_empty() {
+            notes.push(format!("{} leans on assumed {}", machine[0].machine, shorten(&machine[0].assumed)));
+        }
+    }
+    notes
+}
+
+/// Assumed values by the table of the machine file that they stand in: `costs (13), memory.latency-cycles`.
+fn shorten(assumed: &[String]) -> String {
+    let keys: Vec<&str> = assumed.iter().map(|value| value.split(" = ").next().unwrap_or(value)).collect();
+    let table = |key: &str| key.split('.').next().unwrap_or(key).to_string();
+    let tables = keys.chunk_by(|a, b| table(a) == table(b)).map(|keys| match keys {
+        [key] => (*key).to_string(),
+        several => format!("{} ({})", table(several[0]), several.len()),
+    });
+    tables.collect::<Vec<_>>().join(", ")
+}
+
+/// A count with four digits and a decimal unit.
+pub fn count(number: u64) -> String {
+    scaled(number as f64, 1000.0, ["", " K", " M", " G", " T"], number < 100_000)
+}
+
+/// Bytes with four digits and a binary unit.
+pub fn bytes(number: u64) -> String {
+    scaled(number as f64, 1024.0, [" B", " KB", " MB", " GB", " TB"], number < 1024)
+}
+
+fn scaled(mut number: f64, step: f64, units: [&str; 5], whole: bool) -> String {
+    if whole {
+        return format!("{number:.0}{}", units[0]);
+    }
+    let mut unit = 0;
+    while number >= step && unit + 1 < units.len() {
+        number /= step;
+        unit += 1;
+    }
+    let digits = if number < 10.0 { 2 } else { usize::from(number < 100.0) };
+    format!("{number:.digits$}{}", units[unit])
+}
+
+/// A time in the unit that suits it.
+pub fn time(seconds: f64) -> String {
+    match seconds {
+        s if s >= 1.0 => format!("{s:.3} s"),
+        s if s >= 1e-3 => format!("{:.2} ms", s * 1e3),
+        s => format!("{:.1} us", s * 1e6),
+    }
+}
+
+fn pages(pages: &[(superpage_pages::PageSize, u64)]) -> String {
+    let shown: Vec<String> =
+        pages.iter().filter(|(_, n)| *n > 0).map(|(size, n)| format!("{} x {size}", count(*n))).collect();
+    if shown.is_empty() { "-".into() } else { shown.join(", ") }
+}

@@ -1,0 +1,122 @@
+//! A result row: what one policy on one machine did for one workload.
+
+use serde::{Serialize, Serializer};
+use superpage_pages::PageSize;
+
+/// One point of the grid, with the keys of the JSON that the command prints.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// What ran.
+    pub workload: String,
+    /// The machine's name.
+    pub machine: String,
+    /// The policy with its parameters.
+    pub policy: String,
+    /// Loads and stores.
+    pub references: u64,
+    /// Instructions, as far as the stream tells.
+    pub instructions: u64,
+    /// Page faults: traps for which the kernel had to map something or change rights.
+    pub faults: u64,
+    /// Instruction fetches that missed in the last TLB level.
+    pub itlb_misses: u64,
+    /// Loads and stores that missed in the last TLB level.
+    pub dtlb_misses: u64,
+    /// Both: misses in the last level, so walks or refills.
+    pub tlb_misses: u64,
+    /// Misses saved against `base`, in percent of its; `None` where `base` has none.
+    pub tlb_miss_reduction_percent: Option<f64>,
+    /// Page-table walks.
+    pub walks: u64,
+    /// Memory references that these walks made.
+    pub walk_memory_references: u64,
+    /// Modelled time, in cycles.
+    pub cycles: u64,
+    /// The same in seconds, at the machine's clock.
+    pub seconds: f64,
+    /// Cycles of `base` over cycles of this.
+    pub speedup: Option<f64>,
+    /// Memory that was touched, at its peak.
+    pub peak_touched_bytes: u64,
+    /// Frames that held pages of objects, at their peak.
+    pub peak_resident_bytes: u64,
+    /// How much more is resident than was touched.
+    pub bloat_percent: f64,
+    /// Mapped pages of each size when most memory was touched, ascending by size.
+    #[serde(serialize_with = "serialize_pages")]
+    pub pages: Vec<(PageSize, u64)>,
+    /// Superpages made.
+    pub promotions: u64,
+    /// Superpages broken.
+    pub demotions: u64,
+    /// Reservations made.
+    pub reservations_made: u64,
+    /// Reservations broken to make room.
+    pub reservations_preempted: u64,
+    /// Pages read from backing store.
+    pub page_ins: u64,
+    /// Pages written to backing store.
+    pub page_outs: u64,
+    /// Bytes zeroed by the kernel.
+    pub bytes_zeroed: u64,
+    /// Bytes copied by the kernel.
+    pub bytes_copied: u64,
+    /// Bytes read from backing store.
+    pub bytes_read: u64,
+    /// Bytes written to backing store.
+    pub bytes_written: u64,
+    /// Contiguity that is left when the run ends, before its memory is given back: the metric of Navarro et al.,
+    /// section 6.5, from 0 to 1.
+    pub contiguity: f64,
+    /// Frames that nobody owns after all processes have ended: always 0, or the kernel has a fault.
+    pub frames_leaked: u64,
+    /// Page-table entries that promotions and demotions went through.
+    pub pte_traversals: u64,
+    /// TLB entries shot down.
+    pub shootdowns: u64,
+    /// Accesses outside all mappings of the stream, for which a page was mapped all the same.
+    pub unmapped_accesses: u64,
+    /// Accesses for which rights had to be widened, because two mappings of the stream share a page of this machine.
+    pub widened_rights: u64,
+    /// Set if the stream was sampled: then misses, walks, their references and cycles are estimates for the whole stream,
+    /// and what the kernel did (faults, promotions, pages, bytes) is exact all the same.
+    pub sampled: Option<Sampled>,
+    /// Whether the stream was seen to its end.
+    pub complete: bool,
+    /// Why the run ended early, if it did: out of memory, for example.
+    pub error: Option<String>,
+    /// Values of the machine file that nobody has published and that `cycles` leans on.
+    pub assumed: Vec<String>,
+}
+
+/// How the counts of a row came from a sampled stream.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sampled {
+    /// Recorded accesses of each period.
+    pub on: u64,
+    /// The period.
+    pub period: u64,
+    /// Recorded accesses as a share of all.
+    pub share: f64,
+    /// Windows that were measured: the second half of each recorded piece.
+    pub windows: u64,
+    /// Data references that were recorded.
+    pub recorded_references: u64,
+    /// Misses that were counted, in windows, warming and gaps.
+    pub recorded_tlb_misses: u64,
+    /// Half the width of the 95 % confidence interval of `tlb_misses`; `None` with fewer than two windows.
+    pub tlb_misses_error: Option<f64>,
+}
+
+fn serialize_pages<S: Serializer>(pages: &[(PageSize, u64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(pages.iter().map(|(size, count)| (size.to_string(), count)))
+}
+
+impl Row {
+    /// Fills in what is relative to `base`, the row of the policy `base` on the same machine and workload.
+    pub fn compare(&mut self, base: &Row) {
+        self.tlb_miss_reduction_percent =
+            (base.tlb_misses > 0).then(|| 100.0 * (1.0 - self.tlb_misses as f64 / base.tlb_misses as f64));
+        self.speedup = (self.cycles > 0).then(|| base.cycles as f64 / self.cycles as f64);
+    }
+}
