@@ -25,8 +25,9 @@ pub struct Counts {
 /// - a [`Event::Switch`] comes before anything else, and no process that has exited does anything more;
 /// - a batch holds something, and its events' places ascend and lie within it;
 /// - every run has at least one reference, and its page is mapped with the right that it needs;
-/// - two runs of a stream (data, instructions) with no event but notes between them are on different pages, unless a
-///   write follows a read, or the first of them has a count too large to take the second one in;
+/// - two runs of a stream (data, instructions) in a batch with no event but notes between them are on different pages,
+///   unless a write follows a read, or the first has a count too large to take the second one in; at the end of a batch a
+///   run may be cut in two;
 /// - instruction fetches occur only where [`Info::fetches`] says so, and data runs of a process that fetches carry no
 ///   instructions of their own;
 /// - a [`Event::Grow`] names a mapping that grows up, and a forked process is a new one.
@@ -80,6 +81,7 @@ impl Checker {
         if batch.runs.is_empty() && batch.events.is_empty() {
             return Err(self.broken("an empty batch, expected runs or events"));
         }
+        (self.last_data, self.last_fetch) = (None, None);
         let mut at = 0;
         for (place, event) in &batch.events {
             let place = *place as usize;
@@ -225,6 +227,9 @@ impl Space {
     /// Takes a range out and gives what was mapped in it.
     fn take(&mut self, start: u64, pages: u64) -> Vec<(u64, u64, Protection)> {
         self.found = None;
+        if pages == 0 {
+            return Vec::new();
+        }
         let end = start + pages;
         let over = self.ranges.range(..end).rev().take_while(|(_, (last, _))| *last > start);
         let over: Vec<_> = over.map(|(first, (last, protection))| (*first, *last, *protection)).collect();
@@ -244,7 +249,8 @@ impl Space {
 
     fn unmap(&mut self, start: u64, pages: u64) {
         self.take(start, pages);
-        self.growing.retain(|first, (end, _)| start > *first || start + pages < *end || pages == 0);
+        let range = start..start + pages;
+        self.growing.retain(|first, (end, _)| !range.contains(first) || *end > range.end);
     }
 
     fn protect(&mut self, start: u64, pages: u64, protection: Protection) {
@@ -279,5 +285,163 @@ impl Space {
         if to_pages > from_pages {
             self.ranges.insert(to + from_pages, (to + to_pages, last.2));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Backing;
+
+    /// A stream of one batch for each list of runs, with events before them.
+    struct Given {
+        info: Info,
+        batches: std::vec::IntoIter<(Vec<Event>, Vec<Run>)>,
+    }
+
+    impl Source for Given {
+        fn info(&self) -> &Info {
+            &self.info
+        }
+
+        fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+            batch.clear();
+            let Some((events, runs)) = self.batches.next() else { return Ok(false) };
+            batch.events = events.into_iter().map(|event| (0, event)).collect();
+            batch.runs = runs;
+            Ok(true)
+        }
+    }
+
+    fn check(fetches: bool, batches: Vec<(Vec<Event>, Vec<Run>)>) -> Result<Counts, String> {
+        let info = Info { workload: "given".into(), fetches, ..Info::default() };
+        let mut source = Given { info, batches: batches.into_iter() };
+        check_stream(&mut source).map_err(|error| error.to_string())
+    }
+
+    fn switch(process: u32) -> Event {
+        Event::Switch { process: ProcessId(process), thread: 0 }
+    }
+
+    fn map(start: u64, pages: u64, protection: Protection, growth: Growth) -> Event {
+        Event::Map { start, pages, protection, shared: false, backing: Backing::Anonymous, growth }
+    }
+
+    fn begin() -> Vec<Event> {
+        vec![switch(0), map(10, 10, Protection::READ_WRITE, Growth::Up), map(30, 1, Protection::ALL, Growth::Fixed)]
+    }
+
+    const READ: Access = Access::Read;
+    const WRITE: Access = Access::Write;
+    const EXECUTE: Access = Access::Execute;
+
+    #[test]
+    fn a_stream_by_the_rules_is_counted() {
+        let runs = vec![
+            Run::new(30, EXECUTE, 9, 9),
+            Run::new(10, READ, 1, 0),
+            Run::new(10, WRITE, 5, 0),
+            Run::new(30, READ, u32::MAX, 0),
+            Run::new(30, READ, 2, 0),
+        ];
+        let events = vec![Event::Grow { start: 10, pages: 12 }, Event::Fork { child: ProcessId(1) }];
+        let more = vec![Run::new(21, WRITE, 1, 0)];
+        let child = vec![switch(1), Event::Unmap { start: 11, pages: 2 }];
+        let last = vec![Run::new(10, READ, 1, 0), Run::new(13, WRITE, 1, 0)];
+        let counts = check(true, vec![(begin(), runs), (events, more), (child, last), (vec![Event::Exit], vec![])]);
+        let references = 1 + 5 + u64::from(u32::MAX) + 2 + 3;
+        assert_eq!(counts, Ok(Counts { runs: 8, events: 8, references, fetches: 9, instructions: 9 }));
+    }
+
+    #[test]
+    fn a_broken_rule_is_named() {
+        let run = |page, access, references| vec![Run::new(page, access, references, 0)];
+        let with = |event: Event| [begin(), vec![event]].concat();
+        let unmapped = "not mapped";
+        for (says, events, runs) in [
+            ("expected a switch", vec![], run(10, READ, 1)),
+            ("expected a switch", vec![Event::Exit], vec![]),
+            ("no reference", begin(), run(10, READ, 0)),
+            ("belongs to", begin(), run(10, READ, 1).repeat(2)),
+            ("belongs to", begin(), [run(10, WRITE, 1), run(10, READ, 1)].concat()),
+            (unmapped, begin(), run(20, READ, 1)),
+            (unmapped, with(Event::Unmap { start: 0, pages: 100 }), run(10, READ, 1)),
+            (unmapped, with(Event::Unmap { start: 15, pages: 1 }), run(15, READ, 1)),
+            (unmapped, with(Event::Grow { start: 10, pages: 3 }), run(13, READ, 1)),
+            (unmapped, with(Event::Remap { from: 10, from_pages: 10, to: 50, to_pages: 10 }), run(10, READ, 1)),
+            (unmapped, with(Event::Exec), run(10, READ, 1)),
+            (
+                "mapped r--",
+                with(Event::Protect { start: 0, pages: 12, protection: Protection::READ }),
+                run(11, WRITE, 1),
+            ),
+            ("no instruction fetches", begin(), run(30, EXECUTE, 1)),
+            ("grows up", with(Event::Grow { start: 30, pages: 2 }), vec![]),
+            ("a process that is new", with(Event::Fork { child: ProcessId(0) }), vec![]),
+            ("has exited", [with(Event::Exit), vec![switch(0)]].concat(), vec![]),
+            ("an empty batch", vec![], vec![]),
+        ] {
+            let found = check(false, vec![(events, runs)]).unwrap_err();
+            assert!(found.contains(says), "{found}, expected {says}");
+        }
+        let counted_twice = vec![Run::new(30, EXECUTE, 1, 1), Run::new(10, READ, 1, 1)];
+        assert!(check(true, vec![(begin(), counted_twice)]).unwrap_err().contains("fetches count already"));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_space_agrees_with_a_map_of_pages(
+            steps in proptest::collection::vec((0..5_u8, 0..40_u64, 0..20_u64, 1..8_u8), 1..60),
+        ) {
+            // Every page on its own, and one mapping from 100 on that grows.
+            let (mut space, mut pages) = (Space::default(), BTreeMap::new());
+            let mut grown = 5;
+            space.map(100, grown, Protection::READ, Growth::Up);
+            pages.extend((100..105).map(|page| (page, Protection::READ)));
+            for (step, start, length, bits) in steps {
+                let (range, protection) = (start..start + length, Protection::from_bits(bits));
+                match step {
+                    0 => {
+                        space.map(start, length, protection, Growth::Fixed);
+                        pages.extend(range.map(|page| (page, protection)));
+                    }
+                    1 => {
+                        space.unmap(start, length);
+                        pages.retain(|page, _| !range.contains(page));
+                    }
+                    2 => {
+                        space.protect(start, length, protection);
+                        pages.range_mut(range).for_each(|(_, rights)| *rights = protection);
+                    }
+                    3 => {
+                        proptest::prop_assert!(space.grow(100, length));
+                        pages.retain(|page, _| !(100 + length..200).contains(page));
+                        pages.extend((100 + grown..100 + length).map(|page| (page, Protection::READ)));
+                        grown = length;
+                    }
+                    _ => {
+                        // Past everything that is mapped otherwise, to a smaller length.
+                        let to = 200 + start * 100;
+                        space.remap(start, length, to, length / 2);
+                        let moved: Vec<_> = range.filter_map(|page| Some((page, pages.remove(&page)?))).collect();
+                        if !moved.is_empty() {
+                            pages.retain(|page, _| !(to..to + length / 2).contains(page));
+                        }
+                        let moved = moved.into_iter().map(|(page, rights)| (page - start, rights));
+                        pages.extend(moved.filter(|(at, _)| *at < length / 2).map(|(at, rights)| (to + at, rights)));
+                    }
+                }
+                for page in 0..5000 {
+                    proptest::prop_assert_eq!(space.protection(page), pages.get(&page).copied(), "page {}", page);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_mapping_keeps_its_rights_where_it_moves() {
+        let moved = Event::Remap { from: 10, from_pages: 10, to: 50, to_pages: 12 };
+        let runs = vec![Run::new(50, WRITE, 1, 0), Run::new(61, WRITE, 1, 0)];
+        assert!(check(false, vec![([begin(), vec![moved]].concat(), runs)]).is_ok());
     }
 }

@@ -22,8 +22,8 @@ pub struct Run {
     tag: u64,
     /// Accesses in the run, at least 1: loads and stores, or for [`Access::Execute`] instruction fetches.
     pub references: u32,
-    /// Instructions that the run stands for: for [`Access::Execute`] those fetched; for data 0 where the trace holds
-    /// instruction fetches, else the instructions since the run before.
+    /// Instructions that the run stands for: for [`Access::Execute`] those fetched; for data 0 in a process whose
+    /// fetches are in the trace, else the instructions since the run before.
     pub instructions: u32,
 }
 

@@ -1,7 +1,8 @@
 //! The built-in workloads: exact counts, the rules of a stream, and the same stream every time.
 
+use proptest::prelude::*;
 use superpage_pages::Access;
-use superpage_trace::{Batch, Counts, Event, Run, check_stream, workload};
+use superpage_trace::{Batch, Counts, Event, Growth, Run, check_stream, workload};
 
 /// The whole stream of a workload: its runs, and its events with their places among all runs.
 fn stream(text: &str) -> (Vec<Run>, Vec<(usize, Event)>) {
@@ -21,7 +22,7 @@ fn counts(text: &str) -> Counts {
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
 const SAMPLES: [(&str, u64); 12] = [
-    ("matrix:n=150,rounds=2", 0x0b0beebe870dff0f),
+    ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x26aa5c1576952426),
     ("fftw:n=20", 0x682a1b2ca422ef9c),
     ("touch:bytes=80M", 0x69208b296221fbd4),
@@ -31,7 +32,7 @@ const SAMPLES: [(&str, u64); 12] = [
     ("chase:bytes=1M,references=50K", 0xbebde5abf9e863e6),
     ("zipf:bytes=1M,object=64,references=50K", 0x4551e2f37c49f64c),
     ("zipf:bytes=1M,theta=0.5,references=50K", 0xbfd0f03162e6b788),
-    ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0xdc33661b1571f2f6),
+    ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x1ec3dfe6cc67d5b6),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0x03961afba40652cd),
 ];
 
@@ -296,4 +297,92 @@ fn a_resumed_process_fetches_where_it_was() {
     assert_eq!(both.references, 2 * alone.references);
     // About 31 K references each in turns of 1 K: a fetch for each switch back.
     assert!((60..=64).contains(&(both.fetches - 2 * alone.fetches)), "{}", both.fetches - 2 * alone.fetches);
+}
+
+#[test]
+fn the_matrices_lie_as_in_table_1() {
+    // The aligned extents of whole 4M, 512K, 64K and 8K within the heap: 3, 5 and 12 superpages.
+    let (_, events) = stream("matrix:n=1000,rounds=1");
+    let mut heap = events.iter().filter_map(|(_, event)| match event {
+        Event::Map { start, growth: Growth::Up, .. } => Some(*start),
+        _ => None,
+    });
+    let mut end = events.iter().filter_map(|(_, event)| match event {
+        Event::Grow { start, pages } => Some(start + pages),
+        _ => None,
+    });
+    let (mut at, end) = (heap.next_back().unwrap(), end.next_back().unwrap());
+    let mut extents = [0; 4];
+    while at < end {
+        let fits = |pages: &u64| at.is_multiple_of(*pages) && at + pages <= end;
+        let size = [1024, 128, 16, 2].iter().position(fits).unwrap();
+        extents[size] += 1;
+        at += [1024, 128, 16, 2][size];
+    }
+    assert_eq!(extents, [3, 5, 12, 2]);
+}
+
+/// A TLB of 128 entries for pages of 8 KB, the oldest replaced: the Alpha's.
+struct Tlb {
+    entries: [u64; 128],
+    next: usize,
+    misses: u64,
+}
+
+impl Tlb {
+    fn misses(text: &str) -> u64 {
+        let mut tlb = Tlb { entries: [0; 128], next: 0, misses: 0 };
+        for run in stream(text).0.iter().filter(|run| run.access() != Access::Execute) {
+            let page = run.page() / 2;
+            if !tlb.entries.contains(&page) {
+                tlb.entries[tlb.next] = page;
+                tlb.next = (tlb.next + 1) % 128;
+                tlb.misses += 1;
+            }
+        }
+        tlb.misses
+    }
+}
+
+#[test]
+fn a_transposition_misses_once_for_two_references() {
+    let misses = Tlb::misses("matrix:n=1000,rounds=2") - Tlb::misses("matrix:n=1000,rounds=1");
+    assert!((960_000..=1_000_000).contains(&misses), "{misses} for 2 M references");
+}
+
+/// A small workload with arbitrary parameters.
+fn any_workload() -> impl Strategy<Value = String> {
+    let (a, b, c) = (1..60_u64, 1..4_u64, 0..3000_u64);
+    (0..9_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
+        0 => format!("matrix:n={a},rounds={b},heap={}K", 96 + 8 * c),
+        1 => format!("tree:nodes={a},operations={c},seed={b}"),
+        2 => format!("fftw:n={},transforms={b}", 2 + a % 9),
+        3 => format!("touch:bytes={},step={},rounds={b},access=read", a * 999, 1 + c),
+        4 => format!("stride:touches={a},rounds={b},step={}", 1 + 7 * c),
+        5 => format!("random:bytes={}K,references={c},seed={a}", 4 * a),
+        6 => format!("sequential:bytes={}K,passes={b}", 4 * a),
+        7 => format!("chase:bytes={}K,node={},references={c}", 4 * a, 8 * b),
+        _ => format!("zipf:bytes={}K,object={},theta=0.{a},references={c}", 4 * a, 8 * b),
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
+    #[test]
+    fn any_mix_keeps_the_rules_and_loses_nothing(
+        groups in prop::collection::vec((prop::collection::vec(any_workload(), 1..4), 1..5000_u64), 1..3),
+    ) {
+        let group = |(workloads, slice): &(Vec<String>, u64)| format!("{} @ slice={slice}", workloads.join(" + "));
+        let text = groups.iter().map(group).collect::<Vec<_>>().join(" ; ");
+        let alone = groups.iter().flat_map(|(workloads, _)| workloads).map(|text| counts(text));
+        let (references, events) = alone.fold((0, 0), |(r, e), one| (r + one.references, e + one.events));
+        let mixed = counts(&text);
+        prop_assert_eq!(mixed.references, references);
+        // The switches between turns are new; nothing else is.
+        prop_assert!(mixed.events >= events);
+        let others = |text: &str| stream(text).1.iter().filter(|(_, e)| !matches!(e, Event::Switch { .. })).count();
+        let apart: usize = groups.iter().flat_map(|(workloads, _)| workloads).map(|text| others(text)).sum();
+        prop_assert_eq!(others(&text), apart);
+    }
 }

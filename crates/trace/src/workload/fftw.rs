@@ -13,6 +13,9 @@
 //! each, as its order within a page is no concern of a TLB. Along the last dimension the elements of a line are 16 n^2
 //! bytes apart, 640 KB for n = 200: 200 pages of whatever size up to 512 KB, more than the 128 entries of the Alpha's
 //! TLB, which is why the paper's FFTW gains with 4 MB pages only (table 3). 2 instructions a reference are assumed.
+//!
+//! One transform of n = 200 misses 16.2 M times in 128 round-robin entries for 8 KB pages. The paper's counter shows 243
+//! steps of 512 K misses (99.59 % are `1 - 1/243`, 7.41 % are 18/243): about eight such transforms.
 
 use super::Kind;
 use super::parameters::{Parameter, Values};

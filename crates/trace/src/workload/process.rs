@@ -2,8 +2,9 @@
 //!
 //! The layout is that of a small statically linked program on FreeBSD for the Alpha, the system of Navarro et al.,
 //! section 6.1: code at 0x1_2000_0000, data in the next 64 KB, the zeroed data after it, the heap of `brk` right behind
-//! that, and the stack at the top of the user's addresses. So the heap starts where the program happens to end and not at
-//! a superpage's boundary. The sizes are assumed: 64 KB of code, 16 KB of data, 16 KB zeroed, and 16 KB of the stack in use.
+//! that or where the workload says, and the stack at the top of the user's addresses. So the heap starts where a program
+//! happens to end and not at a superpage's boundary. The sizes are assumed: 64 KB of code, 16 KB of data, 16 KB zeroed, and
+//! 16 KB of the stack in use.
 
 use super::program::{Out, PAGE};
 use crate::{Backing, Event, Growth};

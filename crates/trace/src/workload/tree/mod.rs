@@ -14,7 +14,8 @@
 //! [`process`](super::process) says. 3 instructions a reference are assumed; their fetches are not in the stream.
 //!
 //! The paper does not say how many operations it ran. Its counter shows 35 steps of 512 K misses (the 97.14 % of table 1 are
-//! `1 - 1/35`), and nearly all of them come from traversals, of two misses a node: so about 10000 operations, the default.
+//! `1 - 1/35`), and nearly all of them come from traversals, of nearly two misses a node: so about 10000 operations, the default (15.4 M misses, 29 steps, in 128 round-robin entries
+//! for 8 KB pages).
 
 mod heap;
 mod red_black;
