@@ -1,11 +1,62 @@
-//! The operating system's half.
+//! The operating system's half: a memory manager for pages of several sizes, after Navarro, Iyer, Druschel and Cox,
+//! *Practical, transparent operating system support for superpages* (OSDI 2002).
+//!
+//! [`Vm`] has physical memory ([`Buddy`]), address spaces and the memory objects behind their mappings. At a fault it reserves
+//! an extent of frames of the size that the object may use, populates one base page of it, and promotes what is fully
+//! populated, size by size; under scarcity it preempts reservations; it demotes step by step where a part of a
+//! superpage changes. What it does is a [`Policy`]; what it did, [`Stats`].
+//!
+//! The hardware is behind one trait, [`Pmap`]: this crate knows no page table and no TLB, keeps no contents of pages, and
+//! measures no time. It needs no operating system, and allocates through `alloc`.
+//!
+//! ```
+//! use superpage_pages::{Access, Ladder, PageSize, Protection, Vpn};
+//! use superpage_vm::{Backing, Config, Growth, Map, Policy, SoftPmap, Vm};
+//!
+//! let ladder = Ladder::new(&["4K", "64K", "2M"].map(|size| size.parse::<PageSize>().unwrap())).unwrap();
+//! let mut pmap = SoftPmap::new(ladder);
+//! let mut vm = Vm::new(Config { ladder, frames: 4096, policy: Policy::named("reservation").unwrap() }).unwrap();
+//! let space = vm.create_space();
+//! let (start, pages) = (Vpn(0x1000), 512);
+//! let (backing, growth) = (Backing::Anonymous, Growth::Fixed);
+//! vm.map(&mut pmap, space, Map { start, pages, protection: Protection::READ_WRITE, shared: false, backing, growth }).unwrap();
+//! for page in 0..pages {
+//!     vm.fault(&mut pmap, space, start + page, Access::Write).unwrap();
+//! }
+//! assert_eq!(vm.stats().mapped[..3], [0, 0, 1]); // one superpage of 2 MB
+//! vm.exit(&mut pmap, space).unwrap();
+//! assert_eq!(vm.buddy().free_frames(), 4096);
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
 
 mod bitmap;
 mod buddy;
+mod error;
+mod fault;
+mod frames;
+mod mapping;
+mod object;
 mod pmap;
+mod policy;
+mod population;
+mod promotion;
+mod reservation;
+mod shadow;
+mod soft;
+mod space;
+mod stats;
+mod validate;
+mod vm;
 
 pub use buddy::{Buddy, BuddyError};
+pub use error::{Error, FaultError, PAGES_LIMIT};
+pub use fault::{Fault, FaultKind};
+pub use mapping::{Backing, Map};
+pub use object::Growth;
 pub use pmap::{Mapped, Pmap, SpaceId, Used};
+pub use policy::{Demote, Dirty, Key, Pieces, Place, Policy, PolicyError, Promote, Scarce};
+pub use soft::SoftPmap;
+pub use stats::Stats;
+pub use vm::{Config, Vm};

@@ -1,0 +1,77 @@
+//! What can go wrong, as values.
+
+use crate::SpaceId;
+use core::fmt;
+use superpage_pages::{Access, Vpn};
+
+/// The end of virtual memory and of files: pages have numbers below this one.
+pub const PAGES_LIMIT: u64 = 1 << 52;
+
+/// Why an operation was refused. The state is as before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// No frames, or more than 32 bits number.
+    Frames(u64),
+    /// The address space does not exist.
+    NoSpace(SpaceId),
+    /// The range is empty, or does not end below [`PAGES_LIMIT`].
+    Range {
+        /// The first page.
+        start: u64,
+        /// The number of pages.
+        pages: u64,
+    },
+    /// Nothing is mapped there that could grow or move.
+    Unmapped(Vpn),
+    /// The ranges before and after a move overlap.
+    Overlap(Vpn),
+    /// The frames to be wired are not all free.
+    NotFree,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Frames(frames) => write!(f, "memory needs from 1 to 2^32 - 1 frames of a base page, not {frames}"),
+            Error::NoSpace(SpaceId(space)) => write!(f, "address space {space} does not exist; create it first"),
+            Error::Range { start, pages } => {
+                write!(f, "a range of {pages} pages at page {start:#x} is empty or ends beyond page 2^52")
+            }
+            Error::Unmapped(at) => write!(f, "nothing is mapped at page {:#x} that could grow or move", at.0),
+            Error::Overlap(at) => write!(f, "a mapping cannot move to page {:#x}, onto a part of itself", at.0),
+            Error::NotFree => f.write_str("only frames that lie in memory and are all free can be wired"),
+        }
+    }
+}
+
+impl core::error::Error for Error {}
+
+/// Why a fault cannot be resolved. The state is as before, but that reservations may have been preempted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FaultError {
+    /// The address space does not exist.
+    NoSpace(SpaceId),
+    /// Nothing is mapped at the page.
+    Unmapped(Vpn),
+    /// The mapping does not allow the access.
+    Protection(Vpn, Access),
+    /// No frame is left, not even in a reservation.
+    OutOfMemory(Vpn),
+}
+
+impl fmt::Display for FaultError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FaultError::NoSpace(SpaceId(space)) => write!(f, "address space {space} does not exist; create it first"),
+            FaultError::Unmapped(at) => write!(f, "page {:#x} is not mapped", at.0),
+            FaultError::Protection(at, access) => {
+                write!(f, "the mapping of page {:#x} does not allow an access of kind {access:?}", at.0)
+            }
+            FaultError::OutOfMemory(at) => {
+                write!(f, "no frame is left for page {:#x}; give the machine more memory, or end a process", at.0)
+            }
+        }
+    }
+}
+
+impl core::error::Error for FaultError {}

@@ -1,0 +1,313 @@
+//! What a process asks for: map, unmap, protect, discard, grow, remap, and where a mapping should lie.
+
+use crate::object::{Growth, Object, ObjectId};
+use crate::space::Entry;
+use crate::vm::Vm;
+use crate::{Error, PAGES_LIMIT, Pmap, SpaceId};
+use core::ops::Range;
+use superpage_pages::{Level, Protection, Vpn};
+
+/// What lies behind a mapping.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Backing {
+    /// Zero-filled memory.
+    Anonymous,
+    /// A file, whose pages all who map it share.
+    File {
+        /// The number of the file.
+        file: u32,
+        /// The length of the file, in base pages, rounded up.
+        pages: u64,
+        /// The first mapped page of the file.
+        offset: u64,
+    },
+}
+
+/// A mapping to be made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Map {
+    /// The first page.
+    pub start: Vpn,
+    /// The number of base pages.
+    pub pages: u64,
+    /// What may be done with them.
+    pub protection: Protection,
+    /// Whether writes are seen by others that map the same object.
+    pub shared: bool,
+    /// What lies behind.
+    pub backing: Backing,
+    /// How the object may change its size. A file object is fixed, whatever stands here.
+    pub growth: Growth,
+}
+
+fn range(start: Vpn, pages: u64) -> Result<(u64, u64), Error> {
+    match start.0.checked_add(pages) {
+        Some(end) if pages > 0 && end <= PAGES_LIMIT => Ok((start.0, end)),
+        _ => Err(Error::Range { start: start.0, pages }),
+    }
+}
+
+impl Vm {
+    /// Makes a mapping; what it overlaps is unmapped first. O(log mappings) and what unmapping takes.
+    ///
+    /// # Errors
+    /// The address space does not exist, or the range, in memory or in the file, is empty or too long.
+    pub fn map(&mut self, pmap: &mut impl Pmap, space: SpaceId, map: Map) -> Result<(), Error> {
+        let (start, end) = range(map.start, map.pages)?;
+        if let Backing::File { pages, offset, .. } = map.backing {
+            range(Vpn(offset), map.pages)?;
+            range(Vpn(0), pages)?;
+        }
+        self.unmap(pmap, space, map.start, map.pages)?;
+        let (object, offset, copy, growth) = match map.backing {
+            Backing::Anonymous => (self.objects.add(Object::new(map.growth, start, end)), start, false, map.growth),
+            Backing::File { file, pages, offset } => {
+                (self.objects.file(file, pages), offset, !map.shared, Growth::Fixed)
+            }
+        };
+        self.objects.get_mut(object).entries += 1;
+        let (protection, shared) = (map.protection, map.shared);
+        self.space_mut(space).put(Entry { start, end, object, offset, protection, shared, copy, growth });
+        self.join(space, start);
+        self.join(space, end);
+        Ok(())
+    }
+
+    /// Ends the mappings in a range; holes are no error. Superpages across its edges are demoted as far as needed. Pages
+    /// that nobody else can reach are given up. O(pages mapped there).
+    ///
+    /// # Errors
+    /// The address space does not exist, or the range is empty or too long.
+    pub fn unmap(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
+        let (low, high) = range(start, pages)?;
+        self.frames.stats.note_peak();
+        for entry in self.space(space)?.overlapping(low, high) {
+            let part = entry.within(low, high);
+            self.remove_mapped(pmap, space, &entry, &part);
+            self.give_up(space, &part);
+            self.cut(space, part.start);
+            self.cut(space, part.end);
+            self.space_mut(space).take(part.start);
+            self.drop_entry(part.object);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn unmap_all(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
+        self.unmap(pmap, space, Vpn(0), PAGES_LIMIT)
+    }
+
+    /// Changes the rights in a range; holes are no error. Superpages across its edges are demoted as far as needed
+    /// (section 4.6). O(pages mapped there).
+    ///
+    /// # Errors
+    /// The address space does not exist, or the range is empty or too long.
+    pub fn protect(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        start: Vpn,
+        pages: u64,
+        protection: Protection,
+    ) -> Result<(), Error> {
+        let (low, high) = range(start, pages)?;
+        self.frames.stats.note_peak();
+        for entry in self.space(space)?.overlapping(low, high) {
+            if entry.protection == protection {
+                continue;
+            }
+            let part = Entry { protection, ..entry.within(low, high) };
+            self.demote_edge(pmap, space, &entry, part.start);
+            self.demote_edge(pmap, space, &entry, part.end);
+            self.each_mapped(pmap, space, &part, |vm, pmap, at, level, mapped| {
+                let own = !part.copy && vm.frames.population.walk(part.object, part.index(at.0)).populated;
+                let rights = if own { protection } else { part.rights_without_write() };
+                if rights != mapped.protection {
+                    pmap.protect(space, at, vm.frames.ladder.size(level), rights);
+                }
+            });
+            self.cut(space, part.start);
+            self.cut(space, part.end);
+            self.space_mut(space).put(part);
+            self.join(space, part.start);
+            self.join(space, part.end);
+        }
+        Ok(())
+    }
+
+    /// Gives up the contents of a range, the mappings stay; holes are no error. The next access finds zeroes, or the file.
+    /// What a shared mapping shares with others stays for them. O(pages mapped there).
+    ///
+    /// # Errors
+    /// The address space does not exist, or the range is empty or too long.
+    pub fn discard(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
+        let (low, high) = range(start, pages)?;
+        self.frames.stats.note_peak();
+        for entry in self.space(space)?.overlapping(low, high) {
+            let part = entry.within(low, high);
+            self.remove_mapped(pmap, space, &entry, &part);
+            let given_up = self.give_up(space, &part);
+            let file = self.file_behind(part.object);
+            let backing = self.objects.get(part.object).backing;
+            if entry.shared || file == Some(part.object) || given_up && backing == file {
+                continue;
+            }
+            // What would show through from behind, or is still needed by others, must not be seen here again.
+            self.cut(space, part.start);
+            self.cut(space, part.end);
+            self.put_fresh(space, part);
+            self.drop_entry(part.object);
+        }
+        Ok(())
+    }
+
+    /// Sets the length of the growing mapping that starts at `start` (`brk`): it may also shrink, and 0 unmaps it. What it
+    /// grows over is unmapped first.
+    ///
+    /// # Errors
+    /// The address space does not exist, no mapping starts there, or the range is too long.
+    pub fn grow(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
+        let found = self.space(space)?.find(start.0).filter(|entry| entry.start == start.0);
+        let mut last = found.ok_or(Error::Unmapped(start))?;
+        // Protection and copy-on-write may have cut it in several entries.
+        while let Some(next) = self.space(space)?.find(last.end).filter(|next| next.growth == Growth::Up) {
+            last = next;
+        }
+        let end = if pages == 0 { start.0 } else { range(start, pages)?.1 };
+        if end > last.end {
+            self.unmap(pmap, space, Vpn(last.end), end - last.end)?;
+            self.extend(space, last, end);
+        } else if end < last.end {
+            self.unmap(pmap, space, Vpn(end), last.end - end)?;
+            // The object is smaller too, unless an entry elsewhere may stand on the part that went.
+            if let Some(last) = end.checked_sub(1).and_then(|page| self.space(space).ok()?.find(page))
+                && last.growth == Growth::Up
+                && last.start >= start.0
+            {
+                let object = self.objects.get_mut(last.object);
+                if object.sole && object.entries == 1 {
+                    object.high = last.offset_end();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes an entry longer, where nothing follows it: with its object, if the indices that follow were never used.
+    fn extend(&mut self, space: SpaceId, entry: Entry, end: u64) {
+        let in_file = self.file_behind(entry.object).is_some();
+        let entry = if entry.copy && !in_file { self.own(space, entry) } else { entry };
+        let longer = Entry { end, ..entry };
+        let object = self.objects.get_mut(entry.object);
+        if object.file.is_some() {
+            // Another entry may stand on that part of the file.
+            object.sole = false;
+            self.space_mut(space).put(longer);
+        } else if object.high == entry.offset_end() && !entry.copy {
+            object.high = longer.offset_end();
+            self.space_mut(space).put(longer);
+        } else {
+            self.put_fresh(space, longer.within(entry.end, end));
+        }
+    }
+
+    /// The file at the end of a chain of objects, if there is one.
+    fn file_behind(&self, front: ObjectId) -> Option<ObjectId> {
+        self.objects.chain(front).last().filter(|last| self.objects.get(*last).file.is_some())
+    }
+
+    /// Puts a private entry that has no pages of its own yet: on the file behind it, or on a new anonymous object.
+    fn put_fresh(&mut self, space: SpaceId, part: Entry) {
+        let (object, copy) = match self.file_behind(part.object) {
+            Some(file) => (file, true),
+            None => (self.objects.add(Object::new(part.growth, part.offset, part.offset_end())), false),
+        };
+        self.objects.get_mut(object).entries += 1;
+        self.space_mut(space).put(Entry { object, copy, ..part });
+    }
+
+    /// Moves the mappings of a range, with their contents, or changes the length of the last (`mremap`). What lies at the
+    /// new place is unmapped first; superpages that are not aligned there are demoted as far as needed.
+    ///
+    /// # Errors
+    /// The address space does not exist, a range is empty or too long, nothing is mapped at `from`, or a mapping would
+    /// move onto a part of itself.
+    pub fn remap(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        (from, from_pages): (Vpn, u64),
+        (to, to_pages): (Vpn, u64),
+    ) -> Result<(), Error> {
+        let (low, from_end) = range(from, from_pages)?;
+        let (to_low, to_end) = range(to, to_pages)?;
+        self.space(space)?.find(low).ok_or(Error::Unmapped(from))?;
+        if from != to && low < to_end && to_low < from_end {
+            return Err(Error::Overlap(to));
+        }
+        if to_pages < from_pages {
+            self.unmap(pmap, space, from + to_pages, from_pages - to_pages)?;
+        }
+        let moving = from_pages.min(to_pages);
+        if from != to {
+            self.unmap(pmap, space, to, to_pages)?;
+            for entry in self.space(space)?.overlapping(low, low + moving) {
+                let part = entry.within(low, low + moving);
+                self.demote_edge(pmap, space, &entry, part.start);
+                self.demote_edge(pmap, space, &entry, part.end);
+                self.cut(space, part.start);
+                self.cut(space, part.end);
+                let start = part.start - low + to_low;
+                let moved = Entry { start, end: start + (part.end - part.start), ..part };
+                self.move_mapped(pmap, space, &part, &moved);
+                self.space_mut(space).take(part.start);
+                self.space_mut(space).put(moved);
+                self.join(space, moved.start);
+            }
+        } else if to_pages > from_pages {
+            self.unmap(pmap, space, to + moving, to_pages - moving)?;
+        }
+        if to_pages > from_pages
+            && let Some(last) = self.space(space)?.find(to_low + moving - 1)
+        {
+            self.extend(space, last, to_end);
+        }
+        self.join(space, to_low + moving);
+        Ok(())
+    }
+
+    /// An address for a new mapping (section 5.3): the lowest free one within `within` that aligns to the largest
+    /// superpage that is no larger than the mapping, so that virtual and physical alignment agree. `offset` is the first
+    /// mapped page of a file, or 0. `None` if there is no room. O(mappings there).
+    ///
+    /// # Errors
+    /// The address space does not exist.
+    pub fn place(&self, space: SpaceId, pages: u64, offset: u64, within: Range<Vpn>) -> Result<Option<Vpn>, Error> {
+        let ladder = &self.frames.ladder;
+        let level = ladder.levels().rev().find(|level| ladder.pages(*level) <= pages).unwrap_or(Level::BASE);
+        let (low, high) = (within.start.0, within.end.0.min(PAGES_LIMIT));
+        Ok(self.space(space)?.gap(low, high, pages, ladder.pages(level), offset).map(Vpn))
+    }
+
+    fn cut(&mut self, space: SpaceId, at: u64) {
+        if let Some(object) = self.space_mut(space).cut(at) {
+            self.objects.get_mut(object).entries += 1;
+        }
+    }
+
+    /// Joins two entries at `at` if they are alike, so that a superpage may lie across it.
+    fn join(&mut self, space: SpaceId, at: u64) {
+        if let Some(object) = self.space_mut(space).join(at) {
+            self.objects.get_mut(object).entries -= 1;
+        }
+    }
+
+    /// Gives up the pages of a part of an entry, unless others can reach them; says whether.
+    fn give_up(&mut self, space: SpaceId, part: &Entry) -> bool {
+        let alone = self.objects.get(part.object).sole || self.only_user(space, part.object);
+        if alone {
+            self.frames.release(part.object, part.offset, part.offset_end());
+        }
+        alone
+    }
+}

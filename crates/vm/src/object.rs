@@ -1,0 +1,190 @@
+//! Memory objects: what lies behind mappings, and owns pages.
+//!
+//! Every populated page belongs to one object. Copy-on-write is done with shadow objects, as in Mach and the BSDs: after
+//! a fork the parent's and the child's mapping both stand on the original, which is not written any more; at its first
+//! write, a mapping gets a shadow, which holds its own pages and has the original for a *backing*. A fault searches the
+//! chain. An anonymous backing that has only one shadow left, and no mapping, is taken over by it.
+//!
+//! An index of a page in an anonymous object is the number of the virtual page where it was first mapped, so that what is
+//! aligned in the object (and so in physical memory) is aligned in virtual memory too. Shadows keep the indices.
+
+use crate::policy::Policy;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use superpage_pages::{Ladder, Level};
+
+/// The number of a memory object. Numbers are used again.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub(crate) struct ObjectId(pub(crate) u32);
+
+/// How a memory object may change its size (Navarro et al., section 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Growth {
+    /// Fixed when it is mapped: code, files, anonymous memory.
+    Fixed,
+    /// A heap: its end moves, by [`crate::Vm::grow`].
+    Up,
+    /// A stack: the mapping is the most it may take; the object begins at the lowest page touched so far.
+    Down,
+}
+
+/// A memory object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Object {
+    pub(crate) file: Option<u32>,
+    pub(crate) growth: Growth,
+    /// The index of the first page.
+    pub(crate) low: u64,
+    /// The index after the last page.
+    pub(crate) high: u64,
+    /// Map entries that stand on it.
+    pub(crate) entries: u32,
+    /// Objects whose backing it is.
+    pub(crate) shadows: u32,
+    /// The sum of their numbers: where there is one, its number.
+    shadow_sum: u32,
+    pub(crate) backing: Option<ObjectId>,
+    /// No page of it was ever within reach of two mappings: then each populated page is mapped, in one place, with the
+    /// rights of the map entry, and population alone says what a mapping covers. Never becomes true again.
+    pub(crate) sole: bool,
+}
+
+impl Object {
+    pub(crate) fn new(growth: Growth, low: u64, high: u64) -> Object {
+        let low = if growth == Growth::Down { high } else { low };
+        Object { file: None, growth, low, high, entries: 0, shadows: 0, shadow_sum: 0, backing: None, sole: true }
+    }
+
+    /// The preferred size for a reservation around a page: at most `largest`, which overlaps nothing, and as the rules of
+    /// section 4.2 have it. An object that grows up may not reach below its start, nor one that grows down above its end.
+    pub(crate) fn preferred(&self, policy: &Policy, ladder: &Ladder, largest: Level, index: u64) -> Level {
+        let size = self.high - self.low;
+        let mut level = largest;
+        while level > Level::BASE {
+            let pages = ladder.pages(level);
+            let start = index & !(pages - 1);
+            let (below, above) = (start < self.low, start + pages > self.high);
+            let (fixed, growing) = match self.growth {
+                Growth::Fixed => (below || above, false),
+                Growth::Up => (below, above),
+                Growth::Down => (above, below),
+            };
+            let too_large = self.growth != Growth::Fixed && policy.growing_limit && pages > size;
+            if !(fixed || too_large || growing && !policy.past_end) {
+                break;
+            }
+            level = level.down();
+        }
+        level
+    }
+}
+
+/// All memory objects.
+pub(crate) struct Objects {
+    slots: Vec<Option<Object>>,
+    vacant: Vec<u32>,
+    files: HashMap<u32, ObjectId, FxBuildHasher>,
+}
+
+impl Objects {
+    pub(crate) fn new() -> Objects {
+        Objects { slots: Vec::new(), vacant: Vec::new(), files: HashMap::default() }
+    }
+
+    pub(crate) fn add(&mut self, object: Object) -> ObjectId {
+        let id = match self.vacant.pop() {
+            Some(slot) => {
+                self.slots[slot as usize] = Some(object);
+                ObjectId(slot)
+            }
+            None => {
+                self.slots.push(Some(object));
+                ObjectId((self.slots.len() - 1) as u32)
+            }
+        };
+        if let Some(file) = object.file {
+            self.files.insert(file, id);
+        }
+        if let Some(backing) = object.backing {
+            self.shadow_added(backing, id);
+        }
+        id
+    }
+
+    /// The object of a file, made or made longer if need be.
+    pub(crate) fn file(&mut self, file: u32, pages: u64) -> ObjectId {
+        if let Some(&id) = self.files.get(&file) {
+            let object = self.get_mut(id);
+            object.high = object.high.max(pages);
+            object.sole = false;
+            return id;
+        }
+        self.add(Object { file: Some(file), ..Object::new(Growth::Fixed, 0, pages) })
+    }
+
+    pub(crate) fn get(&self, id: ObjectId) -> &Object {
+        self.slots[id.0 as usize].as_ref().expect("a referenced object exists")
+    }
+
+    pub(crate) fn get_mut(&mut self, id: ObjectId) -> &mut Object {
+        self.slots[id.0 as usize].as_mut().expect("a referenced object exists")
+    }
+
+    /// Removes an object, which has no pages, and says what was behind it.
+    pub(crate) fn remove(&mut self, id: ObjectId) -> Option<ObjectId> {
+        let object = self.slots[id.0 as usize].take().expect("a referenced object exists");
+        self.vacant.push(id.0);
+        if let Some(file) = object.file {
+            self.files.remove(&file);
+        }
+        if let Some(backing) = object.backing {
+            self.shadow_removed(backing, id);
+        }
+        object.backing
+    }
+
+    /// The only shadow of an object that nothing else needs; `None` unless it could be taken over.
+    pub(crate) fn only_shadow(&self, id: ObjectId) -> Option<ObjectId> {
+        let object = self.get(id);
+        let alone = object.entries == 0 && object.shadows == 1 && object.file.is_none();
+        alone.then_some(ObjectId(object.shadow_sum))
+    }
+
+    /// Takes a backing without pages out of the chain, between its only shadow and what is behind it.
+    pub(crate) fn bypass(&mut self, backing: ObjectId, shadow: ObjectId) {
+        let behind = self.get(backing).backing;
+        self.shadow_removed(backing, shadow);
+        self.get_mut(shadow).backing = behind;
+        if let Some(behind) = behind {
+            self.shadow_added(behind, shadow);
+        }
+        self.remove(backing);
+    }
+
+    fn shadow_added(&mut self, backing: ObjectId, shadow: ObjectId) {
+        let backing = self.get_mut(backing);
+        backing.shadows += 1;
+        backing.shadow_sum = backing.shadow_sum.wrapping_add(shadow.0);
+        backing.sole = false;
+    }
+
+    fn shadow_removed(&mut self, backing: ObjectId, shadow: ObjectId) {
+        let backing = self.get_mut(backing);
+        backing.shadows -= 1;
+        backing.shadow_sum = backing.shadow_sum.wrapping_sub(shadow.0);
+    }
+
+    /// An object and those behind it, from the front.
+    pub(crate) fn chain(&self, front: ObjectId) -> impl Iterator<Item = ObjectId> + '_ {
+        core::iter::successors(Some(front), |id| self.get(*id).backing)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ObjectId, &Object)> + '_ {
+        self.slots.iter().enumerate().filter_map(|(i, object)| Some((ObjectId(i as u32), object.as_ref()?)))
+    }
+
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Option<Object>>() + self.vacant.capacity() * 4 + self.files.allocation_size()
+    }
+}

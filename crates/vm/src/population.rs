@@ -1,0 +1,518 @@
+//! Population maps (Navarro et al., section 4.9): which base pages of each memory object are populated, in which frames.
+//!
+//! A map is a radix tree with one level per page size. Its root stands for a region of the largest size and is found by a
+//! hash of (memory object, index of the region); the lowest nodes stand for regions of the smallest superpage size and hold
+//! a bit for each base page. Every node counts the children with a population of at least one (*somepop*) and those
+//! fully populated (*fullpop*); a count goes up the tree only when somepop leaves or reaches 0, or fullpop leaves or
+//! reaches R. A child that is absent is one with both counts zero, and one whose counts are zero is absent.
+//!
+//! Frames are known where they are contiguous: a node whose region has one aligned extent, populated or not, keeps its
+//! first frame, and nothing below it keeps any. Only pages that were placed singly have their frame kept by the lowest
+//! node, in an array that is made when the first one is. All nodes of a level lie in one arena; there are no pointers.
+//!
+//! A ladder of base pages alone has no superpage that could give the lowest node its size: there it has
+//! [`ORDER_WITHOUT_SUPERPAGES`], and no extent.
+
+use crate::object::ObjectId;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use superpage_pages::{Ladder, MAX_LEVELS};
+
+/// No slot, no frame, no reservation.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// The lowest nodes hold this power of two of base pages where there are no superpages.
+const ORDER_WITHOUT_SUPERPAGES: u32 = 9;
+
+/// Names a node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NodeId {
+    pub(crate) level: u8,
+    pub(crate) slot: u32,
+}
+
+/// A region of a memory object, of the size of its level.
+#[derive(Clone, Copy)]
+pub(crate) struct Node {
+    /// The slot of the parent, one level up; `NONE` at the root. In an unused node, the next unused one.
+    pub(crate) parent: u32,
+    /// Which child of the parent this is.
+    pub(crate) position: u32,
+    /// Children that are populated at all; base pages in the lowest nodes.
+    pub(crate) some: u32,
+    /// Children that are fully populated; base pages in the lowest nodes.
+    pub(crate) full: u32,
+    /// The first frame of the region's extent, if it has one.
+    pub(crate) frame: u32,
+    /// The reservation, if the region has an extent and is not fully populated.
+    pub(crate) reservation: u32,
+    /// Above the lowest level: children that are mapped by a superpage of their size. Kept for objects of one mapping only
+    /// ([`crate::object::Object::sole`]). In the lowest nodes: the array of the frames of pages placed singly.
+    pub(crate) extra: u32,
+}
+
+/// Which region a root stands for, and its neighbours in the list of the object's roots.
+#[derive(Clone, Copy)]
+pub(crate) struct Root {
+    pub(crate) object: ObjectId,
+    pub(crate) index: u64,
+    prev: u32,
+    next: u32,
+}
+
+/// The nodes of one level.
+pub(crate) struct Nodes {
+    /// R: the children of a node.
+    pub(crate) ratio: u32,
+    arena: Vec<Node>,
+    /// The slots of the children, R for each node. Empty at the lowest level.
+    children: Vec<u32>,
+    vacant: u32,
+}
+
+/// What the walk from the root to a base page found.
+#[derive(Clone, Copy)]
+pub(crate) struct Walk {
+    /// The nodes on the path, by level.
+    pub(crate) slots: [u32; MAX_LEVELS],
+    /// The lowest level whose node exists; one more than the highest if there is no root.
+    pub(crate) lowest: u8,
+    /// The level of the extent that holds the page's frame; 0 if none does.
+    pub(crate) covered: u8,
+    /// The page's frame, if it is covered or populated.
+    pub(crate) frame: u32,
+    /// Whether the page is populated.
+    pub(crate) populated: bool,
+}
+
+/// What populating a page changed.
+#[derive(Clone, Copy)]
+pub(crate) struct Filled {
+    /// The level of the largest region that is fully populated by it; 0 for only the page itself.
+    pub(crate) full: u8,
+    /// A bit for each level whose node now has somepop = R.
+    pub(crate) saturated: u32,
+}
+
+/// The population maps of all memory objects.
+pub(crate) struct Population {
+    /// The base-two logarithm of the base pages of a region, by level.
+    orders: [u32; MAX_LEVELS],
+    /// The level of the roots.
+    pub(crate) top: u8,
+    levels: Vec<Nodes>,
+    /// Bits of the lowest nodes, `words` for each.
+    bits: Vec<u64>,
+    words: usize,
+    /// Arrays of frames of pages placed singly; an unused one holds the number of the next in its first place.
+    singles: Vec<u32>,
+    vacant_singles: u32,
+    roots: HashMap<(ObjectId, u64), u32, FxBuildHasher>,
+    /// By the slot of the root.
+    owners: Vec<Root>,
+    /// The first root of each object.
+    first: Vec<u32>,
+}
+
+/// Makes room for `more` elements, with an eighth to spare instead of as much again: metadata is to stay small.
+pub(crate) fn reserve_some<T>(vec: &mut Vec<T>, more: usize) {
+    if vec.capacity() - vec.len() < more {
+        vec.reserve_exact(more.max(vec.len() / 8).max(16));
+    }
+}
+
+impl Population {
+    pub(crate) fn new(ladder: &Ladder) -> Population {
+        let mut orders = [0; MAX_LEVELS];
+        for level in ladder.levels() {
+            orders[level.index()] = ladder.order(level);
+        }
+        let top = ladder.largest().0.max(1);
+        if ladder.len() == 1 {
+            orders[1] = ORDER_WITHOUT_SUPERPAGES;
+        }
+        let nodes = |level: usize| Nodes {
+            ratio: 1 << (orders[level] - orders[level - 1]),
+            arena: Vec::new(),
+            children: Vec::new(),
+            vacant: NONE,
+        };
+        Population {
+            orders,
+            top,
+            levels: (1..=top as usize).map(nodes).collect(),
+            bits: Vec::new(),
+            words: (1usize << orders[1]).div_ceil(64),
+            singles: Vec::new(),
+            vacant_singles: NONE,
+            roots: HashMap::default(),
+            owners: Vec::new(),
+            first: Vec::new(),
+        }
+    }
+
+    /// The base pages of a region.
+    pub(crate) fn pages(&self, level: u8) -> u64 {
+        1 << self.orders[level as usize]
+    }
+
+    /// R of a level.
+    pub(crate) fn ratio(&self, level: u8) -> u32 {
+        self.levels[level as usize - 1].ratio
+    }
+
+    pub(crate) fn node(&self, level: u8, slot: u32) -> &Node {
+        &self.levels[level as usize - 1].arena[slot as usize]
+    }
+
+    pub(crate) fn node_mut(&mut self, level: u8, slot: u32) -> &mut Node {
+        &mut self.levels[level as usize - 1].arena[slot as usize]
+    }
+
+    /// Whether all base pages of the region are populated.
+    pub(crate) fn is_full(&self, level: u8, slot: u32) -> bool {
+        self.node(level, slot).full == self.ratio(level)
+    }
+
+    /// The child of a node above the lowest level; `NONE` if nothing in it is populated.
+    pub(crate) fn child(&self, level: u8, slot: u32, position: u32) -> u32 {
+        let nodes = &self.levels[level as usize - 1];
+        nodes.children[slot as usize * nodes.ratio as usize + position as usize]
+    }
+
+    pub(crate) fn set_child(&mut self, level: u8, slot: u32, position: u32, child: u32) {
+        let nodes = &mut self.levels[level as usize - 1];
+        nodes.children[slot as usize * nodes.ratio as usize + position as usize] = child;
+    }
+
+    /// Whether a base page of a lowest node is populated.
+    pub(crate) fn bit(&self, slot: u32, position: u32) -> bool {
+        self.bits[slot as usize * self.words + position as usize / 64] >> (position % 64) & 1 != 0
+    }
+
+    fn flip_bit(&mut self, slot: u32, position: u32) {
+        self.bits[slot as usize * self.words + position as usize / 64] ^= 1 << (position % 64);
+    }
+
+    /// The frame of a page of a lowest node that was placed singly.
+    pub(crate) fn single(&self, slot: u32, position: u32) -> u32 {
+        self.singles[((self.node(1, slot).extra as usize) << self.orders[1]) + position as usize]
+    }
+
+    /// Keeps the frame of a page of a lowest node.
+    pub(crate) fn set_single(&mut self, slot: u32, position: u32, frame: u32) {
+        if self.node(1, slot).extra == NONE {
+            let array = self.vacant_singles;
+            if array == NONE {
+                let (len, size) = (self.singles.len(), 1 << self.orders[1]);
+                reserve_some(&mut self.singles, size);
+                self.singles.resize(len + size, NONE);
+                self.node_mut(1, slot).extra = (len >> self.orders[1]) as u32;
+            } else {
+                self.vacant_singles = self.singles[(array as usize) << self.orders[1]];
+                self.node_mut(1, slot).extra = array;
+            }
+        }
+        let array = (self.node(1, slot).extra as usize) << self.orders[1];
+        self.singles[array + position as usize] = frame;
+    }
+
+    /// Follows the path from the root to a base page. O(number of sizes).
+    pub(crate) fn walk(&self, object: ObjectId, index: u64) -> Walk {
+        let mut walk =
+            Walk { slots: [NONE; MAX_LEVELS], lowest: self.top + 1, covered: 0, frame: NONE, populated: false };
+        let Some(&root) = self.roots.get(&(object, index >> self.orders[self.top as usize])) else { return walk };
+        let mut slot = root;
+        let mut level = self.top;
+        loop {
+            walk.slots[level as usize] = slot;
+            walk.lowest = level;
+            let within = (index & (self.pages(level) - 1)) as u32;
+            let frame = self.node(level, slot).frame;
+            if frame != NONE {
+                (walk.covered, walk.frame) = (level, frame + within);
+            }
+            if level == 1 {
+                walk.populated = self.bit(slot, within);
+                if walk.populated && walk.covered == 0 {
+                    walk.frame = self.single(slot, within);
+                }
+                return walk;
+            }
+            slot = self.child(level, slot, within >> self.orders[level as usize - 1]);
+            if slot == NONE {
+                return walk;
+            }
+            level -= 1;
+        }
+    }
+
+    /// The level of the largest region around the page that is fully populated and lies in an extent.
+    pub(crate) fn full_level(&self, walk: &Walk) -> u8 {
+        (walk.lowest..=walk.covered).rev().find(|&level| self.is_full(level, walk.slots[level as usize])).unwrap_or(0)
+    }
+
+    /// Populates a page that is not populated yet, making what is missing of the path and completing `walk`. O(number of
+    /// sizes) and the clearing of new nodes. Where its frame is, is the caller's to say.
+    pub(crate) fn populate(&mut self, object: ObjectId, index: u64, walk: &mut Walk) -> Filled {
+        if walk.lowest > self.top {
+            walk.slots[self.top as usize] = self.add_root(object, index >> self.orders[self.top as usize]);
+            walk.lowest = self.top;
+        }
+        while walk.lowest > 1 {
+            let (level, parent) = (walk.lowest, walk.slots[walk.lowest as usize]);
+            let position = ((index & (self.pages(level) - 1)) >> self.orders[level as usize - 1]) as u32;
+            let slot = self.add_node(level - 1, parent, position);
+            self.set_child(level, parent, position, slot);
+            walk.slots[level as usize - 1] = slot;
+            walk.lowest -= 1;
+        }
+        self.flip_bit(walk.slots[1], (index & (self.pages(1) - 1)) as u32);
+        let mut filled = Filled { full: 0, saturated: 0 };
+        let (mut first, mut complete) = (true, true);
+        for level in 1..=self.top {
+            let ratio = self.ratio(level);
+            let node = self.node_mut(level, walk.slots[level as usize]);
+            if first {
+                node.some += 1;
+                first = node.some == 1;
+                filled.saturated |= u32::from(node.some == ratio) << level;
+            }
+            if complete {
+                node.full += 1;
+                complete = node.full == ratio;
+                if complete {
+                    filled.full = level;
+                }
+            }
+            if !first && !complete {
+                break;
+            }
+        }
+        walk.populated = true;
+        filled
+    }
+
+    /// Takes the base pages from `low` up to `high` out of a lowest node. Counts of the nodes above are left to the caller.
+    pub(crate) fn clear_bits(&mut self, slot: u32, low: u32, high: u32) -> u32 {
+        let mut cleared = 0;
+        for position in low..high {
+            if self.bit(slot, position) {
+                self.flip_bit(slot, position);
+                cleared += 1;
+            }
+        }
+        let node = self.node_mut(1, slot);
+        node.some -= cleared;
+        node.full -= cleared;
+        cleared
+    }
+
+    /// Puts one base page with its own frame into a lowest node. Counts of the nodes above are left to the caller.
+    pub(crate) fn put_single(&mut self, slot: u32, position: u32, frame: u32) {
+        self.flip_bit(slot, position);
+        self.set_single(slot, position, frame);
+        let node = self.node_mut(1, slot);
+        node.some += 1;
+        node.full += 1;
+    }
+
+    /// The level of the largest free extent in a region that lies in an extent, if not above `at_most`, which is known to be
+    /// no less; `None` if the region is full. Stops at the first extent of `at_most`; else visits what is not full.
+    pub(crate) fn largest_free(&self, level: u8, slot: u32, at_most: u8) -> Option<u8> {
+        let ratio = self.ratio(level);
+        let node = self.node(level, slot);
+        if node.some < ratio {
+            return Some(level - 1);
+        }
+        if node.full == ratio {
+            return None;
+        }
+        let mut best = None;
+        for position in 0..ratio {
+            best = best.max(self.largest_free(level - 1, self.child(level, slot, position), at_most));
+            if best >= Some(at_most.min(level - 2)) {
+                break;
+            }
+        }
+        best
+    }
+
+    /// Appends the populated pages of an object from `low` up to `high` as runs, ascending. O(nodes that are not full).
+    pub(crate) fn runs(&self, object: ObjectId, low: u64, high: u64, out: &mut Vec<(u64, u64)>) {
+        for (slot, index) in self.roots_in(object, low, high) {
+            self.runs_below(self.top, slot, index << self.orders[self.top as usize], low, high, out);
+        }
+    }
+
+    fn runs_below(&self, level: u8, slot: u32, start: u64, low: u64, high: u64, out: &mut Vec<(u64, u64)>) {
+        let (from, to) = (start.max(low), (start + self.pages(level)).min(high));
+        if from >= to {
+            return;
+        }
+        let mut push = |from: u64, to: u64| match out.last_mut() {
+            Some(last) if last.1 == from => last.1 = to,
+            _ => out.push((from, to)),
+        };
+        if self.is_full(level, slot) {
+            push(from, to);
+        } else if level == 1 {
+            (from..to).filter(|page| self.bit(slot, (page - start) as u32)).for_each(|page| push(page, page + 1));
+        } else {
+            let order = self.orders[level as usize - 1];
+            for position in (from - start) >> order..=(to - 1 - start) >> order {
+                let child = self.child(level, slot, position as u32);
+                if child != NONE {
+                    self.runs_below(level - 1, child, start + (position << order), low, high, out);
+                }
+            }
+        }
+    }
+
+    /// The roots of an object whose regions overlap the pages from `low` up to `high`, with their indices, ascending. By
+    /// lookup or through the object's own list, whichever is shorter, so that a sparse object costs what it holds.
+    pub(crate) fn roots_in(&self, object: ObjectId, low: u64, high: u64) -> Vec<(u32, u64)> {
+        if low >= high {
+            return Vec::new();
+        }
+        let order = self.orders[self.top as usize];
+        let (first, last) = (low >> order, (high - 1) >> order);
+        if last - first < 4 {
+            let found = |index| self.roots.get(&(object, index)).map(|&slot| (slot, index));
+            return (first..=last).filter_map(found).collect();
+        }
+        let mut roots: Vec<(u32, u64)> = self
+            .roots_of(object)
+            .map(|slot| (slot, self.owners[slot as usize].index))
+            .filter(|(_, index)| (first..=last).contains(index))
+            .collect();
+        roots.sort_unstable_by_key(|&(_, index)| index);
+        roots
+    }
+
+    /// The roots of an object, in no order.
+    pub(crate) fn roots_of(&self, object: ObjectId) -> impl Iterator<Item = u32> + '_ {
+        let link = |slot: u32| (slot != NONE).then_some(slot);
+        let first = self.first.get(object.0 as usize).copied().unwrap_or(NONE);
+        core::iter::successors(link(first), move |slot| link(self.owners[*slot as usize].next))
+    }
+
+    /// All roots, in no order.
+    pub(crate) fn all_roots(&self) -> impl Iterator<Item = (ObjectId, u64, u32)> + '_ {
+        self.roots.iter().map(|(&(object, index), &slot)| (object, index, slot))
+    }
+
+    /// The region that a root stands for.
+    pub(crate) fn owner(&self, root: u32) -> Root {
+        self.owners[root as usize]
+    }
+
+    /// The root of a region of the largest size, if any of it is populated.
+    pub(crate) fn root(&self, object: ObjectId, index: u64) -> Option<u32> {
+        self.roots.get(&(object, index)).copied()
+    }
+
+    fn add_root(&mut self, object: ObjectId, index: u64) -> u32 {
+        let slot = self.add_node(self.top, NONE, 0);
+        if self.owners.len() <= slot as usize {
+            reserve_some(&mut self.owners, 1);
+            self.owners.push(Root { object, index, prev: NONE, next: NONE });
+        }
+        self.own_root(slot, object, index);
+        slot
+    }
+
+    fn own_root(&mut self, slot: u32, object: ObjectId, index: u64) {
+        if self.first.len() <= object.0 as usize {
+            self.first.resize(object.0 as usize + 1, NONE);
+        }
+        let next = core::mem::replace(&mut self.first[object.0 as usize], slot);
+        if next != NONE {
+            self.owners[next as usize].prev = slot;
+        }
+        self.owners[slot as usize] = Root { object, index, prev: NONE, next };
+        self.roots.insert((object, index), slot);
+    }
+
+    fn disown_root(&mut self, slot: u32) {
+        let Root { object, index, prev, next } = self.owners[slot as usize];
+        match prev {
+            NONE => self.first[object.0 as usize] = next,
+            prev => self.owners[prev as usize].next = next,
+        }
+        if next != NONE {
+            self.owners[next as usize].prev = prev;
+        }
+        self.roots.remove(&(object, index));
+    }
+
+    /// Gives a root, with all below it, to another object that has none there.
+    pub(crate) fn move_root(&mut self, slot: u32, to: ObjectId) {
+        let index = self.owners[slot as usize].index;
+        self.disown_root(slot);
+        self.own_root(slot, to, index);
+    }
+
+    /// Removes a root that holds nothing any more.
+    pub(crate) fn remove_root(&mut self, slot: u32) {
+        self.disown_root(slot);
+        self.remove_node(self.top, slot);
+    }
+
+    fn add_node(&mut self, level: u8, parent: u32, position: u32) -> u32 {
+        let extra = if level > 1 { 0 } else { NONE };
+        let fresh = Node { parent, position, some: 0, full: 0, frame: NONE, reservation: NONE, extra };
+        let words = self.words;
+        let nodes = &mut self.levels[level as usize - 1];
+        if nodes.vacant != NONE {
+            let slot = nodes.vacant;
+            nodes.vacant = nodes.arena[slot as usize].parent;
+            nodes.arena[slot as usize] = fresh;
+            return slot;
+        }
+        let slot = nodes.arena.len();
+        reserve_some(&mut nodes.arena, 1);
+        nodes.arena.push(fresh);
+        if level == 1 {
+            reserve_some(&mut self.bits, words);
+            self.bits.resize((slot + 1) * words, 0);
+        } else {
+            let ratio = nodes.ratio as usize;
+            reserve_some(&mut nodes.children, ratio);
+            nodes.children.resize((slot + 1) * ratio, NONE);
+        }
+        slot as u32
+    }
+
+    /// Gives back a node that holds nothing any more: no bit, no child.
+    pub(crate) fn remove_node(&mut self, level: u8, slot: u32) {
+        let extra = self.node(level, slot).extra;
+        if level == 1 && extra != NONE {
+            self.singles[(extra as usize) << self.orders[1]] = self.vacant_singles;
+            self.vacant_singles = extra;
+        }
+        let nodes = &mut self.levels[level as usize - 1];
+        nodes.arena[slot as usize].parent = nodes.vacant;
+        nodes.vacant = slot;
+    }
+
+    /// The nodes of a level that are in maps.
+    pub(crate) fn nodes_in_use(&self, level: u8) -> usize {
+        let nodes = &self.levels[level as usize - 1];
+        let link = |slot: u32| (slot != NONE).then_some(slot);
+        let vacant = core::iter::successors(link(nodes.vacant), |slot| link(nodes.arena[*slot as usize].parent));
+        nodes.arena.len() - vacant.count()
+    }
+
+    /// Bytes held.
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        let node = |nodes: &Nodes| nodes.arena.capacity() * size_of::<Node>() + nodes.children.capacity() * 4;
+        self.levels.iter().map(node).sum::<usize>()
+            + self.bits.capacity() * 8
+            + self.singles.capacity() * 4
+            + self.roots.allocation_size()
+            + self.owners.capacity() * size_of::<Root>()
+            + self.first.capacity() * 4
+    }
+}

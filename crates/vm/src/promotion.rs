@@ -1,0 +1,346 @@
+//! Superpages made and taken apart: incremental promotion (Navarro et al., sections 4.5, 4.9) and demotion (4.6), and all
+//! other changes of page tables that must know of superpages.
+
+use crate::object::ObjectId;
+use crate::policy::{Demote, Dirty, Promote};
+use crate::population::Walk;
+use crate::space::Entry;
+use crate::vm::Vm;
+use crate::{Mapped, Pmap, SpaceId};
+use alloc::vec::Vec;
+use superpage_pages::{Access, Level, PageSize, Pfn, Protection, Vpn};
+
+/// What all mappings of a region must have in common to become one.
+#[derive(Clone, Copy)]
+struct Uniform<'a> {
+    space: SpaceId,
+    entry: &'a Entry,
+    /// The object that has the pages.
+    object: ObjectId,
+    rights: Protection,
+}
+
+impl Vm {
+    /// Promotes the mapping of `from` that holds `at`, size by size, to at most the region of level `full`, which is fully
+    /// populated and lies in an extent of `object`. Gives the level reached. O(number of sizes) where the object was only
+    /// ever mapped once; else the mappings of each region are looked at, from the page outward, up to the first that does not fit.
+    #[allow(clippy::too_many_arguments, reason = "one internal call with all that a fault knows")]
+    pub(crate) fn promote(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        entry: &Entry,
+        object: ObjectId,
+        at: Vpn,
+        frame: u32,
+        from: Level,
+        full: Level,
+        rights: Protection,
+    ) -> Level {
+        let mut reached = from;
+        if self.policy.promote == Promote::FullPopulation {
+            let uniform = Uniform { space, entry, object, rights };
+            while reached < full && self.assemble(pmap, uniform, at, frame, reached.up()) {
+                reached = reached.up();
+            }
+        }
+        reached
+    }
+
+    /// Makes one mapping of the region at `level` around `at`, whose frame is `frame`, if all of it is mapped uniformly.
+    fn assemble(&mut self, pmap: &mut impl Pmap, of: Uniform<'_>, at: Vpn, frame: u32, level: Level) -> bool {
+        let ladder = self.frames.ladder;
+        let pages = ladder.pages(level);
+        let start = at.align_down(pages);
+        let index = of.entry.index(at.0);
+        // An object may be mapped where virtual and physical alignment differ (section 5.3).
+        if (at.0 ^ index) & (pages - 1) != 0 || start.0 < of.entry.start || start.0 + pages > of.entry.end {
+            return false;
+        }
+        let first = frame - (at - start) as u32;
+        if !self.known_uniform(of.object, index, level) && !self.scan(pmap, of, at, start, first, level) {
+            return false;
+        }
+        let (from, to) = (ladder.size(level.down()), ladder.size(level));
+        let dirt_matters = match self.policy.dirty {
+            Dirty::All => true,
+            Dirty::Files => self.objects.get(of.object).file.is_some(),
+            Dirty::Nowhere => false,
+        };
+        if dirt_matters {
+            let step = ladder.pages(level.down());
+            let modified = |child: u64| pmap.used(of.space, start + child * step, from).modified;
+            let first_modified = modified(0);
+            if (1..ladder.ratio(level)).any(|child| modified(child) != first_modified) {
+                return false;
+            }
+        }
+        pmap.promote(of.space, start, from, to);
+        let stats = &mut self.frames.stats;
+        stats.promotions[level.index()] += 1;
+        stats.mapped[level.index()] += 1;
+        stats.mapped[level.index() - 1] -= ladder.ratio(level);
+        if self.objects.get(of.object).sole {
+            let walk = self.frames.population.walk(of.object, index);
+            self.count_superpage(&walk, level, 1);
+            self.count_children(&walk, level, 0);
+        }
+        true
+    }
+
+    /// Whether it is known without a look at page tables that every part of a region is mapped, by the next smaller size
+    /// and alike: an object that is mapped only once has its populated pages mapped, so population and counts tell.
+    fn known_uniform(&self, object: ObjectId, index: u64, level: Level) -> bool {
+        if !self.objects.get(object).sole {
+            return false;
+        }
+        let population = &self.frames.population;
+        level.0 == 1 || {
+            let walk = population.walk(object, index);
+            population.node(level.0, walk.slots[level.index()]).extra == population.ratio(level.0)
+        }
+    }
+
+    /// Looks whether the parts of a region are mapped alike, nearest to `at` first, since that is where holes are when
+    /// pages are touched in either order; parts that could be larger themselves are promoted on the way.
+    fn scan(&mut self, pmap: &mut impl Pmap, of: Uniform<'_>, at: Vpn, start: Vpn, first: u32, level: Level) -> bool {
+        let ladder = self.frames.ladder;
+        let (child, step) = (level.down(), ladder.pages(level.down()));
+        let near = (at - start) / step;
+        let parts = ladder.ratio(level);
+        let outward = (1..parts).flat_map(|away| [near.checked_add(away), near.checked_sub(away)]);
+        let order = core::iter::once(near).chain(outward.flatten().filter(|part| *part < parts));
+        for part in order {
+            let (page, frame) = (start + part * step, first + (part * step) as u32);
+            let Some(mapped) = pmap.lookup(of.space, page) else { return false };
+            if mapped.frame != Pfn(u64::from(frame)) || mapped.protection != of.rights {
+                return false;
+            }
+            if mapped.size != ladder.size(child) && !self.climb(pmap, of, page, frame, mapped.size, child) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Promotes the mapping of `from` at `page` step by step until it is one of `to`.
+    fn climb(
+        &mut self,
+        pmap: &mut impl Pmap,
+        of: Uniform<'_>,
+        page: Vpn,
+        frame: u32,
+        from: PageSize,
+        to: Level,
+    ) -> bool {
+        let mut level = self.level(from);
+        while level < to {
+            level = level.up();
+            if !self.assemble(pmap, of, page, frame, level) {
+                return false;
+            }
+        }
+        level == to
+    }
+
+    /// The level of a size that a page table named. Page tables only hold sizes that this manager gave them.
+    pub(crate) fn level(&self, size: PageSize) -> Level {
+        self.frames.ladder.level(size).expect("a page table holds only sizes of the ladder")
+    }
+
+    /// The first object of a chain that has the page.
+    pub(crate) fn holder(&self, front: ObjectId, index: u64) -> Option<(ObjectId, Walk)> {
+        let walks = self.objects.chain(front).map(|object| (object, self.frames.population.walk(object, index)));
+        walks.into_iter().find(|(_, walk)| walk.populated)
+    }
+
+    /// In an object of one mapping: one superpage more or less at `level` on the path.
+    fn count_superpage(&mut self, walk: &Walk, level: Level, change: i32) {
+        if level.0 < self.frames.population.top {
+            let parent = self.frames.population.node_mut(level.0 + 1, walk.slots[level.index() + 1]);
+            parent.extra = parent.extra.wrapping_add_signed(change);
+        }
+    }
+
+    /// In an object of one mapping: how many children of the node at `level` on the path are mapped by superpages.
+    fn count_children(&mut self, walk: &Walk, level: Level, count: u32) {
+        if level.0 > 1 {
+            self.frames.population.node_mut(level.0, walk.slots[level.index()]).extra = count;
+        }
+    }
+
+    /// One call of demotion: the mapping of level `from` at `start`, of pages of `object`, becomes mappings of level `to`.
+    fn demote_once(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        entry: &Entry,
+        object: ObjectId,
+        start: Vpn,
+        (from, to): (Level, Level),
+    ) {
+        let ladder = self.frames.ladder;
+        pmap.demote(space, start, ladder.size(from), ladder.size(to));
+        let stats = &mut self.frames.stats;
+        stats.demotions[from.index()] += 1;
+        stats.mapped[from.index()] -= 1;
+        stats.mapped[to.index()] += ladder.pages(from) / ladder.pages(to);
+        if self.objects.get(object).sole {
+            let walk = self.frames.population.walk(object, entry.index(start.0));
+            let children = if to.up() == from { ladder.ratio(from) as u32 } else { 0 };
+            self.count_superpage(&walk, from, -1);
+            self.count_children(&walk, from, children);
+        }
+    }
+
+    /// Where one call of demotion goes from `from`.
+    fn demoted(&self, from: Level) -> Level {
+        match self.policy.demote {
+            Demote::Stepwise => from.down(),
+            Demote::ToBase => Level::BASE,
+        }
+    }
+
+    /// Demotes the superpage of pages of `object` around `at`, and recursively the smaller one that holds `at`, until `at`
+    /// is mapped by a base page or is the start of what maps it and `keep_start` is set.
+    pub(crate) fn demote_around(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        entry: &Entry,
+        object: ObjectId,
+        at: Vpn,
+        keep_start: bool,
+    ) {
+        while let Some(mapped) = pmap.lookup(space, at) {
+            let from = self.level(mapped.size);
+            let start = at.align_down(self.frames.ladder.pages(from));
+            if from == Level::BASE || keep_start && start == at {
+                return;
+            }
+            let to = self.demoted(from);
+            self.demote_once(pmap, space, entry, object, start, (from, to));
+        }
+    }
+
+    /// Demotes what lies across the edge between `at` and the page before it, both of the entry.
+    pub(crate) fn demote_edge(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, at: u64) {
+        if at > entry.start
+            && at < entry.end
+            && let Some((object, _)) = self.holder(entry.object, entry.index(at))
+        {
+            self.demote_around(pmap, space, entry, object, Vpn(at), true);
+        }
+    }
+
+    /// Calls `change` with each mapping of the entry's pages from `low` up to `high`: first page, level, what it is.
+    /// Nothing may be mapped across either end. O(pages populated there).
+    pub(crate) fn each_mapped<P: Pmap>(
+        &mut self,
+        pmap: &mut P,
+        space: SpaceId,
+        entry: &Entry,
+        mut change: impl FnMut(&mut Vm, &mut P, Vpn, Level, Mapped),
+    ) {
+        let mut runs = Vec::new();
+        for object in self.objects.chain(entry.object) {
+            self.frames.population.runs(object, entry.offset, entry.offset_end(), &mut runs);
+        }
+        for (from, to) in runs {
+            let (mut at, end) = (entry.page(from), entry.page(to));
+            while at < end {
+                let Some(mapped) = pmap.lookup(space, at) else {
+                    at = at + 1;
+                    continue;
+                };
+                let level = self.level(mapped.size);
+                let pages = self.frames.ladder.pages(level);
+                let start = at.align_down(pages);
+                change(self, pmap, start, level, mapped);
+                at = start + pages;
+            }
+        }
+    }
+
+    /// Removes all mappings of a part of an entry; `entry` is the whole.
+    pub(crate) fn remove_mapped(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, part: &Entry) {
+        self.demote_edge(pmap, space, entry, part.start);
+        self.demote_edge(pmap, space, entry, part.end);
+        let whole = self.policy.demote_on_unmap;
+        self.each_mapped(pmap, space, part, |vm, pmap, at, level, _| {
+            let holder = if level > Level::BASE { vm.holder(entry.object, entry.index(at.0)) } else { None };
+            if let Some((object, _)) = holder.filter(|_| whole) {
+                vm.dissolve(pmap, space, entry, object, at, level);
+                let base = vm.frames.ladder.base();
+                for page in 0..vm.frames.ladder.pages(level) {
+                    pmap.remove(space, at + page, base);
+                }
+                vm.frames.stats.mapped[0] -= vm.frames.ladder.pages(level);
+                return;
+            }
+            if let Some((object, walk)) = holder
+                && vm.objects.get(object).sole
+            {
+                vm.count_superpage(&walk, level, -1);
+            }
+            pmap.remove(space, at, vm.frames.ladder.size(level));
+            vm.frames.stats.mapped[level.index()] -= 1;
+        });
+    }
+
+    /// Demotes all of a superpage, step by step if that is the policy, to base pages.
+    fn dissolve(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        entry: &Entry,
+        object: ObjectId,
+        at: Vpn,
+        level: Level,
+    ) {
+        let to = self.demoted(level);
+        self.demote_once(pmap, space, entry, object, at, (level, to));
+        if to > Level::BASE {
+            let step = self.frames.ladder.pages(to);
+            for part in 0..self.frames.ladder.pages(level) / step {
+                self.dissolve(pmap, space, entry, object, at + part * step, to);
+            }
+        }
+    }
+
+    /// Moves all mappings of an entry to where it is mapped now, `moved`. Superpages that would not be aligned there are
+    /// demoted until they are.
+    pub(crate) fn move_mapped(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, moved: &Entry) {
+        self.each_mapped(pmap, space, entry, |vm, pmap, at, level, mapped| {
+            vm.move_mapping(pmap, space, entry, moved, at, level, mapped.frame, mapped.protection);
+        });
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a recursion over the parts of one mapping")]
+    fn move_mapping(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        entry: &Entry,
+        moved: &Entry,
+        at: Vpn,
+        level: Level,
+        frame: Pfn,
+        rights: Protection,
+    ) {
+        let to = Vpn(at.0 - entry.start + moved.start);
+        let (size, pages) = (self.frames.ladder.size(level), self.frames.ladder.pages(level));
+        if to.is_aligned(pages) {
+            let used = pmap.remove(space, at, size);
+            let access = if used.modified { Access::Write } else { Access::Read };
+            pmap.enter(space, to, frame, size, rights, access);
+        } else if let Some((object, _)) = self.holder(entry.object, entry.index(at.0)) {
+            let smaller = self.demoted(level);
+            self.demote_once(pmap, space, entry, object, at, (level, smaller));
+            let step = self.frames.ladder.pages(smaller);
+            for part in (0..pages).step_by(step as usize) {
+                self.move_mapping(pmap, space, entry, moved, at + part, smaller, frame + part, rights);
+            }
+        }
+    }
+}

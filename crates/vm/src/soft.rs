@@ -1,0 +1,156 @@
+//! Page tables in software, for tests, benchmarks and examples.
+
+use crate::{Mapped, Pmap, SpaceId, Used};
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
+
+#[derive(Clone, Copy)]
+struct Mapping {
+    frame: Pfn,
+    level: Level,
+    protection: Protection,
+    used: Used,
+}
+
+/// A [`Pmap`] on a hash table of mappings, each kept once whatever its size. It checks what the trait promises an
+/// implementation, and panics where the memory manager breaks it: so it is a test of whoever calls it.
+pub struct SoftPmap {
+    ladder: Ladder,
+    mappings: HashMap<(SpaceId, Vpn), Mapping, FxBuildHasher>,
+    /// Mappings of each space.
+    counts: Vec<usize>,
+}
+
+impl SoftPmap {
+    /// Page tables for a ladder of sizes, with nothing mapped.
+    pub fn new(ladder: Ladder) -> SoftPmap {
+        SoftPmap { ladder, mappings: HashMap::default(), counts: Vec::new() }
+    }
+
+    /// What the hardware does at an access: sets the reference bit, and at a write the dirty bit. `false` if it would
+    /// fault: nothing is mapped there, or not with this right.
+    pub fn access(&mut self, space: SpaceId, at: Vpn, access: Access) -> bool {
+        let Some((key, mapping)) = self.find(space, at) else { return false };
+        if !mapping.protection.allows(access) {
+            return false;
+        }
+        let used = &mut self.mapping(key).used;
+        used.referenced = true;
+        used.modified |= access == Access::Write;
+        true
+    }
+
+    /// The number of mappings of all spaces.
+    pub fn mappings(&self) -> usize {
+        self.mappings.len()
+    }
+
+    fn find(&self, space: SpaceId, at: Vpn) -> Option<((SpaceId, Vpn), Mapping)> {
+        self.ladder.levels().find_map(|level| {
+            let key = (space, at.align_down(self.ladder.pages(level)));
+            self.mappings.get(&key).filter(|mapping| mapping.level >= level).and_then(|mapping| {
+                let inside = at - key.1 < self.ladder.pages(mapping.level);
+                inside.then_some((key, *mapping))
+            })
+        })
+    }
+
+    fn mapping(&mut self, key: (SpaceId, Vpn)) -> &mut Mapping {
+        self.mappings.get_mut(&key).unwrap_or_else(|| panic!("no mapping starts at {key:?}"))
+    }
+
+    fn exact(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> &mut Mapping {
+        let level = self.level(size);
+        let mapping = self.mapping((space, at));
+        assert_eq!(mapping.level, level, "the mapping at {at:?} has another size than {size}");
+        mapping
+    }
+
+    fn level(&self, size: PageSize) -> Level {
+        self.ladder.level(size).unwrap_or_else(|| panic!("{size} is no size of {}", self.ladder))
+    }
+
+    fn add(&mut self, space: SpaceId, at: Vpn, mapping: Mapping) {
+        let pages = self.ladder.pages(mapping.level);
+        assert!(at.is_aligned(pages) && mapping.frame.is_aligned(pages), "{at:?} or {:?} not aligned", mapping.frame);
+        assert!((0..pages).all(|page| self.find(space, at + page).is_none()), "{at:?} is mapped already");
+        if self.counts.len() <= space.0 as usize {
+            self.counts.resize(space.0 as usize + 1, 0);
+        }
+        self.counts[space.0 as usize] += 1;
+        self.mappings.insert((space, at), mapping);
+    }
+
+    fn take(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Mapping {
+        let mapping = *self.exact(space, at, size);
+        self.mappings.remove(&(space, at));
+        self.counts[space.0 as usize] -= 1;
+        mapping
+    }
+}
+
+impl Pmap for SoftPmap {
+    fn enter(&mut self, space: SpaceId, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
+        let used = Used { referenced: true, modified: access == Access::Write };
+        let level = self.level(size);
+        self.add(space, at, Mapping { frame, level, protection, used });
+    }
+
+    fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
+        self.take(space, at, size).used
+    }
+
+    fn protect(&mut self, space: SpaceId, at: Vpn, size: PageSize, protection: Protection) {
+        self.exact(space, at, size).protection = protection;
+    }
+
+    fn promote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        let level = self.level(to);
+        let step = self.ladder.pages(self.level(from));
+        let first = *self.exact(space, at, from);
+        let mut used = Used::default();
+        for page in (0..self.ladder.pages(level)).step_by(step as usize) {
+            let part = self.take(space, at + page, from);
+            assert_eq!(part.frame, first.frame + page, "the frames at {at:?} are not contiguous");
+            assert_eq!(part.protection, first.protection, "the rights at {at:?} are not uniform");
+            used.referenced |= part.used.referenced;
+            used.modified |= part.used.modified;
+        }
+        self.add(space, at, Mapping { level, used, ..first });
+    }
+
+    fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        let whole = self.take(space, at, from);
+        let level = self.level(to);
+        assert!(level < whole.level, "{from} is demoted to {to}");
+        for page in (0..self.ladder.pages(whole.level)).step_by(self.ladder.pages(level) as usize) {
+            self.add(space, at + page, Mapping { frame: whole.frame + page, level, ..whole });
+        }
+    }
+
+    fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {
+        let ((_, start), mapping) = self.find(space, at)?;
+        let (frame, size) = (mapping.frame + (at - start), self.ladder.size(mapping.level));
+        Some(Mapped { frame, size, protection: mapping.protection })
+    }
+
+    fn used(&self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
+        let mapping = self.mappings.get(&(space, at)).filter(|mapping| self.ladder.size(mapping.level) == size);
+        mapping.unwrap_or_else(|| panic!("no mapping of {size} starts at {at:?}")).used
+    }
+
+    fn clear_referenced(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
+        core::mem::take(&mut self.exact(space, at, size).used.referenced)
+    }
+
+    fn clear_modified(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
+        core::mem::take(&mut self.exact(space, at, size).used.modified)
+    }
+
+    fn destroy(&mut self, space: SpaceId) {
+        let left = self.counts.get(space.0 as usize).copied().unwrap_or(0);
+        assert_eq!(left, 0, "{space:?} is destroyed with mappings");
+    }
+}

@@ -1,0 +1,148 @@
+//! Address spaces: sorted map entries, each a range of virtual pages that stands on a part of a memory object.
+
+use crate::object::{Growth, ObjectId};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use superpage_pages::{Protection, Vpn};
+
+/// A range of virtual pages with one object, one protection and one way to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Entry {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) object: ObjectId,
+    /// The index in the object of the page at `start`.
+    pub(crate) offset: u64,
+    pub(crate) protection: Protection,
+    /// Whether writes are seen by others that map the object.
+    pub(crate) shared: bool,
+    /// Whether the object must not be changed through this entry: a write gives the entry a shadow of it first.
+    pub(crate) copy: bool,
+    pub(crate) growth: Growth,
+}
+
+impl Entry {
+    /// The index in the object of a page of the entry.
+    pub(crate) fn index(&self, at: u64) -> u64 {
+        at - self.start + self.offset
+    }
+
+    /// The virtual page of an index.
+    pub(crate) fn page(&self, index: u64) -> Vpn {
+        Vpn(index - self.offset + self.start)
+    }
+
+    /// The index after the last page.
+    pub(crate) fn offset_end(&self) -> u64 {
+        self.index(self.end)
+    }
+
+    /// The part of the entry from `low` up to `high`, as far as it reaches.
+    pub(crate) fn within(&self, low: u64, high: u64) -> Entry {
+        let (start, end) = (self.start.max(low), self.end.min(high));
+        Entry { start, end, offset: self.index(start), ..*self }
+    }
+
+    /// The rights of a mapping of pages that the entry must not write.
+    pub(crate) fn rights_without_write(&self) -> Protection {
+        self.protection & !Protection::WRITE
+    }
+
+    /// Whether `next` continues this entry in every respect.
+    fn continues_in(&self, next: &Entry) -> bool {
+        *next == Entry { start: self.end, end: next.end, offset: self.offset_end(), ..*self }
+    }
+}
+
+/// The map entries of an address space.
+#[derive(Default)]
+pub(crate) struct Space {
+    entries: BTreeMap<u64, Entry>,
+    /// The entry found last: faults come in flocks.
+    recent: Cell<Option<Entry>>,
+}
+
+impl Space {
+    /// The entry that holds a page. O(log entries), O(1) for that of the last call.
+    pub(crate) fn find(&self, at: u64) -> Option<Entry> {
+        if let Some(entry) = self.recent.get()
+            && (entry.start..entry.end).contains(&at)
+        {
+            return Some(entry);
+        }
+        let found = self.entries.range(..=at).next_back().map(|(_, entry)| *entry).filter(|entry| at < entry.end);
+        if found.is_some() {
+            self.recent.set(found);
+        }
+        found
+    }
+
+    /// The entries that overlap the pages from `low` up to `high`, whole, ascending.
+    pub(crate) fn overlapping(&self, low: u64, high: u64) -> Vec<Entry> {
+        let first = self.entries.range(..low).next_back().map(|(_, entry)| *entry).filter(|entry| entry.end > low);
+        first.into_iter().chain(self.entries.range(low..high).map(|(_, entry)| *entry)).collect()
+    }
+
+    /// Adds an entry where there is none, or puts it in the place of the one with the same start.
+    pub(crate) fn put(&mut self, entry: Entry) {
+        self.recent.set(None);
+        self.entries.insert(entry.start, entry);
+    }
+
+    /// Takes the entry with this start out.
+    pub(crate) fn take(&mut self, start: u64) -> Option<Entry> {
+        self.recent.set(None);
+        self.entries.remove(&start)
+    }
+
+    /// Cuts the entry that holds `at` in two there and gives its object, unless an entry starts there or none is there.
+    pub(crate) fn cut(&mut self, at: u64) -> Option<ObjectId> {
+        let entry = self.find(at).filter(|entry| entry.start < at)?;
+        self.put(entry.within(entry.start, at));
+        self.put(entry.within(at, entry.end));
+        Some(entry.object)
+    }
+
+    /// Makes one of the two entries that meet at `at` if the second continues the first, and gives their object.
+    pub(crate) fn join(&mut self, at: u64) -> Option<ObjectId> {
+        let second = *self.entries.get(&at)?;
+        let first = *self.entries.range(..at).next_back()?.1;
+        if !first.continues_in(&second) {
+            return None;
+        }
+        self.take(at);
+        self.put(Entry { end: second.end, ..first });
+        Some(first.object)
+    }
+
+    /// All entries, ascending.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> + '_ {
+        self.entries.values()
+    }
+
+    /// The lowest start from `low` on, congruent to `residue` modulo `alignment`, of `pages` pages that no entry overlaps
+    /// and that end at most at `high`.
+    pub(crate) fn gap(&self, low: u64, high: u64, pages: u64, alignment: u64, residue: u64) -> Option<u64> {
+        let fit = |from: u64| {
+            let ahead = residue.wrapping_sub(from) & (alignment - 1);
+            from.checked_add(ahead)
+        };
+        if low >= high {
+            return None;
+        }
+        let mut start = fit(low)?;
+        for entry in self.overlapping(low, high) {
+            if start.checked_add(pages)? <= entry.start {
+                break;
+            }
+            start = start.max(fit(entry.end)?);
+        }
+        (start.checked_add(pages)? <= high).then_some(start)
+    }
+
+    /// Bytes held, about: the tree does not say how its nodes are filled.
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        self.entries.len() * (size_of::<Entry>() + size_of::<u64>())
+    }
+}

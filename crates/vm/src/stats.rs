@@ -1,0 +1,85 @@
+//! What the memory manager has done and holds, as plain counts.
+
+use superpage_pages::MAX_LEVELS;
+
+/// Counts since the start; those that say *now* go down too. Arrays are indexed by level.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Faults resolved: the sum of the six kinds that follow.
+    pub faults: u64,
+    /// Faults that populated a page of zeroes.
+    pub faults_zero: u64,
+    /// Faults that populated a page from a file.
+    pub faults_file: u64,
+    /// Faults on a page that was populated, and is now mapped here as well.
+    pub faults_resident: u64,
+    /// Faults that copied a page at its first write (copy-on-write).
+    pub faults_copy: u64,
+    /// Faults that only gave a mapping more rights.
+    pub faults_rights: u64,
+    /// Faults on what was mapped with enough rights already.
+    pub faults_spurious: u64,
+    /// Faults that found no frame left and failed; not in `faults`.
+    pub faults_out_of_memory: u64,
+    /// Superpages made, by their level.
+    pub promotions: [u64; MAX_LEVELS],
+    /// Superpages taken apart, by their level.
+    pub demotions: [u64; MAX_LEVELS],
+    /// Extents taken by faults, by level: base pages, and above them reservations.
+    pub allocations: [u64; MAX_LEVELS],
+    /// Faults whose page found its frame reserved.
+    pub reserved_found: u64,
+    /// Reservations made at a fault: the allocations above the base page.
+    pub reservations_made: u64,
+    /// Reservations preempted.
+    pub reservations_preempted: u64,
+    /// Unpopulated pieces of broken reservations, given to the buddy allocator.
+    pub pieces_freed: u64,
+    /// Partially populated pieces of broken reservations that stayed reserved.
+    pub pieces_kept: u64,
+    /// Bytes of zeroes written.
+    pub bytes_zeroed: u64,
+    /// Bytes copied.
+    pub bytes_copied: u64,
+    /// Bytes read from files.
+    pub bytes_read: u64,
+    /// Base pages populated by an access, now.
+    pub touched_pages: u64,
+    /// The most of these at any time.
+    pub peak_touched_pages: u64,
+    /// Frames whose pages are populated, now: reserved frames without a page do not count.
+    pub resident_pages: u64,
+    /// The most of these at any time.
+    pub peak_resident_pages: u64,
+    /// Mappings in page tables now, by level.
+    pub mapped: [u64; MAX_LEVELS],
+    /// The same when the touched pages were last at their peak.
+    pub mapped_at_peak: [u64; MAX_LEVELS],
+    /// Frames wired, now.
+    pub wired_frames: u64,
+    /// Shadow objects that took over the pages of the object behind them.
+    pub collapses: u64,
+}
+
+impl Stats {
+    /// A page was populated by an access.
+    pub(crate) fn populated(&mut self) {
+        self.touched_pages += 1;
+        self.peak_touched_pages = self.peak_touched_pages.max(self.touched_pages);
+        self.resident_pages += 1;
+        self.peak_resident_pages = self.peak_resident_pages.max(self.resident_pages);
+    }
+
+    /// Frames of populated pages were freed.
+    pub(crate) fn released(&mut self, pages: u64) {
+        self.touched_pages -= pages;
+        self.resident_pages -= pages;
+    }
+
+    /// Keeps a snapshot of the mappings if use is at its peak: before anything is taken away, and for the report.
+    pub(crate) fn note_peak(&mut self) {
+        if self.touched_pages == self.peak_touched_pages {
+            self.mapped_at_peak = self.mapped;
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The whole state checked against itself, for property tests and fuzzers: every count is made again from nothing.
+
+use crate::object::ObjectId;
+use crate::population::{NONE, NodeId};
+use crate::space::Entry;
+use crate::vm::Vm;
+use crate::{PAGES_LIMIT, Pmap, SpaceId};
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use alloc::{format, vec};
+use superpage_pages::{Level, MAX_LEVELS};
+
+/// Who has each frame.
+struct Owners {
+    taken: Vec<bool>,
+}
+
+impl Owners {
+    fn take(&mut self, first: u64, frames: u64, who: &str) -> Result<(), String> {
+        for frame in first..first + frames {
+            let taken =
+                self.taken.get_mut(frame as usize).ok_or_else(|| format!("{who} has frame {frame} beyond memory"))?;
+            if core::mem::replace(taken, true) {
+                return Err(format!("{who} has frame {frame}, which is somebody else's too"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the walk over the population maps counts.
+struct Census {
+    owners: Owners,
+    populated: u64,
+    reservations: usize,
+    nodes: [usize; MAX_LEVELS],
+    /// Superpages mapped just below a node, in objects of one mapping: by level and slot.
+    superpages: BTreeMap<(u8, u32), u32>,
+}
+
+fn check(right: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+    if right { Ok(()) } else { Err(message()) }
+}
+
+impl Vm {
+    /// Checks the whole state: that every frame is in one place, that all counts of the population maps, lists, objects
+    /// and map entries are right, and that page tables agree with them. Linear in memory and mappings.
+    ///
+    /// # Errors
+    /// A sentence that says what disagrees.
+    pub fn validate(&self, pmap: &impl Pmap) -> Result<(), String> {
+        let superpages = self.validate_spaces(pmap)?;
+        self.validate_objects()?;
+        let buddy = &self.frames.buddy;
+        buddy.validate()?;
+        let mut census = Census {
+            owners: Owners { taken: vec![false; buddy.frames() as usize] },
+            populated: 0,
+            reservations: 0,
+            nodes: [0; MAX_LEVELS],
+            superpages,
+        };
+        for extent in buddy.iter() {
+            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "the buddy allocator")?;
+        }
+        for extent in &self.frames.wired {
+            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "the kernel")?;
+        }
+        let population = &self.frames.population;
+        let mut roots = 0;
+        for (object, index, slot) in population.all_roots() {
+            let owner = population.owner(slot);
+            check((owner.object, owner.index) == (object, index), || format!("root {slot} has another owner"))?;
+            check(self.objects.iter().any(|(id, _)| id == object), || format!("root {slot} has no object"))?;
+            self.validate_node(&mut census, population.top, slot, (NONE, 0), false, self.objects.get(object).sole)?;
+            roots += 1;
+        }
+        let listed: usize = self.objects.iter().map(|(object, _)| population.roots_of(object).count()).sum();
+        check(listed == roots, || format!("objects list {listed} roots of {roots}"))?;
+        for level in 1..=population.top {
+            let (seen, used) = (census.nodes[level as usize], population.nodes_in_use(level));
+            check(seen == used, || format!("{used} nodes of level {level} are in use, {seen} are in maps"))?;
+        }
+        let reservations = self.frames.reservations.validate()?;
+        check(reservations == census.reservations, || {
+            format!("{reservations} reservations are on lists, {} belong to nodes", census.reservations)
+        })?;
+        let stats = &self.frames.stats;
+        check(stats.resident_pages == census.populated && stats.touched_pages == census.populated, || {
+            format!(
+                "{} pages are resident and {} touched, not {}",
+                stats.resident_pages, stats.touched_pages, census.populated
+            )
+        })?;
+        match census.owners.taken.iter().position(|taken| !taken) {
+            Some(frame) => Err(format!("frame {frame} belongs to nobody")),
+            None => Ok(()),
+        }
+    }
+
+    /// Frames that belong to nobody: neither free, nor wired, nor in a reservation or a memory object. O(nodes).
+    pub fn leaked_frames(&self) -> u64 {
+        let population = &self.frames.population;
+        let owned: u64 = population.all_roots().map(|(_, _, slot)| self.owned(population.top, slot)).sum();
+        self.frames.buddy.frames() - self.frames.buddy.free_frames() - self.frames.stats.wired_frames - owned
+    }
+
+    fn owned(&self, level: u8, slot: u32) -> u64 {
+        let population = &self.frames.population;
+        let node = population.node(level, slot);
+        if node.frame != NONE {
+            return population.pages(level);
+        }
+        if level == 1 {
+            return u64::from(node.some);
+        }
+        let children = (0..population.ratio(level)).map(|position| population.child(level, slot, position));
+        children.filter(|child| *child != NONE).map(|child| self.owned(level - 1, child)).sum()
+    }
+
+    fn validate_node(
+        &self,
+        census: &mut Census,
+        level: u8,
+        slot: u32,
+        (parent, position): (u32, u32),
+        covered: bool,
+        sole: bool,
+    ) -> Result<(), String> {
+        let population = &self.frames.population;
+        let (node, ratio, pages) = (population.node(level, slot), population.ratio(level), population.pages(level));
+        let name = || format!("node {slot} of level {level}");
+        census.nodes[level as usize] += 1;
+        check((node.parent, node.position) == (parent, position), || format!("{} has another parent", name()))?;
+        let has_extent = node.frame != NONE;
+        let full = node.full == ratio;
+        if has_extent {
+            check(!covered, || format!("{} has an extent inside another", name()))?;
+            check(u64::from(node.frame) % pages == 0, || format!("{} has a misaligned extent", name()))?;
+            census.owners.take(u64::from(node.frame), pages, &name())?;
+        }
+        check((has_extent && !full) == (node.reservation != NONE), || format!("{} has a wrong reservation", name()))?;
+        if node.reservation != NONE {
+            census.reservations += 1;
+            let reservations = &self.frames.reservations;
+            let back = reservations.node(node.reservation);
+            check(back == NodeId { level, slot }, || format!("the reservation of {} points elsewhere", name()))?;
+            let (list, right) = (reservations.list(node.reservation), population.largest_free(level, slot, level - 1));
+            check(Some(list) == right, || format!("the reservation of {} is on list {list}, not {right:?}", name()))?;
+        }
+        let covered = covered || has_extent;
+        let (mut some, mut complete) = (0, 0);
+        for position in 0..ratio {
+            if level == 1 {
+                if population.bit(slot, position) {
+                    (some, complete) = (some + 1, complete + 1);
+                    if !covered {
+                        census.owners.take(u64::from(population.single(slot, position)), 1, &name())?;
+                    }
+                }
+                continue;
+            }
+            let child = population.child(level, slot, position);
+            if child != NONE {
+                some += 1;
+                complete += u32::from(population.is_full(level - 1, child));
+                self.validate_node(census, level - 1, child, (slot, position), covered, sole)?;
+            }
+        }
+        check((node.some, node.full) == (some, complete), || {
+            format!("{} counts {}, {} children, not {some}, {complete}", name(), node.some, node.full)
+        })?;
+        check(some > 0, || format!("{} is empty", name()))?;
+        if level == 1 {
+            census.populated += u64::from(some);
+        } else if sole {
+            let superpages = census.superpages.get(&(level, slot)).copied().unwrap_or(0);
+            check(node.extra == superpages, || {
+                format!("{} counts {} children mapped by superpages, not {superpages}", name(), node.extra)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn validate_objects(&self) -> Result<(), String> {
+        let entries: Vec<ObjectId> =
+            self.spaces.iter().flatten().flat_map(|space| space.iter().map(|entry| entry.object)).collect();
+        for (id, object) in self.objects.iter() {
+            let stand = entries.iter().filter(|entry| **entry == id).count();
+            let shadows: Vec<ObjectId> =
+                self.objects.iter().filter(|(_, other)| other.backing == Some(id)).map(|(other, _)| other).collect();
+            check((object.entries, object.shadows) == (stand as u32, shadows.len() as u32), || {
+                format!("object {id:?} counts {} entries, {} shadows", object.entries, object.shadows)
+            })?;
+            check(stand + shadows.len() > 0, || format!("object {id:?} is needed by nobody"))?;
+            check(self.objects.only_shadow(id).is_none(), || format!("object {id:?} should be taken over"))?;
+            check(object.low <= object.high, || format!("object {id:?} ends before it starts"))?;
+            check(shadows.is_empty() || !object.sole, || format!("object {id:?} has shadows and is called sole"))?;
+        }
+        Ok(())
+    }
+
+    /// Also counts the superpages below each node of objects that are mapped only once.
+    fn validate_spaces(&self, pmap: &impl Pmap) -> Result<BTreeMap<(u8, u32), u32>, String> {
+        let (mut mapped, mut superpages) = ([0; MAX_LEVELS], BTreeMap::new());
+        for (number, space) in self.spaces.iter().enumerate() {
+            let mut end = 0;
+            for entry in space.iter().flat_map(|space| space.iter()) {
+                check(end <= entry.start && entry.start < entry.end && entry.end <= PAGES_LIMIT, || {
+                    format!("the map entry at {:#x} of space {number} overlaps or is empty", entry.start)
+                })?;
+                end = entry.end;
+                let found = space.as_ref().and_then(|space| space.find(entry.start));
+                check(found == Some(*entry), || format!("the map entry at {:#x} is not found", entry.start))?;
+                self.validate_entry(pmap, SpaceId(number as u32), entry, &mut mapped, &mut superpages)?;
+            }
+        }
+        check(mapped == self.frames.stats.mapped, || {
+            format!("{mapped:?} pages are mapped by level, not {:?}", self.frames.stats.mapped)
+        })?;
+        Ok(superpages)
+    }
+
+    fn validate_entry(
+        &self,
+        pmap: &impl Pmap,
+        space: SpaceId,
+        entry: &Entry,
+        mapped: &mut [u64; MAX_LEVELS],
+        superpages: &mut BTreeMap<(u8, u32), u32>,
+    ) -> Result<(), String> {
+        let (ladder, population) = (&self.frames.ladder, &self.frames.population);
+        let mut runs = Vec::new();
+        for object in self.objects.chain(entry.object) {
+            population.runs(object, entry.offset, entry.offset_end(), &mut runs);
+        }
+        let mut pages: Vec<u64> = runs.iter().flat_map(|(from, to)| *from..*to).collect();
+        pages.sort_unstable();
+        pages.dedup();
+        for index in pages {
+            let at = entry.page(index);
+            let name = || format!("page {:#x} of space {}", at.0, space.0);
+            let (holder, walk) = self.holder(entry.object, index).ok_or_else(|| format!("{} is lost", name()))?;
+            let sole = self.objects.get(holder).sole;
+            let writable = holder == entry.object && !entry.copy;
+            let rights = if writable { entry.protection } else { entry.rights_without_write() };
+            let Some(found) = pmap.lookup(space, at) else {
+                check(!sole, || format!("{} is populated for one mapping only, but not mapped", name()))?;
+                continue;
+            };
+            check(found.frame.0 == u64::from(walk.frame), || format!("{} is mapped to a wrong frame", name()))?;
+            check(rights.contains(found.protection), || format!("{} has rights beyond the entry's", name()))?;
+            check(!sole || rights == found.protection, || format!("{} has not the entry's rights", name()))?;
+            let level = ladder.level(found.size).ok_or_else(|| format!("{} is mapped by an unknown size", name()))?;
+            let start = at.align_down(ladder.pages(level));
+            if start == at {
+                mapped[level.index()] += 1;
+            }
+            if level == Level::BASE {
+                continue;
+            }
+            let inside = start.0 >= entry.start && start.0 + ladder.pages(level) <= entry.end;
+            check(inside, || format!("the superpage at {} reaches beyond its entry", name()))?;
+            let whole = walk.covered >= level.0 && population.is_full(level.0, walk.slots[level.index()]);
+            check(whole, || format!("the superpage at {} is not over a full extent", name()))?;
+            if start == at && sole && level.0 < population.top {
+                *superpages.entry((level.0 + 1, walk.slots[level.index() + 1])).or_insert(0) += 1;
+            }
+        }
+        Ok(())
+    }
+}

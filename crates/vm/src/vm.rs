@@ -1,0 +1,129 @@
+//! The memory manager as a whole: its state, address spaces, wired frames, reports.
+
+use crate::frames::Frames;
+use crate::object::Objects;
+use crate::policy::Policy;
+use crate::population::Population;
+use crate::reservation::Reservations;
+use crate::space::Space;
+use crate::{Buddy, Error, Pmap, SpaceId, Stats};
+use alloc::vec::Vec;
+use superpage_pages::{Extent, Ladder};
+
+/// What a memory manager starts from.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The page sizes in use.
+    pub ladder: Ladder,
+    /// Physical memory, in frames of a base page.
+    pub frames: u64,
+    /// What the operating system does.
+    pub policy: Policy,
+}
+
+/// A memory manager for one physical memory and any number of address spaces.
+pub struct Vm {
+    pub(crate) frames: Frames,
+    pub(crate) objects: Objects,
+    pub(crate) spaces: Vec<Option<Space>>,
+    pub(crate) policy: Policy,
+}
+
+impl Vm {
+    /// A memory manager with all frames free and no address space.
+    ///
+    /// # Errors
+    /// [`Error::Frames`] unless there are from 1 to 2^32 - 1 frames.
+    pub fn new(config: Config) -> Result<Vm, Error> {
+        let Config { ladder, frames, policy } = config;
+        if frames >= u64::from(u32::MAX) {
+            return Err(Error::Frames(frames));
+        }
+        let frames = Frames {
+            ladder,
+            buddy: Buddy::new(ladder, frames).map_err(|_| Error::Frames(frames))?,
+            population: Population::new(&ladder),
+            reservations: Reservations::new(),
+            wired: Vec::new(),
+            stats: Stats::default(),
+        };
+        Ok(Vm { frames, objects: Objects::new(), spaces: Vec::new(), policy })
+    }
+
+    /// The page sizes in use.
+    pub fn ladder(&self) -> &Ladder {
+        &self.frames.ladder
+    }
+
+    /// What the operating system does.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// The free frames: how many, and in which extents.
+    pub fn buddy(&self) -> &Buddy {
+        &self.frames.buddy
+    }
+
+    /// What was done so far, and what is held now.
+    pub fn stats(&self) -> Stats {
+        let mut stats = self.frames.stats;
+        stats.note_peak();
+        stats
+    }
+
+    /// A new address space with nothing mapped. The smallest number that is not in use.
+    pub fn create_space(&mut self) -> SpaceId {
+        let slot = self.spaces.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.spaces.push(None);
+            self.spaces.len() - 1
+        });
+        self.spaces[slot] = Some(Space::default());
+        SpaceId(slot as u32)
+    }
+
+    /// The process starts another program: its mappings cease, its address space remains. O(pages mapped).
+    ///
+    /// # Errors
+    /// The address space does not exist.
+    pub fn exec(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
+        self.unmap_all(pmap, space)
+    }
+
+    /// The process ends: its mappings cease, and its number may be used again. O(pages mapped).
+    ///
+    /// # Errors
+    /// The address space does not exist.
+    pub fn exit(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
+        self.unmap_all(pmap, space)?;
+        pmap.destroy(space);
+        self.spaces[space.0 as usize] = None;
+        Ok(())
+    }
+
+    /// Takes the frames of an extent away for ever, as the kernel's own.
+    ///
+    /// # Errors
+    /// [`Error::NotFree`], with nothing changed, if not all of them are free.
+    pub fn wire(&mut self, extent: Extent) -> Result<(), Error> {
+        let fits = extent.level.index() < self.frames.ladder.len();
+        if fits && self.frames.wire(extent) { Ok(()) } else { Err(Error::NotFree) }
+    }
+
+    /// The bytes that the manager's own structures hold: frames, reservations, population maps, objects, map entries.
+    /// Not what page tables hold.
+    pub fn metadata_bytes(&self) -> usize {
+        self.frames.metadata_bytes()
+            + self.objects.metadata_bytes()
+            + self.spaces.capacity() * size_of::<Option<Space>>()
+            + self.spaces.iter().flatten().map(Space::metadata_bytes).sum::<usize>()
+    }
+
+    pub(crate) fn space(&self, space: SpaceId) -> Result<&Space, Error> {
+        self.spaces.get(space.0 as usize).and_then(Option::as_ref).ok_or(Error::NoSpace(space))
+    }
+
+    pub(crate) fn space_mut(&mut self, space: SpaceId) -> &mut Space {
+        self.spaces[space.0 as usize].as_mut().expect("the caller has looked for the space")
+    }
+}

@@ -1,0 +1,330 @@
+//! A small world for property tests and the fuzzer: a memory manager, page tables in software, and beside them what
+//! programs may rely on, that each page holds what was last written to it. Operations are read from bytes, so that any
+//! sequence of bytes is a sequence of operations; the whole state is validated after every one.
+
+use std::collections::{BTreeMap, HashMap};
+use superpage_pages::{Access, Extent, Ladder, Level, PageSize, Pfn, Protection, Vpn};
+use superpage_vm::{Backing, Buddy, Config, FaultError, FaultKind, Growth, Map, Pmap, Policy, SoftPmap, SpaceId, Vm};
+
+/// One operation: which, and what it works on.
+pub(crate) type Op = [u8; 6];
+
+/// Sizes in pages: all operations lie below this page.
+const PAGES: u64 = 1024;
+
+/// Where the contents of a page are.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// In a cell: of this process alone, or of all who share it.
+    Cell { cell: usize, shared: bool },
+    /// In a file: for all who map it, or for this process until its first write.
+    File { file: u32, page: u64, shared: bool },
+    /// In a cell of this process alone, copied from a file.
+    Copied { cell: usize, file: u32, page: u64 },
+}
+
+/// A mapped page.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    source: Source,
+    protection: Protection,
+    /// Whether it belongs to a heap.
+    up: bool,
+}
+
+/// See the module.
+pub(crate) struct World {
+    /// The memory manager under test.
+    pub(crate) vm: Vm,
+    /// Its page tables.
+    pub(crate) pmap: SoftPmap,
+    spaces: Vec<SpaceId>,
+    slots: HashMap<SpaceId, BTreeMap<u64, Slot>>,
+    cells: Vec<u32>,
+    files: HashMap<(u32, u64), u32>,
+    /// What memory holds, by frame.
+    memory: Vec<u32>,
+    wired: Vec<Extent>,
+    written: u32,
+}
+
+/// The ladder of a size list such as `"4K 64K"`.
+pub(crate) fn ladder(sizes: &str) -> Ladder {
+    let sizes: Vec<PageSize> = sizes.split(' ').map(|size| size.parse().unwrap()).collect();
+    Ladder::new(&sizes).unwrap()
+}
+
+/// Ladders with ratios from 2 to 128, one of base pages alone, and two of real machines.
+pub(crate) const LADDERS: [&str; 7] =
+    ["4K", "4K 8K 32K", "4K 16K 32K 256K", "4K 64K", "4K 512K", "8K 64K 512K 4M", "4K 64K 2M"];
+
+impl World {
+    /// A world with one process. `answers` picks a value for every parameter of the policy.
+    pub(crate) fn new(ladder_number: u8, answers: u32, frames: u16) -> World {
+        let ladder = ladder(LADDERS[ladder_number as usize % LADDERS.len()]);
+        let mut policy = Policy::named("reservation").unwrap();
+        let mut left = answers;
+        for key in Policy::keys() {
+            // Half of all choices are the policy's own, which is the first or, for `place`, the second.
+            let (choice, own) = (left as usize % (2 * key.values.len()), usize::from(key.name == "place"));
+            left /= 2 * key.values.len() as u32;
+            policy.set(key.name, key.values.get(choice).copied().unwrap_or(key.values[own])).unwrap();
+        }
+        let frames = u64::from(frames % 1500) + 1;
+        let vm = Vm::new(Config { ladder, frames, policy }).unwrap();
+        let mut world = World {
+            vm,
+            pmap: SoftPmap::new(ladder),
+            spaces: Vec::new(),
+            slots: HashMap::new(),
+            cells: Vec::new(),
+            files: HashMap::new(),
+            memory: vec![u32::MAX; frames as usize],
+            wired: Vec::new(),
+            written: 0,
+        };
+        world.create();
+        world
+    }
+
+    fn create(&mut self) {
+        let space = self.vm.create_space();
+        self.spaces.push(space);
+        self.slots.insert(space, BTreeMap::new());
+    }
+
+    fn cell(&mut self) -> usize {
+        self.cells.push(0);
+        self.cells.len() - 1
+    }
+
+    fn slots(&mut self, space: SpaceId) -> &mut BTreeMap<u64, Slot> {
+        self.slots.get_mut(&space).unwrap()
+    }
+
+    fn forget(&mut self, space: SpaceId, start: u64, end: u64) {
+        self.slots(space).retain(|page, _| !(start..end).contains(page));
+    }
+
+    /// Does one operation and checks everything.
+    pub(crate) fn step(&mut self, op: Op) {
+        let [what, who, place, length, flags, more] = op;
+        let space = self.spaces[who as usize % self.spaces.len()];
+        let start = (u64::from(place) * 4 + u64::from(flags & 3)) % PAGES;
+        let pages = match more >> 6 {
+            0 => 1,
+            1 => u64::from(length % 16) + 1,
+            2 => u64::from(length) + 1,
+            _ => 1 << (length % 9),
+        };
+        let protection = Protection::from_bits(if flags & 4 != 0 { flags >> 5 } else { 3 });
+        match what % 24 {
+            0 | 1 => self.map(space, start, pages, protection, op),
+            2 => {
+                self.vm.unmap(&mut self.pmap, space, Vpn(start), pages).unwrap();
+                self.forget(space, start, start + pages);
+            }
+            3 | 4 => {
+                self.vm.protect(&mut self.pmap, space, Vpn(start), pages, protection).unwrap();
+                self.slots(space).range_mut(start..start + pages).for_each(|(_, slot)| slot.protection = protection);
+            }
+            5 => self.discard(space, start, pages),
+            6 => self.grow(space, start, pages),
+            7 => self.remap(space, start, pages, op),
+            8 if self.spaces.len() < 5 => {
+                let child = self.vm.fork(&mut self.pmap, space).unwrap();
+                self.spaces.push(child);
+                let mut slots = self.slots[&space].clone();
+                for slot in slots.values_mut() {
+                    if let Source::Cell { cell, shared: false } | Source::Copied { cell, .. } = &mut slot.source {
+                        self.cells.push(self.cells[*cell]);
+                        *cell = self.cells.len() - 1;
+                    }
+                }
+                self.slots.insert(child, slots);
+            }
+            9 if self.spaces.len() < 5 => self.create(),
+            10 if self.spaces.len() > 1 => {
+                self.vm.exit(&mut self.pmap, space).unwrap();
+                self.spaces.retain(|other| *other != space);
+                self.slots.remove(&space);
+            }
+            11 => {
+                self.vm.exec(&mut self.pmap, space).unwrap();
+                self.slots(space).clear();
+            }
+            12 => {
+                let level = Level(length % self.vm.ladder().len() as u8);
+                let extent = Extent { start: Pfn(start).align_down(self.vm.ladder().pages(level)), level };
+                if self.wired.len() < 3 && self.vm.wire(extent).is_ok() {
+                    self.wired.push(extent);
+                }
+            }
+            kind => {
+                let access = [Access::Read, Access::Write, Access::Write, Access::Execute][kind as usize % 4];
+                for page in start..start + pages {
+                    let page = if more & 1 != 0 { start + (page - start) * 7 % pages } else { page };
+                    self.access(space, page, access);
+                }
+            }
+        }
+        if let Err(error) = self.vm.validate(&self.pmap) {
+            panic!("after {op:?}: {error}");
+        }
+        assert_eq!(self.pmap.mappings() as u64, self.vm.stats().mapped.iter().sum::<u64>());
+        assert_eq!(self.vm.leaked_frames(), 0);
+    }
+
+    fn map(&mut self, space: SpaceId, start: u64, pages: u64, protection: Protection, op: Op) {
+        let [_, _, _, length, flags, more] = op;
+        let shared = flags & 8 != 0;
+        let growth = [Growth::Fixed, Growth::Up, Growth::Down, Growth::Fixed][(more >> 4 & 3) as usize];
+        let file = flags & 16 != 0;
+        let offset = if more & 2 != 0 { start } else { u64::from(length % 32) };
+        let backing = match file {
+            true => Backing::File { file: u32::from(more & 1), pages: 200, offset },
+            false => Backing::Anonymous,
+        };
+        let map = Map { start: Vpn(start), pages, protection, shared, backing, growth };
+        self.vm.map(&mut self.pmap, space, map).unwrap();
+        for page in start..start + pages {
+            let source = match backing {
+                Backing::Anonymous => Source::Cell { cell: self.cell(), shared },
+                Backing::File { file, offset, .. } => Source::File { file, page: offset + page - start, shared },
+            };
+            let up = growth == Growth::Up && !file;
+            self.slots(space).insert(page, Slot { source, protection, up });
+        }
+    }
+
+    fn discard(&mut self, space: SpaceId, start: u64, pages: u64) {
+        self.vm.discard(&mut self.pmap, space, Vpn(start), pages).unwrap();
+        for page in start..start + pages {
+            let Some(slot) = self.slots(space).get(&page).copied() else { continue };
+            let source = match slot.source {
+                Source::Cell { shared: false, .. } => Source::Cell { cell: self.cell(), shared: false },
+                Source::Copied { file, page, .. } => Source::File { file, page, shared: false },
+                // Whether what is shared is lost depends on whether anybody else has it: see `access`.
+                source => source,
+            };
+            self.slots(space).insert(page, Slot { source, ..slot });
+        }
+    }
+
+    fn grow(&mut self, space: SpaceId, start: u64, pages: u64) {
+        let Some(slot) = self.slots(space).get(&start).filter(|slot| slot.up).copied() else {
+            let nothing = !self.slots(space).contains_key(&start);
+            assert!(!nothing || self.vm.grow(&mut self.pmap, space, Vpn(start), pages).is_err());
+            return;
+        };
+        let pages = pages % 200;
+        // Only where a mapping starts, which protection may have moved, can it grow from.
+        if self.vm.grow(&mut self.pmap, space, Vpn(start), pages).is_err() {
+            return;
+        }
+        let old = (start..).find(|page| !self.slots[&space].get(page).is_some_and(|slot| slot.up)).unwrap();
+        let end = start + pages;
+        let last = if old > start { self.slots[&space][&(old - 1)] } else { slot };
+        self.forget(space, end.min(old), end.max(old));
+        (old..end).for_each(|page| self.extend(space, page, last, 0));
+    }
+
+    /// A page that a longer mapping added, `ahead` pages after the end of its old one.
+    fn extend(&mut self, space: SpaceId, at: u64, last: Slot, ahead: u64) {
+        let source = match last.source {
+            Source::Cell { shared, .. } => Source::Cell { cell: self.cell(), shared },
+            Source::File { file, page, shared } => Source::File { file, page: page + ahead, shared },
+            Source::Copied { file, page, .. } => Source::File { file, page: page + ahead, shared: false },
+        };
+        self.slots(space).insert(at, Slot { source, ..last });
+    }
+
+    fn remap(&mut self, space: SpaceId, from: u64, from_pages: u64, op: Op) {
+        let [_, _, _, length, flags, more] = op;
+        let to = if more & 4 != 0 { from } else { (u64::from(length) * 8 + u64::from(flags >> 3)) % PAGES };
+        let to_pages = if more & 8 != 0 { from_pages } else { u64::from(more) + 1 };
+        if self.vm.remap(&mut self.pmap, space, (Vpn(from), from_pages), (Vpn(to), to_pages)).is_err() {
+            return;
+        }
+        let moving = from_pages.min(to_pages);
+        let moved: Vec<(u64, Slot)> = self.slots(space).range(from..from + moving).map(|(p, s)| (*p, *s)).collect();
+        self.forget(space, from, from + from_pages);
+        self.forget(space, to, to + to_pages);
+        self.slots(space).extend(moved.iter().map(|(page, slot)| (page - from + to, *slot)));
+        if let Some(last) = self.slots[&space].get(&(to + moving - 1)).copied() {
+            (moving..to_pages).for_each(|page| self.extend(space, to + page, last, page + 1 - moving));
+        }
+    }
+
+    /// A program's access: the hardware's, or the fault and then the hardware's.
+    fn access(&mut self, space: SpaceId, page: u64, access: Access) {
+        let at = Vpn(page);
+        let slot = self.slots[&space].get(&page).copied();
+        let allowed = slot.is_some_and(|slot| slot.protection.allows(access));
+        if !self.pmap.access(space, at, access) {
+            match self.vm.fault(&mut self.pmap, space, at, access) {
+                Ok(fault) => {
+                    let frame = fault.frame.0 as usize;
+                    match (fault.kind, slot.expect("only what is mapped can fault in").source) {
+                        (FaultKind::Zero, source) => {
+                            self.memory[frame] = 0;
+                            if let Source::Cell { cell, shared: true } = source {
+                                self.cells[cell] = 0;
+                            }
+                        }
+                        (FaultKind::File, Source::File { file, page, .. }) => {
+                            self.memory[frame] = self.files.get(&(file, page)).copied().unwrap_or(0);
+                        }
+                        (FaultKind::File, source) => panic!("{source:?} was read from a file"),
+                        (FaultKind::Copy, _) => {
+                            self.memory[frame] = self.memory[fault.source.expect("a copy has a source").0 as usize];
+                        }
+                        (FaultKind::Resident | FaultKind::Rights | FaultKind::Spurious, _) => {}
+                    }
+                    let mapped = self.pmap.lookup(space, at).expect("a resolved fault has mapped the page");
+                    assert_eq!(mapped.frame, fault.frame);
+                    assert!(self.pmap.access(space, at, access), "the access faults again");
+                }
+                Err(FaultError::Unmapped(_)) => return assert!(slot.is_none()),
+                Err(FaultError::Protection(..)) => return assert!(slot.is_some() && !allowed),
+                Err(FaultError::OutOfMemory(_)) => return assert!(allowed && self.vm.buddy().free_frames() == 0),
+                Err(error @ FaultError::NoSpace(_)) => panic!("{error}"),
+            }
+        }
+        assert!(allowed, "an access went through that the mapping does not allow");
+        let frame = self.pmap.lookup(space, at).unwrap().frame.0 as usize;
+        let source = slot.unwrap().source;
+        let expected = match source {
+            Source::Cell { cell, .. } | Source::Copied { cell, .. } => self.cells[cell],
+            Source::File { file, page, .. } => self.files.get(&(file, page)).copied().unwrap_or(0),
+        };
+        assert_eq!(self.memory[frame], expected, "the contents of page {page:#x} of {space:?}, {source:?}");
+        if access == Access::Write {
+            self.written += 1;
+            self.memory[frame] = self.written;
+            match source {
+                Source::Cell { cell, .. } | Source::Copied { cell, .. } => self.cells[cell] = self.written,
+                Source::File { file, page, shared: true } => {
+                    self.files.insert((file, page), self.written);
+                }
+                Source::File { file, page: of, shared: false } => {
+                    let cell = self.cell();
+                    self.cells[cell] = self.written;
+                    self.slots(space).get_mut(&page).unwrap().source = Source::Copied { cell, file, page: of };
+                }
+            }
+        }
+    }
+
+    /// Ends all processes: every frame but the wired ones must be free again, and as contiguous as at the start.
+    pub(crate) fn end(mut self) {
+        for space in std::mem::take(&mut self.spaces) {
+            self.vm.exit(&mut self.pmap, space).unwrap();
+            self.vm.validate(&self.pmap).unwrap();
+        }
+        let mut fresh = Buddy::new(*self.vm.ladder(), self.memory.len() as u64).unwrap();
+        assert!(self.wired.iter().all(|extent| fresh.allocate_at(*extent)));
+        assert!(self.vm.buddy().iter().eq(fresh.iter()), "the buddy allocator has not coalesced what was freed");
+        assert_eq!((self.vm.leaked_frames(), self.pmap.mappings()), (0, 0));
+    }
+}
