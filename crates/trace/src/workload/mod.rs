@@ -78,6 +78,14 @@ fn file(name: &str) -> u32 {
 /// `a+b@slice=10K` in turns of ten thousand. `a;b` runs them one after the other, and `a+b;c` first both and then the third.
 /// A shell needs quotes around `;`.
 ///
+/// ```
+/// use superpage_trace::{check_stream, workload};
+///
+/// let mut both = workload::parse("matrix:n=100,rounds=1 + tree:nodes=50 @ slice=10K").unwrap();
+/// assert!(check_stream(&mut *both).unwrap().references > 30_000);
+/// assert!(workload::parse("tree:leaves=3").is_err_and(|error| error.to_string().contains("nodes, operations, seed")));
+/// ```
+///
 /// # Errors
 /// [`Error::Input`] for a name that is no workload (and then names all), a key that the workload has not (and names its
 /// keys), and a value out of its range (and says which values do).
