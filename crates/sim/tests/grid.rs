@@ -1,0 +1,155 @@
+//! Grids: their order, their sameness with any number of threads, and what they refuse.
+
+use std::sync::atomic::AtomicBool;
+use superpage_sim::{Conditions, Format, Row, plan, run, write};
+use superpage_trace::workload;
+
+/// One small instance of every built-in workload, and mixes.
+const WORKLOADS: [&str; 11] = [
+    "matrix:n=200,rounds=2",
+    "tree:nodes=2000,operations=5K",
+    "fftw:n=32",
+    "touch:bytes=4M",
+    "stride:step=1M,touches=64",
+    "random:bytes=4M,references=20K",
+    "sequential:bytes=4M",
+    "chase:bytes=4M,references=20K",
+    "zipf:bytes=4M,references=20K",
+    "touch:bytes=2M+random:bytes=2M,references=20K@slice=1K",
+    "touch:bytes=2M;random:bytes=2M,references=20K",
+];
+
+fn names(names: &[&str]) -> Vec<String> {
+    names.iter().map(ToString::to_string).collect()
+}
+
+fn grid(workload: &str, machines: &[&str], policies: &[&str], conditions: &Conditions) -> Vec<Row> {
+    let setups = plan(&names(machines), &names(policies), conditions).unwrap();
+    let mut source = workload::parse(workload).unwrap();
+    run(&setups, source.as_mut(), &AtomicBool::new(false), &|_| {}).unwrap()
+}
+
+fn bytes(rows: &[Row], format: Format) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(rows, format, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn the_same_bytes_come_out_with_one_thread_and_with_two() {
+    let machines = ["alpha-21264", "zen5", "neoverse-v2"];
+    let policies = ["base", "reservation", "reservation:preempt=off"];
+    for workload in WORKLOADS {
+        let rows = [1, 2, 2].map(|threads| {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            let conditions = Conditions { memory: Some(64 << 20), ..Conditions::default() };
+            pool.install(|| grid(workload, &machines, &policies, &conditions))
+        });
+        for format in [Format::Json, Format::Csv, Format::Parquet, Format::Table] {
+            let outputs = rows.each_ref().map(|rows| bytes(rows, format));
+            assert_eq!(outputs[0], outputs[1], "{workload}");
+            assert_eq!(outputs[1], outputs[2], "{workload}");
+        }
+    }
+}
+
+#[test]
+fn no_frame_is_lost_with_memory_scarce_or_not_fragmented_or_not() {
+    let policies = [
+        "base",
+        "reservation",
+        "reservation:preempt=off",
+        "reservation:pieces=free",
+        "reservation:promote=never",
+        "reservation:stepwise=off,demote-on-unmap=off",
+        "reservation:growing-limit=off,past-end=off",
+    ];
+    for workload in WORKLOADS {
+        for memory in [64 << 20, 8 << 20, 2 << 20] {
+            for fragment in [0.0, 0.5, 1.0] {
+                let conditions = Conditions { memory: Some(memory), fragment, sizes: None };
+                for row in grid(workload, &["alpha-21264", "skylake-sp"], &policies, &conditions) {
+                    assert_eq!(row.frames_leaked, 0, "{workload} {} {}", row.machine, row.policy);
+                    assert_eq!(row.error.is_some(), !row.complete);
+                    let resident = row.peak_resident_bytes;
+                    assert!(resident <= memory, "{workload} {} {}: {resident}", row.machine, row.policy);
+                    if let Some(error) = &row.error {
+                        assert!(error.contains("give the machine more memory"), "{error}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_stand_in_the_order_of_the_grid_and_compare_with_base() {
+    let conditions = Conditions::default();
+    let rows = grid("touch:bytes=4M", &["zen4", "alpha-21264"], &["reservation", "base"], &conditions);
+    let order: Vec<(&str, &str)> = rows.iter().map(|row| (row.machine.as_str(), row.policy.as_str())).collect();
+    assert_eq!(
+        order,
+        [("zen4", "reservation"), ("zen4", "base"), ("alpha-21264", "reservation"), ("alpha-21264", "base")]
+    );
+    for row in &rows {
+        let base = rows.iter().find(|base| base.machine == row.machine && base.policy == "base").unwrap();
+        assert_eq!(row.speedup, Some(base.cycles as f64 / row.cycles as f64));
+    }
+    // Not asked for, it runs all the same, and first.
+    let rows = grid("touch:bytes=4M", &["zen4"], &["reservation"], &conditions);
+    assert_eq!(rows.iter().map(|row| row.policy.as_str()).collect::<Vec<_>>(), ["base", "reservation"]);
+}
+
+#[test]
+fn json_is_an_array_of_rows_with_all_keys_of_the_design() {
+    let rows = grid("touch:bytes=4M", &["zen5"], &["reservation"], &Conditions::default());
+    let value: serde_json::Value = serde_json::from_slice(&bytes(&rows, Format::Json)).unwrap();
+    let keys = "workload machine policy references instructions faults itlb_misses dtlb_misses tlb_misses \
+        tlb_miss_reduction_percent walks walk_memory_references cycles speedup peak_touched_bytes peak_resident_bytes \
+        bloat_percent pages promotions demotions reservations_made reservations_preempted page_ins page_outs bytes_zeroed \
+        bytes_copied bytes_read bytes_written contiguity frames_leaked";
+    for row in value.as_array().unwrap() {
+        for key in keys.split_whitespace() {
+            assert!(row.get(key).is_some(), "{key}");
+        }
+        assert!(row["pages"].as_object().unwrap().contains_key("2M"));
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_runs() {
+    let sizes = |sizes: &[&str]| Some(sizes.iter().map(|size| size.parse().unwrap()).collect());
+    let fine = Conditions::default;
+    let cases: [(&str, &str, Conditions, &str); 8] = [
+        ("pdp-11", "base", fine(), "alpha-21264"),
+        ("no/such.toml", "base", fine(), "no/such.toml"),
+        ("zen5", "magic", fine(), "reservation"),
+        ("zen5", "reservation:magic=on", fine(), "preempt"),
+        ("zen5", "base", Conditions { sizes: sizes(&["64K"]), ..fine() }, "4K/2M/1G"),
+        ("zen5", "base", Conditions { memory: Some(0), ..fine() }, "--memory"),
+        ("zen5", "base", Conditions { memory: Some(1 << 20), ..fine() }, "2M"),
+        ("zen5", "base", Conditions { fragment: 1.5, ..fine() }, "from 0 to 1"),
+    ];
+    for (machine, policy, conditions, part) in cases {
+        let error = plan(&names(&[machine]), &names(&[policy]), &conditions).unwrap_err().to_string();
+        assert!(error.contains(part) && !error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn out_of_memory_ends_a_row_and_says_so() {
+    let conditions = Conditions { memory: Some(2 << 20), ..Conditions::default() };
+    let rows = grid("touch:bytes=16M", &["zen5"], &["reservation"], &conditions);
+    assert!(rows.iter().all(|row| !row.complete && row.error.is_some()));
+    assert!(rows.iter().all(|row| row.peak_touched_bytes <= 2 << 20));
+}
+
+#[test]
+fn an_immovable_page_in_every_extent_leaves_no_largest_superpage() {
+    let conditions = Conditions { memory: Some(64 << 20), fragment: 1.0, ..Conditions::default() };
+    let rows = grid("touch:bytes=16M,step=8K", &["alpha-21264"], &["reservation"], &conditions);
+    let (size, count) = rows[1].pages[3];
+    assert_eq!((size.to_string().as_str(), count), ("4M", 0));
+    assert!(rows[1].pages[2].1 > 0, "512K is still to be had");
+    assert!(rows[1].contiguity < 1.0);
+}
