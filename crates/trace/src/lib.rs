@@ -7,10 +7,12 @@ mod check;
 mod error;
 mod event;
 pub mod file;
+pub mod import;
 mod run_builder;
 pub mod workload;
 
 pub use check::{Counts, check_stream};
 pub use error::Error;
 pub use event::{Backing, Batch, Event, Growth, Info, ProcessId, Run, Sampling, Source, TRACE_PAGE_SHIFT};
+pub use file::{Summary, info};
 pub use run_builder::RunBuilder;

@@ -268,7 +268,7 @@ fn the_footer_tells_what_the_trace_amounts_to() {
         [("fork", 1), ("skipped", 1), ("switch", 2)]
     );
     assert_eq!(totals.sampled_share(), 0.25);
-    let summary = info(&path).unwrap();
+    let summary = info(&path, false).unwrap();
     assert_eq!(summary.totals, totals);
     assert!(summary.complete && summary.fetches && summary.notes["arch"] == "alpha");
     assert_eq!((summary.sample_on, summary.sample_period), (Some(1 << 20), Some(1 << 24)));
@@ -277,7 +277,8 @@ fn the_footer_tells_what_the_trace_amounts_to() {
     // The same counts without the footer, from the blocks themselves.
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 1]).unwrap();
-    let cut = info(&path).unwrap();
+    assert!(info(&path, false).unwrap_err().to_string().contains("--up-to-cut"));
+    let cut = info(&path, true).unwrap();
     assert!(!cut.complete && cut.lost.is_some());
     assert_eq!(cut.totals, totals);
 }

@@ -19,6 +19,7 @@ pub use block::BLOCK_RUNS;
 pub use events::NOTE_BYTES;
 pub use header::VERSION;
 
+pub(crate) use reader::open_file;
 pub use reader::{Lost, Reader};
 
 pub use summary::{Summary, info};

@@ -47,13 +47,13 @@ pub struct Summary {
     pub totals: Totals,
 }
 
-/// Tells what the trace file `path` holds, and whether it is whole: every checksum is verified. A cut or damaged trace
-/// is no error here; what can be read of it is counted.
+/// Tells what the trace file `path` holds. Every checksum is verified. With `up_to_cut` a cut or damaged trace is no
+/// error: [`Summary::lost`] says what is missing, and what can be read is counted.
 ///
-/// Errors: those of [`Reader::open_up_to_cut`]. Cost: reading the file; where the footer is missing or a block is
-/// damaged, decoding it.
-pub fn info(path: &Path) -> Result<Summary, Error> {
-    let mut reader = Reader::open_up_to_cut(path)?;
+/// Errors: those of [`Reader::open`], or with `up_to_cut` of [`Reader::open_up_to_cut`], and without it damage to a
+/// block. Cost: reading the file; where the footer is missing or a block is damaged, decoding it.
+pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
+    let mut reader = if up_to_cut { Reader::open_up_to_cut(path)? } else { Reader::open(path)? };
     let raw_bytes = reader.verify()?;
     let totals = match (reader.lost(), reader.totals()) {
         (None, Some(totals)) => totals.clone(),

@@ -84,6 +84,14 @@ impl Totals {
     }
 }
 
+impl std::fmt::Display for Totals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Totals { references, fetches, instructions, runs, pages, processes, .. } = self;
+        write!(f, "{references} references and {fetches} fetches in {runs} runs, {instructions} instructions, ")?;
+        write!(f, "{pages} pages touched, {processes} {}", if *processes == 1 { "process" } else { "processes" })
+    }
+}
+
 /// Adds up [`Totals`] as a trace goes by. Memory: about 16 bytes a touched page.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {

@@ -1,0 +1,126 @@
+//! What Valgrind's tool Lackey writes with `--trace-mem=yes`: a line an access, as `I  04015b70,3` for a fetch and
+//! ` L 1ffefff8,8`, ` S ...`, ` M ...` for a load, a store, and a modify, which is a load and then a store.
+
+use super::Records;
+use crate::Error;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use superpage_pages::Access;
+
+/// Lines read at a time.
+const LINES: usize = 4096;
+
+/// No access of a real machine is longer; XSAVE's are the longest.
+const MOST_BYTES: u64 = 1 << 16;
+
+struct Lackey {
+    path: PathBuf,
+    input: BufReader<File>,
+    line: Vec<u8>,
+    number: u64,
+    command: Option<String>,
+}
+
+/// Opens a Lackey trace. Nothing is read yet.
+pub(super) fn open(file: File, path: &Path) -> Result<Box<dyn Records>, Error> {
+    let input = BufReader::with_capacity(1 << 18, file);
+    Ok(Box::new(Lackey { path: path.to_owned(), input, line: Vec::new(), number: 0, command: None }))
+}
+
+impl Records for Lackey {
+    fn read(&mut self, each: &mut dyn FnMut(Access, u64, u64)) -> Result<bool, Error> {
+        for _ in 0..LINES {
+            self.line.clear();
+            let read = self.input.read_until(b'\n', &mut self.line);
+            if read.map_err(|source| Error::Io { path: self.path.clone(), source })? == 0 {
+                return Ok(false);
+            }
+            self.number += 1;
+            let line = self.line.trim_ascii_end();
+            let Some((kind, address, bytes)) = access(line) else {
+                self.other_line()?;
+                continue;
+            };
+            match kind {
+                b'I' => each(Access::Execute, address, bytes),
+                b'L' => each(Access::Read, address, bytes),
+                b'S' => each(Access::Write, address, bytes),
+                _ => {
+                    each(Access::Read, address, bytes);
+                    each(Access::Write, address, bytes);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    fn workload(&self) -> Option<String> {
+        self.command.clone()
+    }
+}
+
+impl Lackey {
+    /// A line that is no access: Valgrind's own, or an error.
+    fn other_line(&mut self) -> Result<(), Error> {
+        let line = self.line.trim_ascii_end();
+        if line.is_empty() || line.starts_with(b"==") || line.starts_with(b"--") {
+            let text = String::from_utf8_lossy(line);
+            if let Some((_, command)) = text.split_once("== Command: ") {
+                self.command.get_or_insert_with(|| command.to_owned());
+            }
+            return Ok(());
+        }
+        let shown = &line[..line.len().min(40)];
+        Err(Error::input(
+            format!("{}: line {}", self.path.display(), self.number),
+            format!(
+                "\"{}\" is no Lackey record; expected one such as \" L 1ffefffe78,8\"; if the program's own output is \
+                 mixed in, run valgrind with --log-file=FILE",
+                shown.escape_ascii()
+            ),
+        ))
+    }
+}
+
+/// The kind, the address and the size in a line.
+fn access(line: &[u8]) -> Option<(u8, u64, u64)> {
+    let (kind, rest) = match line {
+        [b'I', b' ', b' ', rest @ ..] => (b'I', rest),
+        [b' ', kind @ (b'L' | b'S' | b'M'), b' ', rest @ ..] => (*kind, rest),
+        _ => return None,
+    };
+    let comma = rest.iter().position(|&byte| byte == b',')?;
+    let (address, bytes) = (&rest[..comma], &rest[comma + 1..]);
+    if address.is_empty() || address.len() > 16 || bytes.is_empty() || bytes.len() > 6 {
+        return None;
+    }
+    let address = address.iter().try_fold(0, |sum, &digit| Some(sum << 4 | u64::from(hexadecimal(digit)?)))?;
+    let bytes =
+        bytes.iter().try_fold(0, |sum, &digit| digit.is_ascii_digit().then(|| sum * 10 + u64::from(digit - b'0')))?;
+    (bytes <= MOST_BYTES).then_some((kind, address, bytes))
+}
+
+fn hexadecimal(digit: u8) -> Option<u8> {
+    match digit {
+        b'0'..=b'9' => Some(digit - b'0'),
+        b'a'..=b'f' => Some(digit - b'a' + 10),
+        b'A'..=b'F' => Some(digit - b'A' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::access;
+
+    #[test]
+    fn lines() {
+        assert_eq!(access(b"I  0401ab70,3"), Some((b'I', 0x401ab70, 3)));
+        assert_eq!(access(b" M 1FFF000618,16"), Some((b'M', 0x1fff000618, 16)));
+        assert_eq!(access(b" L ffffffffff600000,8"), Some((b'L', 0xffff_ffff_ff60_0000, 8)));
+        for wrong in ["", " L ", " L ,8", " L 12", " L 12,", "L 12,8", " X 12,8", " L 12,65537", " S 1g,8", "I 12,8"] {
+            assert_eq!(access(wrong.as_bytes()), None, "{wrong:?}");
+        }
+    }
+}

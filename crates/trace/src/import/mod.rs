@@ -1,0 +1,102 @@
+//! Traces of other tools, as sources.
+//!
+//! An importer only knows how its format tells accesses. Such traces tell nothing of mappings, so a first pass finds the
+//! touched pages and [`Imported`] then begins the stream with a mapping for each region of them, and a note that says so.
+//! A new format is one new file and a line in `FORMATS`.
+
+mod champsim;
+mod lackey;
+mod regions;
+
+use crate::file::open_file;
+use crate::{Batch, Error, Event, Info, ProcessId, RunBuilder, Source};
+use regions::Touched;
+use std::fs::File;
+use std::path::Path;
+use superpage_pages::Access;
+
+/// The accesses of a foreign trace, in their order.
+trait Records: Send {
+    /// Hands on the kind, the address and the bytes of the next few thousand accesses; `false` if there were none left.
+    fn read(&mut self, each: &mut dyn FnMut(Access, u64, u64)) -> Result<bool, Error>;
+
+    /// What ran, if the trace tells, as far as it has been read.
+    fn workload(&self) -> Option<String>;
+}
+
+/// Makes records of an opened file with a name for errors.
+type Open = fn(File, &Path) -> Result<Box<dyn Records>, Error>;
+
+const FORMATS: [(&str, Open); 2] = [("champsim", champsim::open), ("lackey", lackey::open)];
+
+/// The names of the formats that [`import`] reads.
+pub fn formats() -> impl Iterator<Item = &'static str> {
+    FORMATS.into_iter().map(|(name, _)| name)
+}
+
+/// Opens the foreign trace `path`:
+///
+/// - `lackey`: what `valgrind --tool=lackey --trace-mem=yes --log-file=FILE` writes;
+/// - `champsim`: instructions in 64-byte records, plain or compressed with xz, gzip or zstd.
+///
+/// The file is read twice, the first time here.
+///
+/// Errors: an unknown format; a missing or unreadable file, a directory, or something that cannot be read twice; bytes
+/// that are not of that format, with the line or the byte. Later ones come from [`Source::fill`].
+pub fn import(format: &str, path: &Path) -> Result<Box<dyn Source>, Error> {
+    let Some((_, open)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
+        let known = formats().collect::<Vec<_>>().join(", ");
+        return Err(Error::input(format, format!("is no format of traces; expected one of: {known}")));
+    };
+    let file = open_file(path)?;
+    if !file.metadata().is_ok_and(|data| data.is_file()) {
+        let problem = "is no regular file, and importing reads its input twice: save it to a file first";
+        return Err(Error::input(path.display().to_string(), problem));
+    }
+    let mut records = open(file, path)?;
+    let mut touched = Touched::default();
+    while records.read(&mut |access, address, bytes| touched.access(access, address, bytes))? {}
+    if touched.is_empty() {
+        return Err(Error::input(path.display().to_string(), format!("holds no access; expected a {format} trace")));
+    }
+    let workload = records.workload().unwrap_or_else(|| path.display().to_string());
+    let start = touched.events(format);
+    let records = open(open_file(path)?, path)?;
+    let info = Info { workload, sampling: None, fetches: touched.fetches(), runs: None };
+    Ok(Box::new(Imported { info, start, records, builder: RunBuilder::new(), ended: false }))
+}
+
+/// A foreign trace as a source.
+struct Imported {
+    info: Info,
+    /// What stands before the first run, until it has been handed out.
+    start: Vec<Event>,
+    records: Box<dyn Records>,
+    builder: RunBuilder,
+    ended: bool,
+}
+
+impl Source for Imported {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        batch.clear();
+        let start = std::mem::take(&mut self.start);
+        if !start.is_empty() {
+            batch.event(Event::Switch { process: ProcessId(0), thread: 0 });
+            start.into_iter().for_each(|event| batch.event(event));
+        }
+        while !self.ended && batch.runs.len() < Batch::RUNS {
+            let builder = &mut self.builder;
+            self.ended = !self.records.read(&mut |access, address, bytes| match access {
+                Access::Read => builder.read(batch, address, bytes),
+                Access::Write => builder.write(batch, address, bytes),
+                Access::Execute => builder.fetch(batch, address, bytes),
+            })?;
+        }
+        self.builder.close(batch);
+        Ok(!batch.runs.is_empty() || !batch.events.is_empty())
+    }
+}

@@ -1,0 +1,180 @@
+//! Foreign traces become streams with mappings.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+use superpage_pages::{Access, Protection};
+use superpage_trace::{Batch, Error, Event, ProcessId, Run, Source, import};
+
+fn write(bytes: &[u8]) -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(bytes).unwrap();
+    file
+}
+
+fn read_all(source: &mut dyn Source) -> Result<Batch, Error> {
+    let (mut all, mut batch) = (Batch::default(), Batch::default());
+    while source.fill(&mut batch)? {
+        let first = all.runs.len() as u32;
+        all.runs.extend(&batch.runs);
+        all.events.extend(batch.events.drain(..).map(|(place, event)| (first + place, event)));
+    }
+    Ok(all)
+}
+
+fn imported(format: &str, bytes: &[u8]) -> Result<Batch, Error> {
+    read_all(&mut *import::import(format, write(bytes).path())?)
+}
+
+/// The error's sentence without the name of the file.
+fn said(format: &str, bytes: &[u8]) -> String {
+    let file = write(bytes);
+    let read = import::import(format, file.path()).and_then(|mut source| read_all(&mut *source));
+    let error = read.expect_err("a wrong trace was read");
+    assert_eq!(error.status(), 2);
+    error.to_string().replace(&*file.path().to_string_lossy(), "FILE")
+}
+
+const LACKEY: &str = "\
+==7729== Lackey, an example Valgrind tool
+==7729== Command: ls -l /
+==7729==\x20
+I  0401ab70,3
+I  0401ab73,5
+ S 1fff000618,8
+ L 1fff000ffc,8
+I  0401affe,4
+ M 1fff001010,4
+==7729== done
+";
+
+#[test]
+fn lackey_text_becomes_runs() {
+    let file = write(LACKEY.as_bytes());
+    let mut source = import::import("lackey", file.path()).unwrap();
+    assert_eq!(source.info().workload, "ls -l /");
+    assert!(source.info().fetches);
+    let batch = read_all(&mut *source).unwrap();
+    let (code, stack) = (0x401a, 0x1fff000);
+    let expected = [
+        Run::new(code, Access::Execute, 3, 3),
+        Run::new(stack, Access::Write, 2, 0),
+        Run::new(stack + 1, Access::Read, 2, 0),
+        Run::new(code + 1, Access::Execute, 1, 0),
+        Run::new(stack + 1, Access::Write, 1, 0),
+    ];
+    assert_eq!(batch.runs, expected);
+    let events: Vec<_> = batch.events.into_iter().map(|event| event.1).collect();
+    assert_eq!(events[0], Event::Switch { process: ProcessId(0), thread: 0 });
+    assert!(matches!(&events[1], Event::Note(note) if note.contains("lackey")));
+    let map = |event: &Event| match *event {
+        Event::Map { start, pages, protection, .. } => (start, pages, protection),
+        _ => panic!("{event:?} is no mapping"),
+    };
+    let maps: Vec<_> = events[2..].iter().map(map).collect();
+    assert_eq!(maps, [(code, 2, Protection::ALL), (stack, 2, Protection::READ_WRITE)]);
+}
+
+#[test]
+fn lackey_errors_name_the_line() {
+    let text = LACKEY.replace(" M 1fff001010,4", "total 24");
+    let said_of_output = said("lackey", text.as_bytes());
+    assert!(said_of_output.starts_with("FILE: line 9: \"total 24\" is no Lackey record"), "{said_of_output}");
+    assert!(said("lackey", b"==1== Lackey\n").contains("holds no access"));
+    assert!(said("lackey", &[0xff; 300]).starts_with("FILE: line 1: "));
+    assert!(said("lackey", b" L 1fff000618").contains("line 1"));
+}
+
+#[test]
+fn lackey_reads_what_valgrind_writes() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("true.lackey");
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=lackey", "--trace-mem=yes"]).arg(format!("--log-file={}", log.display())).arg("true");
+    if !command.output().is_ok_and(|output| output.status.success()) {
+        eprintln!("valgrind is not here; nothing to read");
+        return;
+    }
+    let mut source = import::import("lackey", &log).unwrap();
+    assert_eq!(source.info().workload, "true");
+    let batch = read_all(&mut *source).unwrap();
+    let text = fs::read_to_string(&log).unwrap();
+    let fetches = text.lines().filter(|line| line.starts_with("I  ")).count() as u64;
+    let counted: u64 =
+        batch.runs.iter().filter(|run| run.access() == Access::Execute).map(|run| u64::from(run.instructions)).sum();
+    assert_eq!(counted, fetches);
+    let mapped: Vec<_> = batch
+        .events
+        .iter()
+        .filter_map(|(_, event)| match event {
+            Event::Map { start, pages, protection, .. } => Some((*start..start + pages, *protection)),
+            _ => None,
+        })
+        .collect();
+    for run in &batch.runs {
+        assert!(mapped.iter().any(|(pages, rights)| pages.contains(&run.page()) && rights.allows(run.access())));
+    }
+}
+
+fn instruction(address: u64, loads: &[u64], stores: &[u64]) -> [u8; 64] {
+    let mut record = [0; 64];
+    record[..8].copy_from_slice(&address.to_le_bytes());
+    for (at, value) in (16..).step_by(8).zip(stores).chain((32..).step_by(8).zip(loads)) {
+        record[at..at + 8].copy_from_slice(&value.to_le_bytes());
+    }
+    record
+}
+
+fn champsim() -> (Vec<u8>, [Run; 5]) {
+    let records = [
+        instruction(0x40_0000, &[0x1008, 0x2010], &[]),
+        instruction(0x40_0004, &[0x2018], &[0x2020]),
+        instruction(0x40_1000, &[], &[0x2028, 0]),
+    ];
+    let runs = [
+        Run::new(0x400, Access::Execute, 2, 2),
+        Run::new(1, Access::Read, 1, 0),
+        Run::new(2, Access::Read, 2, 0),
+        Run::new(2, Access::Write, 2, 0),
+        Run::new(0x401, Access::Execute, 1, 1),
+    ];
+    (records.concat(), runs)
+}
+
+#[test]
+fn champsim_is_read_plain_and_compressed() {
+    let (plain, runs) = champsim();
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    gzip.write_all(&plain).unwrap();
+    let mut xz = liblzma::write::XzEncoder::new(Vec::new(), 6);
+    xz.write_all(&plain).unwrap();
+    let packed = [gzip.finish().unwrap(), xz.finish().unwrap(), zstd::encode_all(&plain[..], 3).unwrap()];
+    assert_eq!(imported("champsim", &plain).unwrap().runs, runs);
+    for bytes in packed {
+        assert_eq!(imported("champsim", &bytes).unwrap().runs, runs);
+        assert!(said("champsim", &bytes[..bytes.len() / 2]).contains("cannot be decompressed"));
+    }
+}
+
+#[test]
+fn champsim_errors_name_the_byte() {
+    let (mut plain, _) = champsim();
+    assert!(said("champsim", &plain[..100]).starts_with("FILE: byte 64 of its records: ends 36 bytes into a record"));
+    plain[64 + 9] = 7;
+    assert!(said("champsim", &plain).starts_with("FILE: byte 64 of its records: is no ChampSim record"));
+    assert!(said("champsim", b"").contains("holds no access"));
+}
+
+#[test]
+fn mistakes_with_names_are_one_sentence_each() {
+    let error =
+        |format: &str, path: &str| import::import(format, Path::new(path)).err().expect("it opened").to_string();
+    assert!(error("pin", "x").contains("expected one of: champsim, lackey"));
+    assert!(error("lackey", "/").contains("is a directory"));
+    assert!(error("lackey", "no such file").contains("No such file"));
+    if cfg!(target_os = "linux") {
+        assert!(error("lackey", "/dev/null").contains("save it to a file first"));
+    }
+    assert_eq!(import::formats().collect::<Vec<_>>(), ["champsim", "lackey"]);
+}
