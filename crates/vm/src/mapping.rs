@@ -198,12 +198,15 @@ impl Vm {
         let in_file = self.file_behind(entry.object).is_some();
         let entry = if entry.copy && !in_file { self.own(space, entry) } else { entry };
         let longer = Entry { end, ..entry };
+        // No object of the chain may have used the indices that follow: what is there now belongs to others.
+        let unused = |object: &Object| object.file.is_some() || object.high <= entry.offset_end();
+        let unused = self.objects.chain(entry.object).all(|object| unused(self.objects.get(object)));
         let object = self.objects.get_mut(entry.object);
         if object.file.is_some() {
             // Another entry may stand on that part of the file.
             object.sole = false;
             self.space_mut(space).put(longer);
-        } else if object.high == entry.offset_end() && !entry.copy {
+        } else if unused && !entry.copy {
             object.high = longer.offset_end();
             self.space_mut(space).put(longer);
         } else {

@@ -8,7 +8,7 @@ use crate::reservation::Reservations;
 use crate::space::Space;
 use crate::{Buddy, Error, Pmap, SpaceId, Stats};
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Ladder};
+use superpage_pages::{Extent, Ladder, Level, Pfn};
 
 /// What a memory manager starts from.
 #[derive(Clone, Debug)]
@@ -108,6 +108,16 @@ impl Vm {
     pub fn wire(&mut self, extent: Extent) -> Result<(), Error> {
         let fits = extent.level.index() < self.frames.ladder.len();
         if fits && self.frames.wire(extent) { Ok(()) } else { Err(Error::NotFree) }
+    }
+
+    /// The reservations that would yield an extent of this size, the first to be preempted first. O(reservations there).
+    pub fn reservations(&self, level: Level) -> impl Iterator<Item = Extent> + '_ {
+        let lists = &self.frames.reservations;
+        lists.iter(level.0).map(|id| {
+            let node = lists.node(id);
+            let first = self.frames.population.node(node.level, node.slot).frame;
+            Extent { start: Pfn(u64::from(first)), level: Level(node.level) }
+        })
     }
 
     /// The bytes that the manager's own structures hold: frames, reservations, population maps, objects, map entries.

@@ -70,7 +70,7 @@ impl World {
             left /= 2 * key.values.len() as u32;
             policy.set(key.name, key.values.get(choice).copied().unwrap_or(key.values[own])).unwrap();
         }
-        let frames = u64::from(frames % 1500) + 1;
+        let frames = [1, 60, 250, 600, 1500][frames as usize % 5] + u64::from(frames / 5 % 64);
         let vm = Vm::new(Config { ladder, frames, policy }).unwrap();
         let mut world = World {
             vm,
@@ -115,23 +115,25 @@ impl World {
             0 => 1,
             1 => u64::from(length % 16) + 1,
             2 => u64::from(length) + 1,
-            _ => 1 << (length % 9),
+            _ => 1 << (length % 10),
         };
+        // Aligned ranges are where superpages can be.
+        let start = if more >> 6 == 3 { start & !(pages - 1) } else { start };
         let protection = Protection::from_bits(if flags & 4 != 0 { flags >> 5 } else { 3 });
-        match what % 24 {
-            0 | 1 => self.map(space, start, pages, protection, op),
-            2 => {
+        match what % 32 {
+            0..=3 => self.map(space, start, pages, protection, op),
+            4 => {
                 self.vm.unmap(&mut self.pmap, space, Vpn(start), pages).unwrap();
                 self.forget(space, start, start + pages);
             }
-            3 | 4 => {
+            5 | 6 => {
                 self.vm.protect(&mut self.pmap, space, Vpn(start), pages, protection).unwrap();
                 self.slots(space).range_mut(start..start + pages).for_each(|(_, slot)| slot.protection = protection);
             }
-            5 => self.discard(space, start, pages),
-            6 => self.grow(space, start, pages),
-            7 => self.remap(space, start, pages, op),
-            8 if self.spaces.len() < 5 => {
+            7 => self.discard(space, start, pages),
+            8 => self.grow(space, start, pages),
+            9 => self.remap(space, start, pages, op),
+            10 | 11 if self.spaces.len() < 5 => {
                 let child = self.vm.fork(&mut self.pmap, space).unwrap();
                 self.spaces.push(child);
                 let mut slots = self.slots[&space].clone();
@@ -143,20 +145,20 @@ impl World {
                 }
                 self.slots.insert(child, slots);
             }
-            9 if self.spaces.len() < 5 => self.create(),
-            10 if self.spaces.len() > 1 => {
+            12 if self.spaces.len() < 5 => self.create(),
+            13 | 14 if self.spaces.len() > 1 => {
                 self.vm.exit(&mut self.pmap, space).unwrap();
                 self.spaces.retain(|other| *other != space);
                 self.slots.remove(&space);
             }
-            11 => {
+            15 if length < 64 => {
                 self.vm.exec(&mut self.pmap, space).unwrap();
                 self.slots(space).clear();
             }
-            12 => {
+            16 => {
                 let level = Level(length % self.vm.ladder().len() as u8);
                 let extent = Extent { start: Pfn(start).align_down(self.vm.ladder().pages(level)), level };
-                if self.wired.len() < 3 && self.vm.wire(extent).is_ok() {
+                if self.wired.len() < 2 && self.vm.wire(extent).is_ok() {
                     self.wired.push(extent);
                 }
             }

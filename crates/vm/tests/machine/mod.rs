@@ -1,0 +1,95 @@
+//! A machine with one process, for tests of one behaviour each.
+#![allow(dead_code, reason = "each test uses a part of it")]
+
+use superpage_pages::{Access, Ladder, Level, PageSize, Protection, Vpn};
+use superpage_vm::{Backing, Config, Fault, FaultError, Growth, Map, Pmap, SoftPmap, SpaceId, Vm};
+
+/// The page sizes of the Alpha 21264 (Navarro et al., section 6.1): every ratio is 8.
+pub(crate) const ALPHA: &str = "8K 64K 512K 4M";
+
+pub(crate) struct Machine {
+    pub(crate) vm: Vm,
+    pub(crate) pmap: SoftPmap,
+    pub(crate) space: SpaceId,
+}
+
+impl Machine {
+    pub(crate) fn new(sizes: &str, frames: u64, policy: &str) -> Machine {
+        let sizes: Vec<PageSize> = sizes.split(' ').map(|size| size.parse().unwrap()).collect();
+        let ladder = Ladder::new(&sizes).unwrap();
+        let mut vm = Vm::new(Config { ladder, frames, policy: policy.parse().unwrap() }).unwrap();
+        let space = vm.create_space();
+        Machine { vm, pmap: SoftPmap::new(ladder), space }
+    }
+
+    pub(crate) fn alpha(frames: u64) -> Machine {
+        Machine::new(ALPHA, frames, "reservation")
+    }
+
+    fn map(&mut self, start: u64, pages: u64, shared: bool, backing: Backing, growth: Growth) {
+        let map = Map { start: Vpn(start), pages, protection: Protection::READ_WRITE, shared, backing, growth };
+        self.vm.map(&mut self.pmap, self.space, map).unwrap();
+    }
+
+    pub(crate) fn anonymous(&mut self, start: u64, pages: u64, growth: Growth) {
+        self.map(start, pages, false, Backing::Anonymous, growth);
+    }
+
+    pub(crate) fn file(&mut self, start: u64, pages: u64, shared: bool, offset: u64) {
+        self.map(start, pages, shared, Backing::File { file: 1, pages: 4096, offset }, Growth::Fixed);
+    }
+
+    pub(crate) fn protect(&mut self, start: u64, pages: u64, protection: Protection) {
+        self.vm.protect(&mut self.pmap, self.space, Vpn(start), pages, protection).unwrap();
+    }
+
+    pub(crate) fn unmap(&mut self, start: u64, pages: u64) {
+        self.vm.unmap(&mut self.pmap, self.space, Vpn(start), pages).unwrap();
+    }
+
+    pub(crate) fn try_touch(&mut self, page: u64, access: Access) -> Result<Option<Fault>, FaultError> {
+        if self.pmap.access(self.space, Vpn(page), access) {
+            return Ok(None);
+        }
+        let fault = self.vm.fault(&mut self.pmap, self.space, Vpn(page), access);
+        self.vm.validate(&self.pmap).unwrap();
+        let fault = fault?;
+        assert!(self.pmap.access(self.space, Vpn(page), access));
+        Ok(Some(fault))
+    }
+
+    /// A write that must fault.
+    pub(crate) fn write(&mut self, page: u64) -> Fault {
+        self.try_touch(page, Access::Write).unwrap().expect("the page is mapped already")
+    }
+
+    /// A read that must fault.
+    pub(crate) fn read(&mut self, page: u64) -> Fault {
+        self.try_touch(page, Access::Read).unwrap().expect("the page is mapped already")
+    }
+
+    pub(crate) fn write_all(&mut self, pages: impl Iterator<Item = u64>) {
+        pages.for_each(|page| {
+            self.write(page);
+        });
+    }
+
+    /// The level of the page that maps a page.
+    pub(crate) fn level(&self, page: u64) -> Option<Level> {
+        let mapped = self.pmap.lookup(self.space, Vpn(page))?;
+        self.vm.ladder().level(mapped.size)
+    }
+
+    /// How many reservations are on each list, from the base page's.
+    pub(crate) fn lists(&self) -> Vec<usize> {
+        self.vm.ladder().levels().map(|level| self.vm.reservations(level).count()).collect()
+    }
+
+    /// Ends the process; nothing may be left.
+    pub(crate) fn end(mut self) {
+        self.vm.exit(&mut self.pmap, self.space).unwrap();
+        self.vm.validate(&self.pmap).unwrap();
+        assert_eq!(self.vm.buddy().free_frames(), self.vm.buddy().frames());
+        assert_eq!((self.vm.leaked_frames(), self.pmap.mappings()), (0, 0));
+    }
+}
