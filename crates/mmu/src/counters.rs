@@ -20,10 +20,6 @@ pub struct Counters {
     pub(crate) lower_hits: [[u64; 3]; MAX_TLB_LEVELS],
     /// Requests that no TLB could serve: misses in the last level, so walks (or software refills).
     pub walks: [u64; 3],
-    /// The walks that found a page of this level of the ladder; those that found none are only in `walks`.
-    pub walks_to_size: [u64; 8],
-    /// Page-table entries that walks read from memory, through the caches for page-table lines.
-    pub walk_memory_references: u64,
     /// Walks shortened by the walk cache for entries of level n, at index n - 1.
     pub walk_cache_hits: [u64; MAX_WALK_LEVELS],
     /// Walk references served by the line cache of this level, nearest first.
@@ -79,6 +75,11 @@ impl Counters {
     /// All requests that no TLB could serve.
     pub fn tlb_misses(&self) -> u64 {
         self.walks.iter().sum()
+    }
+
+    /// Page-table entries that walks read from memory, through the caches for page-table lines.
+    pub fn walk_memory_references(&self) -> u64 {
+        self.line_hits.iter().sum::<u64>() + self.line_misses
     }
 
     /// Hits in the TLB level by all accesses.

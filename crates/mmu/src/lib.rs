@@ -7,7 +7,7 @@
 //! frame, and knows nothing of the memory manager: a caller joins the two.
 #![forbid(unsafe_code)]
 
-mod associative;
+mod bank;
 mod cost;
 mod counters;
 mod machine;

@@ -6,7 +6,7 @@ use crate::machine::Machine;
 use crate::record::Record;
 use crate::request::{Request, Trap};
 use crate::table::{Tables, Watch, Work};
-use crate::tlb::{Held, Tlbs};
+use crate::tlb::{self, Held, Tlbs};
 use crate::walker::Walker;
 use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
 
@@ -168,9 +168,7 @@ impl Mmu {
         while done < requests.len() {
             let block = &requests[done..requests.len().min(done + BLOCK)];
             let (ready, trap) = self.locate(block, &mut located);
-            for (request, located) in block.iter().zip(&located[..ready]) {
-                self.translate(*request, *located);
-            }
+            self.translate(&block[..ready], &located[..ready]);
             done += ready;
             if let Some(trap) = trap {
                 self.count_trap(requests[done], trap);
@@ -188,7 +186,8 @@ impl Mmu {
             return Err(trap);
         }
         self.counters.references = counted;
-        self.caches.tlbs.access(&mut self.tables, located[0].head, request.page(), request.access_bits());
+        let Tables { records, nodes, .. } = &mut self.tables;
+        self.caches.tlbs.lend().access(records, nodes, located[0].head, request.page(), request.access_bits());
         Ok(())
     }
 
@@ -211,23 +210,15 @@ impl Mmu {
                 stopped = Some(Trap::Absent);
                 break;
             };
-            let mut record = self.tables.records[entry as usize];
-            let head = Tables::head(entry, record);
-            if head != entry {
-                record = self.tables.records[head as usize];
-            }
-            if !record.allows(access) {
-                stopped = Some(match record.is_leaf() {
-                    true => Trap::Rights { held: record.protection() },
-                    false => Trap::Absent,
-                });
-                break;
-            }
-            let used = record.used_by(access);
-            if used != record {
-                self.tables.records[head as usize] = used;
-                self.counters.dirty_updates += (used.dirty() && !record.dirty()) as u64;
-                self.counters.reference_updates += !record.referenced() as u64;
+            let mut head = entry;
+            if !self.tables.records[entry as usize].is_ready(access) {
+                match self.make_ready(entry, access) {
+                    Ok(found) => head = found,
+                    Err(trap) => {
+                        stopped = Some(trap);
+                        break;
+                    }
+                }
             }
             *located = Located { head, entry };
             references += 1 << (21 * access);
@@ -237,6 +228,25 @@ impl Mmu {
             self.counters.references[access] += references >> (21 * access) & ((1 << 21) - 1);
         }
         (ready, stopped)
+    }
+
+    /// The head of the mapping that the record belongs to, its use bits set as the access does; or why it traps.
+    fn make_ready(&mut self, entry: u32, access: u64) -> Result<u32, Trap> {
+        let head = Tables::head(entry, self.tables.records[entry as usize]);
+        let record = &mut self.tables.records[head as usize];
+        if !record.allows(access) {
+            return Err(match record.is_leaf() {
+                true => Trap::Rights { held: record.protection() },
+                false => Trap::Absent,
+            });
+        }
+        let used = record.used_by(access);
+        if used != *record {
+            self.counters.dirty_updates += (used.dirty() && !record.dirty()) as u64;
+            self.counters.reference_updates += !record.referenced() as u64;
+            *record = used;
+        }
+        Ok(head)
     }
 
     /// The record that a walk to the page ends at, if the tree reaches down to its second level.
@@ -268,17 +278,19 @@ impl Mmu {
         Some(stretch)
     }
 
-    /// Takes a located request through the TLBs, and walks if none has the page.
+    /// Takes located requests through the TLBs, and walks where none has the page.
     #[inline(always)]
-    fn translate(&mut self, request: Request, located: Located) {
-        let (page, access) = (request.page(), request.access_bits());
-        let hit = self.caches.tlbs.access(&mut self.tables, located.head, page, access);
-        Tlbs::count(&mut self.counters, hit, access);
-        if hit.is_none() {
-            let rung = self.tables.records[located.head as usize].rung();
-            self.counters.walks_to_size[rung] += 1;
-            let level = self.tables.level_of(located.entry);
-            self.caches.walker.walk(&mut self.tables, located.entry, level, &mut self.counters);
+    fn translate(&mut self, requests: &[Request], located: &[Located]) {
+        let Tables { records, parents, nodes, .. } = &mut self.tables;
+        let mut tlbs = self.caches.tlbs.lend();
+        let mut walker = self.caches.walker.lend(records.len());
+        for (request, located) in requests.iter().zip(located) {
+            let (page, access) = (request.page(), request.access_bits());
+            let hit = tlbs.access(records, nodes, located.head, page, access);
+            tlb::count(&mut self.counters, hit, access);
+            if hit.is_none() {
+                walker.walk(records, parents, nodes, located.entry, &mut self.counters);
+            }
         }
     }
 
@@ -292,11 +304,13 @@ impl Mmu {
         match trap {
             Trap::Rights { .. } => {
                 let head = Tables::head(found.id, self.tables.records[found.id as usize]);
-                self.translate(request, Located { head, entry: found.id });
+                self.translate(&[request], &[Located { head, entry: found.id }]);
             }
             Trap::Absent => {
                 self.counters.walks[access as usize] += 1;
-                self.caches.walker.walk(&mut self.tables, found.id, found.level, &mut self.counters);
+                let Tables { records, parents, nodes, .. } = &mut self.tables;
+                let mut walker = self.caches.walker.lend(records.len());
+                walker.walk(records, parents, nodes, found.id, &mut self.counters);
             }
         }
     }

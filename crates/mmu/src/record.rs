@@ -1,125 +1,156 @@
-//! One entry of a modelled page table, in one word.
+//! One entry of a modelled page table, in eight bytes.
 
 use superpage_pages::Protection;
 
 /// A page-table entry as the simulator keeps it: what the modelled entry says, and where TLBs or walk caches were last
-/// given it (see [`crate::associative`]). Absent, a pointer to a table below, or a leaf.
+/// given it (see [`crate::bank`]). Absent, a pointer to a table below, or a leaf.
 ///
 /// A page that is replicated over several entries (section 6.1) has its rights, bits and places in the first one, its
 /// *head*; the others only say that they are leaves and of how many entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Record(pub(crate) u64);
+#[repr(C, align(8))]
+pub(crate) struct Record {
+    bits: u32,
+    /// A leaf: its way in each of the TLBs that may hold it. A pointer: the first record of the table.
+    places: [u8; PLACES],
+}
 
-const LEAF: u64 = 1 << 3;
-const REFERENCED: u64 = 1 << 4;
-const DIRTY: u64 = 1 << 5;
-const REPLICAS: u32 = 6;
-const RUNG: u32 = 12;
-const TABLE: u64 = 1 << 15;
-const CHILD: u32 = 32;
+/// How many TLBs may hold a page.
+pub(crate) const PLACES: usize = 4;
+/// How many ways a place can tell apart.
+pub(crate) const MAX_WAYS: usize = 1 << 8;
+/// How many entries of a walk cache a pointer's place can tell apart.
+pub(crate) const MAX_WALK_CACHE: usize = 1 << 16;
 
-/// The first bit for places.
-pub(crate) const PLACES: u32 = 16;
-/// The bits for places in a leaf, shared by all TLBs that hold pages of its size.
-pub(crate) const LEAF_PLACE_BITS: u32 = 48;
-/// The bits for the place in a pointer, in one walk cache.
-pub(crate) const TABLE_PLACE_BITS: u32 = 16;
+const LEAF: u32 = 1 << 3;
+const REFERENCED: u32 = 1 << 4;
+const DIRTY: u32 = 1 << 5;
+const TABLE: u32 = 1 << 6;
+const RUNG: u32 = 7;
+const REPLICAS: u32 = 10;
+const REPLICAS_MASK: u32 = 31 << REPLICAS;
+const WALK_PLACE: u32 = 16;
+
+/// What a leaf of one entry must have so that an access of this number (0 read, 1 write, 2 execute) changes nothing in
+/// it: the right, and the use bits that the access would set.
+const READY: [u32; 4] =
+    [LEAF | REFERENCED | 1, LEAF | REFERENCED | DIRTY | 2, LEAF | REFERENCED | 4, LEAF | REFERENCED | 8];
 
 impl Record {
     /// Nothing.
-    pub(crate) const ABSENT: Record = Record(0);
+    pub(crate) const ABSENT: Record = Record { bits: 0, places: [0; PLACES] };
 
     /// A pointer to the table whose first record is `child`.
     pub(crate) fn table(child: u32) -> Record {
-        Record(TABLE | (child as u64) << CHILD)
+        Record { bits: TABLE, places: child.to_le_bytes() }
     }
 
     /// A leaf for a page at this rung of the ladder, replicated over `1 << replicas` entries.
     pub(crate) fn leaf(rung: usize, replicas: u32, protection: Protection, used: (bool, bool)) -> Record {
         let used = if used.0 { REFERENCED } else { 0 } | if used.1 { DIRTY } else { 0 };
-        Record(LEAF | used | protection.bits() as u64 | (replicas as u64) << REPLICAS | (rung as u64) << RUNG)
+        let bits = LEAF | used | protection.bits() as u32 | replicas << REPLICAS | (rung as u32) << RUNG;
+        Record { bits, places: [0; PLACES] }
     }
 
     #[inline(always)]
     pub(crate) fn is_absent(self) -> bool {
-        self.0 == 0
+        self.bits == 0
     }
 
     #[inline(always)]
     pub(crate) fn is_table(self) -> bool {
-        self.0 & TABLE != 0
+        self.bits & TABLE != 0
     }
 
     #[inline(always)]
     pub(crate) fn is_leaf(self) -> bool {
-        self.0 & LEAF != 0
+        self.bits & LEAF != 0
     }
 
     /// The first record of the table that this points to.
     #[inline(always)]
     pub(crate) fn child(self) -> u32 {
-        (self.0 >> CHILD) as u32
+        u32::from_le_bytes(self.places)
     }
 
     /// The base-two logarithm of the number of entries that repeat this one.
     #[inline(always)]
     pub(crate) fn replicas(self) -> u32 {
-        (self.0 >> REPLICAS) as u32 & 63
+        (self.bits & REPLICAS_MASK) >> REPLICAS
     }
 
     /// The level of the ladder that the page is of.
     #[inline(always)]
     pub(crate) fn rung(self) -> usize {
-        (self.0 >> RUNG) as usize & 7
+        (self.bits >> RUNG) as usize & 7
     }
 
-    /// Whether the entry is a leaf that allows the access of this number (0 read, 1 write, 2 execute).
+    /// Whether this is a leaf and its own head, that allows the access and is not changed by it.
+    #[inline(always)]
+    pub(crate) fn is_ready(self, access: u64) -> bool {
+        let ready = READY[access as usize & 3];
+        self.bits & (ready | REPLICAS_MASK) == ready
+    }
+
+    /// Whether the entry is a leaf that allows the access of this number.
     #[inline(always)]
     pub(crate) fn allows(self, access: u64) -> bool {
         let needed = LEAF | 1 << access;
-        self.0 & needed == needed
+        self.bits & needed == needed
     }
 
     pub(crate) fn protection(self) -> Protection {
-        Protection::from_bits(self.0 as u8)
+        Protection::from_bits(self.bits as u8)
     }
 
     pub(crate) fn with_protection(self, protection: Protection) -> Record {
-        Record(self.0 & !7 | protection.bits() as u64)
+        Record { bits: self.bits & !7 | protection.bits() as u32, ..self }
     }
 
     pub(crate) fn referenced(self) -> bool {
-        self.0 & REFERENCED != 0
+        self.bits & REFERENCED != 0
     }
 
     pub(crate) fn dirty(self) -> bool {
-        self.0 & DIRTY != 0
+        self.bits & DIRTY != 0
     }
 
     /// The entry after an access of this number: referenced, and dirty if it was a write.
     #[inline(always)]
     pub(crate) fn used_by(self, access: u64) -> Record {
-        Record(self.0 | REFERENCED | (access & 1) * DIRTY)
+        Record { bits: self.bits | REFERENCED | (access as u32 & 1) * DIRTY, ..self }
     }
 
     pub(crate) fn without_referenced(self) -> Record {
-        Record(self.0 & !REFERENCED)
+        Record { bits: self.bits & !REFERENCED, ..self }
     }
 
     pub(crate) fn without_dirty(self) -> Record {
-        Record(self.0 & !DIRTY)
+        Record { bits: self.bits & !DIRTY, ..self }
     }
 
-    /// The place that was noted in these bits.
+    /// The way that was noted for the TLB with this index among those of the size.
     #[inline(always)]
-    pub(crate) fn place(self, shift: u32, mask: u64) -> usize {
-        (self.0 >> shift & mask) as usize
+    pub(crate) fn place(self, index: usize) -> usize {
+        self.places[index % PLACES] as usize
     }
 
-    /// Notes a place.
+    /// Notes a way.
     #[inline(always)]
-    pub(crate) fn with_place(self, shift: u32, mask: u64, place: usize) -> Record {
-        Record(self.0 & !(mask << shift) | (place as u64) << shift)
+    pub(crate) fn set_place(&mut self, index: usize, way: usize) {
+        self.places[index % PLACES] = way as u8;
+    }
+
+    /// The place of a pointer in the walk cache of its level.
+    #[inline(always)]
+    pub(crate) fn walk_place(self) -> usize {
+        (self.bits >> WALK_PLACE) as usize
+    }
+
+    /// Notes the place of a pointer.
+    #[inline(always)]
+    pub(crate) fn set_walk_place(&mut self, place: usize) {
+        self.bits = self.bits & ((1 << WALK_PLACE) - 1) | (place as u32) << WALK_PLACE;
     }
 }
 

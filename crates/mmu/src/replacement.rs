@@ -47,17 +47,14 @@ impl Replacement {
     }
 }
 
-/// The state of a policy for all sets of one structure.
+/// The state of a policy that keeps more than a word a set, for all sets of one structure. (LRU of few ways and
+/// round-robin keep a word, in the bank.)
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// LRU of at most 16 ways: a permutation of the ways in one word per set, the most recent in the lowest nibble.
-    Packed(PackedLru),
     /// LRU of one set of many ways.
     Journal(Journal),
-    /// LRU of any geometry: a permutation per set, the most recent first.
+    /// LRU of several sets of many ways: a permutation per set, the most recent first.
     Listed { ways: usize, order: Vec<u16> },
-    /// The next way of each set.
-    RoundRobin { ways: u16, next: Vec<u16> },
     /// The state of the generator.
     Random { ways: u32, state: u64 },
     /// The tree of each set: bit n is inner node n (root 1), set if the next victim is to the right.
@@ -73,15 +70,25 @@ impl Order {
     /// The state in which nothing was used yet.
     pub(crate) fn new(policy: Replacement, sets: usize, ways: usize) -> Order {
         match policy {
-            Replacement::Lru if ways <= 16 => Order::Packed(PackedLru::new(sets, ways)),
             Replacement::Lru if sets == 1 => Order::Journal(Journal::new(ways)),
-            Replacement::Lru => {
-                Order::Listed { ways, order: (0..sets).flat_map(|_| (0..ways as u16).collect::<Vec<_>>()).collect() }
+            Replacement::Lru | Replacement::RoundRobin => {
+                Order::Listed { ways, order: (0..sets).flat_map(|_| 0..ways as u16).collect() }
             }
-            Replacement::RoundRobin => Order::RoundRobin { ways: ways as u16, next: vec![0; sets] },
             Replacement::Random => Order::Random { ways: ways as u32, state: SEED },
             Replacement::TreePlru => Order::Tree { ways, bits: vec![0; sets] },
             Replacement::Nru => Order::Nru { all: u64::MAX >> (64 - ways), used: vec![0; sets] },
+        }
+    }
+
+    /// Forgets all uses. A generator goes on.
+    pub(crate) fn flush(&mut self, sets: usize, ways: usize) {
+        match self {
+            Order::Journal(journal) => journal.flush(),
+            Order::Listed { order, .. } => {
+                (0..sets).for_each(|set| (0..ways).for_each(|way| order[set * ways + way] = way as u16));
+            }
+            Order::Random { .. } => {}
+            Order::Tree { bits: words, .. } | Order::Nru { used: words, .. } => words.fill(0),
         }
     }
 
@@ -91,17 +98,17 @@ impl Order {
     }
 
     /// The way was used: a hit.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn touch(&mut self, set: usize, way: usize) {
         match self {
-            Order::Packed(lru) => lru.touch(set, way),
             Order::Journal(journal) => journal.touch(way),
-            Order::RoundRobin { .. } | Order::Random { .. } => {}
             Order::Listed { ways, order } => {
                 let order = &mut order[set * *ways..][..*ways];
                 let at = order.iter().position(|w| *w as usize == way).expect("a permutation holds every way");
-                order[..=at].rotate_right(1);
+                order.copy_within(..at, 1);
+                order[0] = way as u16;
             }
+            Order::Random { .. } => {}
             Order::Tree { ways, bits } => {
                 let (mut node, levels) = (1, ways.trailing_zeros());
                 for level in (0..levels).rev() {
@@ -120,20 +127,16 @@ impl Order {
     }
 
     /// Chooses the way to fill and counts the fill as a use of it.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn victim(&mut self, set: usize) -> usize {
         match self {
-            Order::Packed(lru) => lru.victim(set),
             Order::Journal(journal) => journal.victim(),
-            Order::RoundRobin { ways, next } => {
-                let way = next[set];
-                next[set] = if way + 1 == *ways { 0 } else { way + 1 };
-                way as usize
-            }
             Order::Listed { ways, order } => {
                 let order = &mut order[set * *ways..][..*ways];
-                order.rotate_right(1);
-                order[0] as usize
+                let way = order[*ways - 1];
+                order.copy_within(..*ways - 1, 1);
+                order[0] = way;
+                way as usize
             }
             Order::Random { ways, state } => {
                 *state ^= *state << 13;
@@ -162,7 +165,6 @@ impl Order {
     /// The way became invalid: the next to go, where the policy orders ways at all.
     pub(crate) fn invalidate(&mut self, set: usize, way: usize) {
         match self {
-            Order::Packed(lru) => lru.invalidate(set, way),
             Order::Journal(journal) => journal.invalidate(way),
             Order::Listed { ways, order } => {
                 let order = &mut order[set * *ways..][..*ways];
@@ -170,36 +172,18 @@ impl Order {
                 order[at..].rotate_left(1);
             }
             Order::Nru { used, .. } => used[set] &= !(1 << way),
-            Order::RoundRobin { .. } | Order::Random { .. } | Order::Tree { .. } => {}
+            Order::Random { .. } | Order::Tree { .. } => {}
         }
     }
 
     /// Checks that the state is one that uses can lead to; `valid(set, way)` says what is occupied.
-    pub(crate) fn validate(
-        &self,
-        sets: usize,
-        ways: usize,
-        valid: impl Fn(usize, usize) -> bool,
-    ) -> Result<(), String> {
-        let permutation = |order: &mut dyn Iterator<Item = usize>| {
-            let mut seen = vec![false; ways];
-            let mut count = 0;
-            for way in order {
-                if way >= ways || std::mem::replace(&mut seen[way], true) {
-                    return false;
-                }
-                count += 1;
-            }
-            count == ways
-        };
+    pub(crate) fn validate(&self, sets: usize, ways: usize, valid: impl Fn(usize, usize) -> bool) -> Result<(), String> {
         for set in 0..sets {
             let sound = match self {
-                Order::Packed(lru) => permutation(&mut (0..ways).map(|at| (lru.order[set] >> (4 * at) & 15) as usize)),
-                Order::Listed { order, .. } => {
-                    permutation(&mut order[set * ways..][..ways].iter().map(|way| *way as usize))
-                }
                 Order::Journal(journal) => journal.is_sound(|way| valid(set, way)),
-                Order::RoundRobin { next, .. } => (next[set] as usize) < ways,
+                Order::Listed { order, .. } => {
+                    is_permutation(order[set * ways..][..ways].iter().map(|way| *way as usize), ways)
+                }
                 Order::Random { state, .. } => *state != 0,
                 Order::Tree { bits, .. } => ways == 64 || bits[set] >> ways == 0,
                 Order::Nru { all, used } => used[set] & !all == 0 && (ways == 1 || used[set] != *all),
@@ -212,55 +196,75 @@ impl Order {
     }
 }
 
-/// LRU of at most 16 ways, one word per set: nibble n holds the way used n-th last. A fill is a rotation, a hit finds
-/// its nibble by arithmetic on the whole word.
-#[derive(Clone, Debug)]
+/// Whether these are the numbers below `count`, each once.
+fn is_permutation(numbers: impl Iterator<Item = usize>, count: usize) -> bool {
+    let mut seen = vec![false; count];
+    let fresh = |number: usize| number < count && !std::mem::replace(&mut seen[number], true);
+    numbers.map(fresh).filter(|fresh| *fresh).count() == count
+}
+
+/// LRU of at most 16 ways in one word per set: nibble n holds the way used n-th last. A fill is a rotation, a hit finds
+/// its nibble by arithmetic on the whole word. This is the geometry; the words are the caller's.
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct PackedLru {
-    order: Vec<u64>,
-    /// The shift of the nibble used longest ago.
-    last: u32,
     /// The nibbles in use.
     mask: u64,
+    /// The shift of the nibble used longest ago.
+    last: u32,
 }
 
 const ONES: u64 = 0x1111_1111_1111_1111;
 
 impl PackedLru {
-    fn new(sets: usize, ways: usize) -> PackedLru {
-        let mask = u64::MAX >> (64 - 4 * ways);
-        PackedLru { order: vec![0xfedc_ba98_7654_3210 & mask; sets], last: 4 * (ways as u32 - 1), mask }
+    /// The most ways.
+    pub(crate) const WAYS: usize = 16;
+
+    pub(crate) fn new(ways: usize) -> PackedLru {
+        PackedLru { mask: u64::MAX >> (64 - 4 * ways), last: 4 * (ways as u32 - 1) }
     }
 
-    /// The nibbles below the one that holds `way`, and those up to it.
+    /// The word of a set in which nothing was used yet.
+    pub(crate) fn initial(&self) -> u64 {
+        0xfedc_ba98_7654_3210 & self.mask
+    }
+
+    /// The nibbles up to the one that holds `way`.
     #[inline(always)]
-    fn masks(order: u64, way: usize) -> (u64, u64) {
-        let differs = order ^ (way as u64).wrapping_mul(ONES);
+    fn through(word: u64, way: usize) -> u64 {
+        let differs = word ^ (way as u64).wrapping_mul(ONES);
         // The lowest zero nibble is always found right; those above it may be false, and are not asked for.
         let zero = differs.wrapping_sub(ONES) & !differs & (ONES << 3);
-        let lowest = zero & zero.wrapping_neg();
-        let through = lowest ^ lowest.wrapping_sub(1);
-        (through >> 4, through)
+        zero ^ zero.wrapping_sub(1)
     }
 
+    /// The word after a use of `way`.
     #[inline(always)]
-    fn touch(&mut self, set: usize, way: usize) {
-        let order = self.order[set];
-        let (below, through) = PackedLru::masks(order, way);
-        self.order[set] = order & !through | (order & below) << 4 | way as u64;
+    pub(crate) fn touched(word: u64, way: usize) -> u64 {
+        let through = PackedLru::through(word, way);
+        word & !through | word << 4 & through | way as u64
     }
 
+    /// The way used longest ago.
     #[inline(always)]
-    fn victim(&mut self, set: usize) -> usize {
-        let order = self.order[set];
-        let way = order >> self.last;
-        self.order[set] = (order << 4 | way) & self.mask;
-        way as usize
+    pub(crate) fn oldest(&self, word: u64) -> usize {
+        (word >> self.last) as usize
     }
 
-    fn invalidate(&mut self, set: usize, way: usize) {
-        let order = self.order[set];
-        let (below, through) = PackedLru::masks(order, way);
-        self.order[set] = (order & below) | (order & !through) >> 4 | (way as u64) << self.last;
+    /// The word after a use of the way used longest ago.
+    #[inline(always)]
+    pub(crate) fn rotated(&self, word: u64) -> u64 {
+        word << 4 & self.mask | word >> self.last
+    }
+
+    /// The word after `way` became invalid: it is the oldest now.
+    pub(crate) fn demoted(&self, word: u64, way: usize) -> u64 {
+        let through = PackedLru::through(word, way);
+        word & through >> 4 | (word & !through) >> 4 | (way as u64) << self.last
+    }
+
+    pub(crate) fn is_sound(&self, word: u64) -> bool {
+        let ways = self.last as usize / 4 + 1;
+        word & !self.mask == 0 && is_permutation((0..ways).map(|at| (word >> (4 * at) & 15) as usize), ways)
     }
 }
 
@@ -336,6 +340,10 @@ impl Journal {
         self.vacant.push(way as u16);
     }
 
+    fn flush(&mut self) {
+        *self = Journal::new(self.newest.len());
+    }
+
     fn is_sound(&self, valid: impl Fn(usize) -> bool) -> bool {
         let counts = |way: usize| {
             let at = self.newest[way] as usize;
@@ -349,15 +357,14 @@ impl Journal {
 mod tests {
     use super::*;
 
-    /// The three forms of LRU, and a list written out, choose alike.
+    /// The three forms of LRU choose alike.
     #[test]
     fn the_forms_of_lru_agree() {
         for ways in [1usize, 2, 3, 5, 12, 16] {
-            let mut forms = [
-                Order::Packed(PackedLru::new(1, ways)),
-                Order::Journal(Journal::new(ways)),
-                Order::Listed { ways, order: (0..ways as u16).collect() },
-            ];
+            let packed = PackedLru::new(ways);
+            let mut word = packed.initial();
+            let mut journal = Journal::new(ways);
+            let mut listed = Order::Listed { ways, order: (0..ways as u16).collect() };
             let mut state = 88172645463325252u64;
             let mut valid = vec![false; ways];
             for _ in 0..20_000 {
@@ -365,32 +372,35 @@ mod tests {
                 state ^= state >> 7;
                 state ^= state << 17;
                 let way = (state >> 40) as usize % ways;
-                match state % 16 {
-                    0 if valid[way] => {
-                        forms.iter_mut().for_each(|form| form.invalidate(0, way));
+                let vacant = valid.iter().position(|valid| !valid);
+                match (state % 16, vacant) {
+                    (0, _) if valid[way] => {
+                        word = packed.demoted(word, way);
+                        journal.invalidate(way);
+                        listed.invalidate(0, way);
                         valid[way] = false;
                     }
-                    1..8 if valid.iter().all(|valid| *valid) => {
-                        let chosen = forms.each_mut().map(|form| form.victim(0));
-                        assert!(chosen.iter().all(|way| *way == chosen[0]));
+                    (1..8, None) => {
+                        let chosen = packed.oldest(word);
+                        word = packed.rotated(word);
+                        assert_eq!((journal.victim(), listed.victim(0)), (chosen, chosen));
                     }
-                    1..8 => {
+                    (1..8, Some(way)) => {
                         // Which of several invalid ways is filled makes no difference; let all have the same one.
-                        let way = valid.iter().position(|valid| !valid).unwrap();
-                        for form in &mut forms {
-                            if let Order::Journal(journal) = form {
-                                journal.vacant.retain(|vacant| *vacant as usize != way);
-                            }
-                            form.touch(0, way);
-                        }
-                        valid[way] = true;
+                        journal.vacant.retain(|vacant| *vacant as usize != way);
+                        (valid[way], word) = (true, PackedLru::touched(word, way));
+                        journal.touch(way);
+                        listed.touch(0, way);
                     }
-                    _ if valid[way] => forms.iter_mut().for_each(|form| form.touch(0, way)),
+                    _ if valid[way] => {
+                        word = PackedLru::touched(word, way);
+                        journal.touch(way);
+                        listed.touch(0, way);
+                    }
                     _ => {}
                 }
-                for form in &forms {
-                    form.validate(1, ways, |_, way| valid[way]).unwrap();
-                }
+                assert!(packed.is_sound(word) && journal.is_sound(|way| valid[way]));
+                listed.validate(1, ways, |_, way| valid[way]).unwrap();
             }
         }
     }

@@ -2,9 +2,8 @@
 
 use super::Machine;
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
-use crate::record::{LEAF_PLACE_BITS, TABLE_PLACE_BITS};
+use crate::record::{MAX_WALK_CACHE, MAX_WAYS, PLACES};
 use crate::table::MAX_TABLE_LEVELS;
-use crate::tlb::Tlbs;
 use crate::walker::ENTRY_BYTES;
 use superpage_pages::{Access, Ladder};
 
@@ -96,8 +95,8 @@ impl Machine {
             if entries == 0 || ways == 0 || !entries.is_multiple_of(ways) {
                 return fail(&key, format!("{entries} entries are no whole number of sets of {ways} ways"));
             }
-            if ways > 1 << 15 {
-                return fail(&key, format!("at most {} ways, not {ways}", 1 << 15));
+            if ways > MAX_WAYS {
+                return fail(&key, format!("at most {MAX_WAYS} ways, not {ways}"));
             }
             if let Some(why) = tlb.replacement.refuses(ways) {
                 return fail(&key, format!("replacement {} with {ways} ways: {why}", tlb.replacement.name()));
@@ -110,12 +109,9 @@ impl Machine {
             return fail("tlb", format!("at most 32 TLBs, not {}", self.tlb.len()));
         }
         for size in ladder.sizes() {
-            let bits = Tlbs::place_bits(self, *size);
-            if bits > LEAF_PLACE_BITS {
-                return fail(
-                    "tlb",
-                    format!("the ways of all TLBs for {size} need {bits} bits, at most {LEAF_PLACE_BITS}"),
-                );
+            let holders = self.tlb.iter().filter(|tlb| tlb.sizes.contains(size)).count();
+            if holders > PLACES {
+                return fail("tlb", format!("at most {PLACES} TLBs may hold pages of {size}, not {holders}"));
             }
             for access in [Access::Read, Access::Write, Access::Execute] {
                 let serving = |tlb: &&super::TlbSpec| tlb.sizes.contains(size) && tlb.serves.covers(access as usize);
@@ -169,8 +165,8 @@ impl Machine {
             if std::mem::replace(&mut seen[level], true) {
                 return Err((key, "there are two; expected one".into()));
             }
-            if cache.entries == 0 || cache.entries > (1 << TABLE_PLACE_BITS) - 1 {
-                return Err((key, format!("expected 1 to {} entries", (1 << TABLE_PLACE_BITS) - 1)));
+            if cache.entries == 0 || cache.entries > MAX_WALK_CACHE - 1 {
+                return Err((key, format!("expected 1 to {} entries", MAX_WALK_CACHE - 1)));
             }
         }
         if self.line_cache.len() > MAX_LINE_LEVELS {

@@ -44,6 +44,35 @@ struct Node {
     live: u32,
 }
 
+/// Which record belongs to which node.
+#[derive(Clone, Debug)]
+pub(crate) struct Nodes {
+    /// The page-number bits below an entry of each level (index 0: the lowest level, whose entries span one page).
+    spans: Vec<u32>,
+    /// Every node has this many bits of records, so that a record's node is a shift away.
+    bits: u32,
+    all: Vec<Node>,
+}
+
+impl Nodes {
+    /// The level of the node that the record is in.
+    #[inline(always)]
+    pub(crate) fn level_of(&self, id: u32) -> usize {
+        self.all[(id >> self.bits) as usize].level as usize
+    }
+
+    /// The first page that the record spans.
+    pub(crate) fn first_page(&self, id: u32) -> Vpn {
+        let node = &self.all[(id >> self.bits) as usize];
+        let index = (id & ((1 << self.bits) - 1)) as u64;
+        node.first + (index << self.spans[node.level as usize - 1])
+    }
+
+    fn of(&mut self, id: u32) -> &mut Node {
+        &mut self.all[(id >> self.bits) as usize]
+    }
+}
+
 /// Where a page is in the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
@@ -60,16 +89,12 @@ pub(crate) struct Tables {
     replicate_all: bool,
     /// The page-number bits that each level translates, from the lowest (index 0) up.
     bits: Vec<u32>,
-    /// The page-number bits below an entry of each level (index 0: the lowest level, whose entries span one page).
-    spans: Vec<u32>,
-    /// Every node has this many bits of records, so that a record's node is a shift away.
-    node_bits: u32,
+    pub(crate) nodes: Nodes,
     pub(crate) records: Vec<Record>,
     /// The frame of each leaf's head.
     frames: Vec<u64>,
     /// For each node the record that points to it.
     pub(crate) parents: Vec<u32>,
-    nodes: Vec<Node>,
     free: Vec<u32>,
     /// The roots of each space: page-number bits above the tree, first record.
     roots: Vec<Vec<(u64, u32)>>,
@@ -85,13 +110,11 @@ impl Tables {
         Tables {
             ladder: machine.ladder(),
             replicate_all: machine.page_table.kind == TableKind::Linear,
-            node_bits: bits.iter().copied().max().unwrap_or(0),
+            nodes: Nodes { spans, bits: bits.iter().copied().max().unwrap_or(0), all: Vec::new() },
             bits,
-            spans,
             records: Vec::new(),
             frames: Vec::new(),
             parents: Vec::new(),
-            nodes: Vec::new(),
             free: Vec::new(),
             roots: Vec::new(),
             changes: 0,
@@ -114,7 +137,7 @@ impl Tables {
 
     /// The shift from a record's number to its node's.
     pub(crate) fn node_bits(&self) -> u32 {
-        self.node_bits
+        self.nodes.bits
     }
 
     /// The head of the mapping that the leaf `id` is part of.
@@ -137,13 +160,13 @@ impl Tables {
         if self.replicate_all {
             return (1, order);
         }
-        let level = self.spans.iter().rposition(|span| *span <= order).unwrap_or(0);
-        (level + 1, order - self.spans[level])
+        let level = self.nodes.spans.iter().rposition(|span| *span <= order).unwrap_or(0);
+        (level + 1, order - self.nodes.spans[level])
     }
 
     /// The index of the page in its node at `level`.
     fn index(&self, at: Vpn, level: usize) -> u32 {
-        (at.0 >> self.spans[level - 1]) as u32 & ((1 << self.bits[level - 1]) - 1)
+        (at.0 >> self.nodes.spans[level - 1]) as u32 & ((1 << self.bits[level - 1]) - 1)
     }
 
     /// The first record of the root for the page, if there is one yet.
@@ -155,7 +178,7 @@ impl Tables {
 
     fn prefix(&self, at: Vpn) -> u64 {
         let top = self.levels() - 1;
-        at.0.checked_shr(self.spans[top] + self.bits[top]).unwrap_or(0)
+        at.0.checked_shr(self.nodes.spans[top] + self.bits[top]).unwrap_or(0)
     }
 
     /// The root for the page, made if there is none.
@@ -192,19 +215,7 @@ impl Tables {
         }
         let head = Tables::head(found.id, record);
         let record = self.records[head as usize];
-        Some((head, record, self.first_page(head)))
-    }
-
-    /// The first page that the record spans.
-    pub(crate) fn first_page(&self, id: u32) -> Vpn {
-        let node = &self.nodes[(id >> self.node_bits) as usize];
-        let index = (id & ((1 << self.node_bits) - 1)) as u64;
-        node.first + (index << self.spans[node.level as usize - 1])
-    }
-
-    /// The level of the node that the record is in.
-    pub(crate) fn level_of(&self, id: u32) -> usize {
-        self.nodes[(id >> self.node_bits) as usize].level as usize
+        Some((head, record, self.nodes.first_page(head)))
     }
 
     /// The number of base pages' bits in a page of this rung.
@@ -213,20 +224,20 @@ impl Tables {
     }
 
     fn make_node(&mut self, level: usize, space: u32, at: Vpn, parent: u32) -> u32 {
-        let spanned = self.spans[level - 1] + self.bits[level - 1];
+        let spanned = self.nodes.spans[level - 1] + self.bits[level - 1];
         let first = Vpn(at.0.checked_shr(spanned).unwrap_or(0).checked_shl(spanned).unwrap_or(0));
         let number = self.free.pop().unwrap_or_else(|| {
-            let records = self.records.len() + (1 << self.node_bits);
+            let records = self.records.len() + (1 << self.nodes.bits);
             assert!(records < u32::MAX as usize, "more than 32 GB of page tables");
             self.records.resize(records, Record::ABSENT);
             self.frames.resize(records, 0);
             self.parents.push(NO_PARENT);
-            self.nodes.push(Node { level: 0, space: 0, first: Vpn(0), live: 0 });
-            self.nodes.len() as u32 - 1
+            self.nodes.all.push(Node { level: 0, space: 0, first: Vpn(0), live: 0 });
+            self.nodes.all.len() as u32 - 1
         });
-        self.nodes[number as usize] = Node { level: level as u8, space, first, live: 0 };
+        self.nodes.all[number as usize] = Node { level: level as u8, space, first, live: 0 };
         self.parents[number as usize] = parent;
-        number << self.node_bits
+        number << self.nodes.bits
     }
 
     /// The record of the page at `level`, with all nodes above it made.
@@ -240,7 +251,7 @@ impl Tables {
             } else {
                 let child = self.make_node(level, space, at, id);
                 self.records[id as usize] = Record::table(child);
-                self.nodes[(id >> self.node_bits) as usize].live += 1;
+                self.nodes.all[(id >> self.nodes.bits) as usize].live += 1;
                 self.changes += 1;
                 child
             };
@@ -253,15 +264,15 @@ impl Tables {
     fn release(&mut self, id: u32, gone: u32, watch: &mut impl Watch) {
         let (mut id, mut gone) = (id, gone);
         loop {
-            let number = (id >> self.node_bits) as usize;
-            self.nodes[number].live -= gone;
+            let number = (id >> self.nodes.bits) as usize;
+            self.nodes.all[number].live -= gone;
             let above = self.parents[number];
-            if self.nodes[number].live > 0 || above == NO_PARENT {
+            if self.nodes.all[number].live > 0 || above == NO_PARENT {
                 return;
             }
-            self.nodes[number].level = 0;
+            self.nodes.all[number].level = 0;
             self.free.push(number as u32);
-            watch.pointer(above, self.level_of(above), self.records[above as usize]);
+            watch.pointer(above, self.nodes.level_of(above), self.records[above as usize]);
             self.records[above as usize] = Record::ABSENT;
             self.changes += 1;
             (id, gone) = (above, 1);

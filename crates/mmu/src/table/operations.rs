@@ -31,7 +31,7 @@ impl Tables {
         let id = self.make(space, at, level);
         let leaf = Record::leaf(rung, replicas, protection, (true, access == Access::Write));
         self.write_leaf(id, leaf, frame.0);
-        self.nodes[(id >> self.node_bits) as usize].live += 1 << replicas;
+        self.nodes.of(id).live += 1 << replicas;
         self.changes += (level > 1) as u64;
         Work { writes: 1 << replicas, traversals: 0 }
     }
@@ -59,7 +59,7 @@ impl Tables {
         watch.leaf(head, at, record);
         let entries = 1 << record.replicas();
         self.records[head as usize..][..entries].fill(Record::ABSENT);
-        self.changes += (self.level_of(head) > 1) as u64;
+        self.changes += (self.nodes.level_of(head) > 1) as u64;
         self.release(head, entries as u32, watch);
         (record, Work { writes: entries as u64, traversals: 0 })
     }
@@ -95,11 +95,11 @@ impl Tables {
         let frame = self.frames[head as usize];
         // The node of the new leaf must outlive the old ones.
         let place = self.find(space, at, level).expect("the nodes above a mapping exist").id;
-        let node = (place >> self.node_bits) as usize;
-        self.nodes[node].live += 1;
+        let node = (place >> self.nodes.bits) as usize;
+        self.nodes.all[node].live += 1;
 
         let (step, pages, entries) = (1 << self.order(first.rung()), 1u64 << self.order(rung), 1 << first.replicas());
-        let from_level = self.level_of(head);
+        let from_level = self.nodes.level_of(head);
         let (mut used, mut traversals) = ((false, false), 0);
         for offset in (0..pages).step_by(step) {
             if offset > 0 {
@@ -119,7 +119,7 @@ impl Tables {
             self.release(head, entries, watch);
         }
         self.write_leaf(place, Record::leaf(rung, replicas, first.protection(), used), frame);
-        self.nodes[node].live += (1 << replicas) - 1;
+        self.nodes.all[node].live += (1 << replicas) - 1;
         self.changes += (level > 1) as u64;
         Work { writes: 1 << replicas, traversals }
     }
@@ -131,8 +131,8 @@ impl Tables {
         watch.leaf(old, at, record);
         let frame = self.frames[old as usize];
         self.records[old as usize..][..1 << record.replicas()].fill(Record::ABSENT);
-        self.nodes[(old >> self.node_bits) as usize].live -= 1 << record.replicas();
-        self.changes += (self.level_of(old) > 1) as u64;
+        self.nodes.of(old).live -= 1 << record.replicas();
+        self.changes += (self.nodes.level_of(old) > 1) as u64;
 
         let rung = self.rung(to);
         let (level, replicas) = self.layout(rung);
@@ -147,12 +147,12 @@ impl Tables {
                 };
             }
             self.write_leaf(head, leaf, frame + offset);
-            self.nodes[(head >> self.node_bits) as usize].live += entries;
+            self.nodes.of(head).live += entries;
         }
         let written = pages / step as u64 * entries as u64;
         self.changes += (level > 1) as u64;
         // Where the extent had an entry of its own above, that is written too: it points to a table now.
-        Work { writes: written + (self.level_of(head) != self.level_of(old)) as u64, traversals: written }
+        Work { writes: written + (self.nodes.level_of(head) != self.nodes.level_of(old)) as u64, traversals: written }
     }
 
     /// Whether the record stands in the same node as the one before it.
@@ -201,24 +201,24 @@ impl Tables {
     }
 
     fn destroy_node(&mut self, first: u32, watch: &mut impl Watch) {
-        let number = (first >> self.node_bits) as usize;
-        for id in first..first + (1 << self.node_bits) {
-            if self.nodes[number].live == 0 {
+        let number = (first >> self.nodes.bits) as usize;
+        for id in first..first + (1 << self.nodes.bits) {
+            if self.nodes.all[number].live == 0 {
                 break;
             }
             let record = self.records[id as usize];
             if record.is_table() {
                 self.destroy_node(record.child(), watch);
-                watch.pointer(id, self.level_of(id), record);
+                watch.pointer(id, self.nodes.level_of(id), record);
                 self.records[id as usize] = Record::ABSENT;
-                self.nodes[number].live -= 1;
+                self.nodes.all[number].live -= 1;
             } else if record.is_leaf() {
-                watch.leaf(id, self.first_page(id), record);
+                watch.leaf(id, self.nodes.first_page(id), record);
                 self.records[id as usize..][..1 << record.replicas()].fill(Record::ABSENT);
-                self.nodes[number].live -= 1 << record.replicas();
+                self.nodes.all[number].live -= 1 << record.replicas();
             }
         }
-        self.nodes[number].level = 0;
+        self.nodes.all[number].level = 0;
         self.free.push(number as u32);
     }
 }

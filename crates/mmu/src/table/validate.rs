@@ -8,7 +8,7 @@ impl Tables {
     /// live records are counted right, and that every mapping is whole: aligned, its entries alike, within its node.
     /// Cost: O(records).
     pub(crate) fn validate(&self) -> Result<(), String> {
-        let mut reached = vec![false; self.nodes.len()];
+        let mut reached = vec![false; self.nodes.all.len()];
         for (space, roots) in self.roots.iter().enumerate() {
             for (_, first) in roots {
                 self.validate_node(space as u32, *first, self.levels(), NO_PARENT, &mut reached)?;
@@ -18,8 +18,8 @@ impl Tables {
             if std::mem::replace(&mut reached[*number as usize], true) {
                 return Err(format!("node {number} is free and in use, or free twice"));
             }
-            let first = (*number as usize) << self.node_bits;
-            if self.records[first..][..1 << self.node_bits].iter().any(|record| !record.is_absent()) {
+            let first = (*number as usize) << self.nodes.bits;
+            if self.records[first..][..1 << self.nodes.bits].iter().any(|record| !record.is_absent()) {
                 return Err(format!("free node {number} is not empty"));
             }
         }
@@ -37,8 +37,8 @@ impl Tables {
         parent: u32,
         reached: &mut [bool],
     ) -> Result<(), String> {
-        let number = (first >> self.node_bits) as usize;
-        let node = &self.nodes[number];
+        let number = (first >> self.nodes.bits) as usize;
+        let node = &self.nodes.all[number];
         if std::mem::replace(&mut reached[number], true) {
             return Err(format!("node {number} is reached twice"));
         }
@@ -46,7 +46,7 @@ impl Tables {
             return Err(format!("node {number}: {node:?} is not at level {level} of space {space} under {parent:#x}"));
         }
         let (mut live, mut index) = (0, 0);
-        while index < 1 << self.node_bits {
+        while index < 1 << self.nodes.bits {
             let id = first + index;
             let record = self.records[id as usize];
             index += 1;

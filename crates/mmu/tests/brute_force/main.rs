@@ -1,0 +1,348 @@
+//! The crate against the most naive model of the same hardware: miss for miss, level by level, over random sequences of
+//! accesses, table operations and switches on every built-in machine and on made-up ones.
+
+mod naive;
+
+use naive::{Naive, Stop};
+use proptest::prelude::*;
+use superpage_mmu::{Counters, Machine, Mmu, Replacement, Request, Serves, Trap, Ways};
+use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+
+const ACCESSES: [Access; 3] = [Access::Read, Access::Write, Access::Execute];
+
+/// The frame of a page: contiguous wherever pages are, so that any promotion is possible.
+fn frame(space: u32, page: u64) -> Pfn {
+    Pfn(page + (space as u64) * (1 << 40))
+}
+
+/// Both models, and what keeps them in step.
+struct Pair {
+    mmu: Mmu,
+    naive: Naive,
+    machine: Machine,
+    state: u64,
+}
+
+impl Pair {
+    fn new(machine: &Machine, seed: u64) -> Pair {
+        Pair { mmu: Mmu::new(machine), naive: Naive::new(machine), machine: machine.clone(), state: seed | 1 }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        self.state ^= self.state << 13;
+        self.state ^= self.state >> 7;
+        self.state ^= self.state << 17;
+        (self.state >> 20) % below
+    }
+
+    fn pages(&self, size: PageSize) -> u64 {
+        self.naive.pages(size)
+    }
+
+    /// A page of the playing field: a few stretches far apart, some beyond the reach of the tree.
+    fn page(&mut self) -> u64 {
+        let far = [0, 1 << 18, 1 << 27, 0x7_ffff_f000, 0xf_ffff_ffff_0000][self.random(5) as usize];
+        far + self.random(5) * 512 + self.random(2) * self.random(512)
+    }
+
+    fn protection(&mut self) -> Protection {
+        [Protection::ALL, Protection::ALL, Protection::READ_WRITE, Protection::READ_EXECUTE][self.random(4) as usize]
+    }
+
+    fn free(&self, space: u32, at: u64, pages: u64) -> bool {
+        self.naive.mapping(space, at).is_none()
+            && self.naive.mappings.range((space, at)..(space, at + pages)).next().is_none()
+    }
+
+    fn enter(&mut self, space: u32, at: u64, size: PageSize, protection: Protection, access: Access) {
+        self.naive.enter(space, at, size, protection, access == Access::Write);
+        self.mmu.enter(space, Vpn(at), frame(space, at), size, protection, access);
+    }
+
+    /// Any mapping of any space.
+    fn any(&mut self) -> Option<(u32, u64, naive::Mapping)> {
+        let count = self.naive.mappings.len() as u64;
+        if count == 0 {
+            return None;
+        }
+        let nth = self.random(count) as usize;
+        self.naive.mappings.iter().nth(nth).map(|((space, at), mapping)| (*space, *at, *mapping))
+    }
+
+    fn step(&mut self, choice: u8) {
+        let sizes = self.machine.pages.sizes.clone();
+        match choice {
+            0..8 => self.burst(),
+            8..11 => {
+                // A single page of any size.
+                let size = sizes[self.random(sizes.len() as u64) as usize];
+                let (space, pages) = (self.random(4) as u32, self.pages(size));
+                let at = self.page() / pages * pages;
+                if self.free(space, at, pages) {
+                    let (protection, access) = (self.protection(), ACCESSES[self.random(3) as usize]);
+                    self.enter(space, at, size, protection, access);
+                }
+            }
+            11..13 => {
+                // An extent full of smaller pages, ripe for promotion.
+                let level = self.random(sizes.len().min(3) as u64 - 1) as usize;
+                let (space, small, large) = (self.random(4) as u32, sizes[level], sizes[level + 1]);
+                let (pages, protection) = (self.pages(large), self.protection());
+                let at = self.page() / pages * pages;
+                if pages <= 512 && self.free(space, at, pages) {
+                    for part in (at..at + pages).step_by(self.pages(small) as usize) {
+                        self.enter(space, part, small, protection, Access::Read);
+                    }
+                }
+            }
+            13 => (0..20).for_each(|_| self.promote()),
+            14 => {
+                if let Some((space, at, mapping)) = self.any()
+                    && mapping.size > sizes[0]
+                    && self.pages(mapping.size) <= 512
+                {
+                    let smaller: Vec<PageSize> = sizes.iter().copied().filter(|size| *size < mapping.size).collect();
+                    let to = smaller[self.random(smaller.len() as u64) as usize];
+                    self.naive.demote(space, at, mapping.size, to);
+                    self.mmu.demote(space, Vpn(at), mapping.size, to);
+                }
+            }
+            15 => {
+                for _ in 0..self.random(64) {
+                    if let Some((space, at, mapping)) = self.any() {
+                        let (expected, used) = (self.naive.remove(space, at), self.mmu.remove(space, Vpn(at), mapping.size));
+                        assert_eq!((used.referenced, used.modified), (expected.referenced, expected.dirty));
+                    }
+                }
+            }
+            16 => {
+                if let Some((space, at, mapping)) = self.any() {
+                    let protection = self.protection();
+                    self.naive.protect(space, at, protection);
+                    self.mmu.protect(space, Vpn(at), mapping.size, protection);
+                }
+            }
+            17 => {
+                if let Some((space, at, mapping)) = self.any() {
+                    let used = self.mmu.used(space, Vpn(at), mapping.size);
+                    assert_eq!((used.referenced, used.modified), (mapping.referenced, mapping.dirty));
+                    let cleared = self.mmu.clear_referenced(space, Vpn(at), mapping.size);
+                    assert_eq!(cleared, self.naive.clear(space, at, false));
+                    let cleared = self.mmu.clear_modified(space, Vpn(at), mapping.size);
+                    assert_eq!(cleared, self.naive.clear(space, at, true));
+                }
+            }
+            18 => {
+                let space = self.random(6) as u32;
+                self.naive.switch(space);
+                self.mmu.switch(space);
+            }
+            _ => {
+                let space = self.random(6) as u32;
+                if !self.naive.mappings.keys().any(|key| key.0 == space) {
+                    self.naive.destroy(space);
+                    self.mmu.destroy(space);
+                }
+            }
+        }
+    }
+
+    /// Promotes an extent whose mappings allow it.
+    fn promote(&mut self) {
+        let Some((space, at, first)) = self.any() else { return };
+        let sizes = self.machine.pages.sizes.clone();
+        let larger: Vec<PageSize> = sizes.iter().copied().filter(|size| *size > first.size).collect();
+        if larger.is_empty() {
+            return;
+        }
+        let to = larger[self.random(larger.len() as u64) as usize];
+        let at = at / self.pages(to) * self.pages(to);
+        let parts = (at..at + self.pages(to)).step_by(self.pages(first.size) as usize);
+        let ripe = |part: u64| {
+            let mapping = self.naive.mappings.get(&(space, part));
+            mapping.is_some_and(|part| part.size == first.size && part.protection == first.protection)
+        };
+        if self.pages(to) <= 512 && parts.clone().all(ripe) {
+            self.naive.promote(space, at, first.size, to);
+            self.mmu.promote(space, Vpn(at), first.size, to);
+        }
+    }
+
+    /// Some hundred accesses to what the current space maps and a few to what it does not.
+    fn burst(&mut self) {
+        let space = self.naive.space;
+        let near: Vec<(u64, u64)> = {
+            let range = self.naive.mappings.range((space, 0)..(space + 1, 0));
+            range.map(|((_, at), mapping)| (*at, self.pages(mapping.size))).collect()
+        };
+        let mut requests = Vec::new();
+        let hot = 1 + self.random(400);
+        for _ in 0..self.random(600) {
+            let page = match near.is_empty() || self.random(100) == 0 {
+                true => self.page(),
+                false => {
+                    let (at, pages) = near[(self.random(hot) * 7919 % near.len() as u64) as usize];
+                    at + self.random(pages)
+                }
+            };
+            let access = [Access::Read, Access::Read, Access::Write, Access::Execute][self.random(4) as usize];
+            requests.push(Request::new(Vpn(page), access));
+        }
+        let mut done = 0;
+        while done < requests.len() {
+            let stopped = self.mmu.run(&requests[done..]);
+            let upto = stopped.map_or(requests.len(), |(index, _)| done + index);
+            for request in &requests[done..upto] {
+                let stop = self.naive.access(request.page().0, request.access());
+                assert_eq!(stop, None, "{request:?}");
+            }
+            done = upto;
+            if let Some((_, trap)) = stopped {
+                self.trap(requests[done], trap);
+                done += 1;
+            }
+        }
+    }
+
+    fn trap(&mut self, request: Request, trap: Trap) {
+        let (page, access, space) = (request.page().0, request.access(), self.naive.space);
+        let stop = self.naive.access(page, access);
+        match trap {
+            Trap::Absent => {
+                assert_eq!(stop, Some(Stop::Absent), "{request:?}");
+                assert_eq!(self.mmu.retry(request), Err(trap));
+                if self.random(8) == 0 {
+                    return;
+                }
+                self.enter(space, page, self.machine.pages.sizes[0], Protection::ALL, access);
+            }
+            Trap::Rights { held } => {
+                assert_eq!(stop, Some(Stop::Rights), "{request:?}");
+                let (first, mapping) = self.naive.mapping(space, page).unwrap();
+                assert_eq!(held, mapping.protection);
+                self.naive.protect(space, first, Protection::ALL);
+                self.mmu.protect(space, Vpn(first), mapping.size, Protection::ALL);
+            }
+        }
+        self.naive.retry(page, access);
+        assert_eq!(self.mmu.retry(request), Ok(()));
+    }
+
+    fn compare(&mut self) {
+        let (ours, naive) = (self.mmu.counters(), &self.naive.counts);
+        assert_eq!(ours.references, naive.references);
+        for level in 0..self.machine.tlb_levels() {
+            let misses = ACCESSES.map(|access| ours.misses(level, access));
+            assert_eq!(misses, naive.misses[level], "misses in level {}", level + 1);
+        }
+        assert_eq!(ours.walk_memory_references(), naive.walk_references, "walk references");
+        assert_eq!(ours.walk_cache_hits, naive.walk_cache_hits, "walk cache hits");
+        assert_eq!(ours.line_hits, naive.line_hits, "line hits");
+        assert_eq!(ours.line_misses, naive.line_misses, "line misses");
+        assert_eq!(ours.dirty_updates, naive.dirty_updates, "dirty updates");
+        assert_eq!(ours.reference_updates, naive.reference_updates, "reference updates");
+        assert_eq!(ours.shootdown_entries, naive.shootdown_entries, "entries shot down");
+        assert_eq!(ours.flushes, naive.flushes, "flushes");
+        let held: Vec<_> = self.mmu.held().iter().map(|held| (held.tlb, held.size, held.entries)).collect();
+        assert_eq!(held, self.naive.held());
+        for _ in 0..8 {
+            let (space, page) = (self.random(4) as u32, self.page());
+            let expected = self.naive.mapping(space, page).map(|(_, m)| (frame(space, page), m.size, m.protection));
+            assert_eq!(self.mmu.lookup(space, Vpn(page)), expected);
+        }
+        self.mmu.validate().unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+fn check(machine: &Machine, seed: u64, steps: &[u8]) -> Counters {
+    let mut pair = Pair::new(machine, seed);
+    for step in steps {
+        pair.step(*step);
+        pair.compare();
+    }
+    *pair.mmu.counters()
+}
+
+/// All machines in the box, and variants that they do not cover.
+fn machines() -> Vec<Machine> {
+    let mut machines: Vec<Machine> = Machine::names().map(|name| Machine::builtin(name).unwrap()).collect();
+    let policies =
+        [Replacement::Lru, Replacement::Random, Replacement::TreePlru, Replacement::Nru, Replacement::RoundRobin];
+    for policy in policies {
+        let mut alpha = Machine::builtin("alpha-21264").unwrap();
+        alpha.name = format!("alpha-21264 {}", policy.name());
+        for tlb in &mut alpha.tlb {
+            tlb.replacement = policy;
+            if policy == Replacement::Nru || policy == Replacement::TreePlru {
+                tlb.entries = 64;
+            }
+        }
+        alpha.spaces.number_bits = 1;
+        machines.push(alpha);
+        // Set counts that are no powers of two, an inclusive second level, caches so small that all of them evict.
+        let mut odd = Machine::builtin("skylake-sp").unwrap();
+        odd.name = format!("odd {}", policy.name());
+        for tlb in &mut odd.tlb {
+            tlb.replacement = policy;
+            if tlb.level == 2 {
+                (tlb.entries, tlb.ways, tlb.inclusive) = (12 * 8, Ways::Of(8), true);
+            } else if tlb.name == "DTLB 4K" {
+                (tlb.entries, tlb.ways) = (24, Ways::Of(4));
+            }
+        }
+        for (cache, size) in odd.line_cache.iter_mut().zip([1024, 6144, 7040]) {
+            cache.size = size;
+            cache.replacement = if policy == Replacement::TreePlru { Replacement::Lru } else { policy };
+        }
+        (odd.line_cache[0].ways, odd.line_cache[1].ways) = (2, 4);
+        for cache in &mut odd.walk_cache {
+            cache.entries = 2;
+        }
+        machines.push(odd);
+    }
+    let mut split = Machine::builtin("golden-cove").unwrap();
+    split.name = "inclusive for data only".into();
+    for tlb in &mut split.tlb {
+        match tlb.level {
+            1 => (),
+            _ => (tlb.serves, tlb.inclusive, tlb.entries) = (Serves::Data, true, 64),
+        }
+    }
+    split.walk_cache.retain(|cache| cache.level == 3);
+    split.line_cache.clear();
+    machines.push(split);
+    machines
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn counts_are_those_of_the_naive_model(
+        which in 0..machines().len(),
+        seed: u64,
+        steps in prop::collection::vec(0u8..20, 1..120),
+    ) {
+        check(&machines()[which], seed, &steps);
+    }
+}
+
+/// Long streams on each machine, so that none depends on the luck of the generator.
+#[test]
+fn every_machine_agrees_over_a_long_stream() {
+    for machine in machines() {
+        println!("{}", machine.name);
+        let mut steps = vec![11, 11, 8, 8, 0, 0, 12, 13, 0, 14, 0];
+        let mut state = 1u64;
+        for _ in 0..400 {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            steps.push((state >> 33) as u8 % 20);
+        }
+        let counters = check(&machine, 42, &steps);
+        // The stream has gone where it matters.
+        assert!(counters.tlb_misses() > 1000 && counters.level_hits(0) > 1000, "{counters:?}");
+        assert!(machine.tlb_levels() == 1 || counters.level_hits(1) > 100, "{counters:?}");
+        assert!(counters.shootdown_entries > 100 && counters.pte_traversals > 500, "{counters:?}");
+        assert!(machine.spaces.number_bits > 1 || counters.flushes > 1, "{counters:?}");
+    }
+}

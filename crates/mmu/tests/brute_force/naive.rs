@@ -1,0 +1,548 @@
+//! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
+//! between two steps that could be found again, and no code is shared with the crate but the machine file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use superpage_mmu::{LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, WalkCacheSpec};
+use superpage_pages::{Access, PageSize, Protection};
+
+/// One set of anything.
+#[derive(Clone, Debug)]
+struct Set<T> {
+    ways: Vec<Option<T>>,
+    /// Ways, the one used longest ago first.
+    recency: Vec<usize>,
+    next: usize,
+    /// For each inner node of the tree, as the range of ways below it: whether the right half is to go next.
+    tree: BTreeMap<(usize, usize), bool>,
+    used: Vec<bool>,
+}
+
+impl<T: Copy + PartialEq> Set<T> {
+    fn new(ways: usize) -> Set<T> {
+        let tree = BTreeMap::new();
+        Set { ways: vec![None; ways], recency: (0..ways).rev().collect(), next: 0, tree, used: vec![false; ways] }
+    }
+
+    fn find(&self, what: T) -> Option<usize> {
+        self.ways.iter().position(|way| *way == Some(what))
+    }
+
+    fn touch(&mut self, way: usize) {
+        self.recency.retain(|other| *other != way);
+        self.recency.push(way);
+        self.used[way] = true;
+        if self.used.iter().all(|used| *used) {
+            self.used.fill(false);
+            self.used[way] = true;
+        }
+        let (mut low, mut high) = (0, self.ways.len());
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            self.tree.insert((low, high), way < middle);
+            if way < middle { high = middle } else { low = middle }
+        }
+    }
+
+    fn fill(&mut self, what: T, policy: Replacement, random: &mut u64) -> Option<T> {
+        let vacant = self.ways.iter().position(|way| way.is_none());
+        let way = match policy {
+            Replacement::Lru => self.recency[0],
+            Replacement::RoundRobin => self.next,
+            _ if vacant.is_some() => vacant.unwrap(),
+            Replacement::Random => {
+                *random ^= *random << 13;
+                *random ^= *random >> 7;
+                *random ^= *random << 17;
+                (((*random >> 32) * self.ways.len() as u64) >> 32) as usize
+            }
+            Replacement::TreePlru => {
+                let (mut low, mut high) = (0, self.ways.len());
+                while high - low > 1 {
+                    let middle = (low + high) / 2;
+                    let right = self.tree.get(&(low, high)).copied().unwrap_or(false);
+                    if right { low = middle } else { high = middle }
+                }
+                low
+            }
+            Replacement::Nru => self.used.iter().position(|used| !used).unwrap_or(0),
+        };
+        if policy == Replacement::RoundRobin {
+            self.next = (self.next + 1) % self.ways.len();
+        }
+        self.touch(way);
+        self.ways[way].replace(what)
+    }
+
+    fn drop(&mut self, way: usize) {
+        self.ways[way] = None;
+        self.recency.retain(|other| *other != way);
+        self.recency.insert(0, way);
+        self.used[way] = false;
+    }
+
+    /// Empty again; a round-robin pointer stays.
+    fn flush(&mut self) {
+        let next = self.next;
+        *self = Set::new(self.ways.len());
+        self.next = next;
+    }
+}
+
+/// Sets of anything.
+#[derive(Clone, Debug)]
+struct Cache<T> {
+    sets: Vec<Set<T>>,
+    policy: Replacement,
+    random: u64,
+}
+
+impl<T: Copy + PartialEq> Cache<T> {
+    fn new(sets: usize, ways: usize, policy: Replacement) -> Cache<T> {
+        Cache { sets: (0..sets).map(|_| Set::new(ways)).collect(), policy, random: 0x9e37_79b9_7f4a_7c15 }
+    }
+
+    fn hit(&mut self, number: u64, what: T) -> bool {
+        let index = (number % self.sets.len() as u64) as usize;
+        match self.sets[index].find(what) {
+            Some(way) => {
+                self.sets[index].touch(way);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn fill(&mut self, number: u64, what: T) -> Option<T> {
+        let index = (number % self.sets.len() as u64) as usize;
+        self.sets[index].fill(what, self.policy, &mut self.random)
+    }
+
+    fn drop(&mut self, what: T) -> bool {
+        for set in &mut self.sets {
+            if let Some(way) = set.find(what) {
+                set.drop(way);
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// What a TLB entry maps: space, page number in pages of the size, the size.
+type Entry = (u32, u64, PageSize);
+/// What a walk cache holds: space, level, page-number bits above what the entry spans.
+type Pointer = (u32, usize, u64);
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mapping {
+    pub(crate) size: PageSize,
+    pub(crate) protection: Protection,
+    pub(crate) referenced: bool,
+    pub(crate) dirty: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) references: [u64; 3],
+    pub(crate) misses: [[u64; 3]; 4],
+    pub(crate) walk_references: u64,
+    pub(crate) walk_cache_hits: [u64; 5],
+    pub(crate) line_hits: [u64; 4],
+    pub(crate) line_misses: u64,
+    pub(crate) dirty_updates: u64,
+    pub(crate) reference_updates: u64,
+    pub(crate) shootdown_entries: u64,
+    pub(crate) flushes: u64,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Naive {
+    machine: Machine,
+    tlbs: Vec<(TlbSpec, Cache<Entry>)>,
+    walk_caches: Vec<(WalkCacheSpec, Cache<Pointer>)>,
+    line_caches: Vec<(LineCacheSpec, Cache<u64>)>,
+    pub(crate) mappings: BTreeMap<(u32, u64), Mapping>,
+    /// Nodes by space, level, and page-number bits above what they span.
+    nodes: BTreeMap<Pointer, u64>,
+    free: Vec<u64>,
+    ever: u64,
+    /// When each node was last made.
+    made: BTreeMap<u64, u64>,
+    clock: u64,
+    pub(crate) space: u32,
+    numbered: BTreeSet<u32>,
+    pub(crate) counts: Counts,
+}
+
+/// Why a request trapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stop {
+    Absent,
+    Rights,
+}
+
+impl Naive {
+    pub(crate) fn new(machine: &Machine) -> Naive {
+        let line = machine.memory.line_bytes;
+        Naive {
+            machine: machine.clone(),
+            tlbs: machine.tlb.iter().map(|t| (t.clone(), Cache::new(t.sets(), t.ways(), t.replacement))).collect(),
+            walk_caches: machine
+                .walk_cache
+                .iter()
+                .map(|cache| (cache.clone(), Cache::new(1, cache.entries, Replacement::Lru)))
+                .collect(),
+            line_caches: machine
+                .line_cache
+                .iter()
+                .map(|cache| (cache.clone(), Cache::new(cache.sets(line), cache.ways, cache.replacement)))
+                .collect(),
+            mappings: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            free: Vec::new(),
+            ever: 0,
+            made: BTreeMap::new(),
+            clock: 0,
+            space: 0,
+            numbered: BTreeSet::from([0]),
+            counts: Counts::default(),
+        }
+    }
+
+    fn order(&self, size: PageSize) -> u32 {
+        size.shift() - self.machine.pages.sizes[0].shift()
+    }
+
+    pub(crate) fn pages(&self, size: PageSize) -> u64 {
+        1 << self.order(size)
+    }
+
+    pub(crate) fn mapping(&self, space: u32, page: u64) -> Option<(u64, Mapping)> {
+        let (key, mapping) = self.mappings.range(..=(space, page)).next_back()?;
+        (key.0 == space && page < key.1 + self.pages(mapping.size)).then_some((key.1, *mapping))
+    }
+
+    /// The page-number bits below an entry of the level.
+    fn below(&self, level: usize) -> u32 {
+        self.machine.page_table.bits[..level - 1].iter().map(|bits| *bits as u32).sum()
+    }
+
+    fn levels(&self) -> usize {
+        self.machine.page_table.bits.len()
+    }
+
+    fn leaf_level(&self, size: PageSize) -> usize {
+        match self.machine.page_table.kind {
+            TableKind::Linear => 1,
+            TableKind::Radix => (1..=self.levels()).rev().find(|l| self.below(*l) <= self.order(size)).unwrap(),
+        }
+    }
+
+    /// The node of the level that translates the page.
+    fn node(&self, space: u32, page: u64, level: usize) -> Pointer {
+        let spanned = self.below(level) + self.machine.page_table.bits[level - 1] as u32;
+        (space, level, page >> spanned)
+    }
+
+    /// Makes the nodes that mappings need, from the root down, and gives back those that none needs, from the leaves up.
+    /// Roots stay.
+    fn rebuild(&mut self) {
+        let mut needed = BTreeSet::new();
+        for ((space, first), mapping) in &self.mappings {
+            for level in self.leaf_level(mapping.size)..=self.levels() {
+                needed.insert(self.node(*space, *first, level));
+            }
+        }
+        let mut gone: Vec<Pointer> =
+            self.nodes.keys().copied().filter(|node| !needed.contains(node) && node.1 < self.levels()).collect();
+        gone.sort_by_key(|node| (node.1, node.0, node.2));
+        for node in gone {
+            self.free.push(self.nodes.remove(&node).unwrap());
+            // The entry above that pointed to it is at the next level.
+            for (_, cache) in self.walk_caches.iter_mut().filter(|(spec, _)| spec.level == node.1 + 1) {
+                cache.drop((node.0, node.1 + 1, node.2));
+            }
+        }
+        let mut new: Vec<Pointer> = needed.into_iter().filter(|node| !self.nodes.contains_key(node)).collect();
+        new.sort_by_key(|node| (std::cmp::Reverse(node.1), node.0, node.2));
+        for node in new {
+            self.make(node);
+        }
+    }
+
+    fn make(&mut self, node: Pointer) {
+        if !self.nodes.contains_key(&node) {
+            let number = self.free.pop().unwrap_or_else(|| {
+                self.ever += 1;
+                self.ever - 1
+            });
+            self.nodes.insert(node, number);
+            self.clock += 1;
+            self.made.insert(number, self.clock);
+        }
+    }
+
+    fn shoot(&mut self, space: u32, first: u64, size: PageSize) {
+        let entry = (space, first >> self.order(size), size);
+        for (_, cache) in &mut self.tlbs {
+            self.counts.shootdown_entries += cache.drop(entry) as u64;
+        }
+    }
+
+    pub(crate) fn enter(&mut self, space: u32, at: u64, size: PageSize, protection: Protection, write: bool) {
+        self.mappings.insert((space, at), Mapping { size, protection, referenced: true, dirty: write });
+        self.rebuild();
+    }
+
+    pub(crate) fn remove(&mut self, space: u32, at: u64) -> Mapping {
+        let mapping = self.mappings.remove(&(space, at)).unwrap();
+        self.shoot(space, at, mapping.size);
+        self.rebuild();
+        mapping
+    }
+
+    pub(crate) fn protect(&mut self, space: u32, at: u64, protection: Protection) {
+        let mapping = self.mappings.get_mut(&(space, at)).unwrap();
+        mapping.protection = protection;
+        let size = mapping.size;
+        self.shoot(space, at, size);
+    }
+
+    pub(crate) fn promote(&mut self, space: u32, at: u64, from: PageSize, to: PageSize) {
+        let mut whole: Option<Mapping> = None;
+        for first in (at..at + self.pages(to)).step_by(self.pages(from) as usize) {
+            let part = self.mappings.remove(&(space, first)).unwrap();
+            self.shoot(space, first, from);
+            let so_far = whole.unwrap_or(part);
+            let referenced = so_far.referenced || part.referenced;
+            whole = Some(Mapping { size: to, referenced, dirty: so_far.dirty || part.dirty, ..part });
+        }
+        self.mappings.insert((space, at), whole.unwrap());
+        self.rebuild();
+    }
+
+    pub(crate) fn demote(&mut self, space: u32, at: u64, from: PageSize, to: PageSize) {
+        let whole = self.mappings.remove(&(space, at)).unwrap();
+        self.shoot(space, at, from);
+        for first in (at..at + self.pages(from)).step_by(self.pages(to) as usize) {
+            self.mappings.insert((space, first), Mapping { size: to, ..whole });
+        }
+        self.rebuild();
+    }
+
+    pub(crate) fn clear(&mut self, space: u32, at: u64, dirty: bool) -> bool {
+        let mapping = self.mappings.get_mut(&(space, at)).unwrap();
+        let bit = if dirty { &mut mapping.dirty } else { &mut mapping.referenced };
+        let was = std::mem::replace(bit, false);
+        let size = mapping.size;
+        if was {
+            self.shoot(space, at, size);
+        }
+        was
+    }
+
+    pub(crate) fn destroy(&mut self, space: u32) {
+        assert!(!self.mappings.keys().any(|key| key.0 == space));
+        let roots: Vec<Pointer> = self.nodes.keys().copied().filter(|node| node.0 == space).collect();
+        // Roots are given back in the order in which they were made.
+        let mut roots: Vec<(u64, Pointer)> = roots.into_iter().map(|root| (self.nodes[&root], root)).collect();
+        roots.sort_by_key(|(number, _)| self.made[number]);
+        for (number, root) in roots {
+            self.nodes.remove(&root);
+            self.free.push(number);
+        }
+    }
+
+    pub(crate) fn switch(&mut self, space: u32) {
+        if space == self.space {
+            return;
+        }
+        self.space = space;
+        let bits = self.machine.spaces.number_bits;
+        let flush = if bits == 0 {
+            true
+        } else if self.numbered.contains(&space) {
+            false
+        } else {
+            let exhausted = self.numbered.len() as u64 == 1 << bits;
+            if exhausted {
+                self.numbered.clear();
+            }
+            self.numbered.insert(space);
+            exhausted
+        };
+        if flush {
+            self.counts.flushes += 1;
+            self.tlbs.iter_mut().for_each(|(_, cache)| cache.sets.iter_mut().for_each(Set::flush));
+            self.walk_caches.iter_mut().for_each(|(_, cache)| cache.sets.iter_mut().for_each(Set::flush));
+        }
+    }
+
+    fn serves(spec: &TlbSpec, access: Access) -> bool {
+        use superpage_mmu::Serves::*;
+        match spec.serves {
+            Unified => true,
+            Data => access != Access::Execute,
+            Load => access == Access::Read,
+            Store => access == Access::Write,
+            Instruction => access == Access::Execute,
+        }
+    }
+
+    /// Asks the TLBs, nearest first; fills those that missed if the page is mapped.
+    fn translate(&mut self, page: u64, access: Access, mapping: Option<(u64, Mapping)>, counted: bool) -> bool {
+        let deepest = self.tlbs.iter().map(|(spec, _)| spec.level).max().unwrap();
+        let mut hit = None;
+        for level in 1..=deepest {
+            let orders: Vec<(PageSize, u32)> =
+                self.machine.pages.sizes.iter().map(|size| (*size, self.order(*size))).collect();
+            for (spec, cache) in &mut self.tlbs {
+                if spec.level == level && Naive::serves(spec, access) {
+                    for (size, order) in orders.iter().filter(|(size, _)| spec.sizes.contains(size)) {
+                        let number = page >> order;
+                        if cache.hit(number, (self.space, number, *size)) {
+                            assert!(hit.is_none(), "two entries for a page in a level");
+                            assert_eq!(mapping.unwrap().1.size, *size, "an entry that the table does not know");
+                            hit = Some(level);
+                        }
+                    }
+                }
+            }
+            if hit.is_some() {
+                break;
+            }
+            if counted {
+                self.counts.misses[level - 1][access as usize] += 1;
+            }
+        }
+        if let Some((_, mapping)) = mapping {
+            let number = page >> self.order(mapping.size);
+            for level in (1..hit.unwrap_or(deepest + 1)).rev() {
+                for index in 0..self.tlbs.len() {
+                    let (spec, cache) = &mut self.tlbs[index];
+                    if spec.level == level && Naive::serves(spec, access) && spec.sizes.contains(&mapping.size) {
+                        let evicted = cache.fill(number, (self.space, number, mapping.size));
+                        let outer = spec.clone();
+                        if let (true, Some(evicted)) = (outer.inclusive, evicted) {
+                            self.drop_inner(&outer, evicted);
+                        }
+                    }
+                }
+            }
+        }
+        hit.is_some()
+    }
+
+    fn drop_inner(&mut self, outer: &TlbSpec, evicted: Entry) {
+        let all = [Access::Read, Access::Write, Access::Execute];
+        for (inner, cache) in &mut self.tlbs {
+            let within = all.iter().all(|access| !Naive::serves(inner, *access) || Naive::serves(outer, *access));
+            if inner.level < outer.level && within {
+                cache.drop(evicted);
+            }
+        }
+    }
+
+    /// Walks to the leaf of the page, or to the entry that is absent.
+    fn walk(&mut self, page: u64, mapping: Option<(u64, Mapping)>) {
+        let last = match mapping {
+            Some((_, mapping)) => self.leaf_level(mapping.size),
+            None => {
+                self.make(self.node(self.space, page, self.levels()));
+                (1..=self.levels()).find(|l| self.nodes.contains_key(&self.node(self.space, page, *l))).unwrap()
+            }
+        };
+        let mut from = self.levels();
+        for level in last + 1..=self.levels() {
+            let pointer = (self.space, level, page >> self.below(level));
+            let cache = self.walk_caches.iter_mut().find(|(spec, _)| spec.level == level);
+            if cache.is_some_and(|(_, cache)| cache.hit(0, pointer)) {
+                self.counts.walk_cache_hits[level - 1] += 1;
+                from = level - 1;
+                break;
+            }
+        }
+        for level in (last..=from).rev() {
+            let node = self.nodes[&self.node(self.space, page, level)];
+            let index = (page >> self.below(level)) & ((1 << self.machine.page_table.bits[level - 1]) - 1);
+            let widest = *self.machine.page_table.bits.iter().max().unwrap();
+            let address = ((node << widest) + index) * 8;
+            self.reference(address / self.machine.memory.line_bytes);
+            if level > last {
+                let pointer = (self.space, level, page >> self.below(level));
+                for (_, cache) in self.walk_caches.iter_mut().filter(|(spec, _)| spec.level == level) {
+                    cache.fill(0, pointer);
+                }
+            }
+        }
+    }
+
+    fn reference(&mut self, line: u64) {
+        self.counts.walk_references += 1;
+        let mut served = None;
+        for (level, (_, cache)) in self.line_caches.iter_mut().enumerate() {
+            if cache.hit(line, line) {
+                served = Some(level);
+                break;
+            }
+        }
+        match served {
+            Some(level) => self.counts.line_hits[level] += 1,
+            None => self.counts.line_misses += 1,
+        }
+        for (_, cache) in &mut self.line_caches[..served.unwrap_or(self.machine.line_cache.len())] {
+            cache.fill(line, line);
+        }
+    }
+
+    /// One request, counted.
+    pub(crate) fn access(&mut self, page: u64, access: Access) -> Option<Stop> {
+        self.counts.references[access as usize] += 1;
+        let mapping = self.mapping(self.space, page);
+        let stop = match mapping {
+            None => Some(Stop::Absent),
+            Some((_, mapping)) if !mapping.protection.allows(access) => Some(Stop::Rights),
+            _ => None,
+        };
+        if stop.is_none() {
+            self.mark(page, access);
+        }
+        if !self.translate(page, access, mapping, true) {
+            self.walk(page, mapping);
+        }
+        stop
+    }
+
+    fn mark(&mut self, page: u64, access: Access) {
+        let (first, mapping) = self.mapping(self.space, page).unwrap();
+        let write = access == Access::Write;
+        self.counts.dirty_updates += (write && !mapping.dirty) as u64;
+        self.counts.reference_updates += !mapping.referenced as u64;
+        let mapping = self.mappings.get_mut(&(self.space, first)).unwrap();
+        mapping.referenced = true;
+        mapping.dirty |= write;
+    }
+
+    /// The request again, after the operating system has acted: fills the TLBs and counts nothing.
+    pub(crate) fn retry(&mut self, page: u64, access: Access) {
+        let mapping = self.mapping(self.space, page);
+        assert!(mapping.is_some_and(|(_, mapping)| mapping.protection.allows(access)));
+        self.mark(page, access);
+        self.translate(page, access, mapping, false);
+    }
+
+    /// Entries in each TLB by size.
+    pub(crate) fn held(&self) -> Vec<(usize, PageSize, u64)> {
+        let mut held = Vec::new();
+        for (index, (_, cache)) in self.tlbs.iter().enumerate() {
+            for size in &self.machine.pages.sizes {
+                let entries = cache.sets.iter().flat_map(|set| set.ways.iter().flatten());
+                let count = entries.filter(|entry| entry.2 == *size).count() as u64;
+                if count > 0 {
+                    held.push((index, *size, count));
+                }
+            }
+        }
+        held
+    }
+}
