@@ -27,7 +27,12 @@ pub struct Conditions {
 /// The policy parameter `sizes=64K+512K` leaves only those superpage sizes, for that policy. Fails with a sentence if
 /// anything named is unknown or does not fit, before anything runs.
 pub fn plan(machines: &[String], policies: &[String], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
-    let mut setups = Vec::new();
+    let machines = machines.iter().map(|name| crate::machine(name)).collect::<Result<Vec<_>, Error>>()?;
+    plan_machines(&machines, policies, conditions)
+}
+
+/// As [`plan`], for machines that are at hand already.
+pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
     let mut policies: Vec<&str> = policies.iter().map(String::as_str).collect();
     // Every comparison names base, so it runs even where it was not asked for.
     if !policies.contains(&"base") {
@@ -36,17 +41,16 @@ pub fn plan(machines: &[String], policies: &[String], conditions: &Conditions) -
     if !(0.0..=1.0).contains(&conditions.fragment) {
         return Err(Error::Usage(format!("fragment {}: expected a share from 0 to 1", conditions.fragment)));
     }
-    for name in machines {
-        let machine = crate::machine(name)?;
-        let ladder = machine.ladder();
+    let mut setups = Vec::new();
+    for machine in machines {
         let ladder = match &conditions.sizes {
-            Some(sizes) => only(&machine, &ladder, sizes)?,
-            None => ladder,
+            Some(sizes) => only(machine, &machine.ladder(), sizes)?,
+            None => machine.ladder(),
         };
         for text in &policies {
             let (policy, sizes) = crate::policy(text)?;
             let ladder = match sizes {
-                Some(sizes) => only(&machine, &ladder, &sizes)?,
+                Some(sizes) => only(machine, &ladder, &sizes)?,
                 None => ladder,
             };
             setups.push(Setup::new(machine.clone(), ladder, text, policy, conditions)?);

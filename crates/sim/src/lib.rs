@@ -20,7 +20,7 @@ mod requests;
 mod row;
 
 pub use error::Error;
-pub use experiment::{Conditions, Progress, plan, run};
+pub use experiment::{Conditions, Progress, plan, plan_machines, run};
 pub use machine::{machine, machines};
 pub use point::Setup;
 pub use policy::{policies, policy, policy_keys};
