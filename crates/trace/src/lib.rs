@@ -8,6 +8,7 @@ mod error;
 mod event;
 pub mod file;
 pub mod import;
+pub mod record;
 mod run_builder;
 pub mod workload;
 

@@ -1,0 +1,151 @@
+//! The process's line to the collector, and the buffers of its threads.
+//!
+//! Each process has one connection; a chunk goes out under its lock, so what one thread hands over before another is also
+//! read before it. A full line makes the program wait. A thread's buffer is a shared file beside the socket: when the
+//! process is killed, the collector finds there what was not handed over.
+
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+use crate::wire::{self, CHUNK, CHUNK_WORDS, VERSION, code};
+
+unsafe extern "C" {
+    fn send(socket: c_int, bytes: *const c_void, length: usize, flags: c_int) -> isize;
+    fn fcntl(file: c_int, command: c_int, ...) -> c_int;
+    fn mmap(
+        address: *mut c_void,
+        length: usize,
+        protection: c_int,
+        flags: c_int,
+        file: c_int,
+        offset: i64,
+    ) -> *mut c_void;
+    fn munmap(address: *mut c_void, length: usize) -> c_int;
+}
+
+const MSG_NOSIGNAL: c_int = 0x4000;
+const F_SETFD: c_int = 2;
+const FD_CLOEXEC: c_int = 1;
+const F_DUPFD_CLOEXEC: c_int = 1030;
+const PROT_READ_WRITE: c_int = 3;
+const MAP_SHARED: c_int = 1;
+
+/// The words of a thread's buffer, with the end mark.
+pub(crate) const BUFFER_WORDS: usize = CHUNK_WORDS + 1;
+const BUFFER_BYTES: usize = BUFFER_WORDS * size_of::<u64>();
+
+/// One connection.
+pub(crate) struct Connection {
+    stream: Option<UnixStream>,
+    /// The next number to move the socket to: high, as programs expect theirs to be low, and lower each time, as a
+    /// program that closes all numbers usually goes upward.
+    number: c_int,
+}
+
+impl Connection {
+    /// No connection: what is sent is lost.
+    pub(crate) const fn closed() -> Connection {
+        Connection { stream: None, number: 1000 }
+    }
+
+    /// Connects and says which process this is. Without a collector the connection stays closed.
+    pub(crate) fn open(&mut self, socket: &Path, token: u64) {
+        self.stream = UnixStream::connect(socket).ok();
+        if let Some(stream) = &self.stream {
+            // SAFETY: a call without pointers.
+            let moved = unsafe { fcntl(stream.as_raw_fd(), F_DUPFD_CLOEXEC, self.number) };
+            self.number -= 1;
+            if moved >= 0 {
+                // SAFETY: the number was just made and is nobody else's.
+                self.stream = Some(unsafe { UnixStream::from_raw_fd(moved) });
+            }
+        }
+        self.send(0, &[wire::event(code::HELLO, 2), VERSION, token]);
+    }
+
+    /// Takes over the connection that the program before in this process kept open for this one.
+    pub(crate) fn inherit(&mut self, number: RawFd) {
+        // SAFETY: the plugin before left this number to us.
+        self.stream = Some(unsafe { UnixStream::from_raw_fd(number) });
+        self.number = number - 1;
+        self.keep_through_exec(false);
+    }
+
+    /// The number of the socket.
+    pub(crate) fn number(&self) -> Option<RawFd> {
+        self.stream.as_ref().map(|stream| stream.as_raw_fd())
+    }
+
+    /// Whether the next program in this process finds the socket open.
+    pub(crate) fn keep_through_exec(&self, keep: bool) {
+        if let Some(number) = self.number() {
+            // SAFETY: a call without pointers.
+            unsafe { fcntl(number, F_SETFD, if keep { 0 } else { FD_CLOEXEC }) };
+        }
+    }
+
+    /// Forgets a socket that the program itself has closed.
+    pub(crate) fn forget(&mut self) {
+        if let Some(stream) = self.stream.take() {
+            let _ = stream.into_raw_fd();
+        }
+    }
+
+    /// Closes the socket.
+    pub(crate) fn close(&mut self) {
+        self.stream = None;
+    }
+
+    /// Sends a chunk; waits while the collector is behind. If the collector is gone the program goes on unrecorded.
+    pub(crate) fn send(&mut self, thread: u32, words: &[u64]) {
+        let header = [CHUNK, u64::from(thread) << 32 | words.len() as u64];
+        if !(self.send_all(&header) && self.send_all(words)) {
+            self.close();
+        }
+    }
+
+    fn send_all(&self, words: &[u64]) -> bool {
+        let Some(number) = self.number() else { return false };
+        let (start, length) = (words.as_ptr().cast::<u8>(), std::mem::size_of_val(words));
+        let mut sent = 0;
+        while sent < length {
+            // SAFETY: the rest of the slice, whose words are plain bytes.
+            let now = unsafe { send(number, start.add(sent).cast(), length - sent, MSG_NOSIGNAL) };
+            if now >= 0 {
+                sent += now as usize;
+            } else if std::io::Error::last_os_error().kind() != std::io::ErrorKind::Interrupted {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+/// The file behind the buffer of a thread of a process.
+pub(crate) fn buffer_file(folder: &Path, token: u64, thread: u32) -> PathBuf {
+    folder.join(format!("{token:x}-{thread}"))
+}
+
+/// Makes a buffer: a shared file, or memory of our own where that cannot be had.
+pub(crate) fn buffer(file: &Path) -> *mut u64 {
+    let shared = || {
+        let file = File::options().read(true).write(true).create(true).truncate(true).open(file).ok()?;
+        file.set_len(BUFFER_BYTES as u64).ok()?;
+        // SAFETY: a new mapping where the system chooses.
+        let memory =
+            unsafe { mmap(std::ptr::null_mut(), BUFFER_BYTES, PROT_READ_WRITE, MAP_SHARED, file.as_raw_fd(), 0) };
+        (memory as isize != -1).then_some(memory.cast())
+    };
+    shared().unwrap_or_else(|| Box::leak(vec![0; BUFFER_WORDS].into_boxed_slice()).as_mut_ptr())
+}
+
+/// Gives back a shared buffer and its file; memory of our own stays, as it is rare.
+pub(crate) fn release(buffer: *mut u64, file: &Path) {
+    if std::fs::remove_file(file).is_ok() {
+        // SAFETY: the file was there, so the buffer is its mapping, and its thread has ended.
+        unsafe { munmap(buffer.cast(), BUFFER_BYTES) };
+    }
+}

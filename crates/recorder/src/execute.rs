@@ -1,0 +1,162 @@
+//! Following a program into the one that it executes: the plugin itself executes QEMU with itself for it.
+//!
+//! QEMU would hand the call to the system, and the new program would run natively. The plugin sees the call first and
+//! carries it out in its own way, after the same checks that the system makes; if one fails, QEMU goes on and gives the
+//! program its error. The socket stays open for the plugin in the new program.
+
+use std::ffi::{CString, OsStr, OsString, c_char, c_int};
+use std::fs::File;
+use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::process::{self, Session};
+use crate::program::{self, Obstacle};
+use crate::runs::Runs;
+use crate::wire::code;
+
+unsafe extern "C" {
+    fn execve(file: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+}
+
+/// More strings than a program can be given.
+const STRINGS: usize = 1 << 20;
+
+/// Carries out `execve` with guest pointers. Returns only if it cannot be done.
+pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, path: u64, arguments: u64, environment: u64) {
+    let Some(memory) = Memory::open(session) else { return };
+    let (Some(path), Some(arguments)) = (memory.string(path), memory.strings(arguments)) else { return };
+    let Some(environment) = memory.strings(environment) else { return };
+    let mut file = PathBuf::from(OsString::from_vec(path));
+    if file == Path::new("/proc/self/exe") || file == Path::new(&format!("/proc/{}/exe", std::process::id())) {
+        file.clone_from(&session.program);
+    }
+    let arguments: Vec<OsString> = arguments.into_iter().map(OsString::from_vec).collect();
+    let program = match program::resolve(&file, &arguments) {
+        Ok(program) => program,
+        Err(Obstacle::System(_)) => return,
+        Err(Obstacle::Format) => return note(runs, &file, "it is neither an ELF program nor a script"),
+        Err(Obstacle::Unreadable) => return note(runs, &file, "it may not be read"),
+        Err(Obstacle::Machine(machine)) => {
+            return note(runs, &file, &format!("its ELF machine {machine} is not known to the recorder"));
+        }
+    };
+    let Some(emulator) = emulator(program.emulator) else {
+        return note(runs, &file, &format!("{} is not installed", program.emulator));
+    };
+    if program.file.metadata().is_ok_and(|file| {
+        let mode = file.permissions().mode();
+        mode & 0o4000 != 0 && file.uid() != std::fs::metadata("/proc/self").map_or(file.uid(), |own| own.uid())
+    }) {
+        tell_note(runs, &format!("{} is set-user-ID, which it cannot be under QEMU", program.file.display()));
+    }
+    process::gather(cpu);
+    runs.tell_skipped();
+    runs.hand_over();
+    let connection = process::connection();
+    let mut specification = session.specification.clone();
+    specification.push(format!(",token={:x}", process::token()));
+    if let Some(number) = connection.number() {
+        specification.push(format!(",inherited={number}"));
+    }
+    let mut words = vec![OsString::from(program.emulator)];
+    words.extend(program::emulation(&program, &specification));
+    let words = words.into_iter().map(OsString::into_vec).collect();
+    let (Ok(emulator), Some(words), Some(environment)) =
+        (CString::new(emulator.into_os_string().into_vec()), Words::new(words), Words::new(environment))
+    else {
+        return;
+    };
+    connection.keep_through_exec(true);
+    // SAFETY: a string and two arrays of strings that end with null.
+    unsafe { execve(emulator.as_ptr(), words.pointers(), environment.pointers()) };
+    connection.keep_through_exec(false);
+}
+
+fn note(runs: &Runs, file: &Path, reason: &str) {
+    tell_note(runs, &format!("{} was not followed: {reason}", file.display()));
+}
+
+/// Tells the reader something.
+pub(crate) fn tell_note(runs: &Runs, text: &str) {
+    let mut payload = vec![[text.len() as u64, 0]];
+    for piece in text.as_bytes().chunks(16) {
+        let mut bytes = [0; 16];
+        bytes[..piece.len()].copy_from_slice(piece);
+        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        payload.push([word(0), word(8)]);
+    }
+    runs.event(code::NOTE, &payload);
+    runs.hand_over();
+}
+
+/// The file of an emulator: this one's own, or another's beside it or in the path.
+fn emulator(name: &str) -> Option<PathBuf> {
+    let own = std::fs::read_link("/proc/self/exe").ok()?;
+    if own.file_name() == Some(OsStr::new(name)) {
+        return Some(own);
+    }
+    let beside = own.with_file_name(name);
+    if beside.exists() { Some(beside) } else { program::search(OsStr::new(name), std::env::var_os("PATH").as_deref()) }
+}
+
+/// The guest's memory, read in a way that a wrong pointer cannot hurt.
+struct Memory {
+    file: File,
+    base: u64,
+}
+
+impl Memory {
+    fn open(session: &Session) -> Option<Memory> {
+        Some(Memory { file: File::open("/proc/self/mem").ok()?, base: session.api.guest_base })
+    }
+
+    fn string(&self, address: u64) -> Option<Vec<u8>> {
+        let mut string = Vec::new();
+        let mut piece = [0; 256];
+        loop {
+            let place = address.wrapping_add(self.base).wrapping_add(string.len() as u64);
+            // Not over the end of a page, as the next need not be there.
+            let length = piece.len().min(4096 - (place % 4096) as usize);
+            let read = self.file.read_at(&mut piece[..length], place).ok().filter(|read| *read > 0)?;
+            if let Some(end) = piece[..read].iter().position(|byte| *byte == 0) {
+                string.extend(&piece[..end]);
+                return Some(string);
+            }
+            string.extend(&piece[..read]);
+        }
+    }
+
+    /// An array of strings; a null pointer is an empty one, as in Linux.
+    fn strings(&self, address: u64) -> Option<Vec<Vec<u8>>> {
+        let mut strings = Vec::new();
+        while address != 0 && strings.len() < STRINGS {
+            let mut pointer = [0; 8];
+            let place = address.wrapping_add(self.base).wrapping_add(8 * strings.len() as u64);
+            self.file.read_exact_at(&mut pointer, place).ok()?;
+            match u64::from_le_bytes(pointer) {
+                0 => break,
+                pointer => strings.push(self.string(pointer)?),
+            }
+        }
+        Some(strings)
+    }
+}
+
+/// Strings as C wants them.
+struct Words {
+    _strings: Vec<CString>,
+    pointers: Vec<*const c_char>,
+}
+
+impl Words {
+    fn new(words: Vec<Vec<u8>>) -> Option<Words> {
+        let strings: Vec<CString> = words.into_iter().map(CString::new).collect::<Result<_, _>>().ok()?;
+        let pointers = strings.iter().map(|word| word.as_ptr()).chain([std::ptr::null()]).collect();
+        Some(Words { _strings: strings, pointers })
+    }
+
+    fn pointers(&self) -> *const *const c_char {
+        self.pointers.as_ptr()
+    }
+}

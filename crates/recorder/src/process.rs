@@ -1,0 +1,232 @@
+//! The process that is recorded: its threads, what it shares with the collector, and the order of what they tell.
+//!
+//! A thread's accesses go to its own buffer without a lock. While a process has one thread, events stand between them
+//! and order needs no thought. With more, three rules keep it: a thread hands over what it has before each system call
+//! and every event at once; a call that changes mappings holds [`mapping`] until its event is sent; and one that takes
+//! something away first waits until all others have handed over what they did before ([`gather`]).
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::connection::{self, BUFFER_WORDS, Connection};
+use crate::qemu::Api;
+use crate::runs::{AccessFormat, GATHERING, Runs, Sampler};
+use crate::syscalls::Calls;
+use crate::touched::Touched;
+use crate::wire::code;
+
+/// Threads at once that can be recorded.
+const THREADS: usize = 1024;
+/// How long to wait for a thread that does not come to a stop, before going on without order.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What does not change while the plugin is loaded.
+pub(crate) struct Session {
+    /// QEMU's functions.
+    pub(crate) api: Api,
+    /// The system calls of the emulated machine.
+    pub(crate) calls: Calls,
+    /// The plugin's own specification, without what differs from process to process.
+    pub(crate) specification: OsString,
+    /// The collector's socket, in the folder of the buffers.
+    pub(crate) socket: PathBuf,
+    /// The program's file.
+    pub(crate) program: PathBuf,
+    /// How accesses are described.
+    pub(crate) format: AccessFormat,
+    /// Set if accesses are left out.
+    pub(crate) sampler: Option<Sampler>,
+    /// Whether this program was started by another in the same process.
+    pub(crate) executed: bool,
+}
+
+static SESSION: OnceLock<Session> = OnceLock::new();
+static RUNS: [Runs; THREADS] = [const { Runs::new() }; THREADS];
+static STOPPED: [AtomicBool; THREADS] = [const { AtomicBool::new(false) }; THREADS];
+static CONNECTION: Mutex<Connection> = Mutex::new(Connection::closed());
+static MAPPING: Mutex<()> = Mutex::new(());
+static TOKEN: AtomicU64 = AtomicU64::new(0);
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+static NUMBERS: AtomicU32 = AtomicU32::new(0);
+static CHILDREN: AtomicU64 = AtomicU64::new(0);
+static LIVING: AtomicI64 = AtomicI64::new(1);
+static SEVERAL: AtomicBool = AtomicBool::new(false);
+static ENDED: AtomicBool = AtomicBool::new(false);
+/// The pages that the process has touched, for sampled recordings.
+pub(crate) static TOUCHED: Touched = Touched::new();
+
+/// Sets the session and the process's number; to be called once, before anything else.
+pub(crate) fn begin(session: Session, token: u64) -> &'static Session {
+    TOKEN.store(token, Relaxed);
+    PROCESS.store(std::process::id(), Relaxed);
+    SESSION.get_or_init(|| session)
+}
+
+/// The session, once it has begun.
+pub(crate) fn session() -> Option<&'static Session> {
+    SESSION.get()
+}
+
+/// The runs of a virtual CPU, if it is one of those recorded.
+#[inline(always)]
+pub(crate) fn runs(cpu: u32) -> Option<&'static Runs> {
+    RUNS.get(cpu as usize)
+}
+
+/// The connection, for this thread alone.
+pub(crate) fn connection() -> MutexGuard<'static, Connection> {
+    CONNECTION.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The right to change mappings, for this thread alone.
+pub(crate) fn mapping() -> MutexGuard<'static, ()> {
+    MAPPING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives a thread its number and buffer at its first block.
+#[cold]
+pub(crate) fn begin_thread(runs: &Runs) {
+    let Some(session) = session() else { return };
+    let thread = NUMBERS.fetch_add(1, Relaxed);
+    let buffer = connection::buffer(&buffer_file(session, thread));
+    // SAFETY: the buffer is new and lives until the thread ends.
+    unsafe { runs.begin(buffer, BUFFER_WORDS, thread, session.format, session.sampler, hand_over) };
+}
+
+fn buffer_file(session: &Session, thread: u32) -> PathBuf {
+    let folder = session.socket.parent().unwrap_or(&session.socket);
+    connection::buffer_file(folder, TOKEN.load(Relaxed), thread)
+}
+
+fn hand_over(thread: u32, words: &[u64]) {
+    if !ENDED.load(Relaxed) {
+        connection().send(thread, words);
+    }
+}
+
+/// Whether the process has or had more than one thread.
+pub(crate) fn several() -> bool {
+    SEVERAL.load(Relaxed)
+}
+
+/// Another thread is about to be made.
+pub(crate) fn add_thread() {
+    SEVERAL.store(true, SeqCst);
+    LIVING.fetch_add(1, SeqCst);
+}
+
+/// The thread was not made.
+pub(crate) fn thread_failed() {
+    LIVING.fetch_sub(1, SeqCst);
+}
+
+/// The thread is at a system call: nothing more comes from it until it continues.
+pub(crate) fn stop(cpu: u32, runs: &Runs) {
+    if several() {
+        runs.hand_over();
+        STOPPED[cpu as usize].store(true, SeqCst);
+    }
+}
+
+/// The thread is back from a system call.
+pub(crate) fn go_on(cpu: u32) {
+    STOPPED[cpu as usize].store(false, SeqCst);
+}
+
+/// Waits until every other thread has handed over what it did so far.
+pub(crate) fn gather(cpu: u32) {
+    if !several() {
+        return;
+    }
+    GATHERING.fetch_add(1, SeqCst);
+    let start = Instant::now();
+    for (other, (runs, stopped)) in RUNS.iter().zip(&STOPPED).enumerate() {
+        while other != cpu as usize && runs.begun() && runs.behind() && !stopped.load(SeqCst) {
+            // Again and again: the other may just have set what this resets.
+            runs.interrupt();
+            std::thread::yield_now();
+            if start.elapsed() > PATIENCE {
+                break;
+            }
+        }
+    }
+}
+
+/// The thread ends; with the last one the process does.
+pub(crate) fn end_thread(cpu: u32, runs: &Runs) {
+    if LIVING.fetch_sub(1, SeqCst) <= 1 {
+        end_process(cpu, runs);
+        return;
+    }
+    runs.tell_skipped();
+    runs.hand_over();
+    if let Some(session) = session() {
+        let file = buffer_file(session, runs.thread());
+        connection::release(runs.end(), &file);
+    }
+}
+
+/// The process ends: what its threads did is handed over, and nothing that they still do is.
+pub(crate) fn end_process(cpu: u32, runs: &Runs) {
+    gather(cpu);
+    runs.tell_skipped();
+    runs.event(code::EXIT, &[]);
+    runs.hand_over();
+    ENDED.store(true, SeqCst);
+    let Some(session) = session() else { return };
+    for runs in RUNS.iter().filter(|runs| runs.begun()) {
+        let _ = std::fs::remove_file(buffer_file(session, runs.thread()));
+    }
+}
+
+/// The token of the next child; parent and child both know it.
+pub(crate) fn next_child() -> u64 {
+    u64::from(PROCESS.load(Relaxed)) << 24 | (CHILDREN.fetch_add(1, Relaxed) & 0xff_ffff)
+}
+
+/// Whether this is a copy of the process that the plugin knew.
+pub(crate) fn is_child() -> bool {
+    std::process::id() != PROCESS.load(Relaxed)
+}
+
+/// Makes the copy of a process one of its own: its only thread begins anew, on a connection of its own.
+pub(crate) fn begin_child(cpu: u32, token: u64, connection: &mut Connection) {
+    let Some(session) = session() else { return };
+    PROCESS.store(std::process::id(), Relaxed);
+    TOKEN.store(token, Relaxed);
+    NUMBERS.store(0, Relaxed);
+    LIVING.store(1, Relaxed);
+    SEVERAL.store(false, Relaxed);
+    for (runs, stopped) in RUNS.iter().zip(&STOPPED) {
+        stopped.store(false, Relaxed);
+        if runs.begun() {
+            runs.end();
+        }
+    }
+    TOUCHED.clear();
+    // The old one is closed only now: while the collector sees it open, it waits for the new one.
+    let mut old = std::mem::replace(connection, Connection::closed());
+    connection.open(&session.socket, token);
+    old.close();
+    if let Some(runs) = runs(cpu) {
+        begin_thread(runs);
+    }
+}
+
+/// The token of this process.
+pub(crate) fn token() -> u64 {
+    TOKEN.load(Relaxed)
+}
+
+/// QEMU ends without a system call of the program's: hands over what its threads have, as none of them runs any more.
+pub(crate) fn end_abruptly() {
+    if !ENDED.load(SeqCst) {
+        for runs in RUNS.iter().filter(|runs| runs.begun()) {
+            runs.tell_skipped();
+            runs.hand_over();
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! The system calls that matter here: what is done before each, and what is told after it.
+
+use std::cell::RefCell;
+use std::os::fd::RawFd;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::connection::Connection;
+use crate::execute;
+use crate::mappings::{Heap, Mapping, PAGE, file_behind, tell_protect, tell_range, tell_remap};
+use crate::process::{self, TOUCHED};
+use crate::runs::Runs;
+use crate::wire::{SHARED, code};
+
+/// The numbers of the calls on one kind of machine.
+#[derive(Clone, Copy)]
+pub(crate) struct Calls(&'static [(i64, Call)]);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Call {
+    Map,
+    Unmap,
+    Protect,
+    Break,
+    Remap,
+    Advise,
+    AttachSegment,
+    DetachSegment,
+    Fork,
+    Clone,
+    Execute,
+    Exit,
+    ExitGroup,
+    Close,
+    CloseRange,
+    Duplicate,
+}
+
+const X86_64: Calls = Calls(&[
+    (3, Call::Close),
+    (9, Call::Map),
+    (10, Call::Protect),
+    (11, Call::Unmap),
+    (12, Call::Break),
+    (25, Call::Remap),
+    (28, Call::Advise),
+    (30, Call::AttachSegment),
+    (33, Call::Duplicate),
+    (56, Call::Clone),
+    (57, Call::Fork),
+    (58, Call::Fork),
+    (59, Call::Execute),
+    (60, Call::Exit),
+    (67, Call::DetachSegment),
+    (231, Call::ExitGroup),
+    (292, Call::Duplicate),
+    (436, Call::CloseRange),
+]);
+
+/// The numbers that newer machines share.
+const GENERIC: Calls = Calls(&[
+    (24, Call::Duplicate),
+    (57, Call::Close),
+    (93, Call::Exit),
+    (94, Call::ExitGroup),
+    (196, Call::AttachSegment),
+    (197, Call::DetachSegment),
+    (214, Call::Break),
+    (215, Call::Unmap),
+    (216, Call::Remap),
+    (220, Call::Clone),
+    (221, Call::Execute),
+    (222, Call::Map),
+    (226, Call::Protect),
+    (233, Call::Advise),
+    (436, Call::CloseRange),
+]);
+
+const CLONE_VM: u64 = 0x100;
+const CLONE_VFORK: u64 = 0x4000;
+const MAP_TYPE: u64 = 3;
+const MAP_PRIVATE: u64 = 2;
+const MAP_FIXED: u64 = 0x10;
+const MAP_ANONYMOUS: u64 = 0x20;
+const SHM_RDONLY: u64 = 0x1000;
+/// `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`, `MADV_DONTNEED_LOCKED`.
+const DISCARDING: [u64; 4] = [4, 8, 9, 24];
+
+impl Calls {
+    /// The calls of an emulated machine by QEMU's name for it.
+    pub(crate) fn of(machine: &[u8]) -> Option<Calls> {
+        match machine {
+            b"x86_64" => Some(X86_64),
+            b"aarch64" | b"riscv64" => Some(GENERIC),
+            _ => None,
+        }
+    }
+
+    fn call(self, number: i64) -> Option<Call> {
+        self.0.iter().find(|(known, _)| *known == number).map(|(_, call)| *call)
+    }
+}
+
+/// What a thread is in the middle of.
+struct Pending {
+    call: Call,
+    arguments: [u64; 6],
+    /// The file behind a mapping to be made.
+    file: Option<(u64, u64, u64)>,
+    /// The token of the child to be made.
+    child: u64,
+    _mapping: Option<MutexGuard<'static, ()>>,
+    connection: Option<MutexGuard<'static, Connection>>,
+}
+
+thread_local! {
+    static PENDING: RefCell<Option<Pending>> = const { RefCell::new(None) };
+}
+
+/// The heap, once its start is known.
+static HEAP: Mutex<Heap> = Mutex::new(Heap::unknown());
+/// Attached segments of shared memory: address and length.
+static SEGMENTS: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
+
+/// Sets where the heap begins.
+pub(crate) fn set_heap(heap: Heap) {
+    *HEAP.lock().unwrap_or_else(PoisonError::into_inner) = heap;
+}
+
+/// Before a call.
+pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
+    let Some(session) = process::session() else { return };
+    process::stop(cpu, runs);
+    let Some(call) = session.calls.call(number) else { return };
+    let [first, second, third, fourth, fifth, _] = arguments;
+    let mut pending = Pending { call, arguments, file: None, child: 0, _mapping: None, connection: None };
+    match call {
+        Call::Map => {
+            pending._mapping = Some(process::mapping());
+            if fourth & MAP_FIXED != 0 {
+                process::gather(cpu);
+            }
+            if fourth & MAP_ANONYMOUS == 0 {
+                pending.file = file_behind(fifth as RawFd);
+            }
+        }
+        Call::Unmap | Call::Protect | Call::Remap | Call::DetachSegment => {
+            pending._mapping = Some(process::mapping());
+            process::gather(cpu);
+        }
+        Call::Advise if DISCARDING.contains(&third) => {
+            pending._mapping = Some(process::mapping());
+            process::gather(cpu);
+        }
+        Call::Break => {
+            pending._mapping = Some(process::mapping());
+            if HEAP.lock().unwrap_or_else(PoisonError::into_inner).shrinks(first) {
+                process::gather(cpu);
+            }
+        }
+        Call::AttachSegment => pending._mapping = Some(process::mapping()),
+        Call::Fork | Call::Clone => {
+            if call == Call::Clone && first & CLONE_VM != 0 && first & CLONE_VFORK == 0 {
+                runs.hand_over();
+                process::add_thread();
+                process::stop(cpu, runs);
+            } else {
+                pending._mapping = Some(process::mapping());
+                process::gather(cpu);
+                pending.child = process::next_child();
+                runs.hand_over();
+                pending.connection = Some(process::connection());
+            }
+        }
+        Call::Execute => {
+            execute::execute(session, cpu, runs, first, second, third);
+            return;
+        }
+        Call::Exit => return process::end_thread(cpu, runs),
+        Call::ExitGroup => return process::end_process(cpu, runs),
+        Call::Close | Call::CloseRange | Call::Duplicate => {
+            let own = process::connection().number().map_or(u64::MAX, |own| own as u64);
+            let hit = match call {
+                Call::Close => first == own,
+                Call::CloseRange => (first..=second).contains(&own),
+                _ => second == own,
+            };
+            if !hit {
+                return;
+            }
+            runs.event(code::RECONNECT, &[]);
+            runs.hand_over();
+            let mut connection = process::connection();
+            connection.forget();
+            pending.connection = Some(connection);
+        }
+        Call::Advise => return,
+    }
+    PENDING.set(Some(pending));
+}
+
+/// After a call.
+pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
+    process::go_on(cpu);
+    let Some(pending) = PENDING.take() else { return };
+    let failed = (-4095..0).contains(&result);
+    let result = result as u64;
+    let [first, second, third, fourth, _, sixth] = pending.arguments;
+    match pending.call {
+        Call::Fork | Call::Clone => return after_fork(cpu, runs, pending, failed),
+        Call::Close | Call::CloseRange | Call::Duplicate => {
+            if let (Some(mut connection), Some(session)) = (pending.connection, process::session()) {
+                connection.open(&session.socket, process::token());
+            }
+            return;
+        }
+        _ if failed => {}
+        Call::Map => {
+            let mut mapping = Mapping::anonymous(result / PAGE, second.div_ceil(PAGE), third);
+            if fourth & MAP_TYPE != MAP_PRIVATE {
+                mapping.flags |= SHARED;
+            }
+            if let Some((device, inode, length)) = pending.file {
+                mapping.set_file((device, inode), length, sixth / PAGE);
+            }
+            mapping.tell(runs);
+        }
+        Call::Unmap => tell_range(runs, code::UNMAP, first, second),
+        Call::Protect => tell_protect(runs, first, second, third),
+        Call::Advise => tell_range(runs, code::DISCARD, first, second),
+        Call::Remap => tell_remap(runs, first, second, result, third),
+        Call::Break => HEAP.lock().unwrap_or_else(PoisonError::into_inner).tell_break(runs, result),
+        Call::AttachSegment => {
+            let length = segment_length(first as i32);
+            let rights = if third & SHM_RDONLY != 0 { 1 } else { 3 };
+            let mut mapping = Mapping::anonymous(result / PAGE, length.div_ceil(PAGE), rights);
+            mapping.flags |= SHARED;
+            mapping.set_segment(first);
+            mapping.tell(runs);
+            SEGMENTS.lock().unwrap_or_else(PoisonError::into_inner).push((result, length));
+        }
+        Call::DetachSegment => {
+            let mut segments = SEGMENTS.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(place) = segments.iter().position(|(address, _)| *address == first) {
+                let (address, length) = segments.swap_remove(place);
+                tell_range(runs, code::UNMAP, address, length);
+            }
+        }
+        Call::Execute | Call::Exit | Call::ExitGroup => {}
+    }
+    if process::several() {
+        runs.hand_over();
+    }
+}
+
+fn after_fork(cpu: u32, runs: &Runs, pending: Pending, failed: bool) {
+    let Some(mut connection) = pending.connection else {
+        if failed {
+            process::thread_failed();
+        }
+        return;
+    };
+    if process::is_child() {
+        process::begin_child(cpu, pending.child, &mut connection);
+        return;
+    }
+    drop(connection);
+    if !failed {
+        // What is written next is copied first, so it is new.
+        TOUCHED.clear();
+        runs.event(code::FORK, &[[pending.child, 0]]);
+        runs.hand_over();
+    }
+}
+
+unsafe extern "C" {
+    fn shmctl(identifier: i32, command: i32, segment: *mut u64) -> i32;
+}
+
+/// The length of a segment of System V's shared memory in bytes.
+fn segment_length(identifier: i32) -> u64 {
+    const IPC_STAT: i32 = 2;
+    // More than `struct shmid_ds`, in which the length follows the 48 bytes of the permissions.
+    let mut segment = [0_u64; 32];
+    // SAFETY: the buffer is larger than what the call writes.
+    let failed = unsafe { shmctl(identifier, IPC_STAT, segment.as_mut_ptr()) } < 0;
+    if failed { 0 } else { segment[6] }
+}

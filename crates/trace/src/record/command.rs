@@ -1,0 +1,72 @@
+//! What is to be recorded.
+
+use crate::{Error, Info, Sampling};
+use std::ffi::{OsStr, OsString};
+
+/// A program with its arguments, and how to record it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// The program, looked for in `PATH` if its name has no slash, and its arguments.
+    pub words: Vec<OsString>,
+    /// Set to keep only some of the accesses of each thread, beside all events, first touches and first writes of pages.
+    pub sampling: Option<Sampling>,
+}
+
+impl Command {
+    /// A program and its arguments, recorded in full.
+    pub fn new<I>(words: I) -> Command
+    where
+        I: IntoIterator,
+        I::Item: AsRef<OsStr>,
+    {
+        Command { words: words.into_iter().map(|word| word.as_ref().to_owned()).collect(), sampling: None }
+    }
+
+    /// What is known before it runs: the command line, quoted where needed, and the sampling.
+    pub fn info(&self) -> Info {
+        let words: Vec<String> = self.words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
+        Info { workload: words.join(" "), sampling: self.sampling, fetches: true, runs: None }
+    }
+
+    /// Whether it can be recorded here, without starting it.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if there is no such program, if it is for a machine that the recorder does not know, if QEMU is
+    /// missing, or if the sampling keeps nothing.
+    pub fn check(&self) -> Result<(), Error> {
+        if let Some(Sampling { on, period }) = self.sampling
+            && (on == 0 || on > period || i64::try_from(period).is_err())
+        {
+            let problem = "expected ON of at least 1 and at most PERIOD, and PERIOD below 2^63";
+            return Err(Error::input(format!("sampling {on}/{period}"), problem));
+        }
+        super::recording::check(self)
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_alphanumeric() || "%+,-./:=@_".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workload_is_a_line_for_a_shell() {
+        let command = Command::new(["sh", "-c", "echo it's", ""]);
+        assert_eq!(command.info().workload, r"sh -c 'echo it'\''s' ''");
+    }
+
+    #[test]
+    fn a_sampling_that_keeps_nothing_is_refused() {
+        let mut command = Command::new(["true"]);
+        command.sampling = Some(Sampling { on: 0, period: 10 });
+        let message = command.check().expect_err("refused").to_string();
+        assert!(message.contains("0/10"), "{message}");
+    }
+}

@@ -1,0 +1,96 @@
+//! One process's line: bytes in, chunks out.
+
+use super::wire::{self, CHUNK, VERSION, code};
+use std::collections::HashMap;
+use std::io::{ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+
+/// How much is read at once: several chunks.
+const READ_BYTES: usize = 1 << 19;
+const HEADER_BYTES: usize = 16;
+
+/// One connection of a process.
+pub(super) struct Connection {
+    pub(super) stream: UnixStream,
+    bytes: Vec<u8>,
+    /// The part of `bytes` that has been read and not used.
+    used: usize,
+    filled: usize,
+    /// Which process it is, once it has said so.
+    pub(super) token: Option<u64>,
+    /// Whether its process is known to the stream, so that its chunks may be used.
+    pub(super) admitted: bool,
+    /// Nothing more will come.
+    pub(super) closed: bool,
+    /// The numbers in the trace of the process's threads.
+    pub(super) threads: HashMap<u32, u32>,
+}
+
+impl Connection {
+    pub(super) fn new(stream: UnixStream) -> Connection {
+        let bytes = vec![0; 2 * READ_BYTES];
+        Connection {
+            stream,
+            bytes,
+            used: 0,
+            filled: 0,
+            token: None,
+            admitted: false,
+            closed: false,
+            threads: HashMap::new(),
+        }
+    }
+
+    /// Reads what is there, without waiting.
+    pub(super) fn read(&mut self) -> std::io::Result<()> {
+        if self.bytes.len() - self.filled < READ_BYTES {
+            self.bytes.copy_within(self.used..self.filled, 0);
+            self.filled -= self.used;
+            self.used = 0;
+        }
+        match self.stream.read(&mut self.bytes[self.filled..]) {
+            Ok(0) => self.closed = true,
+            Ok(count) => self.filled += count,
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => self.closed = true,
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    /// Puts the words of the next whole chunk into `words` and returns its thread; `None` if it is not all there.
+    pub(super) fn chunk(&mut self, words: &mut Vec<u64>) -> Result<Option<u32>, String> {
+        let bytes = &self.bytes[self.used..self.filled];
+        let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Ok(None) };
+        let (mark, place) = (word(&header[..8]), word(&header[8..]));
+        if mark != CHUNK {
+            return Err(format!("a chunk begins with {mark:#x}, expected {CHUNK:#x}"));
+        }
+        let length = (place & 0xffff_ffff) as usize * size_of::<u64>();
+        let Some(body) = rest.get(..length) else { return Ok(None) };
+        words.clear();
+        words.extend(body.chunks_exact(8).map(word));
+        self.used += HEADER_BYTES + length;
+        Ok(Some((place >> 32) as u32))
+    }
+
+    /// Takes the first chunk of a connection, if it is there, and learns from it which process this is.
+    pub(super) fn greet(&mut self, words: &mut Vec<u64>) -> Result<(), String> {
+        if self.token.is_none() && self.chunk(words)?.is_some() {
+            match words[..] {
+                [hello, VERSION, token] if hello == wire::event(code::HELLO, 2) => self.token = Some(token),
+                _ => return Err("a connection begins with something else than its process's number".into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
+}
+
+/// The words of a buffer that a killed process left, as far as they go.
+pub(super) fn leftovers(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(word).collect()
+}

@@ -1,0 +1,199 @@
+//! From the plugin's words to runs and events.
+
+use super::wire::{self, code};
+use crate::event::{Backing, Batch, Event, Growth, ProcessId, Run};
+use std::collections::HashMap;
+use superpage_pages::{Access, Protection};
+
+/// The bits of a tag that hold its kind.
+const KIND: u64 = 3;
+
+/// What all processes of a recording share.
+#[derive(Default)]
+pub(super) struct Names {
+    /// Files by device and inode.
+    files: HashMap<(u64, u64), u32>,
+    /// Processes by their tokens.
+    processes: HashMap<u64, ProcessId>,
+    threads: u32,
+}
+
+impl Names {
+    /// The process with this token, if it has been forked.
+    pub(super) fn process(&self, token: u64) -> Option<ProcessId> {
+        self.processes.get(&token).copied()
+    }
+
+    /// Gives a process its number.
+    pub(super) fn add_process(&mut self, token: u64) -> ProcessId {
+        let id = ProcessId(self.processes.len() as u32);
+        *self.processes.entry(token).or_insert(id)
+    }
+
+    /// Gives a thread its number.
+    pub(super) fn add_thread(&mut self) -> u32 {
+        self.threads += 1;
+        self.threads - 1
+    }
+
+    /// Whether no thread has got a number yet.
+    pub(super) fn no_threads(&self) -> bool {
+        self.threads == 0
+    }
+
+    fn file(&mut self, file: (u64, u64)) -> u32 {
+        let next = self.files.len() as u32;
+        *self.files.entry(file).or_insert(next)
+    }
+}
+
+/// What the plugin says beyond what goes into the stream.
+pub(super) enum Word {
+    /// The process goes on in another program, whose threads are new.
+    Executed,
+    /// The process has made another, with this token.
+    Forked(u64),
+    /// The process has ended.
+    Exited,
+    /// The process will come back on another connection.
+    Reconnects,
+    /// A text for the user.
+    Note(String),
+}
+
+/// Puts the words of one chunk into `batch`; `heard` gets what concerns the recording. Returns how many words were
+/// understood: all, unless they end with an end mark or in the middle of an event.
+pub(super) fn decode(words: &[u64], names: &mut Names, batch: &mut Batch, heard: &mut Vec<Word>) -> usize {
+    let mut at = 0;
+    while let Some(&word) = words.get(at) {
+        if word & wire::VALID == 0 {
+            break;
+        }
+        at += 1;
+        let count = word >> wire::COUNT_SHIFT;
+        match word & KIND {
+            wire::EVENT => {
+                let Some(payload) = words.get(at..at + count as usize) else { return at - 1 };
+                let code = (word >> wire::PAGE_SHIFT) & ((1 << (wire::COUNT_SHIFT - wire::PAGE_SHIFT)) - 1);
+                event(code, payload, names, batch, heard);
+                at += payload.len();
+            }
+            wire::EXECUTE => {
+                let half = u32::from(word & wire::STRADDLE != 0);
+                batch.run(Run::new(page(word), Access::Execute, count as u32, count as u32 - half));
+            }
+            kind => {
+                let access = if kind == wire::WRITE { Access::Write } else { Access::Read };
+                batch.run(Run::new(page(word), access, count as u32, 0));
+            }
+        }
+    }
+    at
+}
+
+/// The page number in a word of a run. Addresses have 48 bits; those of the upper half are the kernel's.
+fn page(word: u64) -> u64 {
+    let upper = 64 - wire::COUNT_SHIFT;
+    let number = ((word << upper) as i64) >> (upper + wire::PAGE_SHIFT);
+    number as u64 & ((1 << 52) - 1)
+}
+
+fn event(what: u64, payload: &[u64], names: &mut Names, batch: &mut Batch, heard: &mut Vec<Word>) {
+    let words = |place: usize| payload.get(2 * place..2 * place + 2).map_or([0, 0], |words| [words[0], words[1]]);
+    let [start, pages] = words(0);
+    let event = match what {
+        code::MAP => {
+            let ([flags, device], [inode, length], [offset, _]) = (words(1), words(2), words(3));
+            let backing = if flags & wire::FILE != 0 {
+                Backing::File { file: names.file((device, inode)), file_pages: length.div_ceil(4096), offset }
+            } else {
+                Backing::Anonymous
+            };
+            let growth = match flags & (wire::GROWS_UP | wire::GROWS_DOWN) {
+                wire::GROWS_UP => Growth::Up,
+                wire::GROWS_DOWN => Growth::Down,
+                _ => Growth::Fixed,
+            };
+            let protection = Protection::from_bits(flags as u8);
+            Event::Map { start, pages, protection, shared: flags & wire::SHARED != 0, backing, growth }
+        }
+        code::UNMAP => Event::Unmap { start, pages },
+        code::PROTECT => Event::Protect { start, pages, protection: Protection::from_bits(words(1)[0] as u8) },
+        code::DISCARD => Event::Discard { start, pages },
+        code::GROW => Event::Grow { start, pages },
+        code::REMAP => {
+            let [to, to_pages] = words(1);
+            Event::Remap { from: start, from_pages: pages, to, to_pages }
+        }
+        code::FORK => {
+            heard.push(Word::Forked(start));
+            Event::Fork { child: names.add_process(start) }
+        }
+        code::EXEC => {
+            heard.push(Word::Executed);
+            Event::Exec
+        }
+        code::EXIT => {
+            heard.push(Word::Exited);
+            Event::Exit
+        }
+        code::SKIPPED => Event::Skipped { references: start, instructions: pages },
+        code::NOTE => {
+            let bytes: Vec<u8> =
+                payload.iter().skip(2).flat_map(|word| word.to_ne_bytes()).take(start as usize).collect();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            heard.push(Word::Note(text.clone()));
+            Event::Note(text)
+        }
+        code::RECONNECT => return heard.push(Word::Reconnects),
+        _ => return,
+    };
+    batch.event(event);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(page: u64, bits: u64, count: u64) -> u64 {
+        wire::run(page << 12, bits) | count << wire::COUNT_SHIFT
+    }
+
+    #[test]
+    fn runs_and_events_come_out_in_order() {
+        let words = [
+            run(5, wire::EXECUTE | wire::STRADDLE, 3),
+            run((1 << 52) - 1, wire::WRITE, (1 << 24) - 1),
+            wire::event(code::UNMAP, 2),
+            7,
+            2,
+            run(8, wire::READ, 1),
+            0,
+            run(9, wire::READ, 1),
+        ];
+        let (mut batch, mut heard) = (Batch::default(), Vec::new());
+        assert_eq!(decode(&words, &mut Names::default(), &mut batch, &mut heard), 6);
+        let runs = [
+            Run::new(5, Access::Execute, 3, 2),
+            Run::new((1 << 52) - 1, Access::Write, (1 << 24) - 1, 0),
+            Run::new(8, Access::Read, 1, 0),
+        ];
+        assert_eq!(batch.runs, runs);
+        assert_eq!(batch.events, [(2, Event::Unmap { start: 7, pages: 2 })]);
+    }
+
+    #[test]
+    fn half_an_event_is_not_understood() {
+        let words = [wire::event(code::REMAP, 4), 1, 2];
+        let (mut batch, mut heard) = (Batch::default(), Vec::new());
+        assert_eq!(decode(&words, &mut Names::default(), &mut batch, &mut heard), 0);
+        assert!(batch.events.is_empty());
+    }
+
+    #[test]
+    fn one_file_has_one_number() {
+        let mut names = Names::default();
+        let numbers = [(1, 1), (1, 2), (1, 1)].map(|file| names.file(file));
+        assert_eq!(numbers, [0, 1, 0]);
+    }
+}

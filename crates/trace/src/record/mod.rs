@@ -1,0 +1,47 @@
+//! The recorder: a program that runs just now, as a [`Source`](crate::Source).
+//!
+//! The program runs under QEMU's user-mode emulator with a plugin of ours (`crates/recorder`, built into this library),
+//! and so do its threads, its children and the programs that they execute. Its input and output are its own. The plugin
+//! forms runs and sends them with the changes of mappings over a socket; [`Recording`] puts what comes from the processes
+//! in one order.
+//!
+//! Within a thread the order is exact, and so is that between a thread's accesses and the changes of mappings by any
+//! thread of its process. Between threads and processes the order is that of their chunks of at most 4096 runs: each
+//! chunk is a slice of time that begins with a [`Switch`](crate::Event::Switch), even if the same thread goes on. A
+//! program that is faster than its reader waits for it.
+//!
+//! What is counted is what the emulator does: an access of 16 bytes is two of 8, each step of a repeated string
+//! instruction counts as an instruction, and in programs of several threads an atomic read and write is one write. What
+//! the system reads and writes for the program in system calls is not counted. Heaps begin at 128 GB, where they have
+//! room to grow, and libraries and large allocations follow the program from 256 GB up.
+//!
+//! ```no_run
+//! use superpage_trace::{Batch, Source, record};
+//! let mut recording = record::start(&record::Command::new(["gzip", "-k", "file"]))?;
+//! let mut batch = Batch::default();
+//! while recording.fill(&mut batch)? {}
+//! let outcome = recording.finish()?;
+//! # Ok::<(), superpage_trace::Error>(())
+//! ```
+
+mod command;
+
+#[cfg(target_os = "linux")]
+mod connection;
+#[cfg(target_os = "linux")]
+mod decode;
+#[cfg(target_os = "linux")]
+#[path = "../../../recorder/src/program.rs"]
+mod program;
+#[cfg(target_os = "linux")]
+mod recording;
+#[cfg(not(target_os = "linux"))]
+#[path = "unsupported.rs"]
+mod recording;
+#[cfg(target_os = "linux")]
+#[path = "../../../recorder/src/wire.rs"]
+#[allow(dead_code, reason = "the plugin makes records, the collector only reads them")]
+mod wire;
+
+pub use command::Command;
+pub use recording::{Outcome, Recording, Stop, start};

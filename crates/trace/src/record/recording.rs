@@ -1,0 +1,493 @@
+//! The collector: starts the program and puts what its processes tell in one order.
+
+use super::connection::{Connection, leftovers};
+use super::decode::{Names, Word, decode};
+use super::program::{self, Obstacle, Program};
+use super::Command;
+use crate::{Batch, Error, Event, Info, Source};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use std::collections::{BTreeSet, HashSet};
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The plugin, as the build script made it; empty where that cannot be.
+static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.so"));
+
+/// The token of the first process.
+const FIRST: u64 = 1;
+/// How long a program has to end before it is killed.
+const GRACE: Duration = Duration::from_secs(2);
+/// How often a silent recording looks whether it was stopped or its program has ended.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A program that runs just now.
+///
+/// Its stream ends when the program and all that it started, as far as they could be followed, have ended. Dropping it
+/// kills them.
+pub struct Recording {
+    info: Info,
+    child: Child,
+    status: Option<ExitStatus>,
+    listener: UnixListener,
+    folder: tempfile::TempDir,
+    _plugin: tempfile::TempDir,
+    connections: Vec<Connection>,
+    next: usize,
+    names: Names,
+    /// The tokens of processes in the stream that have not ended.
+    living: BTreeSet<u64>,
+    /// Of those the ones that have closed their connection and open another.
+    returning: HashSet<u64>,
+    notes: Vec<String>,
+    stop: Stop,
+    stopped_at: Option<Instant>,
+    killed: bool,
+    /// When the program had ended, but a process was still to come back.
+    silent_since: Option<Instant>,
+    words: Vec<u64>,
+    ended: bool,
+}
+
+/// Ends a recording from anywhere.
+#[derive(Clone, Debug)]
+pub struct Stop(Arc<AtomicBool>);
+
+impl Stop {
+    /// Asks the program to end (`SIGTERM`), and kills it if it has not after two seconds. The recording goes on to its
+    /// end, which then comes soon, and what was recorded is a complete stream. Needs that somebody still reads it.
+    pub fn stop(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How a recording ended.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The exit status of the program.
+    pub status: ExitStatus,
+    /// What a user should know: what could not be followed or was lost. Each also stands in the stream.
+    pub notes: Vec<String>,
+}
+
+/// The program that a command stands for, and its emulator.
+fn find(command: &Command) -> Result<(Program, PathBuf), Error> {
+    let Some(name) = command.words.first() else {
+        return Err(Error::input("record", "no program was named, expected a command with its arguments"));
+    };
+    let shown = name.to_string_lossy().into_owned();
+    let path = std::env::var_os("PATH");
+    let file = program::search(name, path.as_deref())
+        .ok_or_else(|| Error::input(&shown, "no such program in any folder of PATH; give its path or install it"))?;
+    let program = program::resolve(&file, &command.words).map_err(|obstacle| {
+        Error::input(&shown, match obstacle {
+            Obstacle::System(std::io::ErrorKind::NotFound) if file.exists() => {
+                "the interpreter in its first line does not exist".to_owned()
+            }
+            Obstacle::System(std::io::ErrorKind::NotFound) => "no such file".to_owned(),
+            Obstacle::System(std::io::ErrorKind::PermissionDenied) => "is no file that may be executed".to_owned(),
+            Obstacle::System(kind) => kind.to_string(),
+            Obstacle::Unreadable => "may not be read, which the emulator must".to_owned(),
+            Obstacle::Format => "is neither an ELF program nor a script with #! in its first line".to_owned(),
+            Obstacle::Machine(machine) => format!(
+                "is a program for ELF machine {machine}; the recorder knows 64-bit x86, ARM and RISC-V"
+            ),
+        })
+    })?;
+    let emulator = program::search(program.emulator.as_ref(), path.as_deref()).ok_or_else(|| {
+        let problem = "not found: superpage record needs QEMU's user-mode emulator with plugins \
+                       (Debian, Ubuntu: apt install qemu-user)";
+        Error::input(program.emulator, problem)
+    })?;
+    Ok((program, emulator))
+}
+
+pub(super) fn check(command: &Command) -> Result<(), Error> {
+    if PLUGIN.is_empty() {
+        let problem = "this build has no recorder: it was made for another system than the one that built it, or not \
+                       for Linux with glibc";
+        return Err(Error::input("record", problem));
+    }
+    find(command).map(|_| ())
+}
+
+/// Starts a program. It waits until its recording is read.
+///
+/// # Errors
+/// Those of [`Command::check`], and [`Error::Io`] if the plugin or a socket cannot be made in the folder for temporary
+/// files, or QEMU cannot be started.
+pub fn start(command: &Command) -> Result<Recording, Error> {
+    command.check()?;
+    let (program, emulator) = find(command)?;
+    let io = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| Error::Io { path, source }
+    };
+    let temporary = std::env::temp_dir();
+    let code = tempfile::Builder::new().prefix("superpage-").tempdir().map_err(io(&temporary))?;
+    let plugin = code.path().join("recorder.so");
+    std::fs::write(&plugin, PLUGIN).map_err(io(&plugin))?;
+    // Buffers belong in memory; where there is no such folder, a temporary one does.
+    let folder = tempfile::Builder::new().prefix("superpage-").tempdir_in("/dev/shm");
+    let folder = folder.or_else(|_| tempfile::Builder::new().prefix("superpage-").tempdir()).map_err(io(&temporary))?;
+    let socket = folder.path().join("socket");
+    let listener = UnixListener::bind(&socket).map_err(io(&socket))?;
+    listener.set_nonblocking(true).map_err(io(&socket))?;
+
+    let mut specification = OsString::from("file=");
+    specification.push(doubled(&plugin));
+    specification.push(",plugin=");
+    specification.push(doubled(&plugin));
+    specification.push(",socket=");
+    specification.push(doubled(&socket));
+    specification.push(format!(",token={FIRST:x}"));
+    if let Some(sampling) = command.sampling {
+        specification.push(format!(",on={},period={}", sampling.on, sampling.period));
+    }
+    let mut process = std::process::Command::new(&emulator);
+    process.args(program::emulation(&program, &specification));
+    let child = process.spawn().map_err(io(&emulator))?;
+
+    let mut names = Names::default();
+    names.add_process(FIRST);
+    Ok(Recording {
+        info: command.info(),
+        child,
+        status: None,
+        listener,
+        folder,
+        _plugin: code,
+        connections: Vec::new(),
+        next: 0,
+        names,
+        living: BTreeSet::from([FIRST]),
+        returning: HashSet::new(),
+        notes: Vec::new(),
+        stop: Stop(Arc::new(AtomicBool::new(false))),
+        stopped_at: None,
+        killed: false,
+        silent_since: None,
+        words: Vec::new(),
+        ended: false,
+    })
+}
+
+/// With commas doubled, as QEMU's options want them.
+fn doubled(path: &Path) -> OsString {
+    let mut bytes = Vec::new();
+    for byte in path.as_os_str().as_bytes() {
+        bytes.push(*byte);
+        if *byte == b',' {
+            bytes.push(b',');
+        }
+    }
+    OsString::from_vec(bytes)
+}
+
+impl Recording {
+    /// A handle that ends the recording.
+    pub fn stopper(&self) -> Stop {
+        self.stop.clone()
+    }
+
+    /// Waits for the program's end and gives its status. A program that still runs, as the stream was not read to its
+    /// end, is ended as by [`Stop::stop`], and what it still tells is lost.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the system refuses to wait.
+    pub fn finish(mut self) -> Result<Outcome, Error> {
+        if !self.ended {
+            self.stop.stop();
+            let mut lost = Batch::default();
+            while self.fill(&mut lost)? {}
+        }
+        let status = match self.status {
+            Some(status) => status,
+            None => self.child.wait().map_err(|source| self.io(source))?,
+        };
+        self.status = Some(status);
+        Ok(Outcome { status, notes: std::mem::take(&mut self.notes) })
+    }
+
+    fn io(&self, source: std::io::Error) -> Error {
+        Error::Io { path: self.folder.path().to_path_buf(), source }
+    }
+
+    fn confused(&self, problem: String) -> Error {
+        Error::input(&self.info.workload, format!("the recorder's plugin and this program do not agree: {problem}"))
+    }
+
+    /// Takes all new connections and admits those whose process is known.
+    fn accept(&mut self) -> Result<(), Error> {
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    stream.set_nonblocking(true).map_err(|source| self.io(source))?;
+                    self.connections.push(Connection::new(stream));
+                }
+                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.io(error)),
+            }
+        }
+    }
+
+    fn admit(&mut self) {
+        for at in 0..self.connections.len() {
+            let Some(token) = self.connections[at].token else { continue };
+            let taken = self.connections.iter().any(|other| other.admitted && other.token == Some(token));
+            if !self.connections[at].admitted && !taken && self.names.process(token).is_some() {
+                self.connections[at].admitted = true;
+                self.returning.remove(&token);
+            }
+        }
+    }
+
+    /// Waits until a connection that may be read has something, or for a moment.
+    fn wait(&mut self) -> Result<(), Error> {
+        let readable: Vec<usize> = (0..self.connections.len())
+            .filter(|at| self.connections[*at].admitted || self.connections[*at].token.is_none())
+            .collect();
+        let mut set: Vec<PollFd<'_>> = vec![PollFd::new(&self.listener, PollFlags::IN)];
+        set.extend(readable.iter().map(|at| PollFd::new(&self.connections[*at].stream, PollFlags::IN)));
+        let timeout = LOOK.try_into().expect("a short time");
+        let waited = poll(&mut set, Some(&timeout));
+        let ready: Vec<usize> = set[1..]
+            .iter()
+            .zip(&readable)
+            .filter(|(entry, _)| !entry.revents().is_empty())
+            .map(|(_, at)| *at)
+            .collect();
+        match waited {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(self.io(error.into())),
+        }
+        for at in ready {
+            let read = self.connections[at].read();
+            read.map_err(|source| self.io(source))?;
+        }
+        Ok(())
+    }
+
+    /// Puts whole chunks that have been read into the batch, from one connection after the other.
+    fn use_chunks(&mut self, batch: &mut Batch) -> Result<(), Error> {
+        for _ in 0..self.connections.len() {
+            self.next = (self.next + 1) % self.connections.len();
+            while self.connections[self.next].admitted && batch.runs.len() < Batch::RUNS {
+                let chunk = self.connections[self.next].chunk(&mut self.words);
+                let Some(thread) = chunk.map_err(|problem| self.confused(problem))? else { break };
+                let words = std::mem::take(&mut self.words);
+                let used = self.tell(self.next, thread, &words, batch);
+                self.words = words;
+                if used < self.words.len() {
+                    return Err(self.confused("a chunk holds something that is neither run nor event".into()));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts words of one thread into the batch.
+    fn tell(&mut self, at: usize, thread: u32, words: &[u64], batch: &mut Batch) -> usize {
+        let connection = &mut self.connections[at];
+        let Some(token) = connection.token else { return words.len() };
+        let Some(process) = self.names.process(token).filter(|_| self.living.contains(&token)) else {
+            // What still comes after the end of a process is nobody's.
+            return words.len();
+        };
+        let names = &mut self.names;
+        let thread = *connection.threads.entry(thread).or_insert_with(|| names.add_thread());
+        batch.event(Event::Switch { process, thread });
+        let mut heard = Vec::new();
+        let used = decode(words, names, batch, &mut heard);
+        for word in heard {
+            match word {
+                Word::Executed => connection.threads.clear(),
+                Word::Forked(token) => {
+                    self.living.insert(token);
+                }
+                Word::Exited => {
+                    self.living.remove(&token);
+                }
+                Word::Reconnects => {
+                    self.returning.insert(token);
+                    connection.closed = true;
+                }
+                Word::Note(text) => {
+                    if !self.notes.contains(&text) {
+                        self.notes.push(text);
+                    }
+                }
+            }
+        }
+        used
+    }
+
+    /// Lets go of connections that have nothing more to give, and ends their processes.
+    fn retire(&mut self, batch: &mut Batch) {
+        let mut at = 0;
+        while at < self.connections.len() {
+            let waits = self.connections[at].token.is_some() && !self.connections[at].admitted;
+            if !self.connections[at].closed || waits || batch.runs.len() >= Batch::RUNS {
+                at += 1;
+                continue;
+            }
+            let token = self.connections[at].token.filter(|_| self.connections[at].admitted);
+            if let Some(token) = token.filter(|token| self.living.contains(token) && !self.returning.contains(token)) {
+                self.salvage(at, token, batch);
+                self.exit(token, batch);
+            }
+            self.connections.swap_remove(at);
+        }
+        self.next = 0;
+    }
+
+    /// Ends a process that could not say so itself.
+    fn exit(&mut self, token: u64, batch: &mut Batch) {
+        if let (Some(process), true) = (self.names.process(token), self.living.remove(&token)) {
+            batch.event(Event::Switch { process, thread: self.names.add_thread() });
+            batch.event(Event::Exit);
+        }
+    }
+
+    /// Takes what a killed process left in its buffers.
+    fn salvage(&mut self, at: usize, token: u64, batch: &mut Batch) {
+        let prefix = format!("{token:x}-");
+        let entries = std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
+        let mut buffers: Vec<(u32, PathBuf)> = entries
+            .filter_map(|entry| {
+                let thread = entry.file_name().to_str()?.strip_prefix(&prefix)?.parse().ok()?;
+                Some((thread, entry.path()))
+            })
+            .collect();
+        buffers.sort();
+        for (thread, file) in buffers {
+            let words = leftovers(&std::fs::read(&file).unwrap_or_default());
+            let end = words.first().is_none_or(|first| *first == 0);
+            if !end && self.living.contains(&token) {
+                self.tell(at, thread, &words, batch);
+            }
+            let _ = std::fs::remove_file(file);
+        }
+    }
+
+    /// Ends the program when that was asked for.
+    fn heed_stop(&mut self) {
+        if !self.stop.0.load(Ordering::Relaxed) {
+            return;
+        }
+        let signal = match self.stopped_at {
+            None => Signal::TERM,
+            Some(since) if since.elapsed() > GRACE && !self.killed => {
+                self.killed = true;
+                Signal::KILL
+            }
+            Some(_) => return,
+        };
+        self.stopped_at.get_or_insert_with(Instant::now);
+        self.signal_all(signal);
+    }
+
+    fn signal_all(&mut self, signal: Signal) {
+        let peers = self.connections.iter().filter(|connection| !connection.closed);
+        let peers: Vec<Pid> = peers
+            .filter_map(|connection| rustix::net::sockopt::socket_peercred(&connection.stream).ok())
+            .map(|credentials| credentials.pid)
+            .collect();
+        for peer in peers {
+            let _ = kill_process(peer, signal);
+        }
+        if self.status.is_none() {
+            let _ = kill_process(Pid::from_child(&self.child), signal);
+        }
+    }
+
+    /// Whether the program has ended and with it all that could still tell something.
+    fn over(&mut self) -> Result<bool, Error> {
+        if self.status.is_none() {
+            self.status = self.child.try_wait().map_err(|source| self.io(source))?;
+        }
+        if self.status.is_none() {
+            return Ok(false);
+        }
+        // A connection made before the last one was closed waits to be accepted.
+        self.accept()?;
+        if !self.returning.is_empty() && self.silent_since.get_or_insert_with(Instant::now).elapsed() < GRACE {
+            return Ok(false);
+        }
+        Ok(self.connections.iter().all(|connection| connection.token.is_some() && !connection.admitted))
+    }
+
+    fn end(&mut self, batch: &mut Batch) -> Result<(), Error> {
+        self.ended = true;
+        if self.names.no_threads() {
+            let problem = "the emulator ended before the program began; its own message says why";
+            return Err(Error::input(&self.info.workload, problem));
+        }
+        if !self.connections.is_empty() {
+            let text = format!("{} processes were not recorded, as their parents were killed", self.connections.len());
+            batch.event(Event::Note(text.clone()));
+            self.notes.push(text);
+        }
+        while let Some(token) = self.living.first().copied() {
+            self.exit(token, batch);
+        }
+        Ok(())
+    }
+}
+
+impl Source for Recording {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Waits for the program; up to 50 ms longer than it needs when it ends.
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        batch.clear();
+        while !self.ended {
+            self.heed_stop();
+            self.accept()?;
+            for at in 0..self.connections.len() {
+                let greeted = self.connections[at].greet(&mut self.words);
+                greeted.map_err(|problem| self.confused(problem))?;
+            }
+            self.admit();
+            if !self.connections.is_empty() {
+                self.use_chunks(batch)?;
+                self.retire(batch);
+            }
+            if !batch.runs.is_empty() || !batch.events.is_empty() {
+                return Ok(true);
+            }
+            if self.over()? {
+                self.end(batch)?;
+                return Ok(!batch.events.is_empty());
+            }
+            self.wait()?;
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Recording {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.signal_all(Signal::KILL);
+        }
+        if self.status.is_none() {
+            let _ = self.child.wait();
+        }
+    }
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Recording").field("info", &self.info).field("status", &self.status).finish_non_exhaustive()
+    }
+}
