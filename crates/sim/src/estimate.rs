@@ -28,7 +28,7 @@ impl Tally {
             accesses,
             data_misses: counters.data_misses(),
             instruction_misses: counters.instruction_misses(),
-            walk_references: counters.walk_memory_references,
+            walk_references: counters.walk_memory_references(),
             tlb_hit_cycles: cycles.tlb_hits,
             walk_cycles: cycles.walks,
             faulting,
