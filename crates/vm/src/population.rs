@@ -516,3 +516,6 @@ impl Population {
             + self.first.capacity() * 4
     }
 }
+
+#[cfg(test)]
+mod tests;

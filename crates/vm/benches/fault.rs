@@ -1,0 +1,208 @@
+//! What faults, promotions and preemptions cost, and what metadata takes, beside the figures of DESIGN.md. Page tables do
+//! nothing here but remember the size that maps each region, so that the memory manager alone is measured.
+//!
+//! Times are nanoseconds of one thread; each is the least of several rounds. Run without `--bench`, as `cargo test
+//! --all-targets` does, all of it does a small part of the work and only shows that it works.
+
+use std::time::Instant;
+use superpage_pages::{Access, Ladder, PageSize, Pfn, Protection, Vpn};
+use superpage_vm::{Backing, Config, Growth, Map, Mapped, Pmap, Policy, SpaceId, Used, Vm};
+
+/// Page tables that keep nothing: for runs in which the manager never needs to look.
+struct Blind;
+
+impl Pmap for Blind {
+    fn enter(&mut self, _: SpaceId, _: Vpn, _: Pfn, _: PageSize, _: Protection, _: Access) {}
+    fn remove(&mut self, _: SpaceId, _: Vpn, _: PageSize) -> Used {
+        Used::default()
+    }
+    fn protect(&mut self, _: SpaceId, _: Vpn, _: PageSize, _: Protection) {}
+    fn promote(&mut self, _: SpaceId, _: Vpn, _: PageSize, _: PageSize) {}
+    fn demote(&mut self, _: SpaceId, _: Vpn, _: PageSize, _: PageSize) {}
+    fn lookup(&self, _: SpaceId, _: Vpn) -> Option<Mapped> {
+        None
+    }
+    fn used(&self, _: SpaceId, _: Vpn, _: PageSize) -> Used {
+        Used::default()
+    }
+    fn clear_referenced(&mut self, _: SpaceId, _: Vpn, _: PageSize) -> bool {
+        false
+    }
+    fn clear_modified(&mut self, _: SpaceId, _: Vpn, _: PageSize) -> bool {
+        false
+    }
+    fn destroy(&mut self, _: SpaceId) {}
+}
+
+fn ladder(sizes: &str) -> Ladder {
+    let sizes: Vec<PageSize> = sizes.split('/').map(|size| size.parse().unwrap()).collect();
+    Ladder::new(&sizes).unwrap()
+}
+
+const MODERN: &str = "4K/2M/1G";
+const ARM: &str = "4K/64K/2M/1G";
+const ALPHA: &str = "8K/64K/512K/4M";
+
+/// The generator splitmix64.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(z ^ (z >> 31)) * u128::from(end)) >> 64) as u64
+    }
+}
+
+/// A process with one anonymous mapping of `pages` pages, in a memory of `frames`.
+fn process(sizes: &str, policy: &str, pages: u64, frames: u64) -> (Vm, SpaceId, Vpn) {
+    let config = Config { ladder: ladder(sizes), frames, policy: policy.parse::<Policy>().unwrap() };
+    let mut vm = Vm::new(config).unwrap();
+    let space = vm.create_space();
+    let start = Vpn(1 << 30);
+    let (protection, backing, growth) = (Protection::READ_WRITE, Backing::Anonymous, Growth::Fixed);
+    vm.map(&mut Blind, space, Map { start, pages, protection, shared: false, backing, growth }).unwrap();
+    (vm, space, start)
+}
+
+fn touch(vm: &mut Vm, space: SpaceId, pages: &[Vpn]) -> f64 {
+    let begin = Instant::now();
+    for &page in pages {
+        vm.fault(&mut Blind, space, page, Access::Write).unwrap();
+    }
+    begin.elapsed().as_nanos() as f64 / pages.len() as f64
+}
+
+fn least(rounds: u32, mut round: impl FnMut() -> f64) -> f64 {
+    (0..rounds).map(|_| round()).fold(f64::INFINITY, f64::min)
+}
+
+fn shuffled(mut pages: Vec<Vpn>) -> Vec<Vpn> {
+    let mut random = Random(1);
+    for i in (1..pages.len()).rev() {
+        pages.swap(i, random.below(i as u64 + 1) as usize);
+    }
+    pages
+}
+
+fn row(what: &str, ours: String, figure: &str) {
+    println!("{what:<72} {ours:>12}   {figure}");
+}
+
+/// Bytes of memory in the bench: 4 GiB, or a little when only tested.
+fn memory() -> u64 {
+    if std::env::args().any(|argument| argument == "--bench") { 4 << 30 } else { 64 << 20 }
+}
+
+fn faults(sizes: &str, rounds: u32) {
+    let base = ladder(sizes).base().bytes();
+    let pages = memory() / base;
+    let largest = ladder(sizes).pages(ladder(sizes).largest()).min(pages);
+    for (order, random) in [("in order", false), ("at random over all", true)] {
+        for (promote, how) in [("never", "no promotion"), ("full", "promotion")] {
+            let policy = format!("reservation:promote={promote}");
+            let ours = least(rounds, || {
+                let (mut vm, space, start) = process(sizes, &policy, pages, pages);
+                let (heads, rest): (Vec<Vpn>, Vec<Vpn>) =
+                    (0..pages).map(|page| start + page).partition(|page| (*page - start).is_multiple_of(largest));
+                touch(&mut vm, space, &heads);
+                touch(&mut vm, space, &if random { shuffled(rest) } else { rest })
+            });
+            row(
+                &format!("{sizes}: fault that finds its reservation, {order}, {how}"),
+                format!("{ours:.1} ns"),
+                "under 60 ns",
+            );
+        }
+    }
+    let extents = 512.min(pages / 16);
+    let ours = least(rounds.max(5), || {
+        // The largest size but one, so that a large memory has many.
+        let size = ladder(sizes);
+        let level = size.largest().down();
+        let policy = "reservation";
+        let sizes: Vec<String> = size.sizes()[..=level.index()].iter().map(PageSize::to_string).collect();
+        let (mut vm, space, start) = process(&sizes.join("/"), policy, pages, pages);
+        let heads: Vec<Vpn> =
+            (0..extents.min(pages / size.pages(level))).map(|i| start + i * size.pages(level)).collect();
+        touch(&mut vm, space, &heads)
+    });
+    row(&format!("{sizes}: fault that makes a reservation"), format!("{ours:.1} ns"), "-");
+}
+
+/// The last fault of a region, which promotes it, less the fault before it: by size.
+fn promotions(sizes: &str, rounds: u32) {
+    let ladder = ladder(sizes);
+    let pages = memory() / ladder.base().bytes();
+    for level in ladder.levels().skip(1).filter(|level| ladder.pages(*level) <= pages) {
+        let size = ladder.pages(level);
+        let ours = least(rounds, || {
+            let count = (pages / size).min(64);
+            let (mut vm, space, start) = process(sizes, "reservation", size * count, pages);
+            let mut total = 0.0;
+            for region in 0..count {
+                for page in 0..size - 1 {
+                    vm.fault(&mut Blind, space, start + (region * size + page), Access::Write).unwrap();
+                }
+                let begin = Instant::now();
+                vm.fault(&mut Blind, space, start + (region * size + size - 1), Access::Write).unwrap();
+                total += begin.elapsed().as_nanos() as f64;
+            }
+            assert!(vm.stats().promotions[level.index()] >= count);
+            total / count as f64
+        });
+        let what = format!("{sizes}: fault that completes {} (promotes {} times)", ladder.size(level), level.0);
+        row(&what, format!("{ours:.0} ns"), "O(number of sizes)");
+    }
+}
+
+/// Section 6.6's adversary: a memory of one largest extent, touched with a stride of that.
+fn preemptions(sizes: &str, rounds: u32) {
+    let ladder = ladder(sizes);
+    let frames = ladder.pages(ladder.largest());
+    let touches = frames.min(500);
+    let mut ratio = 0.0;
+    let ours = least(rounds, || {
+        let (mut vm, space, start) = process(sizes, "reservation", touches * frames, frames);
+        let pages: Vec<Vpn> = (0..touches).map(|touch| start + touch * frames).collect();
+        let cost = touch(&mut vm, space, &pages);
+        ratio = touches as f64 / vm.stats().reservations_preempted as f64;
+        cost
+    });
+    row(&format!("{sizes}: fault under preemption, one every {ratio:.1}"), format!("{ours:.0} ns"), "O(sizes x R)");
+}
+
+fn metadata(sizes: &str, policy: &str) {
+    let pages = memory() / ladder(sizes).base().bytes();
+    for (what, every) in [("every page", 1), ("one page in 8", 8)] {
+        // One page in eight of a range of twice the memory fills reservations without filling memory.
+        let (mut vm, space, start) = process(sizes, policy, pages, pages);
+        for page in (0..pages).step_by(every) {
+            vm.fault(&mut Blind, space, start + page, Access::Write).unwrap();
+        }
+        let bytes = vm.metadata_bytes();
+        let share = bytes as f64 * 100.0 / memory() as f64;
+        let name = format!("{sizes} {policy}: metadata of {} GiB, {what} touched", memory() >> 30);
+        row(&name, format!("{} KB", bytes / 1024), &format!("{share:.3} %, under 0.2 %"));
+    }
+}
+
+fn main() {
+    let rounds = if memory() > 1 << 30 { 5 } else { 1 };
+    row("what", "ours".into(), "figure of DESIGN.md");
+    for sizes in [MODERN, ARM, ALPHA] {
+        faults(sizes, rounds);
+    }
+    for sizes in [MODERN, ARM, ALPHA] {
+        promotions(sizes, rounds.min(2));
+    }
+    for sizes in [MODERN, ALPHA] {
+        preemptions(sizes, rounds);
+    }
+    for sizes in [MODERN, ARM, ALPHA] {
+        metadata(sizes, "reservation");
+    }
+    metadata(MODERN, "base");
+}

@@ -1,0 +1,76 @@
+//! The counters of a population map, in the way of figure 3 of Navarro et al.: a root of the largest size, two sizes
+//! below it, and base pages at the leaves.
+
+use super::*;
+use superpage_pages::PageSize;
+
+const OBJECT: ObjectId = ObjectId(0);
+
+/// A ladder with R = 4 at every level, as a figure has room for.
+fn population() -> Population {
+    let sizes = [12, 14, 16, 18].map(|shift| PageSize::from_shift(shift).unwrap());
+    Population::new(&Ladder::new(&sizes).unwrap())
+}
+
+fn populate(map: &mut Population, pages: impl IntoIterator<Item = u64>) -> Filled {
+    let mut filled = Filled { full: 0, saturated: 0 };
+    for page in pages {
+        let mut walk = map.walk(OBJECT, page);
+        assert!(!walk.populated);
+        filled = map.populate(OBJECT, page, &mut walk);
+        map.set_single(walk.slots[1], (page % 4) as u32, page as u32 + 1000);
+        assert!(map.walk(OBJECT, page).populated);
+    }
+    filled
+}
+
+/// (somepop, fullpop) of the nodes on the path to a page, from the root, as far as they exist.
+fn counts(map: &Population, page: u64) -> Vec<(u32, u32)> {
+    let walk = map.walk(OBJECT, page);
+    let node = |level: u8| map.node(level, walk.slots[level as usize]);
+    (walk.lowest..=map.top).rev().map(|level| (node(level).some, node(level).full)).collect()
+}
+
+#[test]
+fn counts_go_up_only_at_the_first_page_and_at_full_population() {
+    let mut map = population();
+    assert_eq!(counts(&map, 0), []);
+    populate(&mut map, [0]);
+    assert_eq!(counts(&map, 0), [(1, 0), (1, 0), (1, 1)]);
+    populate(&mut map, [1, 2]);
+    assert_eq!(counts(&map, 0), [(1, 0), (1, 0), (3, 3)], "neither the first nor the last: no propagation");
+    assert_eq!(populate(&mut map, [3]).full, 1);
+    assert_eq!(counts(&map, 0), [(1, 0), (1, 1), (4, 4)]);
+    // A second child of the same parent; a second one of the root, whose path stops where nothing is populated.
+    populate(&mut map, [5, 16]);
+    assert_eq!(counts(&map, 5), [(2, 0), (2, 1), (1, 1)]);
+    assert_eq!(counts(&map, 20), [(2, 0), (1, 0)], "an absent child is one with both counters zero");
+    let filled = populate(&mut map, [4, 6, 7].into_iter().chain(8..13));
+    assert_eq!((filled.full, filled.saturated), (0, 0b100), "its parent has no empty child left");
+    assert_eq!(populate(&mut map, 13..16).full, 2);
+    assert_eq!(counts(&map, 0), [(2, 1), (4, 4), (4, 4)]);
+    assert_eq!(populate(&mut map, 17..64).full, 3);
+    assert_eq!(counts(&map, 63), [(4, 4), (4, 4), (4, 4)]);
+}
+
+#[test]
+fn the_first_node_without_population_gives_the_size_that_overlaps_nothing() {
+    let mut map = population();
+    assert_eq!(map.walk(OBJECT, 0).lowest, 4, "nothing yet: the largest size is free");
+    populate(&mut map, [0]);
+    let free = |map: &Population, page| map.walk(OBJECT, page).lowest - 1;
+    assert_eq!([1, 4, 16, 64].map(|page| free(&map, page)), [0, 1, 2, 3]);
+}
+
+#[test]
+fn runs_are_whole_however_the_tree_is_cut() {
+    let mut map = population();
+    populate(&mut map, (3..40).chain(62..70).chain([1000]));
+    let mut runs = Vec::new();
+    map.runs(OBJECT, 0, 1 << 40, &mut runs);
+    assert_eq!(runs, [(3, 40), (62, 70), (1000, 1001)]);
+    runs.clear();
+    map.runs(OBJECT, 10, 64, &mut runs);
+    assert_eq!(runs, [(10, 40), (62, 64)]);
+    assert_eq!(map.walk(OBJECT, 63).frame, 1063);
+}
