@@ -6,6 +6,7 @@
 mod check;
 mod error;
 mod event;
+pub mod export;
 pub mod file;
 pub mod import;
 pub mod record;

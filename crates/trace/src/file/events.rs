@@ -32,6 +32,11 @@ pub(crate) fn kind(event: &Event) -> usize {
     }
 }
 
+/// The name of the kind of an event.
+pub(crate) fn kind_name(event: &Event) -> &'static str {
+    KIND_NAMES[kind(event)]
+}
+
 /// Adds an event: its kind in a byte, then its fields in the order of their declaration.
 pub(crate) fn put(out: &mut Vec<u8>, event: &Event) {
     out.push(kind(event) as u8);

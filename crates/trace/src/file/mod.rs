@@ -17,11 +17,11 @@ mod writer;
 
 pub use block::BLOCK_RUNS;
 pub use events::NOTE_BYTES;
+pub(crate) use events::kind_name;
 pub use header::VERSION;
-
 pub(crate) use reader::open_file;
 pub use reader::{Lost, Reader};
-
+pub(crate) use sink::{Sink, explain};
 pub use summary::{Summary, info};
 pub use totals::Totals;
 pub use writer::Writer;

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 
 /// An output that takes its name when it is complete, or leaves nothing behind.
 pub(crate) struct Sink {
-    /// `None` only while it is dropped or committed.
     out: Box<dyn Write + Send>,
     names: Option<Names>,
 }
@@ -38,6 +37,11 @@ impl Sink {
         let file = File::create(&part)?;
         let out = Box::new(file.try_clone()?);
         Ok(Sink { out, names: Some(Names { part, whole, file }) })
+    }
+
+    /// Takes the output out, for one that wants to own it; it must be flushed before [`Sink::commit`].
+    pub(crate) fn take(&mut self) -> Box<dyn Write + Send> {
+        std::mem::replace(&mut self.out, Box::new(io::empty()))
     }
 
     /// An output without a name.

@@ -1,7 +1,7 @@
 //! Traces of other tools, as sources.
 //!
 //! An importer only knows how its format tells accesses. Such traces tell nothing of mappings, so a first pass finds the
-//! touched pages and [`Imported`] then begins the stream with a mapping for each region of them, and a note that says so.
+//! touched pages, and the stream begins with a mapping for each region of them, and a note that says so.
 //! A new format is one new file and a line in `FORMATS`.
 
 mod champsim;

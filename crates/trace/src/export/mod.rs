@@ -1,0 +1,143 @@
+//! A stream as a table that other programs read: a row for each run and each event, in their order.
+//!
+//! | column | of a run | of an event |
+//! | --- | --- | --- |
+//! | `process`, `thread` | who did it | who did it; of a switch, who goes on |
+//! | `kind` | `read`, `write`, `execute` | `switch`, `map`, `unmap`, `protect`, `discard`, `grow`, `remap`, `fork`, `exec`, `exit`, `skipped`, `note` |
+//! | `page` | its number of 4 KB | the first page, if it has one |
+//! | `pages` | | how many, if it says |
+//! | `references` | accesses | of `skipped`, those left out |
+//! | `instructions` | see [`Run`] | of `skipped`, those left out |
+//! | `detail` | | the rest, in words |
+//!
+//! A new format is one new file and a line in `FORMATS`.
+
+mod csv;
+mod parquet;
+mod text;
+
+use crate::file::{Sink, explain, kind_name};
+use crate::{Backing, Batch, Error, Event, Growth, Run, Source};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use superpage_pages::Access;
+
+/// A row of the table; empty cells are `None`.
+struct Row {
+    process: u32,
+    thread: u32,
+    kind: &'static str,
+    page: Option<u64>,
+    pages: Option<u64>,
+    references: Option<u64>,
+    instructions: Option<u64>,
+    detail: Option<String>,
+}
+
+/// Writes rows in some format.
+trait Table {
+    fn row(&mut self, row: Row) -> io::Result<()>;
+
+    /// Writes what is still to be written.
+    fn finish(self: Box<Self>) -> io::Result<Box<dyn Write + Send>>;
+}
+
+type Start = fn(Box<dyn Write + Send>) -> io::Result<Box<dyn Table>>;
+
+const FORMATS: [(&str, Start); 3] = [("parquet", parquet::start), ("csv", csv::start), ("text", text::start)];
+
+/// The names of the formats that [`export`] writes.
+pub fn formats() -> impl Iterator<Item = &'static str> {
+    FORMATS.into_iter().map(|(name, _)| name)
+}
+
+/// Writes the rest of `source` to the file `path`, or to standard output, as `parquet`, `csv` or `text`. A file gets its
+/// name when it is complete; nothing is left of one that failed.
+///
+/// Errors: an unknown format; `parquet` without a path; those of the source; the system refuses to write.
+pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>) -> Result<(), Error> {
+    let Some((_, start)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
+        let known = formats().collect::<Vec<_>>().join(", ");
+        return Err(Error::input(format, format!("is no format to export to; expected one of: {known}")));
+    };
+    if format == "parquet" && path.is_none() {
+        return Err(Error::input(format, "is not for reading on a terminal: name the file to write with -o FILE"));
+    }
+    let name = path.map_or_else(|| PathBuf::from("standard output"), Path::to_owned);
+    let io = |source| Error::Io { path: name.clone(), source: explain(source) };
+    let mut sink = match path {
+        Some(path) => Sink::file(path),
+        None => Ok(Sink::plain(Box::new(io::stdout()))),
+    }
+    .map_err(io)?;
+    let mut table = start(Box::new(BufWriter::with_capacity(1 << 18, sink.take()))).map_err(io)?;
+    let (mut batch, mut current) = (Batch::default(), (0, 0));
+    while source.fill(&mut batch)? {
+        let mut next = 0;
+        for (place, event) in batch.events.drain(..) {
+            runs(&mut *table, &batch.runs[next..place as usize], current).map_err(io)?;
+            next = place as usize;
+            if let Event::Switch { process, thread } = event {
+                current = (process.0, thread);
+            }
+            table.row(event_row(event, current)).map_err(io)?;
+        }
+        runs(&mut *table, &batch.runs[next..], current).map_err(io)?;
+    }
+    table.finish().and_then(|mut out| out.flush()).and_then(|()| sink.commit()).map_err(io)
+}
+
+fn runs(table: &mut dyn Table, runs: &[Run], (process, thread): (u32, u32)) -> io::Result<()> {
+    runs.iter().try_for_each(|run| {
+        table.row(Row {
+            process,
+            thread,
+            kind: match run.access() {
+                Access::Read => "read",
+                Access::Write => "write",
+                Access::Execute => "execute",
+            },
+            page: Some(run.page()),
+            pages: None,
+            references: Some(run.references.into()),
+            instructions: Some(run.instructions.into()),
+            detail: None,
+        })
+    })
+}
+
+fn event_row(event: Event, (process, thread): (u32, u32)) -> Row {
+    let empty = (None, None, None, None, None);
+    let kind = kind_name(&event);
+    let (page, pages, references, instructions, detail) = match event {
+        Event::Switch { .. } | Event::Exec | Event::Exit => empty,
+        Event::Map { start, pages, protection, shared, backing, growth } => {
+            let shared = if shared { "shared" } else { "private" };
+            let backing = match backing {
+                Backing::Anonymous => "anonymous".to_owned(),
+                Backing::File { file, file_pages, offset } => {
+                    format!("file {file} of {file_pages} pages from {offset}")
+                }
+            };
+            let growth = match growth {
+                Growth::Fixed => "fixed",
+                Growth::Up => "grows up",
+                Growth::Down => "grows down",
+            };
+            (Some(start), Some(pages), None, None, Some(format!("{protection} {shared} {backing}, {growth}")))
+        }
+        Event::Unmap { start, pages } | Event::Discard { start, pages } | Event::Grow { start, pages } => {
+            (Some(start), Some(pages), None, None, None)
+        }
+        Event::Protect { start, pages, protection } => {
+            (Some(start), Some(pages), None, None, Some(protection.to_string()))
+        }
+        Event::Remap { from, from_pages, to, to_pages } => {
+            (Some(from), Some(from_pages), None, None, Some(format!("to {to}, {to_pages} pages")))
+        }
+        Event::Fork { child } => (None, None, None, None, Some(format!("child {}", child.0))),
+        Event::Skipped { references, instructions } => (None, None, Some(references), Some(instructions), None),
+        Event::Note(text) => (None, None, None, None, Some(text)),
+    };
+    Row { process, thread, kind, page, pages, references, instructions, detail }
+}

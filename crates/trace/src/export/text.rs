@@ -1,0 +1,40 @@
+//! The table for people: a line a row, pages in hexadecimal, and the process only where it changes.
+
+use super::{Row, Table};
+use std::io::{self, Write};
+
+struct Text(Box<dyn Write + Send>);
+
+pub(super) fn start(out: Box<dyn Write + Send>) -> io::Result<Box<dyn Table>> {
+    Ok(Box::new(Text(out)))
+}
+
+impl Table for Text {
+    fn row(&mut self, row: Row) -> io::Result<()> {
+        let out = &mut self.0;
+        write!(out, "{:<8}", row.kind)?;
+        if row.kind == "switch" {
+            write!(out, " process {} thread {}", row.process, row.thread)?;
+        }
+        if let Some(page) = row.page {
+            write!(out, " page {page:#x}")?;
+        }
+        if let Some(pages) = row.pages {
+            write!(out, " pages {pages}")?;
+        }
+        if let Some(references) = row.references {
+            write!(out, " references {references}")?;
+        }
+        if let Some(instructions) = row.instructions {
+            write!(out, " instructions {instructions}")?;
+        }
+        match row.detail {
+            Some(detail) => writeln!(out, " {}", detail.escape_debug()),
+            None => writeln!(out),
+        }
+    }
+
+    fn finish(self: Box<Self>) -> io::Result<Box<dyn Write + Send>> {
+        Ok(self.0)
+    }
+}
