@@ -61,6 +61,13 @@ pub(crate) struct Root {
     next: u32,
 }
 
+/// The list of an object's roots.
+#[derive(Clone, Copy)]
+struct Roots {
+    first: u32,
+    count: u32,
+}
+
 /// The nodes of one level.
 pub(crate) struct Nodes {
     /// R: the children of a node.
@@ -111,8 +118,8 @@ pub(crate) struct Population {
     roots: HashMap<(ObjectId, u64), u32, FxBuildHasher>,
     /// By the slot of the root.
     owners: Vec<Root>,
-    /// The first root of each object.
-    first: Vec<u32>,
+    /// The roots of each object.
+    objects: Vec<Roots>,
 }
 
 /// Makes room for `more` elements, with an eighth to spare instead of as much again: metadata is to stay small.
@@ -148,7 +155,7 @@ impl Population {
             vacant_singles: NONE,
             roots: HashMap::default(),
             owners: Vec::new(),
-            first: Vec::new(),
+            objects: Vec::new(),
         }
     }
 
@@ -378,7 +385,8 @@ impl Population {
         }
         let order = self.orders[self.top as usize];
         let (first, last) = (low >> order, (high - 1) >> order);
-        if last - first < 4 {
+        let listed = self.objects.get(object.0 as usize).map_or(0, |roots| roots.count);
+        if last - first < u64::from(listed) {
             let found = |index| self.roots.get(&(object, index)).map(|&slot| (slot, index));
             return (first..=last).filter_map(found).collect();
         }
@@ -394,7 +402,7 @@ impl Population {
     /// The roots of an object, in no order.
     pub(crate) fn roots_of(&self, object: ObjectId) -> impl Iterator<Item = u32> + '_ {
         let link = |slot: u32| (slot != NONE).then_some(slot);
-        let first = self.first.get(object.0 as usize).copied().unwrap_or(NONE);
+        let first = self.objects.get(object.0 as usize).map_or(NONE, |roots| roots.first);
         core::iter::successors(link(first), move |slot| link(self.owners[*slot as usize].next))
     }
 
@@ -424,10 +432,12 @@ impl Population {
     }
 
     fn own_root(&mut self, slot: u32, object: ObjectId, index: u64) {
-        if self.first.len() <= object.0 as usize {
-            self.first.resize(object.0 as usize + 1, NONE);
+        if self.objects.len() <= object.0 as usize {
+            self.objects.resize(object.0 as usize + 1, Roots { first: NONE, count: 0 });
         }
-        let next = core::mem::replace(&mut self.first[object.0 as usize], slot);
+        let roots = &mut self.objects[object.0 as usize];
+        roots.count += 1;
+        let next = core::mem::replace(&mut roots.first, slot);
         if next != NONE {
             self.owners[next as usize].prev = slot;
         }
@@ -437,8 +447,10 @@ impl Population {
 
     fn disown_root(&mut self, slot: u32) {
         let Root { object, index, prev, next } = self.owners[slot as usize];
+        let roots = &mut self.objects[object.0 as usize];
+        roots.count -= 1;
         match prev {
-            NONE => self.first[object.0 as usize] = next,
+            NONE => roots.first = next,
             prev => self.owners[prev as usize].next = next,
         }
         if next != NONE {
@@ -513,7 +525,7 @@ impl Population {
             + self.singles.capacity() * 4
             + self.roots.allocation_size()
             + self.owners.capacity() * size_of::<Root>()
-            + self.first.capacity() * 4
+            + self.objects.capacity() * size_of::<Roots>()
     }
 }
 

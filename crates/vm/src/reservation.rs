@@ -63,8 +63,13 @@ impl Reservations {
 
     /// A page was allocated in the reservation, which now belongs on `list`.
     pub(crate) fn touch(&mut self, id: ReservationId, list: u8) {
-        self.unlink(id);
-        self.link_tail(id, list);
+        if self.lists[list as usize].tail == id {
+            self.clock += 1;
+            self.arena[id as usize].stamp = self.clock;
+        } else {
+            self.unlink(id);
+            self.link_tail(id, list);
+        }
     }
 
     /// Pages of the reservation were freed, so that it now belongs on `list`: at its head if that is another one.
