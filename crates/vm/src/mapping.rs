@@ -175,6 +175,7 @@ impl Vm {
         }
         let end = if pages == 0 { start.0 } else { range(start, pages)?.1 };
         if end > last.end {
+            self.may_extend(&last, end - last.end)?;
             self.unmap(pmap, space, Vpn(last.end), end - last.end)?;
             self.extend(space, last, end);
         } else if end < last.end {
@@ -193,6 +194,12 @@ impl Vm {
         Ok(())
     }
 
+    /// Whether a longer entry would end within what a file can be long.
+    fn may_extend(&self, entry: &Entry, more: u64) -> Result<(), Error> {
+        let file = self.file_behind(entry.object).is_some();
+        if file { range(Vpn(entry.offset), entry.end - entry.start + more).map(|_| ()) } else { Ok(()) }
+    }
+
     /// Makes an entry longer, where nothing follows it: with its object, if the indices that follow were never used.
     fn extend(&mut self, space: SpaceId, entry: Entry, end: u64) {
         let in_file = self.file_behind(entry.object).is_some();
@@ -206,7 +213,7 @@ impl Vm {
             // Another entry may stand on that part of the file.
             object.sole = false;
             self.space_mut(space).put(longer);
-        } else if unused && !entry.copy {
+        } else if unused && !entry.copy && longer.offset_end() <= PAGES_LIMIT {
             object.high = longer.offset_end();
             self.space_mut(space).put(longer);
         } else {
@@ -221,12 +228,12 @@ impl Vm {
 
     /// Puts a private entry that has no pages of its own yet: on the file behind it, or on a new anonymous object.
     fn put_fresh(&mut self, space: SpaceId, part: Entry) {
-        let (object, copy) = match self.file_behind(part.object) {
-            Some(file) => (file, true),
-            None => (self.objects.add(Object::new(part.growth, part.offset, part.offset_end())), false),
+        let (object, offset, copy) = match self.file_behind(part.object) {
+            Some(file) => (file, part.offset, true),
+            None => (self.objects.add(Object::new(part.growth, part.start, part.end)), part.start, false),
         };
         self.objects.get_mut(object).entries += 1;
-        self.space_mut(space).put(Entry { object, copy, ..part });
+        self.space_mut(space).put(Entry { object, offset, copy, ..part });
     }
 
     /// Moves the mappings of a range, with their contents, or changes the length of the last (`mremap`). What lies at the
@@ -248,10 +255,13 @@ impl Vm {
         if from != to && low < to_end && to_low < from_end {
             return Err(Error::Overlap(to));
         }
+        let moving = from_pages.min(to_pages);
+        if let Some(last) = self.space(space)?.find(low + moving - 1) {
+            self.may_extend(&last.within(low, low + moving), to_pages - moving)?;
+        }
         if to_pages < from_pages {
             self.unmap(pmap, space, from + to_pages, from_pages - to_pages)?;
         }
-        let moving = from_pages.min(to_pages);
         if from != to {
             self.unmap(pmap, space, to, to_pages)?;
             for entry in self.space(space)?.overlapping(low, low + moving) {

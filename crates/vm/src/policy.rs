@@ -65,6 +65,9 @@ pub enum Demote {
 }
 
 /// A policy: an answer to each question. Make one by name, then change answers by [`Policy::set`] or by field.
+///
+/// Two questions have one answer so far, and no field: a fault populates the page, and nothing is reclaimed from those who
+/// use it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// Which frames a fault takes.

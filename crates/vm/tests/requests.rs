@@ -4,7 +4,7 @@ mod machine;
 
 use machine::Machine;
 use superpage_pages::{Access, Level, Protection, Vpn};
-use superpage_vm::{Backing, Error, FaultError, Growth, Map, PAGES_LIMIT, SpaceId};
+use superpage_vm::{Backing, Error, FaultError, FaultKind, Growth, Map, PAGES_LIMIT, SpaceId};
 
 #[test]
 fn bad_requests_are_errors_that_change_nothing() {
@@ -36,6 +36,29 @@ fn bad_requests_are_errors_that_change_nothing() {
     map.backing = Backing::File { file: 0, pages: 1, offset: PAGES_LIMIT };
     assert!(machine.vm.map(&mut machine.pmap, machine.space, map).is_err());
     machine.vm.validate(&machine.pmap).unwrap();
+    machine.end();
+}
+
+#[test]
+fn a_fault_on_what_is_mapped_already_does_nothing() {
+    let mut machine = Machine::alpha(512);
+    machine.anonymous(0, 8, Growth::Fixed);
+    let first = machine.write(3);
+    let again = machine.vm.fault(&mut machine.pmap, machine.space, Vpn(3), Access::Read).unwrap();
+    assert_eq!((again.kind, again.frame), (FaultKind::Spurious, first.frame));
+    machine.end();
+}
+
+#[test]
+fn a_file_cannot_be_mapped_beyond_what_files_can_be_long() {
+    let mut machine = Machine::alpha(512);
+    let backing = Backing::File { file: 0, pages: 1, offset: PAGES_LIMIT - 8 };
+    let (protection, growth) = (Protection::READ, Growth::Fixed);
+    let map = Map { start: Vpn(0), pages: 8, protection, shared: true, backing, growth };
+    machine.vm.map(&mut machine.pmap, machine.space, map).unwrap();
+    let error = Err(Error::Range { start: PAGES_LIMIT - 8, pages: 9 });
+    assert_eq!(machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(0), 8), (Vpn(16), 9)), error);
+    assert_eq!(machine.vm.grow(&mut machine.pmap, machine.space, Vpn(0), 9), error);
     machine.end();
 }
 
