@@ -15,6 +15,8 @@ pub(crate) const CHUNK_WORDS: usize = 8192;
 pub(crate) const PAGE_SHIFT: u32 = 4;
 /// Where the count begins: of accesses of a run, of payload words of an event.
 pub(crate) const COUNT_SHIFT: u32 = 40;
+/// The bits of a run's word that hold its page.
+pub(crate) const PAGE_BITS: u64 = (1 << COUNT_SHIFT) - (1 << PAGE_SHIFT);
 /// The counts of one word go to this; a longer run goes on in the next word.
 pub(crate) const COUNT_LIMIT: u64 = 1 << (64 - COUNT_SHIFT);
 /// Set in every word that is no payload.
@@ -76,5 +78,5 @@ pub(crate) const fn event(code: u64, payload: usize) -> u64 {
 
 /// The word of a run, without its count: bits 12 to 47 of an address on the page, a kind and marks.
 pub(crate) const fn run(address: u64, bits: u64) -> u64 {
-    ((address >> (12 - PAGE_SHIFT)) & ((1 << COUNT_SHIFT) - (1 << PAGE_SHIFT))) | VALID | bits
+    (address >> (12 - PAGE_SHIFT)) & PAGE_BITS | VALID | bits
 }

@@ -10,6 +10,9 @@ pub struct Command {
     pub words: Vec<OsString>,
     /// Set to keep only some of the accesses of each thread, beside all events, first touches and first writes of pages.
     pub sampling: Option<Sampling>,
+    /// Whether what the program writes to standard output goes to standard error, for a caller whose own results stand
+    /// there alone.
+    pub output_to_stderr: bool,
 }
 
 impl Command {
@@ -19,7 +22,7 @@ impl Command {
         I: IntoIterator,
         I::Item: AsRef<OsStr>,
     {
-        Command { words: words.into_iter().map(|word| word.as_ref().to_owned()).collect(), sampling: None }
+        Command { words: words.into_iter().map(|word| word.as_ref().to_owned()).collect(), sampling: None, output_to_stderr: false }
     }
 
     /// What is known before it runs: the command line, quoted where needed, and the sampling.

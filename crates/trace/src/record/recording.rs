@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
+use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
@@ -152,6 +153,10 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
     }
     let mut process = std::process::Command::new(&emulator);
     process.args(program::emulation(&program, &specification));
+    if command.output_to_stderr {
+        let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(io(&emulator))?;
+        process.stdout(stderr);
+    }
     let child = process.spawn().map_err(io(&emulator))?;
 
     let mut names = Names::default();

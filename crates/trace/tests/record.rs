@@ -1,0 +1,342 @@
+//! Recording real programs, where QEMU's user-mode emulator and a C compiler are installed.
+#![cfg(target_os = "linux")]
+
+use std::collections::{BTreeMap, HashSet};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use superpage_pages::{Access, Protection};
+use superpage_trace::{
+    Backing, Batch, Counts, Error, Event, Growth, Info, Run, Sampling, Source, check_stream, record,
+};
+
+/// Whether programs can be recorded and compiled here; says so if not.
+fn possible() -> bool {
+    for (program, flag) in [("qemu-x86_64", "--version"), ("cc", "--version")] {
+        if !std::process::Command::new(program).arg(flag).output().is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: no {program}");
+            return false;
+        }
+    }
+    let here = cfg!(target_arch = "x86_64");
+    if !here {
+        eprintln!("skipped: the programs are for x86-64");
+    }
+    here
+}
+
+/// Compiles one of the programs beside this file.
+fn compile(folder: &Path, source: &str, flags: &[&str]) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/record").join(source);
+    let program = folder.join(source.file_stem().expect("a name"));
+    let mut compiler = std::process::Command::new("cc");
+    let status = compiler.args(flags).arg("-o").arg(&program).arg(&source).status().expect("a compiler");
+    assert!(status.success());
+    program
+}
+
+fn calls(folder: &Path) -> PathBuf {
+    compile(folder, "calls.c", &["-O1", "-pthread"])
+}
+
+/// A whole stream, which can be read again.
+struct Stream {
+    info: Info,
+    batches: Vec<Batch>,
+    next: usize,
+}
+
+impl Source for Stream {
+    fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        batch.clear();
+        let Some(next) = self.batches.get(self.next) else { return Ok(false) };
+        batch.clone_from(next);
+        self.next += 1;
+        Ok(true)
+    }
+}
+
+impl Stream {
+    fn runs(&self) -> impl Iterator<Item = Run> {
+        self.batches.iter().flat_map(|batch| batch.runs.iter().copied())
+    }
+
+    fn events(&self) -> impl Iterator<Item = &Event> {
+        self.batches.iter().flat_map(|batch| batch.events.iter().map(|(_, event)| event))
+    }
+
+    fn count(&self, what: impl Fn(&Event) -> bool) -> usize {
+        self.events().filter(|event| what(event)).count()
+    }
+}
+
+/// Records a command and checks the rules of its stream.
+fn recorded(command: &record::Command) -> (Stream, Counts, record::Outcome) {
+    let mut recording = record::start(command).expect("it starts");
+    let mut stream = Stream { info: recording.info().clone(), batches: Vec::new(), next: 0 };
+    let mut batch = Batch::default();
+    while recording.fill(&mut batch).expect("a stream") {
+        stream.batches.push(batch.clone());
+    }
+    let outcome = recording.finish().expect("an end");
+    let counts = check_stream(&mut stream).expect("a stream by the rules");
+    (stream, counts, outcome)
+}
+
+fn command(program: &Path, arguments: &[&str]) -> record::Command {
+    let words = [program.as_os_str()].into_iter().chain(arguments.iter().map(|word| word.as_ref()));
+    record::Command::new(words)
+}
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().expect("a folder")
+}
+
+#[test]
+fn every_access_of_a_known_program_is_there() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), "known.s", &["-nostdlib", "-static"]);
+    let (stream, counts, outcome) = recorded(&command(&program, &[]));
+    assert!(outcome.status.success());
+    assert_eq!(counts.references, 2 * 1000 + 3 * 500 + 2);
+    // Three at the end, of which the first is on two pages.
+    assert_eq!(counts.instructions, 1 + 4 * 1000 + 1 + 4 * 500 + 2 + 3);
+    assert_eq!(counts.fetches, counts.instructions + 1);
+    let data: Vec<Run> = stream.runs().filter(|run| run.access() != Access::Execute).collect();
+    let first = data[0].page();
+    let short: Vec<_> = data.iter().map(|run| (run.page() - first, run.access(), run.references)).collect();
+    let mut expected = [(0, Access::Read, 1), (1, Access::Write, 1)].repeat(1000);
+    // The loads before the first store are a run of their own.
+    expected.extend([(0, Access::Read, 2), (0, Access::Write, 1 + 3 * 499 + 1), (1, Access::Read, 1)]);
+    assert_eq!(short, expected);
+    let fetches: Vec<Run> = stream.runs().filter(|run| run.access() == Access::Execute).collect();
+    let code = fetches[0].page();
+    let short: Vec<_> = fetches.iter().map(|run| (run.page() - code, run.references, run.instructions)).collect();
+    assert_eq!(short, [(0, 6004, 6004), (1, 1, 1), (2, 3, 2)]);
+}
+
+#[test]
+fn changes_of_mappings_are_events() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("file");
+    std::fs::write(&file, vec![1; 5 * 4096 + 1]).expect("a file");
+    let program = calls(folder.path());
+    let (stream, ..) = recorded(&command(&program, &["mappings", file.to_str().expect("a name")]));
+    let area = stream
+        .events()
+        .find_map(|event| match event {
+            Event::Map { start, pages: 100, protection: Protection::NONE, .. } => Some(*start),
+            _ => None,
+        })
+        .expect("the reservation");
+    let anonymous = |start, pages| Event::Map {
+        start,
+        pages,
+        protection: Protection::READ_WRITE,
+        shared: false,
+        backing: Backing::Anonymous,
+        growth: Growth::Fixed,
+    };
+    let place = |event: &Event| {
+        let found = stream.events().position(|other| other == event);
+        found.unwrap_or_else(|| panic!("{event:?} is missing"))
+    };
+    let order = [
+        anonymous(area + 10, 20),
+        Event::Protect { start: area + 10, pages: 5, protection: Protection::READ },
+        Event::Discard { start: area + 15, pages: 3 },
+        Event::Unmap { start: area + 20, pages: 7 },
+    ];
+    assert!(order.each_ref().map(place).is_sorted());
+    let one = |what: &dyn Fn(&Event) -> bool| assert_eq!(stream.count(what), 1);
+    one(&|event| matches!(event, Event::Remap { from, from_pages: 5, to_pages: 33, .. } if *from == area + 15));
+    one(&|event| matches!(event, Event::Map { pages: 9, backing: Backing::Anonymous, growth: Growth::Fixed, .. }));
+    one(&|event| {
+        matches!(
+            event,
+            Event::Map {
+                pages: 1,
+                shared: true,
+                protection: Protection::READ,
+                backing: Backing::File { file_pages: 6, offset: 1, .. },
+                ..
+            }
+        )
+    });
+    one(&|event| matches!(event, Event::Map { growth: Growth::Down, .. }));
+    one(&|event| matches!(event, Event::Map { growth: Growth::Up, .. }));
+    let lengths: Vec<u64> = stream
+        .events()
+        .filter_map(|event| match event {
+            Event::Map { growth: Growth::Up, pages, .. } | Event::Grow { pages, .. } => Some(*pages),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(lengths, [50, 30]);
+}
+
+#[test]
+fn threads_and_children_are_followed() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let program = calls(folder.path());
+    let (stream, ..) = recorded(&command(&program, &["threads"]));
+    let mut switches: BTreeMap<u32, u32> = BTreeMap::new();
+    for event in stream.events() {
+        if let Event::Switch { thread, .. } = event {
+            *switches.entry(*thread).or_default() += 1;
+        }
+    }
+    assert_eq!(switches.len(), 5);
+    assert_eq!(stream.count(|event| matches!(event, Event::Unmap { pages: 16, .. })), 5 * 50);
+
+    let (stream, _, outcome) = recorded(&command(&program, &["children"]));
+    assert!(outcome.notes.is_empty(), "{:?}", outcome.notes);
+    assert_eq!(stream.count(|event| matches!(event, Event::Fork { .. })), 3);
+    assert_eq!(stream.count(|event| *event == Event::Exec), 1);
+    assert_eq!(stream.count(|event| *event == Event::Exit), 4);
+    let made = stream.count(|event| matches!(event, Event::Map { pages: 8, shared: false, .. }));
+    assert!(made >= 3, "the mappings of the children, also of the one that was killed");
+}
+
+#[test]
+fn statuses_are_the_programs_own_and_a_crash_leaves_a_whole_stream() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let program = calls(folder.path());
+    assert_eq!(recorded(&command(&program, &["status", "42"])).2.status.code(), Some(42));
+    let (stream, counts, outcome) = recorded(&command(&program, &["crash"]));
+    assert_eq!(outcome.status.signal(), Some(11));
+    assert_eq!(stream.count(|event| *event == Event::Exit), 1);
+    let whole = recorded(&command(&program, &[])).1;
+    let close = |a: u64, b: u64| a.abs_diff(b) < b / 20;
+    assert!(close(counts.references, whole.references), "{counts:?}, expected about {whole:?}");
+}
+
+#[test]
+fn closing_all_files_does_not_end_a_recording() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let (stream, ..) = recorded(&command(&calls(folder.path()), &["closing"]));
+    assert_eq!(stream.count(|event| matches!(event, Event::Map { pages: 123, .. })), 1);
+    assert_eq!(stream.count(|event| *event == Event::Exit), 1);
+}
+
+#[test]
+fn a_script_runs_its_interpreter() {
+    if !possible() {
+        return;
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let folder = folder();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/bin/sh -e\nexit $1\n").expect("a script");
+    let problem = command(&script, &["3"]).check().expect_err("not executable").to_string();
+    assert!(problem.contains("may be executed"), "{problem}");
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("rights");
+    assert_eq!(recorded(&command(&script, &["3"])).2.status.code(), Some(3));
+}
+
+#[test]
+fn what_cannot_be_recorded_is_refused_in_one_sentence() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let text = folder.path().join("text");
+    std::fs::write(&text, "text").expect("a file");
+    for (name, reason) in [("no-such-program", "no such program"), ("/no/such", "no such file"), ("/", "no file that")]
+    {
+        let error = record::start(&record::Command::new([name])).expect_err("refused");
+        assert_eq!(error.status(), 2);
+        let message = error.to_string();
+        assert!(message.contains(name) && message.contains(reason), "{message}");
+    }
+    let nothing = record::start(&record::Command::new([""; 0])).expect_err("refused").to_string();
+    assert!(nothing.contains("expected a command"), "{nothing}");
+}
+
+#[test]
+fn a_stopped_recording_is_whole() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let mut recording = record::start(&command(&calls(folder.path()), &["forever"])).expect("it starts");
+    let stop = recording.stopper();
+    let (mut batch, mut events) = (Batch::default(), Vec::new());
+    let mut ended = false;
+    while recording.fill(&mut batch).expect("a stream") {
+        events.extend(batch.events.drain(..).map(|(_, event)| event));
+        if !ended {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            stop.stop();
+            ended = true;
+        }
+    }
+    let status: ExitStatus = recording.finish().expect("an end").status;
+    assert_eq!(status.signal(), Some(15));
+    assert_eq!(events.last(), Some(&Event::Exit));
+}
+
+#[test]
+fn sampling_keeps_events_first_touches_and_the_count() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), "known.s", &["-nostdlib", "-static"]);
+    let whole = recorded(&command(&program, &[])).1;
+    let mut sampled = command(&program, &[]);
+    sampled.sampling = Some(Sampling { on: 100, period: 1000 });
+    let (stream, counts, _) = recorded(&sampled);
+    assert_eq!(stream.info.sampling, sampled.sampling);
+    let skipped = |stream: &Stream| {
+        let both = stream.events().filter_map(|event| match event {
+            Event::Skipped { references, instructions } => Some((*references, *instructions)),
+            _ => None,
+        });
+        both.fold((0, 0), |sum, more| (sum.0 + more.0, sum.1 + more.1))
+    };
+    let (references, instructions) = skipped(&stream);
+    assert_eq!(counts.references + references, whole.references);
+    assert_eq!(counts.instructions + instructions, whole.instructions);
+    let kept = counts.references + counts.fetches;
+    let all = whole.references + whole.fetches;
+    // A phase ends where a run does, and the last loop is one run.
+    assert!(kept > all / 20 && kept < all / 2, "{kept} of {all}");
+
+    // A larger program: the pages are the same, to the dynamic linker's few that differ from run to run.
+    let program = calls(folder.path());
+    let file = program.to_str().expect("a name");
+    let pages = |stream: &Stream| {
+        let of = |write: bool| -> HashSet<u64> {
+            stream.runs().filter(|run| !write || run.access() == Access::Write).map(Run::page).collect()
+        };
+        (of(false), of(true))
+    };
+    let whole = recorded(&command(&program, &["mappings", file])).0;
+    let mut sampled = command(&program, &["mappings", file]);
+    sampled.sampling = Some(Sampling { on: 1000, period: 20_000 });
+    let stream = recorded(&sampled).0;
+    assert_eq!(pages(&stream), pages(&whole));
+    let changes = |stream: &Stream| stream.count(|event| matches!(event, Event::Map { .. } | Event::Unmap { .. }));
+    assert_eq!(changes(&stream), changes(&whole));
+    assert!(stream.runs().count() * 3 < whole.runs().count());
+}

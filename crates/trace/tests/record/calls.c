@@ -1,0 +1,104 @@
+// One program for the system calls that a recording must follow; the first argument says which.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PAGE = 4096 };
+
+static void mappings(const char *file) {
+    char *area = mmap(0, 100 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    mmap(area + 10 * PAGE, 20 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    memset(area + 10 * PAGE, 1, 20 * PAGE);
+    mprotect(area + 10 * PAGE, 5 * PAGE, PROT_READ);
+    madvise(area + 15 * PAGE, 3 * PAGE, MADV_DONTNEED);
+    munmap(area + 20 * PAGE, 7 * PAGE);
+    char *moved = mremap(area + 15 * PAGE, 5 * PAGE, 33 * PAGE, MREMAP_MAYMOVE);
+    moved[32 * PAGE] = 1;
+    int number = open(file, O_RDONLY);
+    char *whole = mmap(0, PAGE, PROT_READ, MAP_SHARED, number, PAGE);
+    volatile char byte = *whole;
+    (void)byte;
+    int zero = open("/dev/zero", O_RDWR);
+    char *zeroes = mmap(0, 9 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE, zero, 0);
+    zeroes[PAGE] = 1;
+    char *heap = sbrk(0);
+    sbrk(50 * PAGE);
+    memset(heap, 1, 50 * PAGE);
+    sbrk(-20 * PAGE);
+}
+
+static void *work(void *argument) {
+    char *own = malloc(64 * PAGE);
+    for (int round = 0; round < 50; round++) {
+        char *area = mmap(0, 16 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        memset(area, round, 16 * PAGE);
+        memcpy(own, area, 16 * PAGE);
+        mprotect(area, 4 * PAGE, PROT_READ);
+        munmap(area, 16 * PAGE);
+    }
+    free(own);
+    return argument;
+}
+
+static void threads(void) {
+    pthread_t others[4];
+    for (int at = 0; at < 4; at++)
+        pthread_create(&others[at], 0, work, 0);
+    work(0);
+    for (int at = 0; at < 4; at++)
+        pthread_join(others[at], 0);
+}
+
+static void children(const char *self) {
+    for (int round = 0; round < 3; round++) {
+        pid_t child = fork();
+        if (child == 0) {
+            char *area = mmap(0, 8 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            memset(area, 1, 8 * PAGE);
+            if (round == 1)
+                execl("/proc/self/exe", self, "status", "7", (char *)0);
+            if (round == 2)
+                raise(SIGKILL);
+            _exit(round);
+        }
+        int status;
+        waitpid(child, &status, 0);
+    }
+}
+
+static void closing(void) {
+    for (int number = 3; number < 2000; number++)
+        close(number);
+    syscall(SYS_close_range, 3, ~0u, 0);
+    int copy = dup2(1, 990);
+    char *area = mmap(0, 123 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(area, copy, 123 * PAGE);
+}
+
+int main(int count, char **words) {
+    const char *what = count > 1 ? words[1] : "";
+    if (!strcmp(what, "mappings"))
+        mappings(words[2]);
+    else if (!strcmp(what, "threads"))
+        threads();
+    else if (!strcmp(what, "children"))
+        children(words[0]);
+    else if (!strcmp(what, "closing"))
+        closing();
+    else if (!strcmp(what, "crash"))
+        *(volatile int *)8 = 1;
+    else if (!strcmp(what, "status"))
+        return atoi(words[2]);
+    else if (!strcmp(what, "forever"))
+        for (;;)
+            pause();
+    return 0;
+}
