@@ -1,2 +1,74 @@
-//! The command.
-fn main() {}
+//! The command `superpage`. It parses, calls and prints; what it prints is made elsewhere.
+
+mod record;
+mod sim;
+mod stop;
+mod trace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+
+/// Superpages for programs that do not ask for them, and what they are worth.
+#[derive(Parser)]
+#[command(name = "superpage", version, arg_required_else_help = true, max_term_width = 120)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
+    Sim(sim::Sim),
+    /// Record what a program does to its memory, in a trace
+    Record(record::Record),
+    /// Look into traces, import foreign ones, export ours
+    #[command(subcommand)]
+    Trace(trace::Trace),
+}
+
+/// How a verb failed: the sentence for the person, and the exit status.
+pub(crate) enum Failure {
+    /// Bad usage or bad input: status 2.
+    Usage(String),
+    /// A run or a check failed: status 1.
+    Run(String),
+}
+
+impl From<superpage_trace::Error> for Failure {
+    fn from(error: superpage_trace::Error) -> Failure {
+        match error.status() {
+            2 => Failure::Usage(error.to_string()),
+            _ => Failure::Run(error.to_string()),
+        }
+    }
+}
+
+impl From<superpage_sim::Error> for Failure {
+    fn from(error: superpage_sim::Error) -> Failure {
+        match error {
+            superpage_sim::Error::Trace(error) => error.into(),
+            superpage_sim::Error::Usage(_) => Failure::Usage(error.to_string()),
+            _ => Failure::Run(error.to_string()),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match Command::parse().verb {
+        Verb::Sim(verb) => verb.run(),
+        Verb::Record(verb) => verb.run(),
+        Verb::Trace(verb) => verb.run(),
+    };
+    match done {
+        Ok(code) => code,
+        Err(failure) => {
+            let (sentence, status) = match failure {
+                Failure::Usage(sentence) => (sentence, 2),
+                Failure::Run(sentence) => (sentence, 1),
+            };
+            eprintln!("superpage: {sentence}");
+            ExitCode::from(status)
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! `superpage record`.
+
+use crate::sim::Bar;
+use crate::{Failure, stop};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use superpage_pages::parse_count;
+use superpage_sim::{Progress, count};
+use superpage_trace::file::Writer;
+use superpage_trace::{Batch, Sampling, Source, record};
+
+/// Record what a program does to its memory, in a trace
+#[derive(Args)]
+#[command(after_long_help = "Examples:\n  superpage record -o gzip.sp -- gzip -k file\n  \
+    superpage record -o cc1.sp --sample 1M/20M -- gcc -O2 -c big.c\n\n\
+    The program runs under QEMU's user-mode emulator (Debian and Ubuntu: apt install qemu-user), with its threads and\n\
+    the programs that it starts. Its exit status is passed on.")]
+pub(crate) struct Record {
+    /// The trace to write
+    #[arg(short, long, value_name = "FILE")]
+    output: PathBuf,
+
+    /// Record ON accesses out of each PERIOD, and all mappings and first touches
+    #[arg(long, value_name = "ON/PERIOD", value_parser = sampling)]
+    sample: Option<Sampling>,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "CMD ARG")]
+    command: Vec<std::ffi::OsString>,
+}
+
+fn sampling(text: &str) -> Result<Sampling, String> {
+    let (on, period) = text.split_once('/').ok_or("expected two counts as in 1M/20M")?;
+    let (on, period) = (parse_count(on).map_err(|e| e.to_string())?, parse_count(period).map_err(|e| e.to_string())?);
+    if on == 0 || on > period {
+        return Err("expected ON of at least 1 and at most PERIOD".into());
+    }
+    Ok(Sampling { on, period })
+}
+
+impl Record {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let command = record::Command { sampling: self.sample, ..record::Command::new(&self.command) };
+        // The program and QEMU are looked for before the output is touched, the output is made before the program runs.
+        command.check()?;
+        let notes = [
+            ("recorder".to_string(), format!("superpage {}", env!("CARGO_PKG_VERSION"))),
+            ("architecture".to_string(), std::env::consts::ARCH.to_string()),
+        ];
+        let mut writer = Writer::create(&self.output, &command.info(), &notes)?;
+        let stop = stop::flag();
+        let mut recording = record::start(&command)?;
+        let stopper = recording.stopper();
+        stop::when_set(&stop, move || stopper.stop());
+        let bar = Bar::new(String::new());
+        let (mut batch, mut runs) = (Batch::default(), 0);
+        while recording.fill(&mut batch)? {
+            writer.write(&batch)?;
+            runs += batch.runs.len() as u64;
+            bar.show(Progress { runs, of: None });
+        }
+        drop(bar);
+        let outcome = recording.finish()?;
+        let totals = writer.finish()?;
+        for note in &outcome.notes {
+            eprintln!("superpage: {note}");
+        }
+        let accesses = totals.references + totals.fetches;
+        eprintln!(
+            "superpage: {}: {} runs of {} accesses, {} processes",
+            self.output.display(),
+            count(totals.runs),
+            count(accesses),
+            totals.processes
+        );
+        if stop.load(Ordering::Relaxed) {
+            eprintln!("superpage: interrupted; the trace is whole up to there");
+            return Ok(ExitCode::from(1));
+        }
+        Ok(exit_code(outcome.status))
+    }
+}
+
+/// The program's own status, as a shell would tell it.
+fn exit_code(status: std::process::ExitStatus) -> ExitCode {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return ExitCode::from(128 + signal as u8);
+    }
+    ExitCode::from(status.code().unwrap_or(1) as u8)
+}

@@ -1,0 +1,208 @@
+//! `superpage sim`.
+
+use crate::{Failure, stop};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use superpage_pages::{PageSize, parse_bytes};
+use superpage_sim::{Conditions, Format, Progress, Row, Setup};
+use superpage_trace::{Source, record, workload};
+
+/// Simulate a workload, a trace or a program under policies and machines, and print exact counts
+#[derive(Args)]
+#[command(after_long_help = after_help())]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["workload", "trace", "command"]))]
+pub(crate) struct Sim {
+    /// A machine, by name or as the path of a machine file; repeat for several
+    #[arg(short, long = "machine", value_name = "M", default_value = "golden-cove")]
+    machines: Vec<String>,
+
+    /// A policy, with parameters as in reservation:sizes=64K+512K; repeat for several. `base` is always run too
+    #[arg(short, long = "policy", value_name = "P", default_value = "reservation")]
+    policies: Vec<String>,
+
+    /// Leave only these superpage sizes of each machine in use
+    #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
+    sizes: Option<Vec<PageSize>>,
+
+    /// Memory of the simulated machine, instead of what its file says
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    memory: Option<u64>,
+
+    /// Put an immovable page into this share (0 to 1) of the largest extents before the run
+    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
+    fragment: f64,
+
+    /// How to print the rows: table, json, csv or parquet
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = str::parse::<Format>)]
+    format: Format,
+
+    /// Threads to use, instead of one for each core; the rows are the same with any number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+
+    /// Use the whole part of a trace that is cut short or damaged
+    #[arg(long, requires = "trace")]
+    up_to_cut: bool,
+
+    /// Traces to simulate
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    trace: Vec<PathBuf>,
+
+    /// A built-in workload with its parameters, or a mix of them; see the list below
+    #[arg(value_name = "WORKLOAD[:key=value,...]")]
+    workload: Option<String>,
+
+    /// A program with its arguments, recorded and simulated at once (needs QEMU)
+    #[arg(last = true, value_name = "CMD ARG")]
+    command: Vec<std::ffi::OsString>,
+}
+
+fn bytes(text: &str) -> Result<u64, String> {
+    parse_bytes(text).map_err(|error| error.to_string())
+}
+
+/// What `--help` says after the flags: examples, and what names there are.
+fn after_help() -> String {
+    let mut help = String::from(
+        "Examples:\n  superpage sim matrix:n=1000 --machine alpha-21264 --policy reservation\n  \
+         superpage sim --trace corpus/bzip2.sp --machine zen5 --format json\n  \
+         superpage sim -m golden-cove -p reservation:sizes=2M -- gzip -k file\n\nMachines:\n ",
+    );
+    for name in superpage_sim::machines() {
+        help += &format!(" {name}");
+    }
+    help += "\n\nPolicies:\n";
+    for (name, line) in superpage_sim::policies() {
+        help += &format!("  {name:14} {line}\n");
+    }
+    help += "  with the parameters\n";
+    for (key, line) in superpage_sim::policy_keys() {
+        help += &format!("  {key:28} {line}\n");
+    }
+    help += "\nWorkloads:\n";
+    for kind in workload::all() {
+        let parameters: Vec<String> =
+            kind.parameters.iter().map(|parameter| format!("{}={}", parameter.name, parameter.default)).collect();
+        help += &format!("  {:11} {}\n              {}\n", kind.name, kind.help, parameters.join(","));
+    }
+    help + "  A+B runs two at once, in turns (@slice=10K of so many references); 'A;B' one after the other"
+}
+
+impl Sim {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let conditions = Conditions { sizes: self.sizes.clone(), memory: self.memory, fragment: self.fragment };
+        let setups = superpage_sim::plan(&self.machines, &self.policies, &conditions)?;
+        if let Some(threads) = self.threads {
+            rayon::ThreadPoolBuilder::new()
+                .num_threads(threads.into())
+                .build_global()
+                .map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
+        }
+        // Everything named is opened before anything runs.
+        let mut sources = match &self.workload {
+            Some(text) => vec![workload::parse(text)?],
+            None => Vec::new(),
+        };
+        for path in &self.trace {
+            sources.push(Box::new(crate::trace::open(path, self.up_to_cut)?));
+        }
+        let stop = stop::flag();
+        let (rows, status) = if self.command.is_empty() {
+            (grid(&setups, sources, &stop)?, ExitCode::SUCCESS)
+        } else {
+            self.program(&setups, &stop)?
+        };
+        superpage_sim::write(&rows, self.format, &mut std::io::stdout())?;
+        if stop.load(Ordering::Relaxed) {
+            eprintln!("superpage: interrupted; the rows above count what had run by then");
+            return Ok(ExitCode::from(1));
+        }
+        if rows.iter().any(|row| row.error.is_some() || row.frames_leaked > 0) {
+            return Ok(ExitCode::from(1));
+        }
+        Ok(status)
+    }
+
+    /// Records and simulates at once. Standard output is for the rows; the program's goes to standard error.
+    fn program(&self, setups: &[Setup], stop: &Arc<AtomicBool>) -> Result<(Vec<Row>, ExitCode), Failure> {
+        let command = record::Command { output_to_stderr: true, ..record::Command::new(&self.command) };
+        let mut recording = record::start(&command)?;
+        let stopper = recording.stopper();
+        stop::when_set(stop, move || stopper.stop());
+        let bar = Bar::new(String::new());
+        // The program is what is stopped: what it did until then is simulated whole.
+        let whole = AtomicBool::new(false);
+        let rows = superpage_sim::run(setups, &mut recording, &whole, &|progress| bar.show(progress));
+        drop(bar);
+        let outcome = recording.finish()?;
+        let rows = rows?;
+        for note in &outcome.notes {
+            eprintln!("superpage: {note}");
+        }
+        if !outcome.status.success() {
+            eprintln!("superpage: the program ended with {}", outcome.status);
+            return Ok((rows, ExitCode::from(1)));
+        }
+        Ok((rows, ExitCode::SUCCESS))
+    }
+}
+
+/// One stream after the other, each in one pass over all points.
+fn grid(setups: &[Setup], sources: Vec<Box<dyn Source>>, stop: &AtomicBool) -> Result<Vec<Row>, Failure> {
+    let mut rows = Vec::new();
+    let all = sources.len();
+    for (i, mut source) in sources.into_iter().enumerate() {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let bar = Bar::new(if all > 1 { format!("{} of {all}", i + 1) } else { String::new() });
+        rows.extend(superpage_sim::run(setups, source.as_mut(), stop, &|progress| bar.show(progress))?);
+    }
+    Ok(rows)
+}
+
+/// Progress on standard error: only on a terminal, and only once a second has passed.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    since: std::time::Instant,
+}
+
+impl Bar {
+    pub(crate) fn new(name: String) -> Bar {
+        let target =
+            if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target).with_message(name);
+        Bar { bar, since: std::time::Instant::now() }
+    }
+
+    pub(crate) fn show(&self, progress: Progress) {
+        if self.since.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        match progress.of {
+            Some(of) if self.bar.length() != Some(of) => {
+                self.bar.set_length(of);
+                let style = ProgressStyle::with_template("{msg} {wide_bar} {percent} %, {eta} left");
+                self.bar.set_style(style.expect("the template is right"));
+            }
+            None => {
+                let style = ProgressStyle::with_template("{msg} {spinner} {human_pos} runs, {elapsed}");
+                self.bar.set_style(style.expect("the template is right"));
+            }
+            _ => {}
+        }
+        self.bar.set_position(progress.runs);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

@@ -1,0 +1,159 @@
+//! `superpage trace`.
+
+use crate::sim::Bar;
+use crate::{Failure, stop};
+use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::Ordering;
+use superpage_sim::{Progress, bytes, count};
+use superpage_trace::file::{Reader, Writer};
+use superpage_trace::{Batch, Source, Summary, export, import, info};
+
+/// Look into traces, import foreign ones, export ours
+#[derive(Subcommand)]
+pub(crate) enum Trace {
+    /// Say what a trace holds
+    #[command(after_long_help = "Example:\n  superpage trace info corpus/gzip.sp")]
+    Info {
+        /// The trace
+        file: PathBuf,
+        /// Say what the whole part of a damaged trace holds
+        #[arg(long)]
+        up_to_cut: bool,
+        /// table or json
+        #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = ["table", "json"])]
+        format: String,
+    },
+    /// Turn a foreign trace into one of ours
+    #[command(after_long_help = "Example:\n  valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls\n  \
+        superpage trace import lackey ls.lackey -o ls.sp")]
+    Import {
+        /// The format of the foreign trace
+        #[arg(value_parser = PossibleValuesParser::new(import::formats()))]
+        format: String,
+        /// The foreign trace
+        file: PathBuf,
+        /// The trace to write
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+    },
+    /// Turn a trace into what other programs read
+    #[command(after_long_help = "Example:\n  superpage trace export parquet corpus/gzip.sp -o gzip.parquet")]
+    Export {
+        /// The format to write
+        #[arg(value_parser = PossibleValuesParser::new(export::formats()))]
+        format: String,
+        /// The trace
+        file: PathBuf,
+        /// The file to write, instead of standard output
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        /// Export the whole part of a damaged trace
+        #[arg(long)]
+        up_to_cut: bool,
+    },
+}
+
+impl Trace {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        match self {
+            Trace::Info { file, up_to_cut, format } => {
+                let summary = info(file, *up_to_cut)?;
+                let text = match format.as_str() {
+                    "json" => serde_json::to_string_pretty(&summary).map_err(|e| Failure::Run(e.to_string()))? + "\n",
+                    _ => table(&summary),
+                };
+                let written = std::io::stdout().lock().write_all(text.as_bytes());
+                written.map_err(|error| Failure::Run(format!("cannot write the summary: {error}")))?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Trace::Import { format, file, output } => convert(import::import(format, file)?.as_mut(), output),
+            Trace::Export { format, file, output, up_to_cut } => {
+                let mut reader = open(file, *up_to_cut)?;
+                export::export(format, &mut reader, output.as_deref())?;
+                Ok(ExitCode::SUCCESS)
+            }
+        }
+    }
+}
+
+/// Opens a trace, if asked for only up to where it is whole, and says then what is lost.
+pub(crate) fn open(file: &Path, up_to_cut: bool) -> Result<Reader, superpage_trace::Error> {
+    if !up_to_cut {
+        return Reader::open(file);
+    }
+    let reader = Reader::open_up_to_cut(file)?;
+    if let Some(lost) = reader.lost() {
+        eprintln!(
+            "superpage: {}: {} bytes from byte {} on are not used: {}",
+            file.display(),
+            lost.bytes,
+            lost.byte,
+            lost.problem
+        );
+    }
+    Ok(reader)
+}
+
+/// Writes all of `source` to a trace. Interrupted, it leaves no file.
+fn convert(source: &mut dyn Source, output: &Path) -> Result<ExitCode, Failure> {
+    let stop = stop::flag();
+    let mut writer = Writer::create(output, source.info(), &[])?;
+    let bar = Bar::new(String::new());
+    let (mut batch, mut runs) = (Batch::default(), 0);
+    while source.fill(&mut batch)? {
+        if stop.load(Ordering::Relaxed) {
+            drop(bar);
+            return Err(Failure::Run("interrupted; no trace was written".into()));
+        }
+        writer.write(&batch)?;
+        runs += batch.runs.len() as u64;
+        bar.show(Progress { runs, of: source.info().runs });
+    }
+    drop(bar);
+    let totals = writer.finish()?;
+    eprintln!(
+        "superpage: {}: {} runs of {} references",
+        output.display(),
+        count(totals.runs),
+        count(totals.references)
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(summary: &Summary) -> String {
+    let totals = &summary.totals;
+    let mut lines: Vec<(&str, String)> = vec![
+        ("file", format!("{} (version {})", summary.file.display(), summary.version)),
+        ("ran", summary.workload.clone()),
+    ];
+    lines.extend(summary.notes.iter().map(|(key, value)| (key.as_str(), value.clone())));
+    lines.push(("runs", count(totals.runs)));
+    lines.push(("references", count(totals.references)));
+    lines.push(("instruction fetches", count(totals.fetches)));
+    if let (Some(on), Some(period)) = (summary.sample_on, summary.sample_period) {
+        let share = 100.0 * summary.sampled_share;
+        lines.push(("sampled", format!("{} of every {} accesses; {share:.2} % recorded", count(on), count(period))));
+    }
+    lines.push(("pages touched", format!("{} ({})", count(totals.pages), bytes(totals.pages * 4096))));
+    lines.push(("processes", count(totals.processes)));
+    let events: Vec<String> = totals.events.iter().map(|(kind, number)| format!("{number} {kind}")).collect();
+    lines.push(("events", events.join(", ")));
+    let size = format!(
+        "{} in {} blocks, {:.3} bytes a reference, compressed {:.1} x",
+        bytes(summary.bytes),
+        summary.blocks,
+        summary.bytes_per_reference,
+        summary.compression_ratio
+    );
+    lines.push(("size", size));
+    let whole = match &summary.lost {
+        None => "yes".to_string(),
+        Some(lost) => format!("no: {} bytes from byte {} on are lost: {}", lost.bytes, lost.byte, lost.problem),
+    };
+    lines.push(("whole", whole));
+    lines.into_iter().map(|(key, value)| format!("{key:>20}  {value}\n")).collect()
+}

@@ -1,0 +1,282 @@
+//! The command as its users meet it: what it prints, what it refuses and with which status, what it leaves behind.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn superpage(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_superpage")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Asserts status 2, nothing on standard output, and one line on standard error with all of `parts`.
+fn refused(arguments: &[&str], parts: &[&str]) {
+    let output = superpage(arguments);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
+    assert!(output.stdout.is_empty(), "{arguments:?}");
+    for part in parts {
+        assert!(error.contains(part), "{arguments:?}: {error}");
+    }
+    if error.starts_with("superpage: ") {
+        assert_eq!(error.trim_end().lines().count(), 1, "{arguments:?}: {error}");
+    }
+}
+
+/// A small trace, made by importing a few lines of Lackey's text.
+fn trace(folder: &Path) -> PathBuf {
+    let foreign = folder.join("small.lackey");
+    let mut lines = String::from("==1== Lackey\n");
+    for i in 0..20_000u64 {
+        lines += &format!(
+            "I  {:08x},4\n L {:08x},8\n S {:08x},8\n",
+            0x40_0000 + i % 9000,
+            0x1000_0000 + i * 512,
+            0x2000_0000
+        );
+    }
+    std::fs::write(&foreign, lines).unwrap();
+    let ours = folder.join("small.sp");
+    let output = superpage(&["trace", "import", "lackey", foreign.to_str().unwrap(), "-o", ours.to_str().unwrap()]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    ours
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let mut names: Vec<String> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn json_stands_alone_on_standard_output() {
+    let output = superpage(&["sim", "touch:bytes=4M", "-m", "alpha-21264", "-m", "zen5", "--format", "json"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 4);
+    assert_eq!(rows[1]["policy"], "reservation");
+    assert_eq!(rows[1]["pages"]["4M"], 1);
+    assert_eq!(rows[1]["frames_leaked"], 0);
+}
+
+#[test]
+fn the_number_of_threads_changes_no_byte() {
+    let run = |threads| {
+        let workload = "tree:nodes=2K,operations=3K+zipf:bytes=8M,references=50K";
+        let arguments =
+            ["sim", workload, "-m", "alpha-21264", "-m", "skylake-sp", "--format", "json", "--threads", threads];
+        superpage(&arguments).stdout
+    };
+    let one = run("1");
+    assert!(!one.is_empty());
+    assert_eq!(one, run("2"));
+    assert_eq!(one, run("2"));
+}
+
+#[test]
+fn what_is_unknown_is_refused_with_what_is_known() {
+    refused(&["sim", "touch", "-m", "pdp-11"], &["pdp-11", "alpha-21264", "zen5"]);
+    refused(&["sim", "touch", "-p", "magic"], &["magic", "base, reservation"]);
+    refused(&["sim", "touch", "-p", "reservation:magic=on"], &["magic", "preempt"]);
+    refused(&["sim", "touch", "--sizes", "3K"], &["3K", "power of two"]);
+    refused(&["sim", "touch", "--sizes", "64K", "-m", "zen5"], &["64K", "4K/2M/1G"]);
+    refused(&["sim", "tetris"], &["tetris", "matrix", "zipf"]);
+    refused(&["sim", "touch:shoes=2"], &["shoes", "bytes"]);
+    refused(&["sim", "touch:bytes=many"], &["bytes", "many"]);
+    refused(&["sim", "touch", "--format", "xml"], &["xml", "parquet"]);
+    refused(&["sim", "touch", "--memory", "0"], &["--memory"]);
+    refused(&["sim", "touch", "--memory", "lots"], &["lots"]);
+    refused(&["sim", "touch", "--memory", "32K", "-m", "alpha-21264"], &["less than one superpage of 64K", "--memory"]);
+    refused(&["sim", "touch", "--fragment", "2"], &["from 0 to 1"]);
+    refused(&["sim", "touch", "--threads", "0"], &["threads"]);
+    refused(&["sim"], &["WORKLOAD"]);
+    refused(&["sim", "--", "/no/such/program"], &["/no/such/program"]);
+    refused(&["record", "-o", "unwritten.sp", "--", "no-such-program-anywhere"], &["no-such-program-anywhere"]);
+    refused(&["record", "-o", "unwritten.sp", "--sample", "9/3", "--", "true"], &["ON", "PERIOD"]);
+    refused(&["trace", "import", "morse", "x", "-o", "y"], &["morse", "lackey"]);
+    assert!(!Path::new("unwritten.sp").exists());
+}
+
+#[test]
+fn memory_that_runs_out_ends_the_run_with_a_row_and_status_1() {
+    let output = superpage(&["sim", "touch:bytes=64M", "--memory", "4M", "-m", "zen5", "--format", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    for row in rows.as_array().unwrap() {
+        assert_eq!(row["complete"], false);
+        assert!(row["error"].as_str().unwrap().contains("memory"));
+        assert_eq!(row["frames_leaked"], 0);
+    }
+}
+
+#[test]
+fn damaged_traces_are_refused_and_their_whole_part_can_be_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = trace(folder.path());
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let bytes = std::fs::read(&whole).unwrap();
+    let ours = whole.to_str().unwrap();
+
+    std::fs::write(path("cut.sp"), &bytes[..bytes.len() * 2 / 3]).unwrap();
+    std::fs::write(path("empty.sp"), b"").unwrap();
+    std::fs::write(path("wrong.sp"), b"this is not a trace at all, is it?").unwrap();
+    let mut corrupt = bytes.clone();
+    let middle = bytes.len() / 2;
+    corrupt[middle] ^= 0x40;
+    std::fs::write(path("corrupt.sp"), corrupt).unwrap();
+
+    refused(&["sim", "--trace", &path("cut.sp")], &["cut.sp", "--up-to-cut"]);
+    refused(&["sim", "--trace", &path("corrupt.sp")], &["corrupt.sp", "--up-to-cut"]);
+    refused(&["sim", "--trace", &path("empty.sp")], &["empty.sp", "empty"]);
+    refused(&["sim", "--trace", &path("wrong.sp")], &["wrong.sp"]);
+    refused(&["sim", "--trace", &path("missing.sp")], &["missing.sp"]);
+    refused(&["sim", "--trace", folder.path().to_str().unwrap()], &["directory"]);
+    refused(&["trace", "info", &path("cut.sp")], &["cut.sp", "--up-to-cut"]);
+
+    let references = |arguments: &[&str]| {
+        let output = superpage(arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        rows[0]["references"].as_u64().unwrap()
+    };
+    let all = references(&["sim", "--format", "json", "--trace", ours]);
+    assert_eq!(all, 40_000);
+    let part = references(&["sim", "--format", "json", "--up-to-cut", "--trace", &path("cut.sp")]);
+    assert!(part <= all);
+}
+
+#[test]
+fn trace_info_counts_what_was_imported() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = trace(folder.path());
+    assert_eq!(names(folder.path()), ["small.lackey", "small.sp"]);
+    let output = superpage(&["trace", "info", ours.to_str().unwrap(), "--format", "json"]);
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(summary["totals"]["references"], 40_000);
+    assert_eq!(summary["totals"]["fetches"], 20_000);
+    assert_eq!(summary["complete"], true);
+    let table = text(&superpage(&["trace", "info", ours.to_str().unwrap()]).stdout);
+    assert!(table.contains("references") && table.contains("whole  yes"), "{table}");
+}
+
+#[test]
+fn every_export_writes_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = trace(folder.path());
+    for format in superpage_trace::export::formats() {
+        let out = folder.path().join(format!("out.{format}"));
+        let output = superpage(&["trace", "export", format, ours.to_str().unwrap(), "-o", out.to_str().unwrap()]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(out.metadata().unwrap().len() > 100, "{format}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_one_sentence_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let foreign = folder.path().join("small.lackey");
+    std::fs::write(&foreign, " L 1000,8\n").unwrap();
+    let output = superpage(&["trace", "import", "lackey", foreign.to_str().unwrap(), "-o", "/dev/full"]);
+    assert_eq!(output.status.code(), Some(1));
+    let error = text(&output.stderr);
+    assert!(error.contains("/dev/full") && error.trim_end().lines().count() == 1, "{error}");
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let status = Command::new(env!("CARGO_BIN_EXE_superpage"))
+        .args(["sim", "touch:bytes=1M", "--format", "json"])
+        .stdout(full)
+        .output()
+        .unwrap();
+    assert_eq!(status.status.code(), Some(1));
+    assert!(text(&status.stderr).starts_with("superpage: cannot write"), "{}", text(&status.stderr));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupt_leaves_whole_rows_that_say_that_they_are_partial() {
+    let child = Command::new(env!("CARGO_BIN_EXE_superpage"))
+        .args(["sim", "random:bytes=256M,references=1G", "--format", "json"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(rows.as_array().unwrap().iter().all(|row| row["complete"] == false));
+    assert!(text(&output.stderr).contains("interrupted"));
+}
+
+#[test]
+fn every_verb_has_help_with_an_example() {
+    for verb in [&["sim"][..], &["record"], &["trace", "info"], &["trace", "import"], &["trace", "export"]] {
+        let output = superpage(&[verb, &["--help"]].concat());
+        let help = text(&output.stdout);
+        assert!(output.status.success() && help.contains("Example") && help.contains("superpage "), "{help}");
+    }
+}
+
+/// Whether programs can be recorded here; says so where not.
+fn recorder() -> bool {
+    let there = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|folder| folder.join(format!("qemu-{}", std::env::consts::ARCH)).exists());
+    if !there {
+        println!("skipped: QEMU's user-mode emulator is not installed (apt install qemu-user)");
+    }
+    there
+}
+
+#[test]
+fn a_program_is_recorded_and_simulated_with_and_without_a_file() {
+    if !recorder() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("ls.sp");
+    let output = superpage(&["record", "-o", trace.to_str().unwrap(), "--", "ls", "/"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("usr"), "the program's output is its own");
+    let row = |arguments: &[&str]| {
+        let output = superpage(arguments);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let json = text(&output.stdout);
+        let rows: serde_json::Value = serde_json::from_str(&json[json.find("[\n").unwrap()..]).unwrap();
+        rows[1].clone()
+    };
+    let kept = row(&["sim", "--format", "json", "--trace", trace.to_str().unwrap()]);
+    let live = row(&["sim", "--format", "json", "--", "ls", "/"]);
+    assert_eq!(kept["workload"], "ls /");
+    let (kept, live) = (kept["references"].as_f64().unwrap(), live["references"].as_f64().unwrap());
+    assert!(kept > 10_000.0 && (0.9..1.1).contains(&(live / kept)), "{kept} {live}");
+}
+
+#[test]
+fn the_status_of_a_recorded_program_is_passed_on() {
+    if !recorder() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("false.sp");
+    let output = superpage(&["record", "-o", trace.to_str().unwrap(), "--", "sh", "-c", "exit 7"]);
+    assert_eq!(output.status.code(), Some(7));
+    assert_eq!(names(folder.path()), ["false.sp"], "the trace is whole all the same");
+}
+
+#[test]
+fn without_qemu_recording_says_what_to_install() {
+    let output = Command::new(env!("CARGO_BIN_EXE_superpage"))
+        .args(["record", "-o", "unwritten.sp", "--", "/bin/ls"])
+        .env("PATH", "/nonexistent")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let error = text(&output.stderr);
+    assert!(error.contains("apt install qemu-user"), "{error}");
+    assert!(!Path::new("unwritten.sp").exists());
+}
