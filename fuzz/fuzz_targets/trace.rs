@@ -1,0 +1,57 @@
+//! The reader of traces on any bytes: as a whole file, and as the inside of a block whose checksums are right, so that
+//! the columns and the events are reached. It never panics, whatever it is given and wherever it is sent.
+#![no_main]
+
+use arbitrary::Arbitrary;
+use libfuzzer_sys::fuzz_target;
+use superpage_trace::file::Reader;
+use superpage_trace::{Batch, Source};
+use xxhash_rust::xxh3::xxh3_64;
+
+#[derive(Arbitrary, Debug)]
+enum Input {
+    File(Vec<u8>),
+    Block { raw: Vec<u8>, runs: u16, events: u16, seek: u16 },
+}
+
+fuzz_target!(|input: Input| match input {
+    Input::File(bytes) => {
+        for up_to_cut in [false, true] {
+            if let Ok(mut reader) = Reader::from_bytes(bytes.clone(), "fuzz", up_to_cut) {
+                read(&mut reader);
+            }
+        }
+    }
+    Input::Block { raw, runs, events, seek } => {
+        let bytes = sealed(&raw, runs.into(), events.into());
+        let mut reader = Reader::from_bytes(bytes, "fuzz", true).expect("the header is sound");
+        read(&mut reader);
+        if reader.seek_to_run(seek.into()).is_ok() {
+            read(&mut reader);
+        }
+    }
+});
+
+fn read(reader: &mut Reader) {
+    let mut batch = Batch::default();
+    while let Ok(true) = reader.fill(&mut batch) {
+        assert!(batch.runs.len() <= Batch::RUNS);
+        assert!(batch.events.iter().all(|event| event.0 as usize <= batch.runs.len()));
+    }
+}
+
+/// A file of nothing but one block of `raw`, without a footer: docs/traces.md describes the bytes.
+fn sealed(raw: &[u8], runs: u32, events: u32) -> Vec<u8> {
+    // Version 1, and a description of three bytes: no workload, no flags, no notes.
+    let mut file = b"sp-trace\x01\0\0\0\x03\0\0\0\0\0\0".to_vec();
+    file.extend(xxh3_64(&file).to_le_bytes());
+    let packed = zstd::bulk::compress(raw, 1).expect("zstd takes any bytes");
+    let mut frame = b"SPBK".to_vec();
+    for word in [0, packed.len() as u32, raw.len() as u32, runs, events, 0, 0] {
+        frame.extend(word.to_le_bytes());
+    }
+    frame.extend(packed);
+    frame.extend(xxh3_64(&frame).to_le_bytes());
+    file.extend(frame);
+    file
+}
