@@ -155,8 +155,8 @@ fn trace_info_counts_what_was_imported() {
     assert_eq!(names(folder.path()), ["small.lackey", "small.sp"]);
     let output = superpage(&["trace", "info", ours.to_str().unwrap(), "--format", "json"]);
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(summary["totals"]["references"], 40_000);
-    assert_eq!(summary["totals"]["fetches"], 20_000);
+    assert_eq!(summary["references"], 40_000);
+    assert_eq!(summary["fetches"], 20_000);
     assert_eq!(summary["complete"], true);
     let table = text(&superpage(&["trace", "info", ours.to_str().unwrap()]).stdout);
     assert!(table.contains("references") && table.contains("whole  yes"), "{table}");

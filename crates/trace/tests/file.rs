@@ -316,7 +316,7 @@ fn the_footer_tells_what_the_trace_amounts_to() {
     assert_eq!(totals.sampled_share(), 0.25);
     let summary = info(&path, false).unwrap();
     assert_eq!(summary.totals, totals);
-    assert!(summary.complete && summary.fetches && summary.notes["arch"] == "alpha");
+    assert!(summary.complete && summary.has_fetches && summary.notes["arch"] == "alpha");
     assert_eq!((summary.sample_on, summary.sample_period), (Some(1 << 20), Some(1 << 24)));
     assert_eq!(summary.bytes, fs::metadata(&path).unwrap().len());
 

@@ -25,7 +25,7 @@ pub struct Summary {
     /// What cannot, if not.
     pub lost: Option<Lost>,
     /// Whether instruction fetches are in it.
-    pub fetches: bool,
+    pub has_fetches: bool,
     /// References and fetches kept in each sampling period, if it is sampled.
     pub sample_on: Option<u64>,
     /// The sampling period, in references and fetches, if it is sampled.
@@ -70,7 +70,7 @@ pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
         notes: reader.notes().iter().cloned().collect(),
         complete: reader.lost().is_none(),
         lost: reader.lost().cloned(),
-        fetches: info.fetches,
+        has_fetches: info.fetches,
         sample_on: info.sampling.map(|sampling| sampling.on),
         sample_period: info.sampling.map(|sampling| sampling.period),
         sampled_share: totals.sampled_share(),
