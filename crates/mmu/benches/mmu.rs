@@ -136,7 +136,12 @@ fn main() {
         let (base, large) = (machine.ladder().base(), machine.ladder().sizes()[1]);
         let hits = 16 * base.bytes();
         let loads = native(hits);
-        row(&format!("hits: random over 16 {base} pages, {name}"), random(&machine, hits, base, true), Some(loads), "-");
+        row(
+            &format!("hits: random over 16 {base} pages, {name}"),
+            random(&machine, hits, base, true),
+            Some(loads),
+            "-",
+        );
         let what = format!("random 256M, {large} pages, {name}");
         row(&what, random(&machine, BYTES, large, true), Some(reference), "-");
         row(&format!("first touch, fault, retry, remove, {name}"), faults(&machine), None, "-");

@@ -4,10 +4,9 @@
 //! that exist in the simulator anyway, and a record remembers the way that it was last given. So a lookup compares one
 //! tag, whatever the number of ways, and never searches: what the record remembers is only a hint, the tag decides.
 //!
-//! Several structures share a [`Bank`]: all their tags stand in one array, and so does what LRU of few ways and
-//! round-robin keep, one word a set. A [`Shape`] says which part is whose.
+//! Several structures share a [`Bank`], whose tags stand in one array. A [`Shape`] says which part is whose.
 
-use crate::replacement::{Order, PackedLru, Replacement};
+use crate::replacement::{Journal, Order, PackedLru, Replacement};
 
 /// No record has this number.
 const EMPTY: u32 = u32::MAX;
@@ -16,12 +15,13 @@ const EMPTY: u32 = u32::MAX;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Bank {
     tags: Vec<u32>,
-    /// LRU permutations and round-robin pointers.
+    /// LRU permutations and round-robin pointers, one word a set.
     words: Vec<u64>,
+    journals: Vec<Journal>,
     others: Vec<Other>,
 }
 
-/// The state of a structure whose policy keeps more than a word a set.
+/// The state of a structure with any other policy.
 #[derive(Clone, Debug)]
 struct Other {
     order: Order,
@@ -35,6 +35,7 @@ enum Kept {
     #[default]
     Packed,
     RoundRobin,
+    Journal,
     Other,
 }
 
@@ -43,13 +44,13 @@ enum Kept {
 pub(crate) struct Shape {
     /// Its first tag.
     tags: u32,
-    /// Its first word, or its index among the others.
-    words: u32,
     ways: u32,
-    sets: u32,
     /// `sets - 1` if that is a mask, else `u32::MAX`: then the index is a remainder.
     mask: u32,
+    /// Its first word, or its index among the journals or the others.
+    state: u32,
     lru: PackedLru,
+    sets: u32,
     kept: Kept,
 }
 
@@ -65,10 +66,10 @@ impl Shape {
         (number % self.sets as u64) as usize
     }
 
-    /// The place of a way among all tags of the bank.
+    /// The first place of a set among all tags of the bank.
     #[inline(always)]
-    fn at(&self, set: usize, way: usize) -> usize {
-        self.tags as usize + set * self.ways as usize + way
+    fn first(&self, set: usize) -> usize {
+        self.tags as usize + set * self.ways as usize
     }
 }
 
@@ -77,13 +78,13 @@ impl Bank {
     pub(crate) fn add(&mut self, sets: usize, ways: usize, policy: Replacement) -> Shape {
         let mut shape = Shape {
             tags: self.tags.len() as u32,
-            words: self.words.len() as u32,
             ways: ways as u32,
-            sets: sets as u32,
             mask: if sets.is_power_of_two() { sets as u32 - 1 } else { u32::MAX },
-            ..Shape::default()
+            state: self.words.len() as u32,
+            lru: PackedLru::default(),
+            sets: sets as u32,
+            kept: Kept::Packed,
         };
-        self.tags.resize(self.tags.len() + sets * ways, EMPTY);
         match policy {
             Replacement::Lru if ways <= PackedLru::WAYS => {
                 shape.lru = PackedLru::new(ways);
@@ -93,81 +94,89 @@ impl Bank {
                 shape.kept = Kept::RoundRobin;
                 self.words.resize(self.words.len() + sets, 0);
             }
+            Replacement::Lru if sets == 1 => {
+                (shape.kept, shape.state) = (Kept::Journal, self.journals.len() as u32);
+                self.journals.push(Journal::new(ways));
+            }
             _ => {
-                shape.kept = Kept::Other;
-                shape.words = self.others.len() as u32;
+                (shape.kept, shape.state) = (Kept::Other, self.others.len() as u32);
                 let order = Order::new(policy, sets, ways);
                 let vacant = if order.prefers_vacant() { sets * ways } else { 0 };
                 self.others.push(Other { order, vacant });
             }
         }
+        self.tags.resize(self.tags.len() + sets * ways, EMPTY);
         shape
     }
 
     /// The bank as its parts, for a stretch of work.
     #[inline(always)]
     pub(crate) fn parts(&mut self) -> Parts<'_> {
-        Parts { tags: &mut self.tags, words: &mut self.words, others: &mut self.others }
+        Parts { tags: &mut self.tags, words: &mut self.words, journals: &mut self.journals, others: &mut self.others }
     }
 
-    /// Whether the way of the set holds `tag`.
-    pub(crate) fn holds(&self, shape: &Shape, set: usize, way: usize, tag: u32) -> bool {
-        self.tags[shape.at(set, way)] == tag
-    }
-
-    /// Drops what the way holds.
-    pub(crate) fn invalidate(&mut self, shape: &Shape, set: usize, way: usize) {
-        self.parts().invalidate(shape, set, way);
+    /// Drops `tag` from the set, if it is there; `way` is what its record remembers.
+    pub(crate) fn forget(&mut self, shape: &Shape, set: usize, way: usize, tag: u32) -> bool {
+        self.parts().forget(shape, set, way, tag)
     }
 
     /// Drops everything a structure holds. A round-robin pointer and a random generator stay where they are.
     pub(crate) fn flush(&mut self, shape: &Shape) {
-        let (sets, ways) = (shape.sets as usize, shape.ways as usize);
-        self.tags[shape.tags as usize..][..sets * ways].fill(EMPTY);
+        let (sets, state) = (shape.sets as usize, shape.state as usize);
+        self.tags[shape.first(0)..shape.first(sets)].fill(EMPTY);
         match shape.kept {
-            Kept::Packed => self.words[shape.words as usize..][..sets].fill(shape.lru.initial()),
+            Kept::Packed => self.words[state..state + sets].fill(shape.lru.initial()),
             Kept::RoundRobin => {}
+            Kept::Journal => self.journals[state].flush(),
             Kept::Other => {
-                let other = &mut self.others[shape.words as usize];
-                other.order.flush(sets, ways);
-                other.vacant = if other.order.prefers_vacant() { sets * ways } else { 0 };
+                let other = &mut self.others[state];
+                other.order.flush(sets, shape.ways as usize);
+                other.vacant = if other.order.prefers_vacant() { sets * shape.ways as usize } else { 0 };
             }
         }
     }
 
-    /// All places of a structure that hold something: set, way, tag.
+    /// All that a structure holds: set, way, tag.
     pub(crate) fn entries(&self, shape: &Shape) -> impl Iterator<Item = (usize, usize, u32)> {
         let ways = shape.ways as usize;
-        let tags = &self.tags[shape.tags as usize..][..shape.sets as usize * ways];
+        let tags = &self.tags[shape.first(0)..shape.first(shape.sets as usize)];
         let places = tags.iter().enumerate().filter(|(_, tag)| **tag != EMPTY);
         places.map(move |(at, tag)| (at / ways, at % ways, *tag))
     }
 
-    /// Checks the replacement state and the count of empty places.
+    /// Whether the way of the set holds `tag`.
+    pub(crate) fn holds(&self, shape: &Shape, set: usize, way: usize, tag: u32) -> bool {
+        self.tags[shape.first(set) + way] == tag
+    }
+
+    /// Checks that no tag is in a set twice, and the replacement state.
     pub(crate) fn validate(&self, shape: &Shape) -> Result<(), String> {
-        let (sets, ways) = (shape.sets as usize, shape.ways as usize);
-        match shape.kept {
-            Kept::Packed | Kept::RoundRobin => {
-                for (set, word) in self.words[shape.words as usize..][..sets].iter().enumerate() {
-                    let sound = match shape.kept {
-                        Kept::Packed => shape.lru.is_sound(*word),
-                        _ => *word < shape.ways as u64,
-                    };
-                    if !sound {
-                        return Err(format!("the replacement state of set {set} is impossible: {word:#x}"));
-                    }
-                }
-                Ok(())
+        let (sets, ways, state) = (shape.sets as usize, shape.ways as usize, shape.state as usize);
+        for set in 0..sets {
+            let tags = &self.tags[shape.first(set)..][..ways];
+            let held: Vec<u32> = tags.iter().copied().filter(|tag| *tag != EMPTY).collect();
+            if (1..held.len()).any(|at| held[..at].contains(&held[at])) {
+                return Err(format!("set {set} holds a tag twice: {held:x?}"));
             }
-            Kept::Other => {
-                let other = &self.others[shape.words as usize];
-                let empty = sets * ways - self.entries(shape).count();
-                if other.order.prefers_vacant() && other.vacant != empty {
-                    return Err(format!("{} places are counted empty and {empty} are", other.vacant));
-                }
-                other.order.validate(sets, ways, |set, way| self.tags[shape.at(set, way)] != EMPTY)
+            let sound = match shape.kept {
+                Kept::Packed => shape.lru.is_sound(self.words[state + set]),
+                Kept::RoundRobin => self.words[state + set] < shape.ways as u64,
+                Kept::Journal => self.journals[state].is_sound(|way| tags[way] != EMPTY),
+                Kept::Other => true,
+            };
+            if !sound {
+                return Err(format!("the replacement state of set {set} is impossible"));
             }
         }
+        if shape.kept == Kept::Other {
+            let other = &self.others[state];
+            let empty = sets * ways - self.entries(shape).count();
+            if other.order.prefers_vacant() && other.vacant != empty {
+                return Err(format!("{} places are counted empty and {empty} are", other.vacant));
+            }
+            other.order.validate(sets, ways)?;
+        }
+        Ok(())
     }
 }
 
@@ -175,59 +184,84 @@ impl Bank {
 pub(crate) struct Parts<'a> {
     tags: &'a mut [u32],
     words: &'a mut [u64],
+    journals: &'a mut [Journal],
     others: &'a mut [Other],
 }
 
+/// What a lookup found and did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Outcome {
+    /// The tag was there.
+    Hit,
+    /// The tag is not there.
+    Missed,
+    /// The tag was not there and now is.
+    Filled {
+        /// The way, for its record to remember.
+        way: usize,
+        /// What was in the place, or [`Parts::NOTHING`].
+        evicted: u32,
+    },
+}
+
 impl Parts<'_> {
-    /// Whether the way of the set holds `tag`.
-    #[inline(always)]
-    pub(crate) fn holds(&self, shape: &Shape, set: usize, way: usize, tag: u32) -> bool {
-        self.tags[shape.at(set, way)] == tag
-    }
+    /// What is in an empty place.
+    pub(crate) const NOTHING: u32 = EMPTY;
 
-    /// A hit on the way.
+    /// Looks `tag` up in the set of `number` and counts a hit as a use; `way` is what its record remembers. If it is not
+    /// there and `fill` is set, it is put there, for all structures are filled by what misses in them.
     #[inline(always)]
-    pub(crate) fn touch(&mut self, shape: &Shape, set: usize, way: usize) {
-        match shape.kept {
-            Kept::Packed => {
-                let word = &mut self.words[shape.words as usize + set];
-                *word = PackedLru::touched(*word, way);
-            }
-            Kept::RoundRobin => {}
-            Kept::Other => self.others[shape.words as usize].order.touch(set, way),
+    pub(crate) fn access(&mut self, shape: &Shape, number: u64, way: usize, tag: u32, fill: bool) -> Outcome {
+        let set = shape.set_of(number);
+        let (first, state) = (shape.first(set), shape.state as usize);
+        let hit = self.tags[first + way] == tag;
+        if !hit && !fill {
+            return Outcome::Missed;
         }
-    }
-
-    /// Puts `tag` into the set; returns the way, and what was there or [`Parts::NOTHING`].
-    #[inline(always)]
-    pub(crate) fn fill(&mut self, shape: &Shape, set: usize, tag: u32) -> (usize, u32) {
-        let way = match shape.kept {
+        let chosen = match shape.kept {
             Kept::Packed => {
-                let word = &mut self.words[shape.words as usize + set];
-                let way = shape.lru.oldest(*word);
+                let word = &mut self.words[state + set];
+                if hit {
+                    *word = PackedLru::touched(*word, way);
+                    return Outcome::Hit;
+                }
+                let oldest = shape.lru.oldest(*word);
                 *word = shape.lru.rotated(*word);
-                way
+                oldest
             }
             Kept::RoundRobin => {
-                let word = &mut self.words[shape.words as usize + set];
-                let way = *word;
-                *word = if way + 1 == shape.ways as u64 { 0 } else { way + 1 };
-                way as usize
+                if hit {
+                    return Outcome::Hit;
+                }
+                let word = &mut self.words[state + set];
+                let next = *word;
+                *word = if next + 1 == shape.ways as u64 { 0 } else { next + 1 };
+                next as usize
             }
-            Kept::Other => self.choose(shape, set),
+            Kept::Journal => {
+                let journal = &mut self.journals[state];
+                if hit {
+                    journal.touch(way);
+                    return Outcome::Hit;
+                }
+                journal.victim()
+            }
+            Kept::Other => {
+                if hit {
+                    self.others[state].order.touch(set, way);
+                    return Outcome::Hit;
+                }
+                self.choose(shape, set)
+            }
         };
-        (way, std::mem::replace(&mut self.tags[shape.at(set, way)], tag))
+        Outcome::Filled { way: chosen, evicted: std::mem::replace(&mut self.tags[first + chosen], tag) }
     }
-
-    /// What [`Parts::fill`] returns for an empty place.
-    pub(crate) const NOTHING: u32 = EMPTY;
 
     #[inline(never)]
     fn choose(&mut self, shape: &Shape, set: usize) -> usize {
-        let other = &mut self.others[shape.words as usize];
+        let other = &mut self.others[shape.state as usize];
         if other.vacant > 0 {
-            let first = shape.at(set, 0);
-            let tags = &self.tags[first..first + shape.ways as usize];
+            let tags = &self.tags[shape.first(set)..][..shape.ways as usize];
             if let Some(way) = tags.iter().position(|tag| *tag == EMPTY) {
                 other.vacant -= 1;
                 other.order.touch(set, way);
@@ -237,20 +271,23 @@ impl Parts<'_> {
         other.order.victim(set)
     }
 
-    /// Drops what the way holds.
-    pub(crate) fn invalidate(&mut self, shape: &Shape, set: usize, way: usize) {
-        self.tags[shape.at(set, way)] = EMPTY;
+    /// Drops `tag` from the set, if it is there; `way` is what its record remembers.
+    pub(crate) fn forget(&mut self, shape: &Shape, set: usize, way: usize, tag: u32) -> bool {
+        let (place, state) = (shape.first(set) + way, shape.state as usize);
+        if self.tags[place] != tag {
+            return false;
+        }
+        self.tags[place] = EMPTY;
         match shape.kept {
-            Kept::Packed => {
-                let word = &mut self.words[shape.words as usize + set];
-                *word = shape.lru.demoted(*word, way);
-            }
+            Kept::Packed => self.words[state + set] = shape.lru.demoted(self.words[state + set], way),
             Kept::RoundRobin => {}
+            Kept::Journal => self.journals[state].invalidate(way),
             Kept::Other => {
-                let other = &mut self.others[shape.words as usize];
+                let other = &mut self.others[state];
                 other.order.invalidate(set, way);
                 other.vacant += other.order.prefers_vacant() as usize;
             }
         }
+        true
     }
 }

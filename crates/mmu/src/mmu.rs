@@ -1,12 +1,12 @@
 //! The hardware of one core as the rest of the simulator sees it: requests in, traps and counts out, and the operations
 //! on page tables that an operating system asks for.
 
-use crate::counters::Counters;
+use crate::counters::{Counters, MAX_TLB_LEVELS};
 use crate::machine::Machine;
 use crate::record::Record;
 use crate::request::{Request, Trap};
 use crate::table::{Tables, Watch, Work};
-use crate::tlb::{self, Held, Tlbs};
+use crate::tlb::{Held, Tlbs};
 use crate::walker::Walker;
 use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
 
@@ -281,17 +281,42 @@ impl Mmu {
     /// Takes located requests through the TLBs, and walks where none has the page.
     #[inline(always)]
     fn translate(&mut self, requests: &[Request], located: &[Located]) {
+        let mut done = 0;
+        while done < requests.len().min(located.len()) {
+            // Hits in the nearest TLB need little; all else is kept out of their loop.
+            let mut tlbs = self.caches.tlbs.lend();
+            let records = &self.tables.records[..];
+            let hits = requests[done..].iter().zip(&located[done..]).position(|(request, located)| {
+                let record = &records[located.head as usize];
+                !tlbs.hit_nearest(record, located.head, request.page(), request.access_bits())
+            });
+            let Some(hits) = hits else { return };
+            done += hits;
+            done += self.translate_misses(&requests[done..], &located[done..]);
+        }
+    }
+
+    /// Takes requests through all levels of the TLBs, and walks where none has the page, until one hits in the nearest;
+    /// returns how many it took.
+    #[inline(never)]
+    fn translate_misses(&mut self, requests: &[Request], located: &[Located]) -> usize {
         let Tables { records, parents, nodes, .. } = &mut self.tables;
         let mut tlbs = self.caches.tlbs.lend();
         let mut walker = self.caches.walker.lend(records.len());
-        for (request, located) in requests.iter().zip(located) {
+        for (index, (request, located)) in requests.iter().zip(located).enumerate() {
             let (page, access) = (request.page(), request.access_bits());
-            let hit = tlbs.access(records, nodes, located.head, page, access);
-            tlb::count(&mut self.counters, hit, access);
-            if hit.is_none() {
-                walker.walk(records, parents, nodes, located.entry, &mut self.counters);
+            match tlbs.access(records, nodes, located.head, page, access) {
+                Some(0) => return index + 1,
+                Some(level) => {
+                    self.counters.lower_hits[level % MAX_TLB_LEVELS][access as usize % 3] += 1;
+                }
+                None => {
+                    self.counters.walks[access as usize % 3] += 1;
+                    walker.walk(records, parents, nodes, located.entry, &mut self.counters);
+                }
             }
         }
+        requests.len()
     }
 
     /// Counts a request that traps: like any other where its page is mapped, else as a walk to the entry that is absent.

@@ -81,7 +81,7 @@ impl Record {
 
     /// The level of the ladder that the page is of.
     #[inline(always)]
-    pub(crate) fn rung(self) -> usize {
+    pub(crate) fn rung(&self) -> usize {
         (self.bits >> RUNG) as usize & 7
     }
 
@@ -118,7 +118,7 @@ impl Record {
     /// The entry after an access of this number: referenced, and dirty if it was a write.
     #[inline(always)]
     pub(crate) fn used_by(self, access: u64) -> Record {
-        Record { bits: self.bits | REFERENCED | (access as u32 & 1) * DIRTY, ..self }
+        Record { bits: self.bits | REFERENCED | ((access as u32 & 1) * DIRTY), ..self }
     }
 
     pub(crate) fn without_referenced(self) -> Record {
@@ -131,7 +131,7 @@ impl Record {
 
     /// The way that was noted for the TLB with this index among those of the size.
     #[inline(always)]
-    pub(crate) fn place(self, index: usize) -> usize {
+    pub(crate) fn place(&self, index: usize) -> usize {
         self.places[index % PLACES] as usize
     }
 

@@ -47,12 +47,10 @@ impl Replacement {
     }
 }
 
-/// The state of a policy that keeps more than a word a set, for all sets of one structure. (LRU of few ways and
-/// round-robin keep a word, in the bank.)
+/// The state of a policy for all sets of one structure, except those that the bank knows itself: round-robin, LRU of few
+/// ways ([`PackedLru`]) and of one set ([`Journal`]).
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
-    /// LRU of one set of many ways.
-    Journal(Journal),
     /// LRU of several sets of many ways: a permutation per set, the most recent first.
     Listed { ways: usize, order: Vec<u16> },
     /// The state of the generator.
@@ -70,7 +68,6 @@ impl Order {
     /// The state in which nothing was used yet.
     pub(crate) fn new(policy: Replacement, sets: usize, ways: usize) -> Order {
         match policy {
-            Replacement::Lru if sets == 1 => Order::Journal(Journal::new(ways)),
             Replacement::Lru | Replacement::RoundRobin => {
                 Order::Listed { ways, order: (0..sets).flat_map(|_| 0..ways as u16).collect() }
             }
@@ -83,7 +80,6 @@ impl Order {
     /// Forgets all uses. A generator goes on.
     pub(crate) fn flush(&mut self, sets: usize, ways: usize) {
         match self {
-            Order::Journal(journal) => journal.flush(),
             Order::Listed { order, .. } => {
                 (0..sets).for_each(|set| (0..ways).for_each(|way| order[set * ways + way] = way as u16));
             }
@@ -101,7 +97,6 @@ impl Order {
     #[inline]
     pub(crate) fn touch(&mut self, set: usize, way: usize) {
         match self {
-            Order::Journal(journal) => journal.touch(way),
             Order::Listed { ways, order } => {
                 let order = &mut order[set * *ways..][..*ways];
                 let at = order.iter().position(|w| *w as usize == way).expect("a permutation holds every way");
@@ -130,7 +125,6 @@ impl Order {
     #[inline]
     pub(crate) fn victim(&mut self, set: usize) -> usize {
         match self {
-            Order::Journal(journal) => journal.victim(),
             Order::Listed { ways, order } => {
                 let order = &mut order[set * *ways..][..*ways];
                 let way = order[*ways - 1];
@@ -142,7 +136,7 @@ impl Order {
                 *state ^= *state << 13;
                 *state ^= *state >> 7;
                 *state ^= *state << 17;
-                ((*state >> 32) * *ways as u64 >> 32) as usize
+                (((*state >> 32) * *ways as u64) >> 32) as usize
             }
             Order::Tree { ways, bits } => {
                 let mut node = 1;
@@ -165,7 +159,6 @@ impl Order {
     /// The way became invalid: the next to go, where the policy orders ways at all.
     pub(crate) fn invalidate(&mut self, set: usize, way: usize) {
         match self {
-            Order::Journal(journal) => journal.invalidate(way),
             Order::Listed { ways, order } => {
                 let order = &mut order[set * *ways..][..*ways];
                 let at = order.iter().position(|w| *w as usize == way).expect("a permutation holds every way");
@@ -177,10 +170,9 @@ impl Order {
     }
 
     /// Checks that the state is one that uses can lead to; `valid(set, way)` says what is occupied.
-    pub(crate) fn validate(&self, sets: usize, ways: usize, valid: impl Fn(usize, usize) -> bool) -> Result<(), String> {
+    pub(crate) fn validate(&self, sets: usize, ways: usize) -> Result<(), String> {
         for set in 0..sets {
             let sound = match self {
-                Order::Journal(journal) => journal.is_sound(|way| valid(set, way)),
                 Order::Listed { order, .. } => {
                     is_permutation(order[set * ways..][..ways].iter().map(|way| *way as usize), ways)
                 }
@@ -285,7 +277,7 @@ pub(crate) struct Journal {
 impl Journal {
     const NEVER: u32 = u32::MAX;
 
-    fn new(ways: usize) -> Journal {
+    pub(crate) fn new(ways: usize) -> Journal {
         Journal {
             newest: vec![Journal::NEVER; ways],
             entries: vec![0; (8 * ways).max(1024)],
@@ -296,7 +288,7 @@ impl Journal {
     }
 
     #[inline(always)]
-    fn touch(&mut self, way: usize) {
+    pub(crate) fn touch(&mut self, way: usize) {
         if self.end == self.entries.len() {
             self.compact();
         }
@@ -320,7 +312,7 @@ impl Journal {
     }
 
     #[inline(always)]
-    fn victim(&mut self) -> usize {
+    pub(crate) fn victim(&mut self) -> usize {
         let way = match self.vacant.pop() {
             Some(way) => way as usize,
             None => loop {
@@ -335,16 +327,16 @@ impl Journal {
         way
     }
 
-    fn invalidate(&mut self, way: usize) {
+    pub(crate) fn invalidate(&mut self, way: usize) {
         self.newest[way] = Journal::NEVER;
         self.vacant.push(way as u16);
     }
 
-    fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         *self = Journal::new(self.newest.len());
     }
 
-    fn is_sound(&self, valid: impl Fn(usize) -> bool) -> bool {
+    pub(crate) fn is_sound(&self, valid: impl Fn(usize) -> bool) -> bool {
         let counts = |way: usize| {
             let at = self.newest[way] as usize;
             (self.first..self.end).contains(&at) && self.entries[at] as usize == way
@@ -400,7 +392,7 @@ mod tests {
                     _ => {}
                 }
                 assert!(packed.is_sound(word) && journal.is_sound(|way| valid[way]));
-                listed.validate(1, ways, |_, way| valid[way]).unwrap();
+                listed.validate(1, ways).unwrap();
             }
         }
     }

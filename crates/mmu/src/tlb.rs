@@ -5,8 +5,8 @@
 //! change of a mapping is shot down before it happens, an entry always agrees with the page table; so the size, the
 //! rights and the dirty bit that the hardware would read from the entry are read from the record of the page.
 
-use crate::bank::{Bank, Parts, Shape};
-use crate::counters::{Counters, MAX_TLB_LEVELS};
+use crate::bank::{Bank, Outcome, Parts, Shape};
+use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::Machine;
 use crate::record::{PLACES, Record};
 use crate::table::{Nodes, Tables};
@@ -30,6 +30,8 @@ pub(crate) struct Stop {
 pub(crate) struct Route {
     stops: [Stop; MAX_TLB_LEVELS],
     len: u32,
+    /// Whether one of the TLBs encloses another.
+    inclusive: bool,
 }
 
 /// What a TLB holds of one page size.
@@ -90,6 +92,7 @@ impl Tlbs {
                 stops.retain(|stop| machine.tlb[stop.tlb as usize].serves.covers(access));
                 stops.sort_by_key(|stop| stop.level);
                 route.len = stops.len() as u32;
+                route.inclusive = stops.iter().any(|stop| stop.encloses != 0);
                 route.stops[..stops.len()].copy_from_slice(&stops);
             }
         }
@@ -159,6 +162,14 @@ impl Tlbs {
 }
 
 impl Lent<'_> {
+    /// Looks the page up in the TLB that is asked first, and counts a hit there as a use; on a miss nothing changes.
+    #[inline(always)]
+    pub(crate) fn hit_nearest(&mut self, record: &Record, head: u32, page: Vpn, access: u64) -> bool {
+        let stop = &self.routes[(record.rung() << 2 | access as usize) % ROUTES].stops[0];
+        let (number, place) = (page.0 >> (stop.order & 63), record.place(stop.place as usize));
+        stop.level == 0 && self.parts.access(&stop.shape, number, place, head, false) == Outcome::Hit
+    }
+
     /// Looks the page up level by level and fills the levels that miss. Returns the level that hit, or `None` if a walk
     /// is due. `head` is the number of its record, which notes where the page now is.
     #[inline(always)]
@@ -172,45 +183,50 @@ impl Lent<'_> {
     ) -> Option<usize> {
         let record = records[head as usize];
         let route = &self.routes[(record.rung() << 2 | access as usize) % ROUTES];
-        let nearest = &route.stops[0];
-        let (set, way) = (nearest.shape.set_of(page.0 >> nearest.order), record.place(nearest.place as usize));
-        if self.parts.holds(&nearest.shape, set, way, head) {
-            self.parts.touch(&nearest.shape, set, way);
-            return Some(nearest.level as usize);
+        if route.inclusive {
+            return self.access_inclusive(records, nodes, head, page, access);
         }
-        let mut hit = None;
-        let mut missed = 1;
-        let len = (route.len as usize).min(MAX_TLB_LEVELS);
-        while missed < len {
-            let stop = &route.stops[missed];
-            let (set, way) = (stop.shape.set_of(page.0 >> stop.order), record.place(stop.place as usize));
-            if self.parts.holds(&stop.shape, set, way, head) {
-                self.parts.touch(&stop.shape, set, way);
-                hit = Some(stop.level as usize);
-                break;
+        let number = page.0 >> route.stops[0].order;
+        for stop in &route.stops[..(route.len as usize).min(MAX_TLB_LEVELS)] {
+            let place = record.place(stop.place as usize);
+            match self.parts.access(&stop.shape, number, place, head, true) {
+                Outcome::Filled { way, .. } => records[head as usize].set_place(stop.place as usize, way),
+                _ => return Some(stop.level as usize),
             }
-            missed += 1;
         }
-        // The farthest first: an inclusive level makes room before the nearer ones take the page.
-        for stop in route.stops[..missed].iter().rev() {
-            let (way, evicted) = self.parts.fill(&stop.shape, stop.shape.set_of(page.0 >> stop.order), head);
+        None
+    }
+
+    /// The same where a level encloses nearer ones: the farthest is filled first, and makes room in those.
+    #[inline(never)]
+    fn access_inclusive(
+        &mut self,
+        records: &mut [Record],
+        nodes: &Nodes,
+        head: u32,
+        page: Vpn,
+        access: u64,
+    ) -> Option<usize> {
+        let record = records[head as usize];
+        let route = &self.routes[record.rung() << 2 | access as usize];
+        let number = page.0 >> route.stops[0].order;
+        let stops = &route.stops[..route.len as usize];
+        let hit = stops.iter().position(|stop| {
+            let place = record.place(stop.place as usize);
+            self.parts.access(&stop.shape, number, place, head, false) == Outcome::Hit
+        });
+        for stop in stops[..hit.unwrap_or(stops.len())].iter().rev() {
+            let place = record.place(stop.place as usize);
+            let Outcome::Filled { way, evicted } = self.parts.access(&stop.shape, number, place, head, true) else {
+                continue;
+            };
             records[head as usize].set_place(stop.place as usize, way);
             if stop.encloses != 0 && evicted != Parts::NOTHING {
                 let record = records[evicted as usize];
                 drop_from(&mut self.parts, self.holders, stop.encloses, evicted, nodes.first_page(evicted), record);
             }
         }
-        hit
-    }
-}
-
-/// Counts a request for a page of this rung that hit in this level, or was walked.
-#[inline(always)]
-pub(crate) fn count(counters: &mut Counters, hit: Option<usize>, access: u64) {
-    match hit {
-        Some(0) => {}
-        Some(level) => counters.lower_hits[level % MAX_TLB_LEVELS][access as usize % 3] += 1,
-        None => counters.walks[access as usize % 3] += 1,
+        hit.map(|index| stops[index].level as usize)
     }
 }
 
@@ -226,10 +242,7 @@ fn drop_from(
     let mut dropped = 0;
     for stop in holders[record.rung()].iter().filter(|stop| which >> stop.tlb & 1 != 0) {
         let (set, way) = (stop.shape.set_of(first.0 >> stop.order), record.place(stop.place as usize));
-        if parts.holds(&stop.shape, set, way, head) {
-            parts.invalidate(&stop.shape, set, way);
-            dropped += 1;
-        }
+        dropped += parts.forget(&stop.shape, set, way, head) as u64;
     }
     dropped
 }

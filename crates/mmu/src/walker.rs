@@ -5,7 +5,7 @@
 //! filled. Page-table lines compete only with each other: the program's own data are not in these caches, so the
 //! latencies of walks are a lower bound.
 
-use crate::bank::{Bank, Parts, Shape};
+use crate::bank::{Bank, Outcome, Parts, Shape};
 use crate::counters::{Counters, MAX_LINE_LEVELS, MAX_WALK_LEVELS};
 use crate::machine::Machine;
 use crate::record::Record;
@@ -98,10 +98,7 @@ impl Walker {
     /// Drops the pointer at `level` from its walk cache.
     pub(crate) fn forget(&mut self, id: u32, level: usize, record: Record) {
         if let Some(shape) = &self.caches[level - 1] {
-            let place = record.walk_place();
-            if self.bank.holds(shape, 0, place, id) {
-                self.bank.invalidate(shape, 0, place);
-            }
+            self.bank.forget(shape, 0, record.walk_place(), id);
         }
     }
 
@@ -156,10 +153,12 @@ impl Lent<'_> {
             let at = (level + missed).min(MAX_WALK_LEVELS);
             if let Some(shape) = &self.caches[at] {
                 let place = records[above as usize].walk_place();
-                if self.parts.holds(shape, 0, place, above) {
-                    self.parts.touch(shape, 0, place);
-                    counters.walk_cache_hits[at % MAX_WALK_LEVELS] += 1;
-                    break;
+                match self.parts.access(shape, 0, place, above, true) {
+                    Outcome::Filled { way, .. } => records[above as usize].set_walk_place(way),
+                    _ => {
+                        counters.walk_cache_hits[at % MAX_WALK_LEVELS] += 1;
+                        break;
+                    }
                 }
             }
             pointers[missed] = above;
@@ -168,12 +167,7 @@ impl Lent<'_> {
         }
         while missed > 0 {
             missed -= 1;
-            let pointer = pointers[missed];
-            self.reference(pointer, counters);
-            if let Some(shape) = &self.caches[(level + missed).min(MAX_WALK_LEVELS)] {
-                let (place, _) = self.parts.fill(shape, 0, pointer);
-                records[pointer as usize].set_walk_place(place);
-            }
+            self.reference(pointers[missed], counters);
         }
         self.reference(id, counters);
     }
@@ -184,25 +178,22 @@ impl Lent<'_> {
         let line = (id >> self.line_shift) as usize;
         let mut places = self.places[line];
         let mut hit = 0;
-        while hit < self.line_levels {
-            let cache = &self.line_caches[hit % MAX_LINE_LEVELS];
-            let (set, way) = (cache.shape.set_of(line as u64), (places >> cache.shift & cache.mask) as usize);
-            if self.parts.holds(&cache.shape, set, way, line as u32) {
-                self.parts.touch(&cache.shape, set, way);
-                break;
+        while hit < self.line_levels.min(MAX_LINE_LEVELS) {
+            let cache = &self.line_caches[hit];
+            let way = (places >> cache.shift & cache.mask) as usize;
+            match self.parts.access(&cache.shape, line as u64, way, line as u32, true) {
+                Outcome::Filled { way, .. } => {
+                    places = places & !(cache.mask << cache.shift) | (way as u32) << cache.shift;
+                }
+                _ => break,
             }
             hit += 1;
         }
-        if hit == self.line_levels {
-            counters.line_misses += 1;
-        } else {
-            counters.line_hits[hit % MAX_LINE_LEVELS] += 1;
+        match hit < self.line_levels {
+            true => counters.line_hits[hit % MAX_LINE_LEVELS] += 1,
+            false => counters.line_misses += 1,
         }
         if hit > 0 {
-            for cache in &self.line_caches[..hit.min(MAX_LINE_LEVELS)] {
-                let (way, _) = self.parts.fill(&cache.shape, cache.shape.set_of(line as u64), line as u32);
-                places = places & !(cache.mask << cache.shift) | (way as u32) << cache.shift;
-            }
             self.places[line] = places;
         }
     }

@@ -110,7 +110,8 @@ impl Pair {
             15 => {
                 for _ in 0..self.random(64) {
                     if let Some((space, at, mapping)) = self.any() {
-                        let (expected, used) = (self.naive.remove(space, at), self.mmu.remove(space, Vpn(at), mapping.size));
+                        let (expected, used) =
+                            (self.naive.remove(space, at), self.mmu.remove(space, Vpn(at), mapping.size));
                         assert_eq!((used.referenced, used.modified), (expected.referenced, expected.dirty));
                     }
                 }
