@@ -213,62 +213,69 @@ impl Parts<'_> {
     #[inline(always)]
     pub(crate) fn access(&mut self, shape: &Shape, number: u64, way: usize, tag: u32, fill: bool) -> Outcome {
         let set = shape.set_of(number);
-        let (first, state) = (shape.first(set), shape.state as usize);
-        let hit = self.tags[first + way] == tag;
-        if !hit && !fill {
+        let first = shape.first(set);
+        if self.tags[first + way] == tag {
+            match shape.kept {
+                Kept::Packed => {
+                    let word = &mut self.words[shape.state as usize + set];
+                    *word = PackedLru::touched(*word, way);
+                }
+                Kept::RoundRobin => {}
+                Kept::Journal | Kept::Other => self.touch(shape, set, way),
+            }
+            return Outcome::Hit;
+        }
+        if !fill {
             return Outcome::Missed;
         }
-        let chosen = match shape.kept {
-            Kept::Packed => {
-                let word = &mut self.words[state + set];
-                if hit {
-                    *word = PackedLru::touched(*word, way);
-                    return Outcome::Hit;
-                }
-                let oldest = shape.lru.oldest(*word);
-                *word = shape.lru.rotated(*word);
-                oldest
-            }
-            Kept::RoundRobin => {
-                if hit {
-                    return Outcome::Hit;
-                }
-                let word = &mut self.words[state + set];
-                let next = *word;
-                *word = if next + 1 == shape.ways as u64 { 0 } else { next + 1 };
-                next as usize
-            }
-            Kept::Journal => {
-                let journal = &mut self.journals[state];
-                if hit {
-                    journal.touch(way);
-                    return Outcome::Hit;
-                }
-                journal.victim()
-            }
-            Kept::Other => {
-                if hit {
-                    self.others[state].order.touch(set, way);
-                    return Outcome::Hit;
-                }
-                self.choose(shape, set)
-            }
+        let way = if shape.kept == Kept::Packed {
+            let word = &mut self.words[shape.state as usize + set];
+            let oldest = shape.lru.oldest(*word);
+            *word = shape.lru.rotated(*word);
+            oldest
+        } else {
+            self.choose(shape, set)
         };
-        Outcome::Filled { way: chosen, evicted: std::mem::replace(&mut self.tags[first + chosen], tag) }
+        Outcome::Filled { way, evicted: std::mem::replace(&mut self.tags[first + way], tag) }
     }
 
+    /// A use, where the state is no word. Kept out of line, as [`Parts::choose`] is, for the sake of the common case.
+    #[inline(never)]
+    fn touch(&mut self, shape: &Shape, set: usize, way: usize) {
+        match shape.kept {
+            Kept::Packed | Kept::RoundRobin => {}
+            Kept::Journal => self.journals[shape.state as usize].touch(way),
+            Kept::Other => self.others[shape.state as usize].order.touch(set, way),
+        }
+    }
+
+    /// The way to fill, by any policy but LRU of few ways.
     #[inline(never)]
     fn choose(&mut self, shape: &Shape, set: usize) -> usize {
-        let other = &mut self.others[shape.state as usize];
-        if other.vacant > 0 {
-            let tags = &self.tags[shape.first(set)..][..shape.ways as usize];
-            if let Some(way) = tags.iter().position(|tag| *tag == EMPTY) {
-                other.vacant -= 1;
-                other.order.touch(set, way);
-                return way;
+        let state = shape.state as usize;
+        match shape.kept {
+            Kept::Packed => shape.lru.oldest(self.words[state + set]),
+            Kept::RoundRobin => {
+                let word = &mut self.words[state + set];
+                let way = *word;
+                *word = if way + 1 == shape.ways as u64 { 0 } else { way + 1 };
+                way as usize
+            }
+            Kept::Journal => self.journals[state].victim(),
+            Kept::Other => {
+                let other = &mut self.others[state];
+                let tags = &self.tags[shape.first(set)..][..shape.ways as usize];
+                let vacant = if other.vacant == 0 { None } else { tags.iter().position(|tag| *tag == EMPTY) };
+                match vacant {
+                    Some(way) => {
+                        other.vacant -= 1;
+                        other.order.touch(set, way);
+                        way
+                    }
+                    None => other.order.victim(set),
+                }
             }
         }
-        other.order.victim(set)
     }
 
     /// Drops `tag` from the set, if it is there; `way` is what its record remembers.

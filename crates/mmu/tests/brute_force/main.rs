@@ -347,3 +347,35 @@ fn every_machine_agrees_over_a_long_stream() {
         assert!(machine.spaces.number_bits > 1 || counters.flushes > 1, "{counters:?}");
     }
 }
+
+/// 200 000 accesses to pages of all sizes, far more than the TLBs hold, with nothing else in between: fully associative
+/// with 128 entries, round-robin and LRU, and set associative in two levels.
+#[test]
+fn mixed_sizes_miss_alike_for_long() {
+    let wanted = ["alpha-21264", "alpha-21264 lru", "skylake-sp", "neoverse-v2"];
+    for machine in machines().iter().filter(|machine| wanted.contains(&machine.name.as_str())) {
+        let mut pair = Pair::new(machine, 7);
+        let sizes: Vec<PageSize> = machine.pages.sizes.iter().copied().filter(|size| size.bytes() <= 4 << 20).collect();
+        for stretch in 0..120u64 {
+            let (size, start) = (sizes[stretch as usize % sizes.len()], stretch << 12);
+            let pages = pair.pages(size);
+            for at in (start..start + 16.max(pages)).step_by(pages as usize) {
+                pair.enter(0, at, size, Protection::ALL, Access::Read);
+            }
+        }
+        for _ in 0..200 {
+            let requests: Vec<Request> = (0..1000)
+                .map(|_| {
+                    let page = pair.random(120) << 12 | pair.random(16);
+                    Request::new(Vpn(page), ACCESSES[pair.random(3) as usize])
+                })
+                .collect();
+            assert_eq!(pair.mmu.run(&requests), None);
+            for request in requests {
+                assert_eq!(pair.naive.access(request.page().0, request.access()), None);
+            }
+            pair.compare();
+        }
+        assert!(pair.mmu.counters().tlb_misses() > 10_000, "{}: {:?}", machine.name, pair.mmu.counters());
+    }
+}

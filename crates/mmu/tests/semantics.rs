@@ -1,0 +1,95 @@
+//! The rules of honest numbers, one by one, where a reader can check them by hand.
+
+use superpage_mmu::{Machine, Mmu, Request, Trap};
+use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+
+fn machine(name: &str) -> Machine {
+    Machine::builtin(name).unwrap()
+}
+
+fn size(text: &str) -> PageSize {
+    text.parse().unwrap()
+}
+
+/// Section 6.6: where PTEs are replicated, three promotions and three demotions go through each PTE six times.
+#[test]
+fn every_pte_is_traversed_six_times() {
+    let mut mmu = Mmu::new(&machine("alpha-21264"));
+    let ladder = [size("8K"), size("64K"), size("512K"), size("4M")];
+    for page in 0..512 {
+        mmu.enter(0, Vpn(page), Pfn(page), ladder[0], Protection::READ_WRITE, Access::Write);
+    }
+    for (pair, step) in ladder.windows(2).zip([8, 64, 512]) {
+        (0..512).step_by(step).for_each(|page| mmu.promote(0, Vpn(page), pair[0], pair[1]));
+    }
+    for (pair, step) in ladder.windows(2).rev().zip([512, 64, 8]) {
+        (0..512).step_by(step).for_each(|page| mmu.demote(0, Vpn(page), pair[1], pair[0]));
+    }
+    assert_eq!(mmu.counters().pte_traversals, 6 * 512);
+    assert_eq!(mmu.lookup(0, Vpn(77)), Some((Pfn(77), ladder[0], Protection::READ_WRITE)));
+    mmu.validate().unwrap();
+}
+
+/// A reference that faults counts one miss; the retry finds what the fault loaded, and is not counted.
+#[test]
+fn a_fault_is_one_miss() {
+    for name in Machine::names() {
+        let machine = machine(name);
+        let mut mmu = Mmu::new(&machine);
+        let request = Request::new(Vpn(5), Access::Write);
+        assert_eq!(mmu.run(&[request]), Some((0, Trap::Absent)));
+        mmu.enter(0, Vpn(5), Pfn(9), machine.ladder().base(), Protection::READ_WRITE, Access::Write);
+        assert_eq!(mmu.retry(request), Ok(()));
+        assert_eq!(mmu.run(&[request]), None);
+        let counters = mmu.counters();
+        assert_eq!((counters.references, counters.tlb_misses()), ([0, 2, 0], 1), "{name}");
+        assert_eq!(counters.dirty_updates, 0, "{name}: the fault was for a write");
+    }
+}
+
+/// A first write to a clean page updates the entry where it stands: one dirty update, no miss.
+#[test]
+fn a_first_write_is_no_miss() {
+    for name in ["alpha-21264", "zen5", "skylake-sp"] {
+        let machine = machine(name);
+        let mut mmu = Mmu::new(&machine);
+        mmu.enter(0, Vpn(5), Pfn(9), machine.ladder().base(), Protection::READ_WRITE, Access::Read);
+        assert!(!mmu.used(0, Vpn(5), machine.ladder().base()).modified);
+        let [read, write] = [Access::Read, Access::Write].map(|access| Request::new(Vpn(5), access));
+        assert_eq!(mmu.run(&[read, write, write, read]), None);
+        assert_eq!((mmu.counters().tlb_misses(), mmu.counters().dirty_updates), (1, 1), "{name}");
+        assert!(mmu.used(0, Vpn(5), machine.ladder().base()).modified);
+    }
+}
+
+/// With address space numbers a space finds its entries again; without, a switch empties the TLBs.
+#[test]
+fn switches_flush_only_without_numbers() {
+    for (name, misses) in [("alpha-21264", 2), ("harpertown", 4)] {
+        let machine = machine(name);
+        let mut mmu = Mmu::new(&machine);
+        for space in 0..2 {
+            mmu.enter(space, Vpn(5), Pfn(9), machine.ladder().base(), Protection::ALL, Access::Read);
+        }
+        for space in [0, 1, 0, 1] {
+            mmu.switch(space);
+            assert_eq!(mmu.run(&[Request::new(Vpn(5), Access::Execute)]), None);
+        }
+        assert_eq!((mmu.counters().switches, mmu.counters().instruction_misses()), (3, misses), "{name}");
+    }
+}
+
+/// A write without the right traps and has been counted as a hit; the rights are those of the page table.
+#[test]
+fn rights_are_checked_on_a_hit() {
+    let machine = machine("golden-cove");
+    let base = machine.ladder().base();
+    let mut mmu = Mmu::new(&machine);
+    mmu.enter(0, Vpn(5), Pfn(9), base, Protection::READ, Access::Read);
+    let [read, write] = [Access::Read, Access::Write].map(|access| Request::new(Vpn(5), access));
+    assert_eq!(mmu.run(&[read, write]), Some((1, Trap::Rights { held: Protection::READ })));
+    mmu.protect(0, Vpn(5), base, Protection::READ_WRITE);
+    assert_eq!(mmu.retry(write), Ok(()));
+    // The write missed in the TLB for stores and hit in the second level.
+    assert_eq!((mmu.counters().tlb_misses(), mmu.counters().hits(1, Access::Write)), (1, 1));
+}
