@@ -1,5 +1,5 @@
 //! What faults, promotions and preemptions cost, and what metadata takes, beside the figures of DESIGN.md. Page tables do
-//! nothing here but remember the size that maps each region, so that the memory manager alone is measured.
+//! nothing here, so that the memory manager alone is measured.
 //!
 //! Times are nanoseconds of one thread; each is the least of several rounds. Run without `--bench`, as `cargo test
 //! --all-targets` does, all of it does a small part of the work and only shows that it works.
@@ -88,7 +88,7 @@ fn shuffled(mut pages: Vec<Vpn>) -> Vec<Vpn> {
 }
 
 fn row(what: &str, ours: String, figure: &str) {
-    println!("{what:<72} {ours:>12}   {figure}");
+    println!("{what:<82} {ours:>9}   {figure}");
 }
 
 /// Bytes of memory in the bench: 4 GiB, or a little when only tested.
@@ -177,7 +177,6 @@ fn preemptions(sizes: &str, rounds: u32) {
 fn metadata(sizes: &str, policy: &str) {
     let pages = memory() / ladder(sizes).base().bytes();
     for (what, every) in [("every page", 1), ("one page in 8", 8)] {
-        // One page in eight of a range of twice the memory fills reservations without filling memory.
         let (mut vm, space, start) = process(sizes, policy, pages, pages);
         for page in (0..pages).step_by(every) {
             vm.fault(&mut Blind, space, start + page, Access::Write).unwrap();

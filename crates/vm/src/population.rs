@@ -32,13 +32,12 @@ pub(crate) struct NodeId {
     pub(crate) slot: u32,
 }
 
-/// A region of a memory object, of the size of its level.
+/// A region of a memory object, of the size of its level. Two to a cache line: a fault at random misses one per size.
 #[derive(Clone, Copy)]
+#[repr(align(32))]
 pub(crate) struct Node {
     /// The slot of the parent, one level up; `NONE` at the root. In an unused node, the next unused one.
     pub(crate) parent: u32,
-    /// Which child of the parent this is.
-    pub(crate) position: u32,
     /// Children that are populated at all; base pages in the lowest nodes.
     pub(crate) some: u32,
     /// Children that are fully populated; base pages in the lowest nodes.
@@ -50,6 +49,8 @@ pub(crate) struct Node {
     /// Above the lowest level: children that are mapped by a superpage of their size. Kept for objects of one mapping only
     /// ([`crate::object::Object::sole`]). In the lowest nodes: the array of the frames of pages placed singly.
     pub(crate) extra: u32,
+    /// In the lowest nodes, if they are of at most 64 base pages: which are populated.
+    bits: u64,
 }
 
 /// Which region a root stands for, and its neighbours in the list of the object's roots.
@@ -109,7 +110,7 @@ pub(crate) struct Population {
     /// The level of the roots.
     pub(crate) top: u8,
     levels: Vec<Nodes>,
-    /// Bits of the lowest nodes, `words` for each.
+    /// Which base pages are populated, `words` for each of the lowest nodes; none if a node has room for them itself.
     bits: Vec<u64>,
     words: usize,
     /// Arrays of frames of pages placed singly; an unused one holds the number of the next in its first place.
@@ -150,7 +151,7 @@ impl Population {
             top,
             levels: (1..=top as usize).map(nodes).collect(),
             bits: Vec::new(),
-            words: (1usize << orders[1]).div_ceil(64),
+            words: if orders[1] <= 6 { 0 } else { 1 << (orders[1] - 6) },
             singles: Vec::new(),
             vacant_singles: NONE,
             roots: HashMap::default(),
@@ -195,11 +196,19 @@ impl Population {
 
     /// Whether a base page of a lowest node is populated.
     pub(crate) fn bit(&self, slot: u32, position: u32) -> bool {
-        self.bits[slot as usize * self.words + position as usize / 64] >> (position % 64) & 1 != 0
+        let bits = match self.words {
+            0 => self.node(1, slot).bits,
+            words => self.bits[slot as usize * words + position as usize / 64],
+        };
+        bits >> (position % 64) & 1 != 0
     }
 
     fn flip_bit(&mut self, slot: u32, position: u32) {
-        self.bits[slot as usize * self.words + position as usize / 64] ^= 1 << (position % 64);
+        let bits = match self.words {
+            0 => &mut self.node_mut(1, slot).bits,
+            words => &mut self.bits[slot as usize * words + position as usize / 64],
+        };
+        *bits ^= 1 << (position % 64);
     }
 
     /// The frame of a page of a lowest node that was placed singly.
@@ -270,7 +279,7 @@ impl Population {
         while walk.lowest > 1 {
             let (level, parent) = (walk.lowest, walk.slots[walk.lowest as usize]);
             let position = ((index & (self.pages(level) - 1)) >> self.orders[level as usize - 1]) as u32;
-            let slot = self.add_node(level - 1, parent, position);
+            let slot = self.add_node(level - 1, parent);
             self.set_child(level, parent, position, slot);
             walk.slots[level as usize - 1] = slot;
             walk.lowest -= 1;
@@ -422,7 +431,7 @@ impl Population {
     }
 
     fn add_root(&mut self, object: ObjectId, index: u64) -> u32 {
-        let slot = self.add_node(self.top, NONE, 0);
+        let slot = self.add_node(self.top, NONE);
         if self.owners.len() <= slot as usize {
             reserve_some(&mut self.owners, 1);
             self.owners.push(Root { object, index, prev: NONE, next: NONE });
@@ -472,9 +481,9 @@ impl Population {
         self.remove_node(self.top, slot);
     }
 
-    fn add_node(&mut self, level: u8, parent: u32, position: u32) -> u32 {
+    fn add_node(&mut self, level: u8, parent: u32) -> u32 {
         let extra = if level > 1 { 0 } else { NONE };
-        let fresh = Node { parent, position, some: 0, full: 0, frame: NONE, reservation: NONE, extra };
+        let fresh = Node { parent, some: 0, full: 0, frame: NONE, reservation: NONE, extra, bits: 0 };
         let words = self.words;
         let nodes = &mut self.levels[level as usize - 1];
         if nodes.vacant != NONE {

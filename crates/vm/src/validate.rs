@@ -73,7 +73,7 @@ impl Vm {
             let owner = population.owner(slot);
             check((owner.object, owner.index) == (object, index), || format!("root {slot} has another owner"))?;
             check(self.objects.iter().any(|(id, _)| id == object), || format!("root {slot} has no object"))?;
-            self.validate_node(&mut census, population.top, slot, (NONE, 0), false, self.objects.get(object).sole)?;
+            self.validate_node(&mut census, population.top, slot, NONE, false, self.objects.get(object).sole)?;
             roots += 1;
         }
         let listed: usize = self.objects.iter().map(|(object, _)| population.roots_of(object).count()).sum();
@@ -124,7 +124,7 @@ impl Vm {
         census: &mut Census,
         level: u8,
         slot: u32,
-        (parent, position): (u32, u32),
+        parent: u32,
         covered: bool,
         sole: bool,
     ) -> Result<(), String> {
@@ -132,7 +132,7 @@ impl Vm {
         let (node, ratio, pages) = (population.node(level, slot), population.ratio(level), population.pages(level));
         let name = || format!("node {slot} of level {level}");
         census.nodes[level as usize] += 1;
-        check((node.parent, node.position) == (parent, position), || format!("{} has another parent", name()))?;
+        check(node.parent == parent, || format!("{} has another parent", name()))?;
         let has_extent = node.frame != NONE;
         let full = node.full == ratio;
         if has_extent {
@@ -165,7 +165,7 @@ impl Vm {
             if child != NONE {
                 some += 1;
                 complete += u32::from(population.is_full(level - 1, child));
-                self.validate_node(census, level - 1, child, (slot, position), covered, sole)?;
+                self.validate_node(census, level - 1, child, slot, covered, sole)?;
             }
         }
         check((node.some, node.full) == (some, complete), || {
