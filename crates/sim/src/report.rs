@@ -157,20 +157,20 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
     Ok(bytes)
 }
 
-/// One table a workload, with a line above that says what ran and one below for what a reader must know.
+/// One table a workload, with a line above that says what ran and lines below for what a reader must know; after several
+/// workloads, a summary for each machine.
 fn table(rows: &[Row]) -> String {
     let mut out = String::new();
-    for group in rows.chunk_by(|a, b| a.workload == b.workload) {
+    let groups: Vec<&[Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
+    for group in &groups {
         let first = &group[0];
         out += &format!(
             "{}: {} references, {} instructions{}\n",
             first.workload,
             count(first.references),
             count(first.instructions),
-            if group.iter().all(|row| row.complete) { "" } else { ", interrupted" }
+            if group.iter().all(|row| row.complete) { "" } else { ", not to its end" }
         );
-        let mut table = Table::new();
-        table.load_style(presets::UTF8_HORIZONTAL_ONLY);
         let head = [
             "machine",
             "policy",
@@ -180,44 +180,95 @@ fn table(rows: &[Row]) -> String {
             "time",
             "speedup",
             "touched",
-            "bloat",
-            "pages",
+            "resident",
             "faults",
             "promoted",
-            "demoted",
-            "reserved",
             "preempted",
+            "pages",
         ];
-        table.set_header(head);
-        for row in group {
-            let mut cells = vec![row.machine.clone(), row.policy.clone()];
-            let error = row.sampled.as_ref().and_then(|sampled| sampled.tlb_misses_error);
-            cells.push(match error {
+        let cells = group.iter().map(|row| {
+            let misses = match row.sampled.as_ref().and_then(|sampled| sampled.tlb_misses_error) {
                 Some(error) => format!("{} ± {}", count(row.tlb_misses), count(error as u64)),
                 None => count(row.tlb_misses),
-            });
-            cells.push(row.tlb_miss_reduction_percent.map_or("-".into(), |percent| format!("{percent:.2} %")));
-            cells.push(count(row.walk_memory_references));
-            cells.push(time(row.seconds));
-            cells.push(row.speedup.map_or("-".into(), |ratio| format!("{ratio:.3}")));
-            cells.push(bytes(row.peak_touched_bytes));
-            cells.push(format!("{:.1} %", row.bloat_percent));
-            cells.push(pages(&row.pages));
-            for number in [row.faults, row.promotions, row.demotions, row.reservations_made, row.reservations_preempted]
-            {
-                cells.push(count(number));
-            }
-            let aligned = |(i, cell)| {
-                let side = if i < 2 || head[i] == "pages" { CellAlignment::Left } else { CellAlignment::Right };
-                Cell::new(cell).set_alignment(side)
             };
-            table.add_row(cells.into_iter().enumerate().map(aligned));
-        }
-        out += &table.to_string();
-        out.push('\n');
+            vec![
+                row.machine.clone(),
+                row.policy.clone(),
+                misses,
+                row.tlb_miss_reduction_percent.map_or("-".into(), |percent| format!("{percent:.2} %")),
+                count(row.walk_memory_references),
+                time(row.seconds),
+                row.speedup.map_or("-".into(), |ratio| format!("{ratio:.3}")),
+                bytes(row.peak_touched_bytes),
+                bytes(row.peak_resident_bytes),
+                count(row.faults),
+                count(row.promotions),
+                count(row.reservations_preempted),
+                pages(&row.pages),
+            ]
+        });
+        out += &grid(&head, cells, &["machine", "policy", "pages"]);
         for note in notes(group) {
             out += &format!("  {note}\n");
         }
+        out.push('\n');
+    }
+    if groups.len() > 1 {
+        out += &summary(rows);
+    }
+    out
+}
+
+/// For each machine, the speedup over `base` and the share of its misses that is saved: a line a workload, a column a
+/// policy.
+fn summary(rows: &[Row]) -> String {
+    let mut out = String::new();
+    let mut machines: Vec<&str> = Vec::new();
+    for row in rows {
+        if !machines.contains(&row.machine.as_str()) {
+            machines.push(&row.machine);
+        }
+    }
+    for machine in machines {
+        let rows: Vec<&Row> = rows.iter().filter(|row| row.machine == machine).collect();
+        let per_workload: Vec<&[&Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
+        let policies: Vec<&str> =
+            per_workload[0].iter().map(|row| row.policy.as_str()).filter(|policy| *policy != "base").collect();
+        out += &format!("{machine}: speedup over base, and fewer TLB misses\n");
+        let head: Vec<&str> = std::iter::once("workload").chain(policies.iter().copied()).collect();
+        let cells = per_workload.iter().map(|group| {
+            let name: String = group[0].workload.chars().take(40).collect();
+            let cell = |policy: &&str| match group.iter().find(|row| row.policy == *policy) {
+                Some(Row { speedup: Some(speedup), tlb_miss_reduction_percent: Some(fewer), .. }) => {
+                    format!("{speedup:.3} {fewer:7.2} %")
+                }
+                _ => "-".into(),
+            };
+            std::iter::once(name).chain(policies.iter().map(cell)).collect()
+        });
+        out += &grid(&head, cells, &["workload"]);
+        out.push('\n');
+    }
+    out
+}
+
+/// A table with a line under its head; the columns named in `left` are flush left, the others right.
+fn grid(head: &[&str], rows: impl Iterator<Item = Vec<String>>, left: &[&str]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let aligned = |(i, cell): (usize, String)| {
+        let side = if left.contains(&head[i]) { CellAlignment::Left } else { CellAlignment::Right };
+        Cell::new(cell).set_alignment(side)
+    };
+    table.set_header(head.iter().map(|name| (*name).to_string()).enumerate().map(aligned));
+    for row in rows {
+        table.add_row(row.into_iter().enumerate().map(aligned));
+    }
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
+    let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let mut out = format!("{}\n {}\n", lines[0], "─".repeat(width.saturating_sub(1)));
+    for line in &lines[1..] {
+        out += line;
         out.push('\n');
     }
     out
