@@ -5,11 +5,16 @@
 //! access was. So a run takes its place in the buffer at its first access, and what follows only counts up there. A run
 //! also ends at every event, and where a full buffer is handed over.
 
+mod sampling;
+#[cfg(test)]
+mod tests;
+
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 
-use crate::touched::Touched;
-use crate::wire::{self, COUNT_LIMIT, COUNT_SHIFT, EXECUTE, READ, STRADDLE, WRITE, code};
+pub(crate) use sampling::Sampler;
+
+use crate::wire::{self, COUNT_LIMIT, COUNT_SHIFT, EXECUTE, READ, STRADDLE, WRITE};
 
 const PAGE: u64 = 4096;
 const OFFSET: u64 = PAGE - 1;
@@ -34,17 +39,6 @@ pub(crate) struct AccessFormat {
     pub(crate) size_shift: u32,
     /// The bits of the logarithm of the size, after shifting.
     pub(crate) size_mask: u32,
-}
-
-/// What keeps accesses of each period and leaves out the rest.
-#[derive(Clone, Copy)]
-pub(crate) struct Sampler {
-    /// Accesses kept in each period.
-    pub(crate) on: i64,
-    /// The period, in accesses.
-    pub(crate) period: i64,
-    /// The pages that were touched, for the first touches that are kept at all times.
-    pub(crate) touched: &'static Touched,
 }
 
 /// The two open runs of a thread and the buffer that they stand in.
@@ -238,7 +232,7 @@ impl Runs {
             && self.data_page.load(Relaxed) != NOWHERE
             && self.seen.load(Relaxed) == GATHERING.load(Relaxed);
         if !usual {
-            return self.data_anywhere(info, address);
+            return self.data_left_out(info, address);
         }
         let format = self.format.get();
         let kind = if info & format.store != 0 { WRITE } else { READ };
@@ -287,7 +281,7 @@ impl Runs {
             self.set_aside(DATA, 1);
         }
         if let (false, Some(sampler)) = (self.recording.get(), &self.sampler.get())
-            && sampler.touched.written(number)
+            && sampler.touched.known(number).1
         {
             self.stops.set(0);
         }
@@ -302,7 +296,7 @@ impl Runs {
             && self.fetch_page.load(Relaxed) != NOWHERE
             && self.seen.load(Relaxed) == GATHERING.load(Relaxed);
         if !usual {
-            return self.begin_fetches_anywhere(block, straddle);
+            return self.fetches_left_out(block, straddle);
         }
         // SAFETY: `slot` is before the end, so it and the end mark after it are in the buffer.
         unsafe {
@@ -349,14 +343,6 @@ impl Runs {
         let word = open.get();
         // SAFETY: as in `add`.
         word != self.aside[stream].as_ptr() && unsafe { (*word ^ wire::run(page, 0)) & wire::PAGE_BITS } == 0
-    }
-
-    /// Whether a new run stays in the stream.
-    fn keep(&self, page: u64, write: bool) -> bool {
-        match &self.sampler.get() {
-            None => true,
-            Some(sampler) => sampler.touched.mark(page, write) || self.recording.get(),
-        }
     }
 
     /// Adds a word; the runs that are open stay so unless the buffer was full.
@@ -425,42 +411,6 @@ impl Runs {
         }
     }
 
-    /// Changes the phase when its accesses are used up.
-    fn turn(&self) {
-        let Some(sampler) = self.sampler.get() else { return };
-        loop {
-            // One stream may stay on a page for long while the other brings us here.
-            // SAFETY: as in `add`.
-            let open = unsafe { (*self.data.get() >> COUNT_SHIFT) + (*self.fetch.get() >> COUNT_SHIFT) };
-            if self.left.get() > open as i64 {
-                return;
-            }
-            self.close();
-            if self.recording.get() {
-                self.recording.set(sampler.period <= sampler.on);
-                let phase = if self.recording.get() { sampler.on } else { sampler.period - sampler.on };
-                self.left.update(|left| left + phase);
-                // Nothing skipped yet: tells a reader that only first touches come until the next of these events.
-                if !self.recording.get() {
-                    self.event(code::SKIPPED, &[[0, 0]]);
-                }
-            } else {
-                self.recording.set(true);
-                self.left.update(|left| left + sampler.on);
-                self.tell_skipped();
-            }
-        }
-    }
-
-    /// Says how many accesses were left out since it was last said.
-    pub(crate) fn tell_skipped(&self) {
-        self.close();
-        let skipped = [self.skipped[0].take(), self.skipped[1].take()];
-        if skipped != [0; 2] {
-            self.event(code::SKIPPED, &[skipped]);
-        }
-    }
-
     /// Ends both runs and gives what is in the buffer to the sink.
     pub(crate) fn hand_over(&self) {
         self.close();
@@ -493,165 +443,5 @@ impl Runs {
             self.hand_over();
             self.seen.store(gathering, Release);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::{EVENT, PAGE_BITS};
-    use std::sync::Mutex;
-
-    const FORMAT: AccessFormat = AccessFormat { store: 1 << 17, size_shift: 4, size_mask: 7 };
-    /// What the sink was given, by thread: each test has its own.
-    static TAKEN: Mutex<Vec<(u32, Vec<u64>)>> = Mutex::new(Vec::new());
-
-    fn keep(thread: u32, words: &[u64]) {
-        TAKEN.lock().expect("a lock").push((thread, words.to_vec()));
-    }
-
-    fn taken(thread: u32) -> Vec<Vec<u64>> {
-        let all = TAKEN.lock().expect("a lock");
-        all.iter().filter(|(other, _)| *other == thread).map(|(_, words)| words.clone()).collect()
-    }
-
-    fn begun(thread: u32, words: usize, sampler: Option<Sampler>) -> Box<Runs> {
-        let runs = Box::new(Runs::new());
-        let buffer = Box::leak(vec![0; words].into_boxed_slice());
-        // SAFETY: the buffer is never freed, and the box does not move the value.
-        unsafe { runs.begin(buffer.as_mut_ptr(), words, thread, FORMAT, sampler, keep) };
-        runs
-    }
-
-    /// A word as page, mark and kind, count; the events of these tests have no payload but that of skips.
-    fn shown(words: &[u64]) -> Vec<(u64, u64, u64)> {
-        words.iter().map(|word| ((word & PAGE_BITS) >> 4, word & 7, word >> COUNT_SHIFT)).collect()
-    }
-
-    /// A small generator of numbers, always the same.
-    struct Numbers(u64);
-
-    impl Numbers {
-        fn below(&mut self, limit: u64) -> u64 {
-            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (self.0 >> 33) % limit
-        }
-    }
-
-    #[test]
-    fn runs_are_those_of_a_plain_model() {
-        let runs = begun(1, 1 << 16, None);
-        let mut numbers = Numbers(7);
-        // Per stream: where its open run stands, its page, whether it has been written.
-        let mut model: Vec<(u64, u64, u64)> = Vec::new();
-        let mut open: [Option<(usize, u64, bool)>; 2] = [None, None];
-        let mut access =
-            |model: &mut Vec<(u64, u64, u64)>, stream: usize, page: u64, kind: u64, count: u64| match open[stream] {
-                Some((at, at_page, written)) if at_page == page && (kind != WRITE || written) => model[at].2 += count,
-                _ => {
-                    open[stream] = Some((model.len(), page, kind == WRITE));
-                    model.push((page, kind, count));
-                }
-            };
-        for _ in 0..20_000 {
-            let page = 100 + numbers.below(3);
-            if numbers.below(3) == 0 {
-                let number = 1 + numbers.below(50);
-                runs.fetches(page * PAGE + number);
-                access(&mut model, FETCHES, page, EXECUTE, number);
-            } else {
-                let (offset, size, store) = (numbers.below(4096), numbers.below(6), numbers.below(4) == 0);
-                runs.data((size as u32) << 4 | if store { 1 << 17 } else { 1 << 16 }, page * PAGE + offset);
-                let kind = if store { WRITE } else { READ };
-                access(&mut model, DATA, page, kind, 1);
-                if offset + (1 << size) > 4096 {
-                    access(&mut model, DATA, page + 1, kind, 1);
-                }
-            }
-        }
-        runs.hand_over();
-        let [words] = &taken(1)[..] else { panic!("one chunk") };
-        assert_eq!(shown(words), model);
-    }
-
-    #[test]
-    fn a_full_buffer_is_handed_over_and_loses_nothing() {
-        let runs = begun(2, 16, None);
-        for step in 0..1000 {
-            runs.fetches((1 + step % 2) * PAGE + 3);
-            runs.data(1 << 16, (1 + step % 5) * PAGE);
-        }
-        runs.hand_over();
-        let chunks = taken(2);
-        assert!(chunks.iter().all(|chunk| chunk.len() <= 15));
-        let total = |kind| {
-            let all = chunks.iter().flat_map(|chunk| shown(chunk));
-            all.filter(|(_, other, _)| *other == kind).map(|(.., count)| count).sum::<u64>()
-        };
-        assert_eq!((total(READ), total(EXECUTE)), (1000, 3000));
-    }
-
-    #[test]
-    fn a_run_longer_than_a_word_can_count_goes_on_in_the_next() {
-        let runs = begun(3, 16, None);
-        for _ in 0..COUNT_LIMIT + 10 {
-            runs.data(1 << 17, PAGE);
-        }
-        runs.hand_over();
-        assert_eq!(shown(&taken(3)[0]), [(1, WRITE, COUNT_LIMIT - 1), (1, WRITE, 11)]);
-    }
-
-    #[test]
-    fn an_event_ends_runs_and_an_interrupt_does_not() {
-        let runs = begun(4, 64, None);
-        runs.data(1 << 16, PAGE);
-        runs.interrupt();
-        runs.data(1 << 16, PAGE);
-        runs.event(code::EXEC, &[]);
-        runs.data(1 << 16, PAGE);
-        runs.fetches(PAGE + 1);
-        runs.straddling_fetches(2 * PAGE + 1);
-        runs.hand_over();
-        let expected =
-            [(1, READ, 2), (code::EXEC, EVENT, 0), (1, READ, 1), (1, EXECUTE, 1), (2, EXECUTE | STRADDLE, 1)];
-        assert_eq!(shown(&taken(4)[0]), expected);
-    }
-
-    #[test]
-    fn sampling_keeps_first_touches_and_counts_the_rest() {
-        static TOUCHED: Touched = Touched::new();
-        let runs = begun(5, 1 << 16, Some(Sampler { on: 10, period: 1000, touched: &TOUCHED }));
-        let mut numbers = Numbers(3);
-        let (mut pages, mut written) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
-        const ACCESSES: u64 = 50_000;
-        for _ in 0..ACCESSES {
-            let (page, store) = (1 + numbers.below(2000), numbers.below(3) == 0);
-            runs.data(if store { 1 << 17 } else { 1 << 16 }, page * PAGE);
-            pages.insert(page);
-            if store {
-                written.insert(page);
-            }
-        }
-        runs.tell_skipped();
-        runs.hand_over();
-        let chunk = taken(5).remove(0);
-        let (mut kept, mut skipped, mut seen, mut seen_written) = (0, 0, pages.clone(), written.clone());
-        let mut words = chunk.iter().copied();
-        while let Some(word) = words.next() {
-            let (page, kind, count) = shown(&[word])[0];
-            if kind == EVENT {
-                skipped += words.next().expect("a payload");
-                assert_eq!(words.next(), Some(0), "no instructions");
-                continue;
-            }
-            kept += count;
-            seen.remove(&page);
-            if kind == WRITE {
-                seen_written.remove(&page);
-            }
-        }
-        assert_eq!(kept + skipped, ACCESSES);
-        assert!(seen.is_empty() && seen_written.is_empty());
-        assert!(kept < (pages.len() + written.len()) as u64 + ACCESSES / 50, "{kept} were kept");
     }
 }

@@ -37,9 +37,11 @@ impl Touched {
         new != old
     }
 
-    /// Whether a page has been written.
-    pub(crate) fn written(&self, page: u64) -> bool {
-        self.slot(page).is_none_or(|slot| slot.load(Relaxed) & WRITTEN != 0)
+    /// Whether a page has been touched, and whether it has been written.
+    #[inline]
+    pub(crate) fn known(&self, page: u64) -> (bool, bool) {
+        let marks = self.leaf(page).map_or(0, |leaf| leaf.0[page as usize % LEAF_PAGES].load(Relaxed));
+        (marks & TOUCHED != 0, marks & WRITTEN != 0)
     }
 
     /// Forgets a range of pages: what is touched there next is new.
@@ -107,10 +109,10 @@ mod tests {
         static TOUCHED: Touched = Touched::new();
         assert!(TOUCHED.mark(7, false));
         assert!(!TOUCHED.mark(7, false));
-        assert!(!TOUCHED.written(7));
+        assert_eq!(TOUCHED.known(7), (true, false));
         assert!(TOUCHED.mark(7, true));
         assert!(!TOUCHED.mark(7, true));
-        assert!(TOUCHED.written(7));
+        assert_eq!(TOUCHED.known(7), (true, true));
         assert!(TOUCHED.mark(1 << 34, true));
         assert!(!TOUCHED.mark(1 << 34, false));
         assert!(!TOUCHED.mark(1 << 36, true), "beyond the user's half");

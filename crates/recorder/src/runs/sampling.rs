@@ -1,0 +1,107 @@
+//! Leaving accesses out: of each period some are kept, and of the rest the first touches and first writes of pages.
+//!
+//! A phase ends where a run does. While accesses are left out, those to known pages are only counted, and told together.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{COUNT_SHIFT, DATA, FETCHES, GATHERING, LARGEST, NOWHERE, OFFSET, PAGE, Runs};
+use crate::touched::Touched;
+use crate::wire::code;
+
+/// What keeps accesses of each period and leaves out the rest.
+#[derive(Clone, Copy)]
+pub(crate) struct Sampler {
+    /// Accesses kept in each period.
+    pub(crate) on: i64,
+    /// The period, in accesses.
+    pub(crate) period: i64,
+    /// The pages that were touched, for the first touches that are kept at all times.
+    pub(crate) touched: &'static Touched,
+}
+
+impl Runs {
+    /// A run that need not be recorded, in most cases: only counted.
+    #[inline(never)]
+    pub(super) fn data_left_out(&self, info: u32, address: u64) {
+        let store = info & self.format.get().store != 0;
+        if address & OFFSET <= PAGE - LARGEST
+            && self.data_page.load(Relaxed) != NOWHERE
+            && let Some((true, written)) = self.known(address)
+            && written >= store
+        {
+            self.stops.set(if written { 0 } else { self.format.get().store });
+            self.data_page.store(address & !OFFSET, Relaxed);
+            self.add(&self.data, 1, DATA);
+        } else {
+            self.data_anywhere(info, address);
+        }
+    }
+
+    /// As `data_left_out`, for fetches.
+    #[inline(never)]
+    pub(super) fn fetches_left_out(&self, block: u64, straddle: u64) {
+        let (page, number) = (block & !OFFSET, block & OFFSET);
+        if straddle == 0 && self.fetch_page.load(Relaxed) != NOWHERE && self.known(page).is_some_and(|known| known.0) {
+            self.fetch_page.store(page, Relaxed);
+            self.add(&self.fetch, number, FETCHES);
+        } else {
+            self.begin_fetches_anywhere(block, straddle);
+        }
+    }
+
+    /// Where accesses are left out and nothing else is due: whether the page was touched and written before. Such an
+    /// access is only counted, together with those before.
+    #[inline(always)]
+    pub(super) fn known(&self, address: u64) -> Option<(bool, bool)> {
+        let open = self.aside.iter().map(|aside| aside.get() >> COUNT_SHIFT).sum::<u64>();
+        let due = self.recording.get()
+            || self.left.get() <= open as i64
+            || self.seen.load(Relaxed) != GATHERING.load(Relaxed);
+        let touched = self.sampler.get().filter(|_| !due)?.touched;
+        Some(touched.known(address / PAGE))
+    }
+
+    /// Whether a new run stays in the stream.
+    pub(super) fn keep(&self, page: u64, write: bool) -> bool {
+        match &self.sampler.get() {
+            None => true,
+            Some(sampler) => sampler.touched.mark(page, write) || self.recording.get(),
+        }
+    }
+
+    /// Changes the phase when its accesses are used up.
+    pub(super) fn turn(&self) {
+        let Some(sampler) = self.sampler.get() else { return };
+        loop {
+            // One stream may stay on a page for long while the other brings us here.
+            // SAFETY: as in `add`.
+            let open = unsafe { (*self.data.get() >> COUNT_SHIFT) + (*self.fetch.get() >> COUNT_SHIFT) };
+            if self.left.get() > open as i64 {
+                return;
+            }
+            self.close();
+            if self.recording.get() {
+                self.recording.set(sampler.period <= sampler.on);
+                let phase = if self.recording.get() { sampler.on } else { sampler.period - sampler.on };
+                self.left.update(|left| left + phase);
+                // Nothing skipped yet: tells a reader that only first touches come until the next of these events.
+                if !self.recording.get() {
+                    self.event(code::SKIPPED, &[[0, 0]]);
+                }
+            } else {
+                self.recording.set(true);
+                self.left.update(|left| left + sampler.on);
+                self.tell_skipped();
+            }
+        }
+    }
+
+    /// Says how many accesses were left out since it was last said.
+    pub(crate) fn tell_skipped(&self) {
+        self.close();
+        let skipped = [self.skipped[0].take(), self.skipped[1].take()];
+        if skipped != [0; 2] {
+            self.event(code::SKIPPED, &[skipped]);
+        }
+    }
+}

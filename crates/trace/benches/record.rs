@@ -1,0 +1,183 @@
+//! Recording beside running natively and beside Lackey: slowdown, references a second, bytes a reference.
+//!
+//! `cargo bench -p superpage-trace --bench record`. Each figure is the best of three rounds. "CPU" is the time that the
+//! program itself took, with what the plugin does in it, against its time natively: the slowdown on a machine with a core
+//! left for the collector. References are loads, stores and instruction fetches, as Lackey writes them too, one a line.
+
+use std::fmt::Write as _;
+use std::io::Read;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+use superpage_trace::file::Writer;
+use superpage_trace::{Batch, Sampling, Source, record};
+
+const ROUNDS: usize = 3;
+const BYTES: usize = 8_000_000;
+/// Lackey gets so much less to do, as it is slow.
+const LACKEY_SHARE: usize = 40;
+
+fn main() {
+    for program in ["qemu-x86_64", "gzip", "bzip2", "perl"] {
+        if Command::new(program).arg("--version").stdin(Stdio::null()).output().is_err() {
+            println!("skipped: no {program}");
+            return;
+        }
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let folder = folder.path();
+    let text = text(BYTES);
+    std::fs::write(folder.join("text"), &text).expect("a file");
+    std::fs::write(folder.join("less"), &text[..BYTES / LACKEY_SHARE]).expect("a file");
+    let count = "my %n; while (<>) { $n{$_}++ for split } print scalar(%n)";
+    println!(
+        "{:<8} {:<20} {:>8} {:>8} {:>7} {:>10} {:>10}",
+        "program", "how", "seconds", "slowdown", "CPU", "M refs/s", "bytes/ref"
+    );
+    for words in [vec!["gzip", "-c"], vec!["bzip2", "-c"], vec!["perl", "-e", count]] {
+        bench(folder, &words);
+    }
+}
+
+/// Made-up words, always the same.
+fn text(bytes: usize) -> String {
+    let mut text = String::with_capacity(bytes + 20);
+    let mut state = 1_u64;
+    while text.len() < bytes {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let number = (state >> 33) % 5000;
+        write!(text, "w{:o} ", number * number).expect("a string grows");
+        if number.is_multiple_of(9) {
+            text.push('\n');
+        }
+    }
+    text.truncate(bytes);
+    text
+}
+
+/// What a way to run a program gave: seconds in all and of the program's own, references, bytes written.
+#[derive(Clone, Copy, Default)]
+struct Taken {
+    wall: f64,
+    program: f64,
+    references: u64,
+    bytes: u64,
+}
+
+/// The fastest of some rounds.
+fn best(rounds: usize, mut run: impl FnMut() -> Taken) -> Taken {
+    let mut best = Taken { wall: f64::INFINITY, program: f64::INFINITY, ..Taken::default() };
+    for _ in 0..rounds {
+        let (before, start) = (children_seconds(), Instant::now());
+        let mut taken = run();
+        taken.wall = start.elapsed().as_secs_f64().min(best.wall);
+        taken.program = (children_seconds() - before).min(best.program);
+        best = taken;
+    }
+    best
+}
+
+/// The processor time of all children that have ended.
+fn children_seconds() -> f64 {
+    let own = std::fs::read_to_string("/proc/self/stat").expect("Linux");
+    let after_name = own.rsplit(')').next().expect("a name in brackets");
+    let ticks = after_name.split_ascii_whitespace().skip(13).take(2);
+    ticks.map(|word| word.parse::<f64>().expect("a number")).sum::<f64>() / 100.0
+}
+
+fn bench(folder: &Path, words: &[&str]) {
+    let shell = |words: &[&str], file: &str| {
+        let mut command = Command::new(words[0]);
+        let file = folder.join(file);
+        command.args(&words[1..]).arg(file).stdout(Stdio::null());
+        command
+    };
+    let native = best(ROUNDS, || {
+        assert!(shell(words, "text").status().expect("it runs").success());
+        Taken::default()
+    });
+    let print = |how: &str, share: usize, taken: Taken| {
+        let million = taken.references as f64 / taken.wall / 1e6;
+        let each = if taken.bytes == 0 {
+            String::new()
+        } else {
+            format!("{:.4}", taken.bytes as f64 / taken.references as f64)
+        };
+        println!(
+            "{:<8} {how:<20} {:>8.2} {:>8.1} {:>7.1} {million:>10.1} {each:>10}",
+            words[0],
+            taken.wall,
+            taken.wall * share as f64 / native.wall,
+            taken.program * share as f64 / native.program,
+        );
+    };
+    print("native", 1, native);
+    print(
+        "emulated only",
+        1,
+        best(ROUNDS, || {
+            let mut plain = vec!["qemu-x86_64"];
+            let program = format!("/usr/bin/{}", words[0]);
+            plain.push(&program);
+            plain.extend(&words[1..]);
+            assert!(shell(&plain, "text").status().expect("it runs").success());
+            Taken::default()
+        }),
+    );
+    let sampled = Sampling { on: 1_000_000, period: 100_000_000 };
+    for (how, sampling, keep) in
+        [("recorded", None, false), ("recorded to a file", None, true), ("sampled 1M/100M", Some(sampled), true)]
+    {
+        print(how, 1, best(ROUNDS, || recorded(folder, words, sampling, keep)));
+    }
+    let lackey = best(1, || {
+        let mut lackey = vec!["valgrind", "--tool=lackey", "--trace-mem=yes", "--log-fd=2"];
+        lackey.extend(words);
+        let child = shell(&lackey, "less").stderr(Stdio::piped()).spawn();
+        let Ok(mut child) = child else { return Taken::default() };
+        let mut lines = Taken::default();
+        let mut piece = vec![0; 1 << 16];
+        let mut output = child.stderr.take().expect("a pipe");
+        while let Ok(count @ 1..) = output.read(&mut piece) {
+            lines.bytes += count as u64;
+            lines.references += piece[..count].iter().filter(|byte| **byte == b'\n').count() as u64;
+        }
+        let _ = child.wait();
+        lines
+    });
+    if lackey.references != 0 {
+        print("Lackey, text", LACKEY_SHARE, lackey);
+    }
+}
+
+/// Records a program with its output in a shell's hands, as a recorded program's output is its own.
+fn recorded(folder: &Path, words: &[&str], sampling: Option<Sampling>, keep: bool) -> Taken {
+    let line: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let line = format!("exec {} {} >/dev/null", line.join(" "), folder.join("text").display());
+    let mut command = record::Command::new(["sh", "-c", &line]);
+    command.sampling = sampling;
+    let mut recording = record::start(&command).expect("it starts");
+    let trace = folder.join("trace.sp");
+    let mut writer = keep.then(|| Writer::create(&trace, &command.info(), &[]).expect("a file"));
+    let (mut batch, mut taken) = (Batch::default(), Taken::default());
+    while recording.fill(&mut batch).expect("a stream") {
+        taken.references += batch.runs.iter().map(|run| u64::from(run.references)).sum::<u64>();
+        taken.references += batch.events.iter().map(|(_, event)| skipped(event)).sum::<u64>();
+        if let Some(writer) = &mut writer {
+            writer.write(&batch).expect("room on the disk");
+        }
+    }
+    if let Some(writer) = writer {
+        writer.finish().expect("room on the disk");
+        taken.bytes = trace.metadata().expect("the trace").len();
+    }
+    assert!(recording.finish().expect("an end").status.success());
+    taken
+}
+
+fn skipped(event: &superpage_trace::Event) -> u64 {
+    match event {
+        superpage_trace::Event::Skipped { references, instructions } => references + instructions,
+        _ => 0,
+    }
+}
