@@ -6,7 +6,7 @@
 use crate::piece::Phase;
 use crate::row::Sampled;
 use superpage_mmu::{Counters, Machine};
-use superpage_trace::Sampling;
+use superpage_trace::Info;
 
 /// What is counted in one phase.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -143,7 +143,7 @@ impl Windows {
     /// The counts for the whole stream, of which `references` and `instructions` were recorded.
     pub(crate) fn whole(
         mut self,
-        sampling: Option<Sampling>,
+        info: &Info,
         machine: &Machine,
         counters: &Counters,
         references: u64,
@@ -159,10 +159,11 @@ impl Windows {
             translation_cycles: all.tlb_hit_cycles + all.walk_cycles,
             sampled: None,
         };
-        let Some(sampling) = sampling.filter(|_| self.skipped != [0; 2]) else { return exact };
+        let Some(sampling) = info.sampling.filter(|_| self.skipped != [0; 2]) else { return exact };
         self.turn(Phase::Gap, machine, counters);
         let m = &self.measured;
-        let total = self.accesses + self.skipped[0] + self.skipped[1];
+        // Instructions are accesses only where their fetches are in the stream.
+        let total = self.accesses + self.skipped[0] + if info.fetches { self.skipped[1] } else { 0 };
         // What a count of the measured windows would be over the whole stream.
         let factor = if m.accesses == 0 { 0.0 } else { total as f64 / m.accesses as f64 };
         let scaled = |count: u64| count as f64 * factor;

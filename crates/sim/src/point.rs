@@ -246,7 +246,7 @@ impl Point {
         let frames_leaked = self.vm.leaked_frames();
         let (stats, counters, machine) = (self.vm.stats(), self.mmu.counters(), &self.setup.machine);
         let base = self.setup.ladder.base().bytes();
-        let whole = self.windows.whole(info.sampling, machine, counters, self.references, self.instructions);
+        let whole = self.windows.whole(info, machine, counters, self.references, self.instructions);
         let cycles = cost::cycles(machine, &whole, counters, &stats);
         Row {
             workload: info.workload.clone(),

@@ -237,7 +237,7 @@ fn summary(rows: &[Row]) -> String {
         out += &format!("{machine}: speedup over base, and fewer TLB misses\n");
         let head: Vec<&str> = std::iter::once("workload").chain(policies.iter().copied()).collect();
         let cells = per_workload.iter().map(|group| {
-            let name: String = group[0].workload.chars().take(40).collect();
+            let name = short(&group[0].workload);
             let cell = |policy: &&str| match group.iter().find(|row| row.policy == *policy) {
                 Some(Row { speedup: Some(speedup), tlb_miss_reduction_percent: Some(fewer), .. }) => {
                     format!("{speedup:.3} {fewer:7.2} %")
@@ -250,6 +250,13 @@ fn summary(rows: &[Row]) -> String {
         out.push('\n');
     }
     out
+}
+
+/// The beginning of a command line or workload, without the folder that its program is in.
+fn short(workload: &str) -> String {
+    let (program, rest) = workload.split_at(workload.find([' ', ':']).unwrap_or(workload.len()));
+    let program = program.rsplit('/').next().unwrap_or(program);
+    format!("{program}{rest}").chars().take(40).collect()
 }
 
 /// A table with a line under its head; the columns named in `left` are flush left, the others right.
