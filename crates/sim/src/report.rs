@@ -216,20 +216,30 @@ fn table(rows: &[Row]) -> String {
     if groups.len() > 1 {
         out += &summary(rows);
     }
+    for machine in machines(rows) {
+        if let Some(row) = rows.iter().find(|row| row.machine == machine && !row.assumed.is_empty()) {
+            out += &format!("{machine} leans on assumed {}\n", shorten(&row.assumed));
+        }
+    }
     out
 }
 
-/// For each machine, the speedup over `base` and the share of its misses that is saved: a line a workload, a column a
-/// policy.
-fn summary(rows: &[Row]) -> String {
-    let mut out = String::new();
+/// The machines of the rows, in their order.
+fn machines(rows: &[Row]) -> Vec<&str> {
     let mut machines: Vec<&str> = Vec::new();
     for row in rows {
         if !machines.contains(&row.machine.as_str()) {
             machines.push(&row.machine);
         }
     }
-    for machine in machines {
+    machines
+}
+
+/// For each machine, the speedup over `base` and the share of its misses that is saved: a line a workload, a column a
+/// policy.
+fn summary(rows: &[Row]) -> String {
+    let mut out = String::new();
+    for machine in machines(rows) {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.machine == machine).collect();
         let per_workload: Vec<&[&Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
         let policies: Vec<&str> =
@@ -302,16 +312,12 @@ fn notes(group: &[Row]) -> Vec<String> {
         if row.frames_leaked > 0 {
             notes.push(format!("{name}: {} frames leaked: a fault in superpage itself", row.frames_leaked));
         }
-        if row.unmapped_accesses > 0 {
-            notes.push(format!(
-                "{name}: {} accesses outside all recorded mappings, mapped page by page",
-                count(row.unmapped_accesses)
-            ));
-        }
     }
     for machine in group.chunk_by(|a, b| a.machine == b.machine) {
-        if !machine[0].assumed.is_empty() {
-            notes.push(format!("{} leans on assumed {}", machine[0].machine, shorten(&machine[0].assumed)));
+        let most = machine.iter().map(|row| row.unmapped_accesses).max().unwrap_or(0);
+        if most > 0 {
+            let name = &machine[0].machine;
+            notes.push(format!("{name}: {} accesses outside all recorded mappings, mapped page by page", count(most)));
         }
     }
     notes
