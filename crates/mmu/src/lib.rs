@@ -7,7 +7,8 @@
 //! frame, and knows nothing of the memory manager: a caller joins the two.
 #![forbid(unsafe_code)]
 
-mod bank;
+mod batch;
+mod cache;
 mod cost;
 mod counters;
 mod machine;

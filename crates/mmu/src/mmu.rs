@@ -1,17 +1,15 @@
 //! The hardware of one core as the rest of the simulator sees it: requests in, traps and counts out, and the operations
 //! on page tables that an operating system asks for.
 
-use crate::counters::{Counters, MAX_TLB_LEVELS};
+use crate::batch::{BATCH, Batch, kind};
+use crate::counters::{Counters, MAX_WALK_LEVELS};
 use crate::machine::Machine;
 use crate::record::Record;
 use crate::request::{Request, Trap};
 use crate::table::{Tables, Watch, Work};
 use crate::tlb::{Held, Tlbs};
 use crate::walker::Walker;
-use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
-
-/// Requests that are located at once before any is translated.
-const BLOCK: usize = 64;
+use superpage_pages::{Access, MAX_LEVELS, PageSize, Pfn, Protection, Vpn};
 
 /// Parts of the upper tree that are remembered, each for what one table of the second level spans.
 const STRETCHES: usize = 16;
@@ -27,15 +25,6 @@ struct Stretch {
 
 const NO_STRETCH: Stretch = Stretch { number: u64::MAX, first: 0, mask: 0 };
 
-/// A request whose page is known.
-#[derive(Clone, Copy, Default)]
-struct Located {
-    /// The record with the rights and places of the mapping.
-    head: u32,
-    /// The record that a walk reads last: the entry of the page itself, where a mapping has several.
-    entry: u32,
-}
-
 /// The TLBs, page tables and walker of one core, and what they counted.
 #[derive(Clone, Debug)]
 pub struct Mmu {
@@ -48,6 +37,9 @@ pub struct Mmu {
     learned: u64,
     numbers: Numbers,
     low_bits: (u32, u32),
+    /// The level of the tree where pages of each rung of the ladder are.
+    leaf_levels: [u8; MAX_LEVELS],
+    batch: Batch,
 }
 
 /// What caches translations, apart from the tables, so that the tables can tell it of changes.
@@ -115,6 +107,8 @@ impl Mmu {
         let walker = Walker::new(machine, &tables);
         let mut numbers = Numbers::new(machine.spaces.number_bits);
         numbers.switch(0);
+        let mut leaf_levels = [1; MAX_LEVELS];
+        (0..tables.ladder().len()).for_each(|rung| leaf_levels[rung] = tables.layout(rung).0 as u8);
         Mmu {
             low_bits: tables.low_bits(),
             caches: Caches { tlbs: Tlbs::new(machine), walker, dropped: 0 },
@@ -124,6 +118,8 @@ impl Mmu {
             stretches: [NO_STRETCH; STRETCHES],
             learned: 0,
             numbers,
+            leaf_levels,
+            batch: Batch::new(),
         }
     }
 
@@ -163,13 +159,11 @@ impl Mmu {
     /// [`Mmu::retry`] and goes on behind the request. A first write to a clean page is no trap here: the dirty bit is
     /// set in place and counted, whether the machine does that in hardware or by a trap.
     pub fn run(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
-        let mut located = [Located::default(); BLOCK];
         let mut done = 0;
         while done < requests.len() {
-            let block = &requests[done..requests.len().min(done + BLOCK)];
-            let (ready, trap) = self.locate(block, &mut located);
-            self.translate(&block[..ready], &located[..ready]);
-            done += ready;
+            let trap = self.locate(&requests[done..requests.len().min(done + BATCH)]);
+            self.translate();
+            done += self.batch.len;
             if let Some(trap) = trap {
                 self.count_trap(requests[done], trap);
                 return Some((done, trap));
@@ -180,54 +174,42 @@ impl Mmu {
 
     /// Fills the TLBs for a request that trapped, uncounted; fails if it would trap again, and changes nothing then.
     pub fn retry(&mut self, request: Request) -> Result<(), Trap> {
-        let mut located = [Located::default(); BLOCK];
-        let counted = self.counters.references;
-        if let (_, Some(trap)) = self.locate(&[request], &mut located) {
+        if let Some(trap) = self.locate(&[request]) {
             return Err(trap);
         }
-        self.counters.references = counted;
-        let Tables { records, nodes, .. } = &mut self.tables;
-        self.caches.tlbs.lend().access(records, nodes, located[0].head, request.page(), request.access_bits());
+        self.caches.tlbs.translate(&mut self.tables.records, &self.tables.nodes, &self.batch);
         Ok(())
     }
 
-    /// Finds the mappings of as many requests as do not trap and sets their use bits; returns how many, and why the
-    /// next one traps. Nothing that happens in the TLBs can change what is found here, so all requests of a block are
+    /// Finds the mappings of as many requests as do not trap, sets their use bits and makes a batch of them; says why
+    /// the next one traps. Nothing that happens in the TLBs can change what is found here, so all requests of a batch are
     /// located before the first is translated: their loads overlap.
     #[inline(always)]
-    fn locate(&mut self, block: &[Request], located: &mut [Located; BLOCK]) -> (usize, Option<Trap>) {
+    fn locate(&mut self, requests: &[Request]) -> Option<Trap> {
         if self.learned != self.tables.changes {
             self.learned = self.tables.changes;
             self.stretches = [NO_STRETCH; STRETCHES];
         }
-        // One count for each kind of access, 21 bits wide.
-        let mut references = 0u64;
-        let mut stopped = None;
-        let mut ready = 0;
-        for (request, located) in block.iter().zip(located.iter_mut()) {
+        for (index, request) in requests.iter().enumerate() {
             let (page, access) = (request.page(), request.access_bits());
             let Some(entry) = self.entry(page) else {
-                stopped = Some(Trap::Absent);
-                break;
+                self.batch.close(index);
+                return Some(Trap::Absent);
             };
-            let mut head = entry;
-            if !self.tables.records[entry as usize].is_ready(access) {
+            let (mut head, mut record) = (entry, self.tables.records[entry as usize]);
+            if !record.is_ready(access) {
                 match self.make_ready(entry, access) {
-                    Ok(found) => head = found,
+                    Ok(found) => (head, record) = (found, self.tables.records[found as usize]),
                     Err(trap) => {
-                        stopped = Some(trap);
-                        break;
+                        self.batch.close(index);
+                        return Some(trap);
                     }
                 }
             }
-            *located = Located { head, entry };
-            references += 1 << (21 * access);
-            ready += 1;
+            self.batch.set(index, head, entry, self.caches.tlbs.number(page, record), kind(record, access));
         }
-        for access in 0..3 {
-            self.counters.references[access] += references >> (21 * access) & ((1 << 21) - 1);
-        }
-        (ready, stopped)
+        self.batch.close(requests.len());
+        None
     }
 
     /// The head of the mapping that the record belongs to, its use bits set as the access does; or why it traps.
@@ -278,64 +260,49 @@ impl Mmu {
         Some(stretch)
     }
 
-    /// Takes located requests through the TLBs, and walks where none has the page.
+    /// Takes the batch through the TLBs, and walks where none has the page.
     #[inline(always)]
-    fn translate(&mut self, requests: &[Request], located: &[Located]) {
-        let mut done = 0;
-        while done < requests.len().min(located.len()) {
-            // Hits in the nearest TLB need little; all else is kept out of their loop.
-            let mut tlbs = self.caches.tlbs.lend();
-            let records = &self.tables.records[..];
-            let hits = requests[done..].iter().zip(&located[done..]).position(|(request, located)| {
-                let record = &records[located.head as usize];
-                !tlbs.hit_nearest(record, located.head, request.page(), request.access_bits())
-            });
-            let Some(hits) = hits else { return };
-            done += hits;
-            done += self.translate_misses(&requests[done..], &located[done..]);
-        }
-    }
-
-    /// Takes requests through all levels of the TLBs, and walks where none has the page, until one hits in the nearest;
-    /// returns how many it took.
-    #[inline(never)]
-    fn translate_misses(&mut self, requests: &[Request], located: &[Located]) -> usize {
+    fn translate(&mut self) {
         let Tables { records, parents, nodes, .. } = &mut self.tables;
-        let mut tlbs = self.caches.tlbs.lend();
-        let mut walker = self.caches.walker.lend(records.len());
-        for (index, (request, located)) in requests.iter().zip(located).enumerate() {
-            let (page, access) = (request.page(), request.access_bits());
-            match tlbs.access(records, nodes, located.head, page, access) {
-                Some(0) => return index + 1,
-                Some(level) => {
-                    self.counters.lower_hits[level % MAX_TLB_LEVELS][access as usize % 3] += 1;
-                }
-                None => {
-                    self.counters.walks[access as usize % 3] += 1;
-                    walker.walk(records, parents, nodes, located.entry, &mut self.counters);
-                }
+        let served = self.caches.tlbs.translate(records, nodes, &self.batch);
+        let mut levels = [0; MAX_WALK_LEVELS];
+        for (kind, requests) in self.batch.groups() {
+            let (access, rung) = (*kind as usize & 3, *kind as usize >> 2);
+            self.counters.references[access % 3] += requests.count_ones() as u64;
+            self.counters.walks[access % 3] += (requests & served.walks).count_ones() as u64;
+            for (counts, hits) in self.counters.lower_hits.iter_mut().zip(served.hits).skip(1) {
+                counts[access % 3] += (requests & hits).count_ones() as u64;
             }
+            levels[self.leaf_levels[rung] as usize - 1] |= requests & served.walks;
         }
-        requests.len()
+        if served.walks != 0 {
+            self.caches.walker.walk(records, parents, &self.batch.entries, levels, &mut self.counters);
+        }
     }
 
     /// Counts a request that traps: like any other where its page is mapped, else as a walk to the entry that is absent.
     #[cold]
     fn count_trap(&mut self, request: Request, trap: Trap) {
         let (page, access) = (request.page(), request.access_bits());
-        self.counters.references[access as usize] += 1;
         self.tables.make_root(self.space, page);
         let found = self.tables.find(self.space, page, 1).expect("the root was just made");
         match trap {
             Trap::Rights { .. } => {
                 let head = Tables::head(found.id, self.tables.records[found.id as usize]);
-                self.translate(&[request], &[Located { head, entry: found.id }]);
+                let record = self.tables.records[head as usize];
+                self.batch.set(0, head, found.id, self.caches.tlbs.number(page, record), kind(record, access));
+                self.batch.close(1);
+                self.translate();
             }
             Trap::Absent => {
+                self.counters.references[access as usize] += 1;
                 self.counters.walks[access as usize] += 1;
-                let Tables { records, parents, nodes, .. } = &mut self.tables;
-                let mut walker = self.caches.walker.lend(records.len());
-                walker.walk(records, parents, nodes, found.id, &mut self.counters);
+                let mut levels = [0; MAX_WALK_LEVELS];
+                levels[found.level - 1] = 1;
+                let Tables { records, parents, .. } = &mut self.tables;
+                let mut entries = [0; BATCH];
+                entries[0] = found.id;
+                self.caches.walker.walk(records, parents, &entries, levels, &mut self.counters);
             }
         }
     }

@@ -3,6 +3,7 @@
 //! Each policy keeps one piece of state for all sets of a structure and answers three questions: a way was used, which
 //! way is next to go, a way became invalid. Every policy is exact; the two forms of LRU and the plain one agree.
 
+use crate::cache::EMPTY;
 use serde::{Deserialize, Serialize};
 
 /// A replacement policy, by the name that machine files use.
@@ -47,8 +48,42 @@ impl Replacement {
     }
 }
 
-/// The state of a policy for all sets of one structure, except those that the bank knows itself: round-robin, LRU of few
-/// ways ([`PackedLru`]) and of one set ([`Journal`]).
+/// The state of a policy for all sets of one structure.
+pub(crate) trait Policy {
+    /// The way was used: a hit.
+    fn touch(&mut self, set: usize, way: usize);
+
+    /// Chooses the way to fill and counts the fill as a use of it; `vacant` finds the lowest invalid way.
+    fn victim(&mut self, set: usize, vacant: impl Fn() -> Option<usize>) -> usize;
+
+    /// A hit in `way`, or a fill; returns the way.
+    #[inline(always)]
+    fn touch_or_victim(&mut self, set: usize, hit: bool, way: usize, vacant: impl Fn() -> Option<usize>) -> usize {
+        if hit {
+            self.touch(set, way);
+            way
+        } else {
+            self.victim(set, vacant)
+        }
+    }
+
+    /// The way became invalid.
+    fn invalidate(&mut self, set: usize, way: usize);
+
+    /// Forgets all uses; all ways are invalid. A round-robin pointer and a random generator stay where they are.
+    fn flush(&mut self);
+
+    /// Checks that the state is one that uses can lead to, with these tags.
+    fn validate(&self, tags: &[u32]) -> Result<(), String>;
+}
+
+/// The error for a set whose state is none that uses can lead to.
+fn possible(wrong: Option<usize>) -> Result<(), String> {
+    wrong.map_or(Ok(()), |set| Err(format!("the replacement state of set {set} is impossible")))
+}
+
+/// The state of a policy for all sets of one structure, except round-robin, LRU of few ways ([`PackedLru`]) and of
+/// one set ([`Journal`]).
 #[derive(Clone, Debug)]
 pub(crate) enum Order {
     /// LRU of several sets of many ways: a permutation per set, the most recent first.
@@ -180,9 +215,7 @@ impl Order {
                 Order::Tree { bits, .. } => ways == 64 || bits[set] >> ways == 0,
                 Order::Nru { all, used } => used[set] & !all == 0 && (ways == 1 || used[set] != *all),
             };
-            if !sound {
-                return Err(format!("the replacement state of set {set} is impossible"));
-            }
+            possible(if sound { None } else { Some(set) })?;
         }
         Ok(())
     }
@@ -196,9 +229,10 @@ fn is_permutation(numbers: impl Iterator<Item = usize>, count: usize) -> bool {
 }
 
 /// LRU of at most 16 ways in one word per set: nibble n holds the way used n-th last. A fill is a rotation, a hit finds
-/// its nibble by arithmetic on the whole word. This is the geometry; the words are the caller's.
-#[derive(Clone, Copy, Debug, Default)]
+/// its nibble by arithmetic on the whole word.
+#[derive(Clone, Debug)]
 pub(crate) struct PackedLru {
+    words: Vec<u64>,
     /// The nibbles in use.
     mask: u64,
     /// The shift of the nibble used longest ago.
@@ -210,14 +244,12 @@ const ONES: u64 = 0x1111_1111_1111_1111;
 impl PackedLru {
     /// The most ways.
     pub(crate) const WAYS: usize = 16;
+    /// The word of a set of 16 ways in which nothing was used yet.
+    const INITIAL: u64 = 0xfedc_ba98_7654_3210;
 
-    pub(crate) fn new(ways: usize) -> PackedLru {
-        PackedLru { mask: u64::MAX >> (64 - 4 * ways), last: 4 * (ways as u32 - 1) }
-    }
-
-    /// The word of a set in which nothing was used yet.
-    pub(crate) fn initial(&self) -> u64 {
-        0xfedc_ba98_7654_3210 & self.mask
+    pub(crate) fn new(sets: usize, ways: usize) -> PackedLru {
+        let mask = u64::MAX >> (64 - 4 * ways);
+        PackedLru { words: vec![PackedLru::INITIAL & mask; sets], mask, last: 4 * (ways as u32 - 1) }
     }
 
     /// The nibbles up to the one that holds `way`.
@@ -231,32 +263,139 @@ impl PackedLru {
 
     /// The word after a use of `way`.
     #[inline(always)]
-    pub(crate) fn touched(word: u64, way: usize) -> u64 {
+    fn touched(word: u64, way: usize) -> u64 {
         let through = PackedLru::through(word, way);
         word & !through | word << 4 & through | way as u64
     }
+}
 
-    /// The way used longest ago.
+impl Policy for PackedLru {
     #[inline(always)]
-    pub(crate) fn oldest(&self, word: u64) -> usize {
-        (word >> self.last) as usize
+    fn touch(&mut self, set: usize, way: usize) {
+        self.words[set] = PackedLru::touched(self.words[set], way);
     }
 
-    /// The word after a use of the way used longest ago.
     #[inline(always)]
-    pub(crate) fn rotated(&self, word: u64) -> u64 {
-        word << 4 & self.mask | word >> self.last
+    fn victim(&mut self, set: usize, _: impl Fn() -> Option<usize>) -> usize {
+        let word = self.words[set];
+        let oldest = word >> (self.last & 63);
+        self.words[set] = word << 4 & self.mask | oldest;
+        oldest as usize
     }
 
-    /// The word after `way` became invalid: it is the oldest now.
-    pub(crate) fn demoted(&self, word: u64, way: usize) -> u64 {
+    #[inline(always)]
+    fn touch_or_victim(&mut self, set: usize, hit: bool, way: usize, _: impl Fn() -> Option<usize>) -> usize {
+        let word = self.words[set];
+        let oldest = (word >> (self.last & 63)) as usize;
+        let way = std::hint::select_unpredictable(hit, way, oldest);
+        self.words[set] = PackedLru::touched(word, way);
+        way
+    }
+
+    /// The way is the oldest now.
+    fn invalidate(&mut self, set: usize, way: usize) {
+        let word = self.words[set];
         let through = PackedLru::through(word, way);
-        word & through >> 4 | (word & !through) >> 4 | (way as u64) << self.last
+        self.words[set] = word & through >> 4 | (word & !through) >> 4 | (way as u64) << self.last;
     }
 
-    pub(crate) fn is_sound(&self, word: u64) -> bool {
+    fn flush(&mut self) {
+        self.words.fill(PackedLru::INITIAL & self.mask);
+    }
+
+    fn validate(&self, _: &[u32]) -> Result<(), String> {
         let ways = self.last as usize / 4 + 1;
-        word & !self.mask == 0 && is_permutation((0..ways).map(|at| (word >> (4 * at) & 15) as usize), ways)
+        let sound = |word: &u64| {
+            word & !self.mask == 0 && is_permutation((0..ways).map(|at| (word >> (4 * at) & 15) as usize), ways)
+        };
+        possible(self.words.iter().position(|word| !sound(word)))
+    }
+}
+
+/// A pointer a set.
+#[derive(Clone, Debug)]
+pub(crate) struct RoundRobin {
+    next: Vec<u32>,
+    ways: u32,
+}
+
+impl RoundRobin {
+    pub(crate) fn new(sets: usize, ways: usize) -> RoundRobin {
+        RoundRobin { next: vec![0; sets], ways: ways as u32 }
+    }
+}
+
+impl Policy for RoundRobin {
+    #[inline(always)]
+    fn touch(&mut self, _: usize, _: usize) {}
+
+    #[inline(always)]
+    fn victim(&mut self, set: usize, _: impl Fn() -> Option<usize>) -> usize {
+        let way = self.next[set];
+        self.next[set] = if way + 1 == self.ways { 0 } else { way + 1 };
+        way as usize
+    }
+
+    fn invalidate(&mut self, _: usize, _: usize) {}
+
+    fn flush(&mut self) {}
+
+    fn validate(&self, _: &[u32]) -> Result<(), String> {
+        possible(self.next.iter().position(|way| *way >= self.ways))
+    }
+}
+
+/// Any other policy, and what it needs to know of vacant ways.
+#[derive(Clone, Debug)]
+pub(crate) struct Other {
+    order: Order,
+    sets: usize,
+    ways: usize,
+    /// The number of empty places, kept only for policies that must be told of them.
+    vacant: usize,
+}
+
+impl Other {
+    pub(crate) fn new(order: Order, sets: usize, ways: usize) -> Other {
+        let vacant = if order.prefers_vacant() { sets * ways } else { 0 };
+        Other { order, sets, ways, vacant }
+    }
+}
+
+impl Policy for Other {
+    #[inline]
+    fn touch(&mut self, set: usize, way: usize) {
+        self.order.touch(set, way);
+    }
+
+    #[inline]
+    fn victim(&mut self, set: usize, vacant: impl Fn() -> Option<usize>) -> usize {
+        match if self.vacant == 0 { None } else { vacant() } {
+            Some(way) => {
+                self.vacant -= 1;
+                self.order.touch(set, way);
+                way
+            }
+            None => self.order.victim(set),
+        }
+    }
+
+    fn invalidate(&mut self, set: usize, way: usize) {
+        self.order.invalidate(set, way);
+        self.vacant += self.order.prefers_vacant() as usize;
+    }
+
+    fn flush(&mut self) {
+        self.order.flush(self.sets, self.ways);
+        self.vacant = if self.order.prefers_vacant() { self.sets * self.ways } else { 0 };
+    }
+
+    fn validate(&self, tags: &[u32]) -> Result<(), String> {
+        let empty = tags.iter().filter(|tag| **tag == EMPTY).count();
+        if self.order.prefers_vacant() && self.vacant != empty {
+            return Err(format!("{} places are counted empty and {empty} are", self.vacant));
+        }
+        self.order.validate(self.sets, self.ways)
     }
 }
 
@@ -287,16 +426,6 @@ impl Journal {
         }
     }
 
-    #[inline(always)]
-    pub(crate) fn touch(&mut self, way: usize) {
-        if self.end == self.entries.len() {
-            self.compact();
-        }
-        self.newest[way] = self.end as u32;
-        self.entries[self.end] = way as u16;
-        self.end += 1;
-    }
-
     #[cold]
     fn compact(&mut self) {
         let mut kept = 0;
@@ -310,9 +439,21 @@ impl Journal {
         }
         (self.first, self.end) = (0, kept);
     }
+}
+
+impl Policy for Journal {
+    #[inline(always)]
+    fn touch(&mut self, _: usize, way: usize) {
+        if self.end == self.entries.len() {
+            self.compact();
+        }
+        self.newest[way] = self.end as u32;
+        self.entries[self.end] = way as u16;
+        self.end += 1;
+    }
 
     #[inline(always)]
-    pub(crate) fn victim(&mut self) -> usize {
+    fn victim(&mut self, set: usize, _: impl Fn() -> Option<usize>) -> usize {
         let way = match self.vacant.pop() {
             Some(way) => way as usize,
             None => loop {
@@ -323,25 +464,29 @@ impl Journal {
                 }
             },
         };
-        self.touch(way);
+        self.touch(set, way);
         way
     }
 
-    pub(crate) fn invalidate(&mut self, way: usize) {
+    fn invalidate(&mut self, _: usize, way: usize) {
         self.newest[way] = Journal::NEVER;
         self.vacant.push(way as u16);
     }
 
-    pub(crate) fn flush(&mut self) {
+    fn flush(&mut self) {
         *self = Journal::new(self.newest.len());
     }
 
-    pub(crate) fn is_sound(&self, valid: impl Fn(usize) -> bool) -> bool {
+    fn validate(&self, tags: &[u32]) -> Result<(), String> {
         let counts = |way: usize| {
             let at = self.newest[way] as usize;
             (self.first..self.end).contains(&at) && self.entries[at] as usize == way
         };
-        (0..self.newest.len()).all(|way| valid(way) == counts(way) && valid(way) != self.vacant.contains(&(way as u16)))
+        let sound = |way: usize| {
+            let valid = tags[way] != EMPTY;
+            valid == counts(way) && valid != self.vacant.contains(&(way as u16))
+        };
+        possible((0..self.newest.len()).any(|way| !sound(way)).then_some(0))
     }
 }
 
@@ -353,45 +498,48 @@ mod tests {
     #[test]
     fn the_forms_of_lru_agree() {
         for ways in [1usize, 2, 3, 5, 12, 16] {
-            let packed = PackedLru::new(ways);
-            let mut word = packed.initial();
+            let mut packed = PackedLru::new(1, ways);
             let mut journal = Journal::new(ways);
             let mut listed = Order::Listed { ways, order: (0..ways as u16).collect() };
             let mut state = 88172645463325252u64;
-            let mut valid = vec![false; ways];
+            let mut tags = vec![EMPTY; ways];
             for _ in 0..20_000 {
                 state ^= state << 13;
                 state ^= state >> 7;
                 state ^= state << 17;
                 let way = (state >> 40) as usize % ways;
-                let vacant = valid.iter().position(|valid| !valid);
+                let vacant = tags.iter().position(|tag| *tag == EMPTY);
                 match (state % 16, vacant) {
-                    (0, _) if valid[way] => {
-                        word = packed.demoted(word, way);
-                        journal.invalidate(way);
+                    (0, _) if tags[way] != EMPTY => {
+                        packed.invalidate(0, way);
+                        journal.invalidate(0, way);
                         listed.invalidate(0, way);
-                        valid[way] = false;
+                        tags[way] = EMPTY;
                     }
                     (1..8, None) => {
-                        let chosen = packed.oldest(word);
-                        word = packed.rotated(word);
-                        assert_eq!((journal.victim(), listed.victim(0)), (chosen, chosen));
+                        let chosen = match state % 2 {
+                            0 => packed.victim(0, || None),
+                            _ => packed.touch_or_victim(0, false, way, || None),
+                        };
+                        assert_eq!((journal.victim(0, || None), listed.victim(0)), (chosen, chosen));
                     }
                     (1..8, Some(way)) => {
                         // Which of several invalid ways is filled makes no difference; let all have the same one.
                         journal.vacant.retain(|vacant| *vacant as usize != way);
-                        (valid[way], word) = (true, PackedLru::touched(word, way));
-                        journal.touch(way);
+                        tags[way] = 0;
+                        packed.touch(0, way);
+                        journal.touch(0, way);
                         listed.touch(0, way);
                     }
-                    _ if valid[way] => {
-                        word = PackedLru::touched(word, way);
-                        journal.touch(way);
+                    _ if tags[way] != EMPTY => {
+                        assert_eq!(packed.touch_or_victim(0, true, way, || None), way);
+                        journal.touch(0, way);
                         listed.touch(0, way);
                     }
                     _ => {}
                 }
-                assert!(packed.is_sound(word) && journal.is_sound(|way| valid[way]));
+                packed.validate(&tags).unwrap();
+                journal.validate(&tags).unwrap();
                 listed.validate(1, ways).unwrap();
             }
         }

@@ -1,37 +1,34 @@
-//! The TLBs of a machine and the routes through them.
+//! The TLBs of a machine.
 //!
-//! A *route* is what a request for a page of one size by one kind of access asks, nearest first: at most one TLB in each
-//! level. An entry maps one page of one size, in the set that its number in pages of that size selects. Since every
-//! change of a mapping is shot down before it happens, an entry always agrees with the page table; so the size, the
-//! rights and the dirty bit that the hardware would read from the entry are read from the record of the page.
+//! A request for a page of one size by one kind of access asks at most one TLB in each level, nearest first. An entry
+//! maps one page of one size, in the set that its number in pages of that size selects. Since every change of a mapping
+//! is shot down before it happens, an entry always agrees with the page table; so the size, the rights and the dirty bit
+//! that the hardware would read from the entry are read from the record of the page.
 
-use crate::bank::{Bank, Outcome, Parts, Shape};
+use crate::batch::{Batch, KINDS, each};
+use crate::cache::{Cache, EMPTY, Sets, on_sets};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::Machine;
-use crate::record::{PLACES, Record};
+use crate::record::Record;
+use crate::replacement::Policy;
 use crate::table::{Nodes, Tables};
 use superpage_pages::{MAX_LEVELS, PageSize, Vpn};
 
-/// One TLB on a route.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stop {
-    shape: Shape,
-    /// Which of the record's places notes the way.
-    place: u32,
-    /// From a base page's number to that of the page of this size.
-    order: u32,
-    level: u32,
-    tlb: u32,
-    /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set.
+/// One TLB.
+#[derive(Clone, Debug)]
+struct Tlb {
+    cache: Cache,
+    /// The kinds of request that ask it, as a bit set.
+    kinds: u32,
+    /// The levels of the ladder that it holds pages of, as a bit set.
+    rungs: u32,
+    /// Which of a record's places notes the way.
+    place: usize,
+    level: usize,
+    /// Its place in the machine file.
+    index: usize,
+    /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of places in the file.
     encloses: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Route {
-    stops: [Stop; MAX_TLB_LEVELS],
-    len: u32,
-    /// Whether one of the TLBs encloses another.
-    inclusive: bool,
 }
 
 /// What a TLB holds of one page size.
@@ -45,115 +42,157 @@ pub struct Held {
     pub entries: u64,
 }
 
-/// The number of routes: by size (level of the ladder) and access, `rung << 2 | access`.
-const ROUTES: usize = MAX_LEVELS * 4;
-
 /// All TLBs.
 #[derive(Clone, Debug)]
 pub(crate) struct Tlbs {
-    bank: Bank,
-    shapes: Vec<Shape>,
-    routes: [Route; ROUTES],
-    /// By size: every TLB that may hold a page of it.
-    holders: [Vec<Stop>; MAX_LEVELS],
+    /// From the nearest level on.
+    all: Vec<Tlb>,
+    /// From a base page's number to that of the page of each size.
+    orders: [u8; MAX_LEVELS],
+    /// Whether one of them encloses another.
+    inclusive: bool,
 }
 
-/// The TLBs lent for a stretch of work.
-pub(crate) struct Lent<'a> {
-    parts: Parts<'a>,
-    routes: &'a [Route; ROUTES],
-    holders: &'a [Vec<Stop>; MAX_LEVELS],
+/// Where the requests of a batch were served, as bit sets.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Served {
+    /// By TLB level.
+    pub(crate) hits: [u64; MAX_TLB_LEVELS],
+    /// By no TLB: a walk is due.
+    pub(crate) walks: u64,
 }
 
 impl Tlbs {
     /// Empty TLBs, as the machine file describes them; it has been checked.
     pub(crate) fn new(machine: &Machine) -> Tlbs {
         let ladder = machine.ladder();
-        let mut bank = Bank::default();
-        let shapes: Vec<Shape> =
-            machine.tlb.iter().map(|tlb| bank.add(tlb.sets(), tlb.ways(), tlb.replacement)).collect();
-        let mut routes = [Route::default(); ROUTES];
-        let mut holders = [const { Vec::new() }; MAX_LEVELS];
-        for (rung, size) in ladder.sizes().iter().enumerate() {
-            for (index, tlb) in machine.tlb.iter().enumerate().filter(|(_, tlb)| tlb.sizes.contains(size)) {
-                holders[rung].push(Stop {
-                    shape: shapes[index],
-                    place: holders[rung].len() as u32,
-                    order: size.shift() - ladder.base().shift(),
-                    level: tlb.level as u32 - 1,
-                    tlb: index as u32,
-                    encloses: machine.enclosed_by(tlb),
-                });
-            }
-            assert!(holders[rung].len() <= PLACES, "the machine was checked");
-            for access in 0..3 {
-                let route = &mut routes[rung << 2 | access];
-                let mut stops: Vec<Stop> = holders[rung].clone();
-                stops.retain(|stop| machine.tlb[stop.tlb as usize].serves.covers(access));
-                stops.sort_by_key(|stop| stop.level);
-                route.len = stops.len() as u32;
-                route.inclusive = stops.iter().any(|stop| stop.encloses != 0);
-                route.stops[..stops.len()].copy_from_slice(&stops);
-            }
+        let mut all: Vec<Tlb> = Vec::new();
+        for (index, (tlb, place)) in machine.tlb.iter().zip(machine.places()).enumerate() {
+            let held = ladder.sizes().iter().enumerate().filter(|(_, size)| tlb.sizes.contains(size));
+            let rungs: u32 = held.map(|(rung, _)| 1 << rung).sum();
+            let asks = |kind: &usize| rungs >> (kind >> 2) & 1 != 0 && kind & 3 != 3 && tlb.serves.covers(kind & 3);
+            let kinds = (0..KINDS).filter(asks).map(|kind| 1 << kind).sum();
+            let cache = Cache::new(tlb.sets(), tlb.ways(), tlb.replacement);
+            let encloses = machine.enclosed_by(tlb);
+            all.push(Tlb { cache, kinds, rungs, place, level: tlb.level - 1, index, encloses });
         }
-        Tlbs { bank, shapes, routes, holders }
+        all.sort_by_key(|tlb| tlb.level);
+        let mut orders = [0; MAX_LEVELS];
+        for (order, size) in orders.iter_mut().zip(ladder.sizes()) {
+            *order = (size.shift() - ladder.base().shift()) as u8;
+        }
+        Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), all, orders }
     }
 
-    /// The TLBs, for a stretch of work.
+    /// The number of the page with this record, in pages of its size, from that of a base page in it.
     #[inline(always)]
-    pub(crate) fn lend(&mut self) -> Lent<'_> {
-        Lent { parts: self.bank.parts(), routes: &self.routes, holders: &self.holders }
+    pub(crate) fn number(&self, page: Vpn, record: Record) -> u64 {
+        page.0 >> (self.orders[record.rung() % MAX_LEVELS] & 63)
     }
 
     /// Drops the page from all TLBs; returns the number of entries dropped.
     pub(crate) fn forget(&mut self, head: u32, first: Vpn, record: Record) -> u64 {
-        drop_from(&mut self.bank.parts(), &self.holders, u32::MAX, head, first, record)
+        let number = self.number(first, record);
+        drop_from(&mut self.all, u32::MAX, head, number, record)
     }
 
     /// Empties all TLBs.
     pub(crate) fn flush(&mut self) {
-        self.shapes.iter().for_each(|shape| self.bank.flush(shape));
+        self.all.iter_mut().for_each(|tlb| tlb.cache.flush());
+    }
+
+    /// Takes a batch through all levels, and fills those that miss.
+    #[inline(always)]
+    pub(crate) fn translate(&mut self, records: &mut [Record], nodes: &Nodes, batch: &Batch) -> Served {
+        if self.inclusive {
+            return self.translate_inclusive(records, nodes, batch);
+        }
+        let mut served = Served { walks: batch.all(), ..Served::default() };
+        for tlb in &mut self.all {
+            let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
+            let asking = asking.fold(0, |asking, (_, requests)| asking | requests) & served.walks;
+            if asking != 0 {
+                let missed = on_sets!(&mut tlb.cache, sets => pass(&mut sets, records, batch, tlb.place, asking));
+                served.hits[tlb.level % MAX_TLB_LEVELS] |= asking & !missed;
+                served.walks &= !asking | missed;
+            }
+        }
+        served
+    }
+
+    /// The same where a level encloses nearer ones, request by request: the farthest is filled first, and makes room in
+    /// those.
+    #[inline(never)]
+    fn translate_inclusive(&mut self, records: &mut [Record], nodes: &Nodes, batch: &Batch) -> Served {
+        let mut served = Served::default();
+        for index in each(batch.all()) {
+            let (head, number) = (batch.heads[index], batch.numbers[index]);
+            let asked = |tlb: &Tlb| batch.groups().iter().any(|(k, which)| which >> index & tlb.kinds as u64 >> k & 1 != 0);
+            let hit = self.all.iter_mut().position(|tlb| {
+                let way = records[head as usize].place(tlb.place);
+                asked(tlb) && on_sets!(&mut tlb.cache, sets => sets.hit(number, way, head))
+            });
+            match hit {
+                Some(at) => served.hits[self.all[at].level] |= 1 << index,
+                None => served.walks |= 1 << index,
+            }
+            for at in (0..hit.unwrap_or(self.all.len())).rev() {
+                let tlb = &mut self.all[at];
+                if !asked(tlb) {
+                    continue;
+                }
+                let (way, evicted) = on_sets!(&mut tlb.cache, sets => sets.fill(number, head));
+                records[head as usize].set_place(tlb.place, way);
+                let encloses = tlb.encloses;
+                if encloses != 0 && evicted != EMPTY {
+                    let record = records[evicted as usize];
+                    let number = self.number(nodes.first_page(evicted), record);
+                    drop_from(&mut self.all, encloses, evicted, number, record);
+                }
+            }
+        }
+        served
     }
 
     /// What each TLB holds, by size; what holds none is left out.
     pub(crate) fn held(&self, tables: &Tables) -> Vec<Held> {
         let mut held: Vec<Held> = Vec::new();
-        for (index, shape) in self.shapes.iter().enumerate() {
+        for tlb in &self.all {
             for (rung, size) in tables.ladder().sizes().iter().enumerate() {
                 let of_size = |id: u32| tables.records[id as usize].rung() == rung;
-                let entries = self.bank.entries(shape).filter(|(_, _, id)| of_size(*id)).count() as u64;
+                let entries = tlb.cache.entries().filter(|(_, _, id)| of_size(*id)).count() as u64;
                 if entries > 0 {
-                    held.push(Held { tlb: index, size: *size, entries });
+                    held.push(Held { tlb: tlb.index, size: *size, entries });
                 }
             }
         }
+        held.sort_by_key(|held| held.tlb);
         held
     }
 
     /// Checks that every entry is a mapping of a size that its TLB holds, in its set, where its record says, so that no
     /// page is in a TLB twice; and that inclusive levels enclose what they must.
     pub(crate) fn validate(&self, tables: &Tables) -> Result<(), String> {
-        for (index, shape) in self.shapes.iter().enumerate() {
-            self.bank.validate(shape).map_err(|error| format!("TLB {index}: {error}"))?;
-            for (set, way, id) in self.bank.entries(shape) {
+        for tlb in &self.all {
+            let index = tlb.index;
+            tlb.cache.validate().map_err(|error| format!("TLB {index}: {error}"))?;
+            for (set, way, id) in tlb.cache.entries() {
                 let record = tables.records[id as usize];
                 let wrong = |what: &str| Err(format!("TLB {index} set {set} way {way}: {what}, {record:?}"));
                 if !record.is_leaf() || Tables::head(id, record) != id {
                     return wrong("the entry is no mapping");
                 }
-                let holders = &self.holders[record.rung()];
-                let Some(stop) = holders.iter().find(|stop| stop.tlb as usize == index) else {
+                if tlb.rungs >> record.rung() & 1 == 0 {
                     return wrong("the TLB does not hold this size");
-                };
-                let number = tables.nodes.first_page(id).0 >> stop.order;
-                if shape.set_of(number) != set || record.place(stop.place as usize) != way {
+                }
+                let number = self.number(tables.nodes.first_page(id), record);
+                if !tlb.cache.selects(number, set) || record.place(tlb.place) != way {
                     return wrong("the entry is not where its page belongs");
                 }
-                for outer in holders.iter().filter(|outer| outer.encloses >> index & 1 != 0) {
-                    let place = record.place(outer.place as usize);
-                    if !self.bank.holds(&outer.shape, outer.shape.set_of(number), place, id) {
-                        return wrong("an inclusive level lacks the page");
-                    }
+                let holds = |outer: &Tlb| outer.cache.holds(number, record.place(outer.place), id);
+                let must = |outer: &&Tlb| outer.rungs >> record.rung() & 1 != 0 && outer.encloses >> index & 1 != 0;
+                if !self.all.iter().filter(must).all(holds) {
+                    return wrong("an inclusive level lacks the page");
                 }
             }
         }
@@ -161,88 +200,29 @@ impl Tlbs {
     }
 }
 
-impl Lent<'_> {
-    /// Looks the page up in the TLB that is asked first, and counts a hit there as a use; on a miss nothing changes.
-    #[inline(always)]
-    pub(crate) fn hit_nearest(&mut self, record: &Record, head: u32, page: Vpn, access: u64) -> bool {
-        let stop = &self.routes[(record.rung() << 2 | access as usize) % ROUTES].stops[0];
-        let (number, place) = (page.0 >> (stop.order & 63), record.place(stop.place as usize));
-        stop.level == 0 && self.parts.access(&stop.shape, number, place, head, false) == Outcome::Hit
-    }
-
-    /// Looks the page up level by level and fills the levels that miss. Returns the level that hit, or `None` if a walk
-    /// is due. `head` is the number of its record, which notes where the page now is.
-    #[inline(always)]
-    pub(crate) fn access(
-        &mut self,
-        records: &mut [Record],
-        nodes: &Nodes,
-        head: u32,
-        page: Vpn,
-        access: u64,
-    ) -> Option<usize> {
-        let record = records[head as usize];
-        let route = &self.routes[(record.rung() << 2 | access as usize) % ROUTES];
-        if route.inclusive {
-            return self.access_inclusive(records, nodes, head, page, access);
+/// Takes some requests of a batch through one TLB, which is filled by those that miss; returns which.
+#[inline(always)]
+fn pass<P: Policy>(
+    sets: &mut Sets<'_, P>,
+    records: &mut [Record],
+    batch: &Batch,
+    place: usize,
+    asking: u64,
+) -> u64 {
+    let mut missed = 0;
+    for index in each(asking) {
+        let (head, number) = (batch.heads[index], batch.numbers[index]);
+        let record = &mut records[head as usize];
+        if !sets.hit(number, record.place(place), head) {
+            record.set_place(place, sets.fill(number, head).0);
+            missed |= 1 << index;
         }
-        let number = page.0 >> route.stops[0].order;
-        for stop in &route.stops[..(route.len as usize).min(MAX_TLB_LEVELS)] {
-            let place = record.place(stop.place as usize);
-            match self.parts.access(&stop.shape, number, place, head, true) {
-                Outcome::Filled { way, .. } => records[head as usize].set_place(stop.place as usize, way),
-                _ => return Some(stop.level as usize),
-            }
-        }
-        None
     }
-
-    /// The same where a level encloses nearer ones: the farthest is filled first, and makes room in those.
-    #[inline(never)]
-    fn access_inclusive(
-        &mut self,
-        records: &mut [Record],
-        nodes: &Nodes,
-        head: u32,
-        page: Vpn,
-        access: u64,
-    ) -> Option<usize> {
-        let record = records[head as usize];
-        let route = &self.routes[record.rung() << 2 | access as usize];
-        let number = page.0 >> route.stops[0].order;
-        let stops = &route.stops[..route.len as usize];
-        let hit = stops.iter().position(|stop| {
-            let place = record.place(stop.place as usize);
-            self.parts.access(&stop.shape, number, place, head, false) == Outcome::Hit
-        });
-        for stop in stops[..hit.unwrap_or(stops.len())].iter().rev() {
-            let place = record.place(stop.place as usize);
-            let Outcome::Filled { way, evicted } = self.parts.access(&stop.shape, number, place, head, true) else {
-                continue;
-            };
-            records[head as usize].set_place(stop.place as usize, way);
-            if stop.encloses != 0 && evicted != Parts::NOTHING {
-                let record = records[evicted as usize];
-                drop_from(&mut self.parts, self.holders, stop.encloses, evicted, nodes.first_page(evicted), record);
-            }
-        }
-        hit.map(|index| stops[index].level as usize)
-    }
+    missed
 }
 
-/// Drops a page from those TLBs whose bit is set in `which`.
-fn drop_from(
-    parts: &mut Parts<'_>,
-    holders: &[Vec<Stop>; MAX_LEVELS],
-    which: u32,
-    head: u32,
-    first: Vpn,
-    record: Record,
-) -> u64 {
-    let mut dropped = 0;
-    for stop in holders[record.rung()].iter().filter(|stop| which >> stop.tlb & 1 != 0) {
-        let (set, way) = (stop.shape.set_of(first.0 >> stop.order), record.place(stop.place as usize));
-        dropped += parts.forget(&stop.shape, set, way, head) as u64;
-    }
-    dropped
+/// Drops a page from those TLBs whose bit is set in `which`; `number` is its number in pages of its size.
+fn drop_from(tlbs: &mut [Tlb], which: u32, head: u32, number: u64, record: Record) -> u64 {
+    let holders = tlbs.iter_mut().filter(|tlb| which >> tlb.index & tlb.rungs >> record.rung() & 1 != 0);
+    holders.map(|tlb| tlb.cache.forget(number, record.place(tlb.place), head) as u64).sum()
 }

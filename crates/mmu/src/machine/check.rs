@@ -108,11 +108,14 @@ impl Machine {
         if self.tlb.len() > 32 {
             return fail("tlb", format!("at most 32 TLBs, not {}", self.tlb.len()));
         }
+        if let Some(at) = self.places().iter().position(|place| *place >= PLACES) {
+            let (name, sizes) = (&self.tlb[at].name, &self.tlb[at].sizes);
+            return fail(
+                "tlb",
+                format!("at most {PLACES} TLBs may hold pages of one size; \"{name}\", of {sizes:?}, is one too many"),
+            );
+        }
         for size in ladder.sizes() {
-            let holders = self.tlb.iter().filter(|tlb| tlb.sizes.contains(size)).count();
-            if holders > PLACES {
-                return fail("tlb", format!("at most {PLACES} TLBs may hold pages of {size}, not {holders}"));
-            }
             for access in [Access::Read, Access::Write, Access::Execute] {
                 let serving = |tlb: &&super::TlbSpec| tlb.sizes.contains(size) && tlb.serves.covers(access as usize);
                 let mut levels: Vec<usize> = self.tlb.iter().filter(serving).map(|tlb| tlb.level).collect();

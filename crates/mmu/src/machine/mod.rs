@@ -396,6 +396,17 @@ impl Machine {
         self.tlb.iter().map(|tlb| tlb.level).max().unwrap_or(0)
     }
 
+    /// For each TLB a number that no other one shares that may hold the same page.
+    pub(crate) fn places(&self) -> Vec<usize> {
+        let mut places: Vec<usize> = Vec::new();
+        for (index, tlb) in self.tlb.iter().enumerate() {
+            let beside = |other: &usize| self.tlb[*other].sizes.iter().any(|size| tlb.sizes.contains(size));
+            let taken: Vec<usize> = (0..index).filter(beside).map(|other| places[other]).collect();
+            places.extend((0..).find(|place| !taken.contains(place)));
+        }
+        places
+    }
+
     /// The nearer TLBs that an inclusive one encloses, as a bit set of their places in the file.
     pub(crate) fn enclosed_by(&self, outer: &TlbSpec) -> u32 {
         if !outer.inclusive {

@@ -155,7 +155,7 @@ impl Tables {
     }
 
     /// The level of the tree where pages of this rung are, and the logarithm of the number of entries they take there.
-    fn layout(&self, rung: usize) -> (usize, u32) {
+    pub(crate) fn layout(&self, rung: usize) -> (usize, u32) {
         let order = self.ladder.sizes()[rung].shift() - self.ladder.base().shift();
         if self.replicate_all {
             return (1, order);

@@ -1,0 +1,102 @@
+//! Requests that are translated together.
+//!
+//! What a TLB level, a walk cache or a line cache does depends on what the ones before it let through and never on what
+//! those behind it do (but for inclusive levels, see [`crate::tlb`]). So a batch is taken through them one by one: a
+//! structure sees all that is for it, in the order of the requests, before the next one sees anything. The counts are
+//! those of taking each request all the way, and the work of different requests overlaps.
+
+use crate::record::Record;
+use superpage_pages::MAX_LEVELS;
+
+/// The most requests of a batch: one bit each in a word.
+pub(crate) const BATCH: usize = 64;
+
+/// The kinds of request that are told apart: `rung << 2 | access`.
+pub(crate) const KINDS: usize = MAX_LEVELS * 4;
+
+/// Requests whose pages are mapped, as columns.
+#[derive(Clone, Debug)]
+pub(crate) struct Batch {
+    /// How many there are.
+    pub(crate) len: usize,
+    /// The record with the rights and places of each mapping.
+    pub(crate) heads: [u32; BATCH],
+    /// The record that a walk reads last: the entry of the page itself, where a mapping has several.
+    pub(crate) entries: [u32; BATCH],
+    /// The number of the page in pages of its size.
+    pub(crate) numbers: [u64; BATCH],
+    /// The kind of each.
+    kinds: [u8; BATCH],
+    /// The kinds that occur, and which requests are of each.
+    groups: [(u8, u64); KINDS],
+    group_count: usize,
+}
+
+impl Batch {
+    pub(crate) fn new() -> Batch {
+        Batch {
+            len: 0,
+            heads: [0; BATCH],
+            entries: [0; BATCH],
+            numbers: [0; BATCH],
+            kinds: [0; BATCH],
+            groups: [(0, 0); KINDS],
+            group_count: 0,
+        }
+    }
+
+    /// Sets the request with this index.
+    #[inline(always)]
+    pub(crate) fn set(&mut self, index: usize, head: u32, entry: u32, number: u64, kind: usize) {
+        self.heads[index] = head;
+        self.entries[index] = entry;
+        self.numbers[index] = number;
+        self.kinds[index] = kind as u8;
+    }
+
+    /// Closes the batch: it has `len` requests, all of which were set.
+    #[inline(always)]
+    pub(crate) fn close(&mut self, len: usize) {
+        (self.len, self.group_count) = (len, 0);
+        let mut left = self.all();
+        while left != 0 {
+            let kind = self.kinds[left.trailing_zeros() as usize % BATCH];
+            let mut alike = 0;
+            for (index, other) in self.kinds.iter().enumerate() {
+                alike |= ((*other == kind) as u64) << index;
+            }
+            self.groups[self.group_count % KINDS] = (kind, alike & left);
+            self.group_count += 1;
+            left &= !alike;
+        }
+    }
+
+    /// All requests, as a bit set.
+    #[inline(always)]
+    pub(crate) fn all(&self) -> u64 {
+        if self.len == 0 { 0 } else { u64::MAX >> (BATCH - self.len) }
+    }
+
+    /// The kinds that occur, and which requests are of each.
+    #[inline(always)]
+    pub(crate) fn groups(&self) -> &[(u8, u64)] {
+        &self.groups[..self.group_count.min(KINDS)]
+    }
+}
+
+/// The kind of a request for this access to a page with this record.
+#[inline(always)]
+pub(crate) fn kind(record: Record, access: u64) -> usize {
+    record.rung() << 2 | access as usize
+}
+
+/// The indices of the bits that are set, from the lowest.
+#[inline(always)]
+pub(crate) fn each(bits: u64) -> impl Iterator<Item = usize> {
+    let mut left = bits;
+    std::iter::from_fn(move || {
+        let next = (left != 0).then(|| left.trailing_zeros() as usize % BATCH);
+        left &= left.wrapping_sub(1);
+        next
+    })
+}
