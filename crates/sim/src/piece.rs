@@ -128,18 +128,18 @@ impl Piece {
     }
 
     /// Marks where the first half of a window ends among the runs of the range; the index from which runs are left.
-    fn warm(&mut self, mut from: usize, to: usize, phases: &mut Phases) -> usize {
+    fn warm(&mut self, from: usize, to: usize, phases: &mut Phases) -> usize {
         let Some(half) = phases.half else { return from };
         let thread = phases.thread();
+        if thread.phase != Phase::Warming {
+            return from;
+        }
         for index in from..to {
-            if thread.phase != Phase::Warming {
-                break;
-            }
             thread.accesses += u64::from(self.batch.runs[index].references);
             if thread.accesses >= half {
                 thread.phase = Phase::Measured;
                 self.stretches.push(stretch(&self.batch, from, index + 1, Some(Mark::Phase(Phase::Measured))));
-                from = index + 1;
+                return index + 1;
             }
         }
         from

@@ -336,7 +336,7 @@ fn fragment(vm: &mut Vm, ladder: &Ladder, frames: u64, share: f64) -> Result<(),
     let pages = ladder.pages(ladder.largest());
     let extents = frames / pages;
     let mut chosen = (share * extents as f64).round() as u64;
-    let mut state = 0x5eed_0f5u64;
+    let mut state = 0x5eed_u64;
     let mut random = move || {
         state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = state;
