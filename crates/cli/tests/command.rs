@@ -32,7 +32,7 @@ fn trace(folder: &Path) -> PathBuf {
     for i in 0..20_000u64 {
         lines += &format!(
             "I  {:08x},4\n L {:08x},8\n S {:08x},8\n",
-            0x40_0000 + i % 9000,
+            0x40_0000 + i % 2000 * 4,
             0x1000_0000 + i * 512,
             0x2000_0000
         );
