@@ -62,7 +62,7 @@ impl Batch {
         while left != 0 {
             let kind = self.kinds[left.trailing_zeros() as usize % BATCH];
             let mut alike = 0;
-            for (index, other) in self.kinds.iter().enumerate() {
+            for (index, other) in self.kinds[..len].iter().enumerate() {
                 alike |= ((*other == kind) as u64) << index;
             }
             self.groups[self.group_count % KINDS] = (kind, alike & left);

@@ -7,7 +7,8 @@
 //! Many lookups of one cache are made one after the other (see [`crate::batch`]), so its policy is asked for once, by
 //! [`on_sets`], and what works on the [`Sets`] is compiled for each.
 
-use crate::replacement::{Journal, Order, Other, PackedLru, Policy, Replacement, RoundRobin};
+use crate::lru::{Journal, PackedLru};
+use crate::replacement::{Order, Other, Policy, Replacement, RoundRobin};
 
 /// No record has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;

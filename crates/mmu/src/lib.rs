@@ -11,6 +11,7 @@ mod batch;
 mod cache;
 mod cost;
 mod counters;
+mod lru;
 mod machine;
 mod mmu;
 mod record;

@@ -162,7 +162,9 @@ impl Mmu {
         let mut done = 0;
         while done < requests.len() {
             let trap = self.locate(&requests[done..requests.len().min(done + BATCH)]);
-            self.translate();
+            if self.batch.len > 0 {
+                self.translate();
+            }
             done += self.batch.len;
             if let Some(trap) = trap {
                 self.count_trap(requests[done], trap);

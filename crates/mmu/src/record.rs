@@ -3,7 +3,7 @@
 use superpage_pages::Protection;
 
 /// A page-table entry as the simulator keeps it: what the modelled entry says, and where TLBs or walk caches were last
-/// given it (see [`crate::bank`]). Absent, a pointer to a table below, or a leaf.
+/// given it (see [`crate::cache`]). Absent, a pointer to a table below, or a leaf.
 ///
 /// A page that is replicated over several entries (section 6.1) has its rights, bits and places in the first one, its
 /// *head*; the others only say that they are leaves and of how many entries.

@@ -127,7 +127,8 @@ impl Tlbs {
         let mut served = Served::default();
         for index in each(batch.all()) {
             let (head, number) = (batch.heads[index], batch.numbers[index]);
-            let asked = |tlb: &Tlb| batch.groups().iter().any(|(k, which)| which >> index & tlb.kinds as u64 >> k & 1 != 0);
+            let asked =
+                |tlb: &Tlb| batch.groups().iter().any(|(k, which)| which >> index & tlb.kinds as u64 >> k & 1 != 0);
             let hit = self.all.iter_mut().position(|tlb| {
                 let way = records[head as usize].place(tlb.place);
                 asked(tlb) && on_sets!(&mut tlb.cache, sets => sets.hit(number, way, head))
@@ -202,13 +203,7 @@ impl Tlbs {
 
 /// Takes some requests of a batch through one TLB, which is filled by those that miss; returns which.
 #[inline(always)]
-fn pass<P: Policy>(
-    sets: &mut Sets<'_, P>,
-    records: &mut [Record],
-    batch: &Batch,
-    place: usize,
-    asking: u64,
-) -> u64 {
+fn pass<P: Policy>(sets: &mut Sets<'_, P>, records: &mut [Record], batch: &Batch, place: usize, asking: u64) -> u64 {
     let mut missed = 0;
     for index in each(asking) {
         let (head, number) = (batch.heads[index], batch.numbers[index]);

@@ -178,12 +178,7 @@ impl Walker {
 
 /// Looks pointers up in a walk cache, which is filled by those that miss; returns which.
 #[inline(always)]
-fn look_up<P: Policy>(
-    sets: &mut Sets<'_, P>,
-    records: &mut [Record],
-    pointers: &[u32; BATCH],
-    asking: u64,
-) -> u64 {
+fn look_up<P: Policy>(sets: &mut Sets<'_, P>, records: &mut [Record], pointers: &[u32; BATCH], asking: u64) -> u64 {
     let mut missed = 0;
     for index in each(asking) {
         let id = pointers[index];

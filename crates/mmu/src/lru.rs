@@ -1,0 +1,240 @@
+//! LRU, the policy of nearly all caches, in two forms that need no search.
+
+use crate::cache::EMPTY;
+use crate::replacement::{Policy, is_permutation, possible};
+
+/// LRU of at most 16 ways in one word per set: nibble n holds the way used n-th last. A fill is a rotation, a hit finds
+/// its nibble by arithmetic on the whole word.
+#[derive(Clone, Debug)]
+pub(crate) struct PackedLru {
+    words: Vec<u64>,
+    /// The nibbles in use.
+    mask: u64,
+    /// The shift of the nibble used longest ago.
+    last: u32,
+}
+
+const ONES: u64 = 0x1111_1111_1111_1111;
+
+impl PackedLru {
+    /// The most ways.
+    pub(crate) const WAYS: usize = 16;
+    /// The word of a set of 16 ways in which nothing was used yet.
+    const INITIAL: u64 = 0xfedc_ba98_7654_3210;
+
+    pub(crate) fn new(sets: usize, ways: usize) -> PackedLru {
+        let mask = u64::MAX >> (64 - 4 * ways);
+        PackedLru { words: vec![PackedLru::INITIAL & mask; sets], mask, last: 4 * (ways as u32 - 1) }
+    }
+
+    /// The nibbles up to the one that holds `way`.
+    #[inline(always)]
+    fn through(word: u64, way: usize) -> u64 {
+        let differs = word ^ (way as u64).wrapping_mul(ONES);
+        // The lowest zero nibble is always found right; those above it may be false, and are not asked for.
+        let zero = differs.wrapping_sub(ONES) & !differs & (ONES << 3);
+        zero ^ zero.wrapping_sub(1)
+    }
+
+    /// The word after a use of `way`.
+    #[inline(always)]
+    fn touched(word: u64, way: usize) -> u64 {
+        let through = PackedLru::through(word, way);
+        word & !through | word << 4 & through | way as u64
+    }
+}
+
+impl Policy for PackedLru {
+    #[inline(always)]
+    fn touch(&mut self, set: usize, way: usize) {
+        let word = self.words[set];
+        // Nothing to write if it is the most recent already: with one set, the next use would wait for that.
+        if word & 15 != way as u64 {
+            self.words[set] = PackedLru::touched(word, way);
+        }
+    }
+
+    #[inline(always)]
+    fn victim(&mut self, set: usize, _: impl Fn() -> Option<usize>) -> usize {
+        let word = self.words[set];
+        let oldest = word >> (self.last & 63);
+        self.words[set] = word << 4 & self.mask | oldest;
+        oldest as usize
+    }
+
+    #[inline(always)]
+    fn touch_or_victim(&mut self, set: usize, hit: bool, way: usize, _: impl Fn() -> Option<usize>) -> usize {
+        let word = self.words[set];
+        let oldest = (word >> (self.last & 63)) as usize;
+        let way = std::hint::select_unpredictable(hit, way, oldest);
+        self.words[set] = PackedLru::touched(word, way);
+        way
+    }
+
+    /// The way is the oldest now.
+    fn invalidate(&mut self, set: usize, way: usize) {
+        let word = self.words[set];
+        let through = PackedLru::through(word, way);
+        self.words[set] = word & through >> 4 | (word & !through) >> 4 | (way as u64) << self.last;
+    }
+
+    fn flush(&mut self) {
+        self.words.fill(PackedLru::INITIAL & self.mask);
+    }
+
+    fn validate(&self, _: &[u32]) -> Result<(), String> {
+        let ways = self.last as usize / 4 + 1;
+        let sound = |word: &u64| {
+            word & !self.mask == 0 && is_permutation((0..ways).map(|at| (word >> (4 * at) & 15) as usize), ways)
+        };
+        possible(self.words.iter().position(|word| !sound(word)))
+    }
+}
+
+/// LRU of one set of any number of ways: a journal of uses, in which only the newest entry of a way counts. A use is
+/// two stores; the oldest counting entry is the victim. A full journal is compacted, so all is O(1) amortised.
+#[derive(Clone, Debug)]
+pub(crate) struct Journal {
+    /// Where in the journal the newest entry of each way is; [`Journal::NEVER`] for an invalid way.
+    newest: Vec<u32>,
+    entries: Vec<u16>,
+    /// The first entry that may still count, and the end of the journal.
+    first: usize,
+    end: usize,
+    /// Invalid ways, taken from the end.
+    vacant: Vec<u16>,
+}
+
+impl Journal {
+    const NEVER: u32 = u32::MAX;
+
+    pub(crate) fn new(ways: usize) -> Journal {
+        Journal {
+            newest: vec![Journal::NEVER; ways],
+            entries: vec![0; (8 * ways).max(1024)],
+            first: 0,
+            end: 0,
+            vacant: (0..ways as u16).rev().collect(),
+        }
+    }
+
+    #[cold]
+    fn compact(&mut self) {
+        let mut kept = 0;
+        for at in self.first..self.end {
+            let way = self.entries[at];
+            if self.newest[way as usize] == at as u32 {
+                self.newest[way as usize] = kept as u32;
+                self.entries[kept] = way;
+                kept += 1;
+            }
+        }
+        (self.first, self.end) = (0, kept);
+    }
+}
+
+impl Policy for Journal {
+    #[inline(always)]
+    fn touch(&mut self, _: usize, way: usize) {
+        if self.end == self.entries.len() {
+            self.compact();
+        }
+        self.newest[way] = self.end as u32;
+        self.entries[self.end] = way as u16;
+        self.end += 1;
+    }
+
+    #[inline(always)]
+    fn victim(&mut self, set: usize, _: impl Fn() -> Option<usize>) -> usize {
+        let way = match self.vacant.pop() {
+            Some(way) => way as usize,
+            None => loop {
+                let way = self.entries[self.first] as usize;
+                self.first += 1;
+                if self.newest[way] == self.first as u32 - 1 {
+                    break way;
+                }
+            },
+        };
+        self.touch(set, way);
+        way
+    }
+
+    fn invalidate(&mut self, _: usize, way: usize) {
+        self.newest[way] = Journal::NEVER;
+        self.vacant.push(way as u16);
+    }
+
+    fn flush(&mut self) {
+        *self = Journal::new(self.newest.len());
+    }
+
+    fn validate(&self, tags: &[u32]) -> Result<(), String> {
+        let counts = |way: usize| {
+            let at = self.newest[way] as usize;
+            (self.first..self.end).contains(&at) && self.entries[at] as usize == way
+        };
+        let sound = |way: usize| {
+            let valid = tags[way] != EMPTY;
+            valid == counts(way) && valid != self.vacant.contains(&(way as u16))
+        };
+        possible((0..self.newest.len()).any(|way| !sound(way)).then_some(0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replacement::Order;
+
+    /// The three forms of LRU choose alike.
+    #[test]
+    fn the_forms_of_lru_agree() {
+        for ways in [1usize, 2, 3, 5, 12, 16] {
+            let mut packed = PackedLru::new(1, ways);
+            let mut journal = Journal::new(ways);
+            let mut listed = Order::Listed { ways, order: (0..ways as u16).collect() };
+            let mut state = 88172645463325252u64;
+            let mut tags = vec![EMPTY; ways];
+            for _ in 0..20_000 {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                let way = (state >> 40) as usize % ways;
+                let vacant = tags.iter().position(|tag| *tag == EMPTY);
+                match (state % 16, vacant) {
+                    (0, _) if tags[way] != EMPTY => {
+                        packed.invalidate(0, way);
+                        journal.invalidate(0, way);
+                        listed.invalidate(0, way);
+                        tags[way] = EMPTY;
+                    }
+                    (1..8, None) => {
+                        let chosen = match state % 2 {
+                            0 => packed.victim(0, || None),
+                            _ => packed.touch_or_victim(0, false, way, || None),
+                        };
+                        assert_eq!((journal.victim(0, || None), listed.victim(0)), (chosen, chosen));
+                    }
+                    (1..8, Some(way)) => {
+                        // Which of several invalid ways is filled makes no difference; let all have the same one.
+                        journal.vacant.retain(|vacant| *vacant as usize != way);
+                        tags[way] = 0;
+                        packed.touch(0, way);
+                        journal.touch(0, way);
+                        listed.touch(0, way);
+                    }
+                    _ if tags[way] != EMPTY => {
+                        assert_eq!(packed.touch_or_victim(0, true, way, || None), way);
+                        journal.touch(0, way);
+                        listed.touch(0, way);
+                    }
+                    _ => {}
+                }
+                packed.validate(&tags).unwrap();
+                journal.validate(&tags).unwrap();
+                listed.validate(1, ways).unwrap();
+            }
+        }
+    }
+}
