@@ -14,6 +14,7 @@ use crate::wire::{self, CHUNK, CHUNK_WORDS, VERSION, code};
 
 unsafe extern "C" {
     fn send(socket: c_int, bytes: *const c_void, length: usize, flags: c_int) -> isize;
+    fn setsockopt(socket: c_int, level: c_int, name: c_int, value: *const c_int, length: u32) -> c_int;
     fn fcntl(file: c_int, command: c_int, ...) -> c_int;
     fn mmap(
         address: *mut c_void,
@@ -27,6 +28,10 @@ unsafe extern "C" {
 }
 
 const MSG_NOSIGNAL: c_int = 0x4000;
+const SOL_SOCKET: c_int = 1;
+const SO_SNDBUF: c_int = 7;
+/// How many bytes may be on their way, if the system allows so much: many chunks, so that neither side often waits.
+const ON_THEIR_WAY: c_int = 1 << 21;
 const F_SETFD: c_int = 2;
 const FD_CLOEXEC: c_int = 1;
 const F_DUPFD_CLOEXEC: c_int = 1030;
@@ -62,6 +67,11 @@ impl Connection {
                 // SAFETY: the number was just made and is nobody else's.
                 self.stream = Some(unsafe { UnixStream::from_raw_fd(moved) });
             }
+        }
+        if let Some(number) = self.number() {
+            let length = size_of_val(&ON_THEIR_WAY) as u32;
+            // SAFETY: a pointer to a number of the length that is given; a refusal leaves the default.
+            unsafe { setsockopt(number, SOL_SOCKET, SO_SNDBUF, &ON_THEIR_WAY, length) };
         }
         self.send(0, &[wire::event(code::HELLO, 2), VERSION, token]);
     }
