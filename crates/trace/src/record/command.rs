@@ -22,7 +22,11 @@ impl Command {
         I: IntoIterator,
         I::Item: AsRef<OsStr>,
     {
-        Command { words: words.into_iter().map(|word| word.as_ref().to_owned()).collect(), sampling: None, output_to_stderr: false }
+        Command {
+            words: words.into_iter().map(|word| word.as_ref().to_owned()).collect(),
+            sampling: None,
+            output_to_stderr: false,
+        }
     }
 
     /// What is known before it runs: the command line, quoted where needed, and the sampling.
