@@ -141,7 +141,10 @@ impl Sim {
         let rows = superpage_sim::run(setups, &mut recording, &whole, &|progress| bar.show(progress));
         drop(bar);
         let outcome = recording.finish()?;
-        let rows = rows?;
+        let mut rows = rows?;
+        // The stream was whole, but the program was not at its end.
+        let stopped = stop.load(Ordering::Relaxed);
+        rows.iter_mut().for_each(|row| row.complete &= !stopped);
         for note in &outcome.notes {
             eprintln!("superpage: {note}");
         }
