@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folders whose paths are checked.
-const FOLDERS: [&str; 6] = ["crates/", "machines/", "policies/", "docs/", "corpus/", "fuzz/"];
+const FOLDERS: [&str; 7] = ["crates/", "machines/", "policies/", "docs/", "corpus/", "demo/", "fuzz/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -18,11 +18,12 @@ fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension().is_some_and(|found| found == extension)
 }
 
-/// The README, where there is one, and the documents, each with its text outside fenced blocks.
+/// The READMEs, where there are, and the documents, each with its text outside fenced blocks.
 fn documents() -> Vec<(PathBuf, String)> {
     let root = root();
-    let readme = Some(root.join("README.md")).filter(|path| path.exists());
-    let documents = readme.into_iter().chain(listed(&root.join("docs")).filter(|path| has_extension(path, "md")));
+    let readmes =
+        ["README.md", "corpus/README.md"].map(|name| root.join(name)).into_iter().filter(|path| path.exists());
+    let documents = readmes.chain(listed(&root.join("docs")).filter(|path| has_extension(path, "md")));
     let prose = |path: PathBuf| {
         let text = fs::read_to_string(&path).unwrap();
         let prose: Vec<&str> = text.split("\n```").step_by(2).collect();
