@@ -1,9 +1,9 @@
 //! The collector: starts the program and puts what its processes tell in one order.
 
+use super::Command;
 use super::connection::{Connection, leftovers};
 use super::decode::{Names, Word, decode};
 use super::program::{self, Obstacle, Program};
-use super::Command;
 use crate::{Batch, Error, Event, Info, Source};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -87,19 +87,22 @@ fn find(command: &Command) -> Result<(Program, PathBuf), Error> {
     let file = program::search(name, path.as_deref())
         .ok_or_else(|| Error::input(&shown, "no such program in any folder of PATH; give its path or install it"))?;
     let program = program::resolve(&file, &command.words).map_err(|obstacle| {
-        Error::input(&shown, match obstacle {
-            Obstacle::System(std::io::ErrorKind::NotFound) if file.exists() => {
-                "the interpreter in its first line does not exist".to_owned()
-            }
-            Obstacle::System(std::io::ErrorKind::NotFound) => "no such file".to_owned(),
-            Obstacle::System(std::io::ErrorKind::PermissionDenied) => "is no file that may be executed".to_owned(),
-            Obstacle::System(kind) => kind.to_string(),
-            Obstacle::Unreadable => "may not be read, which the emulator must".to_owned(),
-            Obstacle::Format => "is neither an ELF program nor a script with #! in its first line".to_owned(),
-            Obstacle::Machine(machine) => format!(
-                "is a program for ELF machine {machine}; the recorder knows 64-bit x86, ARM and RISC-V"
-            ),
-        })
+        Error::input(
+            &shown,
+            match obstacle {
+                Obstacle::System(std::io::ErrorKind::NotFound) if file.exists() => {
+                    "the interpreter in its first line does not exist".to_owned()
+                }
+                Obstacle::System(std::io::ErrorKind::NotFound) => "no such file".to_owned(),
+                Obstacle::System(std::io::ErrorKind::PermissionDenied) => "is no file that may be executed".to_owned(),
+                Obstacle::System(kind) => kind.to_string(),
+                Obstacle::Unreadable => "may not be read, which the emulator must".to_owned(),
+                Obstacle::Format => "is neither an ELF program nor a script with #! in its first line".to_owned(),
+                Obstacle::Machine(machine) => {
+                    format!("is a program for ELF machine {machine}; the recorder knows 64-bit x86, ARM and RISC-V")
+                }
+            },
+        )
     })?;
     let emulator = program::search(program.emulator.as_ref(), path.as_deref()).ok_or_else(|| {
         let problem = "not found: superpage record needs QEMU's user-mode emulator with plugins \

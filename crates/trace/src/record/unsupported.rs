@@ -23,7 +23,10 @@ pub struct Outcome {
 }
 
 pub(super) fn check(_: &Command) -> Result<(), Error> {
-    Err(Error::input("record", "programs can be recorded on Linux only, as QEMU's user-mode emulator is found only there"))
+    Err(Error::input(
+        "record",
+        "programs can be recorded on Linux only, as QEMU's user-mode emulator is found only there",
+    ))
 }
 
 /// Starts a program.
