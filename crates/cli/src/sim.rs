@@ -15,6 +15,10 @@ use superpage_trace::{Source, record, workload};
 
 /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
 #[derive(Args)]
+#[command(
+    override_usage = "superpage sim [OPTIONS] <WORKLOAD[:key=value,...]>\n       superpage sim [OPTIONS] --trace <FILE>...\n       \
+    superpage sim [OPTIONS] -- <CMD> [ARG]..."
+)]
 #[command(after_long_help = after_help())]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["workload", "trace", "command"]))]
 pub(crate) struct Sim {
