@@ -32,6 +32,14 @@ impl Setup {
         policy: Policy,
         conditions: &Conditions,
     ) -> Result<Setup, Error> {
+        // A run of the stream stays on one trace page, and so on one page here only if that is no smaller.
+        if ladder.base().shift() < superpage_trace::TRACE_PAGE_SHIFT {
+            return Err(Error::Usage(format!(
+                "machine {}: its base page of {} is smaller than the 4K pages of event streams: give it one of at least 4K",
+                machine.name,
+                ladder.base()
+            )));
+        }
         let memory = conditions.memory.unwrap_or(machine.memory.size);
         // The smallest superpage in use, or the base page if there is none.
         let least = ladder.sizes()[usize::from(ladder.len() > 1)];

@@ -1,7 +1,7 @@
 //! Grids: their order, their sameness with any number of threads, and what they refuse.
 
 use std::sync::atomic::AtomicBool;
-use superpage_sim::{Conditions, Format, Row, plan, run, write};
+use superpage_sim::{Conditions, Format, Row, plan, plan_machines, run, write};
 use superpage_trace::workload;
 
 /// One small instance of every built-in workload, and mixes.
@@ -134,6 +134,14 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         let error = plan(&names(&[machine]), &names(&[policy]), &conditions).unwrap_err().to_string();
         assert!(error.contains(part) && !error.contains('\n'), "{error}");
     }
+}
+
+#[test]
+fn a_base_page_smaller_than_the_pages_of_a_stream_is_refused() {
+    let mut machine = superpage_sim::machine("zen5").unwrap();
+    machine.pages.sizes = ["1K", "2M"].map(|size| size.parse().unwrap()).to_vec();
+    let error = plan_machines(&[machine], &names(&["base"]), &Conditions::default()).unwrap_err().to_string();
+    assert!(error.contains("1K") && error.contains("at least 4K"), "{error}");
 }
 
 #[test]
