@@ -41,6 +41,13 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
     if !(0.0..=1.0).contains(&conditions.fragment) {
         return Err(Error::Usage(format!("fragment {}: expected a share from 0 to 1", conditions.fragment)));
     }
+    // Rows are compared with `base` by their machine's name.
+    for (i, machine) in machines.iter().enumerate() {
+        if machines[..i].iter().any(|other| other.name == machine.name) {
+            let problem = "give each its own `name`, and name none twice";
+            return Err(Error::Usage(format!("two machines are called {}: {problem}", machine.name)));
+        }
+    }
     let mut setups = Vec::new();
     for machine in machines {
         let ladder = match &conditions.sizes {

@@ -145,6 +145,12 @@ fn a_base_page_smaller_than_the_pages_of_a_stream_is_refused() {
 }
 
 #[test]
+fn machines_of_one_name_are_refused() {
+    let error = plan(&names(&["zen5", "zen5"]), &names(&["base"]), &Conditions::default()).unwrap_err().to_string();
+    assert!(error.contains("zen5") && error.contains("own `name`"), "{error}");
+}
+
+#[test]
 fn out_of_memory_ends_a_row_and_says_so() {
     let conditions = Conditions { memory: Some(2 << 20), ..Conditions::default() };
     let rows = grid("touch:bytes=16M", &["zen5"], &["reservation"], &conditions);
