@@ -9,6 +9,7 @@
 //! aligned in the object (and so in physical memory) is aligned in virtual memory too. Shadows keep the indices.
 
 use crate::policy::Policy;
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -42,8 +43,6 @@ pub(crate) struct Object {
     pub(crate) entries: u32,
     /// Objects whose backing it is.
     pub(crate) shadows: u32,
-    /// The sum of their numbers: where there is one, its number.
-    shadow_sum: u32,
     pub(crate) backing: Option<ObjectId>,
     /// No page of it was ever within reach of two mappings: then each populated page is mapped, in one place, with the
     /// rights of the map entry, and population alone says what a mapping covers. Never becomes true again.
@@ -53,7 +52,7 @@ pub(crate) struct Object {
 impl Object {
     pub(crate) fn new(growth: Growth, low: u64, high: u64) -> Object {
         let low = if growth == Growth::Down { high } else { low };
-        Object { file: None, growth, low, high, entries: 0, shadows: 0, shadow_sum: 0, backing: None, sole: true }
+        Object { file: None, growth, low, high, entries: 0, shadows: 0, backing: None, sole: true }
     }
 
     /// The preferred size for a reservation around a page: at most `largest`, which overlaps nothing, and as the rules of
@@ -85,11 +84,13 @@ pub(crate) struct Objects {
     slots: Vec<Option<Object>>,
     vacant: Vec<u32>,
     files: HashMap<u32, ObjectId, FxBuildHasher>,
+    /// Which objects have which for a backing: (backing, shadow).
+    shadows: BTreeSet<(ObjectId, ObjectId)>,
 }
 
 impl Objects {
     pub(crate) fn new() -> Objects {
-        Objects { slots: Vec::new(), vacant: Vec::new(), files: HashMap::default() }
+        Objects { slots: Vec::new(), vacant: Vec::new(), files: HashMap::default(), shadows: BTreeSet::new() }
     }
 
     pub(crate) fn add(&mut self, object: Object) -> ObjectId {
@@ -148,7 +149,12 @@ impl Objects {
     pub(crate) fn only_shadow(&self, id: ObjectId) -> Option<ObjectId> {
         let object = self.get(id);
         let alone = object.entries == 0 && object.shadows == 1 && object.file.is_none();
-        alone.then_some(ObjectId(object.shadow_sum))
+        if alone { self.shadows_of(id).next() } else { None }
+    }
+
+    /// The objects whose backing it is.
+    pub(crate) fn shadows_of(&self, id: ObjectId) -> impl Iterator<Item = ObjectId> + '_ {
+        self.shadows.range((id, ObjectId(0))..=(id, ObjectId(u32::MAX))).map(|(_, shadow)| *shadow)
     }
 
     /// Takes a backing without pages out of the chain, between its only shadow and what is behind it.
@@ -163,16 +169,20 @@ impl Objects {
     }
 
     fn shadow_added(&mut self, backing: ObjectId, shadow: ObjectId) {
+        self.shadows.insert((backing, shadow));
         let backing = self.get_mut(backing);
         backing.shadows += 1;
-        backing.shadow_sum = backing.shadow_sum.wrapping_add(shadow.0);
         backing.sole = false;
     }
 
     fn shadow_removed(&mut self, backing: ObjectId, shadow: ObjectId) {
-        let backing = self.get_mut(backing);
-        backing.shadows -= 1;
-        backing.shadow_sum = backing.shadow_sum.wrapping_sub(shadow.0);
+        self.shadows.remove(&(backing, shadow));
+        self.get_mut(backing).shadows -= 1;
+    }
+
+    /// The object of a file, if the file has one.
+    pub(crate) fn find_file(&self, file: u32) -> Option<ObjectId> {
+        self.files.get(&file).copied()
     }
 
     /// An object and those behind it, from the front.
@@ -185,6 +195,9 @@ impl Objects {
     }
 
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.slots.capacity() * size_of::<Option<Object>>() + self.vacant.capacity() * 4 + self.files.allocation_size()
+        self.slots.capacity() * size_of::<Option<Object>>()
+            + self.vacant.capacity() * 4
+            + self.files.allocation_size()
+            + self.shadows.len() * size_of::<(ObjectId, ObjectId)>()
     }
 }

@@ -1,7 +1,7 @@
 //! Address spaces: sorted map entries, each a range of virtual pages that stands on a part of a memory object.
 
 use crate::object::{Growth, ObjectId};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::Cell;
 use superpage_pages::{Protection, Vpn};
@@ -59,6 +59,8 @@ impl Entry {
 #[derive(Default)]
 pub(crate) struct Space {
     entries: BTreeMap<u64, Entry>,
+    /// The same by object, first index and start: from a page of an object back to where it is mapped.
+    by_object: BTreeSet<(ObjectId, u64, u64)>,
     /// The entry found last: faults come in flocks.
     recent: Cell<Option<Entry>>,
 }
@@ -87,13 +89,31 @@ impl Space {
     /// Adds an entry where there is none, or puts it in the place of the one with the same start.
     pub(crate) fn put(&mut self, entry: Entry) {
         self.recent.set(None);
-        self.entries.insert(entry.start, entry);
+        if let Some(old) = self.entries.insert(entry.start, entry) {
+            self.by_object.remove(&(old.object, old.offset, old.start));
+        }
+        self.by_object.insert((entry.object, entry.offset, entry.start));
     }
 
     /// Takes the entry with this start out.
     pub(crate) fn take(&mut self, start: u64) -> Option<Entry> {
         self.recent.set(None);
-        self.entries.remove(&start)
+        let taken = self.entries.remove(&start)?;
+        self.by_object.remove(&(taken.object, taken.offset, taken.start));
+        Some(taken)
+    }
+
+    /// The entries that hold the page of this index of an object. O(log entries) and one step for each entry of the object
+    /// that begins at or before the page.
+    pub(crate) fn holding(&self, object: ObjectId, index: u64) -> impl Iterator<Item = Entry> + '_ {
+        let before = self.by_object.range((object, 0, 0)..=(object, index, u64::MAX)).rev();
+        before.map(|(_, _, start)| self.entries[start]).filter(move |entry| index < entry.offset_end())
+    }
+
+    /// Whether the index by object agrees with the entries.
+    pub(crate) fn index_is_right(&self) -> bool {
+        let keys = self.entries.values().map(|entry| (entry.object, entry.offset, entry.start));
+        self.by_object.len() == self.entries.len() && keys.into_iter().all(|key| self.by_object.contains(&key))
     }
 
     /// Cuts the entry that holds `at` in two there and gives its object, unless an entry starts there or none is there.
@@ -143,6 +163,6 @@ impl Space {
 
     /// Bytes held, about: the tree does not say how its nodes are filled.
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.entries.len() * (size_of::<Entry>() + size_of::<u64>())
+        self.entries.len() * (size_of::<Entry>() + size_of::<u64>() + size_of::<(ObjectId, u64, u64)>())
     }
 }

@@ -206,6 +206,9 @@ impl Vm {
         let (mut mapped, mut superpages) = ([0; MAX_LEVELS], BTreeMap::new());
         for (number, space) in self.spaces.iter().enumerate() {
             let mut end = 0;
+            check(space.as_ref().is_none_or(|space| space.index_is_right()), || {
+                format!("the map entries of space {number} by object are not those by address")
+            })?;
             for entry in space.iter().flat_map(|space| space.iter()) {
                 check(end <= entry.start && entry.start < entry.end && entry.end <= PAGES_LIMIT, || {
                     format!("the map entry at {:#x} of space {number} overlaps or is empty", entry.start)
