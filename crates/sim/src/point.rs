@@ -238,6 +238,17 @@ impl Point {
                 self.windows.skip(references, instructions);
                 Ok(())
             }
+            Event::Open { .. }
+            | Event::Close { .. }
+            | Event::Read { .. }
+            | Event::Write { .. }
+            | Event::Sync { .. }
+            | Event::Remove { .. }
+            | Event::Wire { .. }
+            | Event::Unwire { .. }
+            | Event::Idle { .. }
+            | Event::Mark(_)
+            | Event::Rewrite { .. } => Ok(()),
             Event::Note(_) => Ok(()),
         }
     }

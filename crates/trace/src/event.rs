@@ -83,7 +83,9 @@ pub enum Backing {
     },
 }
 
-/// One event that is no access. Pages and lengths are in 4 KB pages; the process is the current one unless named.
+/// One event that is no access. Pages and lengths are in 4 KB pages; the process is the current one unless named. Those of
+/// files, wired memory, idle time, marks and rewrites came with version 2 of the file format; recorded and imported streams
+/// have none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// What follows is done by this thread of this process. The first event of a trace; the process exists from here on
@@ -169,6 +171,76 @@ pub enum Event {
     },
     /// Something that a reader should know: what could not be followed or was lost.
     Note(String),
+    /// The process opens a file; it may have it open several times. A forked child has open what its parent has, a new
+    /// program keeps it, and at the process's end all of it is closed.
+    ///
+    /// A file is as long as the longest that an open, a mapping or a write has told of it since it was made.
+    Open {
+        /// The number of the file; the same file has one number in all processes.
+        file: u32,
+        /// Its length in pages, rounded up.
+        file_pages: u64,
+    },
+    /// The process closes a file once.
+    Close {
+        /// The file.
+        file: u32,
+    },
+    /// The kernel brings pages of a file that the process has open into its page cache and copies from them (`read`).
+    Read {
+        /// The file.
+        file: u32,
+        /// The first page of it.
+        start: u64,
+        /// The number of pages.
+        pages: u64,
+    },
+    /// Whole pages of a file that the process has open are overwritten in the page cache (`write`); those past its end
+    /// make it longer.
+    Write {
+        /// The file.
+        file: u32,
+        /// The first page of it.
+        start: u64,
+        /// The number of pages.
+        pages: u64,
+    },
+    /// The dirty pages of a file are written out (`fsync`, `msync`).
+    Sync {
+        /// The file.
+        file: u32,
+    },
+    /// A file that nobody has open or mapped is deleted: its cached pages are dropped, dirty or not. A file that is given
+    /// its number afterwards is another one.
+    Remove {
+        /// The file.
+        file: u32,
+    },
+    /// The kernel takes pages for structures of its own, which it cannot move or page out.
+    Wire {
+        /// The number of pages.
+        pages: u64,
+    },
+    /// The kernel gives back the pages that it took longest ago by [`Event::Wire`].
+    Unwire {
+        /// The number of pages.
+        pages: u64,
+    },
+    /// Nothing runs.
+    Idle {
+        /// For how long.
+        microseconds: u64,
+    },
+    /// A named part of the stream begins, and what went before ends.
+    Mark(String),
+    /// What the process writes to these pages from here on is what they hold already; it takes the place of the range
+    /// named before. All other writes change the contents of their pages.
+    Rewrite {
+        /// The first page.
+        start: u64,
+        /// The number of pages; 0 if every write changes contents again.
+        pages: u64,
+    },
 }
 
 /// A piece of a stream: runs, and the events between them.

@@ -25,6 +25,11 @@ fn trace() -> (tempfile::TempDir, Reader) {
     batch.event(Event::Note("a \"quoted\" note".into()));
     batch.event(Event::Skipped { references: 7, instructions: 8 });
     batch.run(Run::new(18, Access::Read, 1, 2));
+    batch.event(Event::Open { file: 2, file_pages: 9 });
+    batch.event(Event::Read { file: 2, start: 1, pages: 3 });
+    batch.event(Event::Wire { pages: 4 });
+    batch.event(Event::Idle { microseconds: 5 });
+    batch.event(Event::Mark("web".into()));
     batch.event(Event::Exit);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("small.sp");
@@ -52,6 +57,11 @@ process,thread,kind,page,pages,references,instructions,detail
 3,4,note,,,,,\"a \"\"quoted\"\" note\"
 3,4,skipped,,,7,8,
 3,4,read,18,,1,2,
+3,4,open,,9,,,\"file 2\"
+3,4,file-read,1,3,,,\"file 2\"
+3,4,wire,,4,,,
+3,4,idle,,,,,\"5 us\"
+3,4,mark,,,,,\"web\"
 3,4,exit,,,,,
 ";
 
@@ -64,7 +74,8 @@ fn csv() {
 fn text() {
     let text = String::from_utf8(exported("text").1).unwrap();
     let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines.len(), 8);
+    assert_eq!(lines.len(), 13);
+    assert_eq!(lines[8], "file-read page 0x1 pages 3 file 2");
     assert_eq!(lines[0], "switch   process 3 thread 4");
     assert_eq!(lines[1], "map      page 0x10 pages 8 rw- private file 2 of 9 pages from 1, fixed");
     assert_eq!(lines[3], "execute  page 0x11 references 6 instructions 6");

@@ -91,6 +91,24 @@ fn event() -> impl Strategy<Value = Event> {
         Just(Event::Exit),
         any::<(u64, u64)>().prop_map(|(references, instructions)| Event::Skipped { references, instructions }),
         ".{0,40}".prop_map(Event::Note),
+        file_event(),
+    ]
+}
+
+/// The events that version 1 of the format had not.
+fn file_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        any::<(u32, u64)>().prop_map(|(file, file_pages)| Event::Open { file, file_pages }),
+        any::<u32>().prop_map(|file| Event::Close { file }),
+        any::<(u32, u64, u64)>().prop_map(|(file, start, pages)| Event::Read { file, start, pages }),
+        any::<(u32, u64, u64)>().prop_map(|(file, start, pages)| Event::Write { file, start, pages }),
+        any::<u32>().prop_map(|file| Event::Sync { file }),
+        any::<u32>().prop_map(|file| Event::Remove { file }),
+        any::<u64>().prop_map(|pages| Event::Wire { pages }),
+        any::<u64>().prop_map(|pages| Event::Unwire { pages }),
+        any::<u64>().prop_map(|microseconds| Event::Idle { microseconds }),
+        ".{0,40}".prop_map(Event::Mark),
+        any::<(u64, u64)>().prop_map(|(start, pages)| Event::Rewrite { start, pages }),
     ]
 }
 
@@ -395,4 +413,21 @@ fn long_notes_are_cut_and_many_events_end_a_block() {
     assert!(reader.blocks() > 1);
     batch.events[0].1 = Event::Note("é".repeat(NOTE_BYTES / 2));
     assert_eq!(read_all(&mut reader).unwrap().events, batch.events);
+}
+
+#[test]
+fn a_trace_of_version_1_is_read() {
+    // The recorded programs were written before the events of files came.
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/fftw.sp");
+    let summary = info(&path, false).unwrap();
+    assert_eq!((summary.version, summary.complete), (1, true));
+    let (mut reader, mut batch) = (Reader::open(&path).unwrap(), Batch::default());
+    let (mut runs, mut events) = (0, 0);
+    while reader.fill(&mut batch).unwrap() {
+        runs += batch.runs.len() as u64;
+        events += batch.events.len() as u64;
+    }
+    assert_eq!((runs, events), (summary.totals.runs, summary.totals.events.values().sum()));
+    let bytes = encode(&example_info(), &[]);
+    assert_eq!(Reader::from_bytes(bytes, "a trace", false).unwrap().version(), 2);
 }

@@ -33,7 +33,7 @@ const SAMPLES: [(&str, u64); 12] = [
     ("zipf:bytes=1M,object=64,references=50K", 0x4551e2f37c49f64c),
     ("zipf:bytes=1M,theta=0.5,references=50K", 0xbfd0f03162e6b788),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x1ec3dfe6cc67d5b6),
-    ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0x03961afba40652cd),
+    ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0xe6ebf65a9fdf475c),
 ];
 
 #[test]
@@ -288,6 +288,11 @@ fn workloads_in_turn_do_not_overlap() {
     assert_eq!(runs.len(), 16 + 8 + 3);
     let exits: Vec<_> = events.iter().filter(|(_, event)| *event == Event::Exit).map(|(at, _)| *at).collect();
     assert_eq!(exits, [16, 24, 27]);
+    let marks = events.iter().filter_map(|(at, event)| match event {
+        Event::Mark(name) => Some((*at, &**name)),
+        _ => None,
+    });
+    assert_eq!(marks.collect::<Vec<_>>(), [(0, "touch:bytes=64K"), (16, "touch:bytes=32K + stride:touches=3")]);
 }
 
 #[test]
@@ -379,9 +384,10 @@ proptest! {
         let (references, events) = alone.fold((0, 0), |(r, e), one| (r + one.references, e + one.events));
         let mixed = counts(&text);
         prop_assert_eq!(mixed.references, references);
-        // The switches between turns are new; nothing else is.
+        // The switches between turns and the marks before the groups are new; nothing else is.
         prop_assert!(mixed.events >= events);
-        let others = |text: &str| stream(text).1.iter().filter(|(_, e)| !matches!(e, Event::Switch { .. })).count();
+        let ignored = |event: &Event| matches!(event, Event::Switch { .. } | Event::Mark(_));
+        let others = |text: &str| stream(text).1.iter().filter(|(_, event)| !ignored(event)).count();
         let apart: usize = groups.iter().flat_map(|(workloads, _)| workloads).map(|text| others(text)).sum();
         prop_assert_eq!(others(&text), apart);
     }

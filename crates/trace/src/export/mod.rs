@@ -3,8 +3,8 @@
 //! | column | of a run | of an event |
 //! | --- | --- | --- |
 //! | `process`, `thread` | who did it | who did it; of a switch, who goes on |
-//! | `kind` | `read`, `write`, `execute` | `switch`, `map`, `unmap`, `protect`, `discard`, `grow`, `remap`, `fork`, `exec`, `exit`, `skipped`, `note` |
-//! | `page` | its number of 4 KB | the first page, if it has one |
+//! | `kind` | `read`, `write`, `execute` | its name, such as `switch` or `file-read`; `docs/traces.md` lists them |
+//! | `page` | its number of 4 KB | the first page, if it has one: of `file-read` and `file-write` in the file |
 //! | `pages` | | how many, if it says |
 //! | `references` | accesses | of `skipped`, those left out |
 //! | `instructions` | see [`Run`] | of `skipped`, those left out |
@@ -126,9 +126,10 @@ fn event_row(event: Event, (process, thread): (u32, u32)) -> Row {
             };
             (Some(start), Some(pages), None, None, Some(format!("{protection} {shared} {backing}, {growth}")))
         }
-        Event::Unmap { start, pages } | Event::Discard { start, pages } | Event::Grow { start, pages } => {
-            (Some(start), Some(pages), None, None, None)
-        }
+        Event::Unmap { start, pages }
+        | Event::Discard { start, pages }
+        | Event::Grow { start, pages }
+        | Event::Rewrite { start, pages } => (Some(start), Some(pages), None, None, None),
         Event::Protect { start, pages, protection } => {
             (Some(start), Some(pages), None, None, Some(protection.to_string()))
         }
@@ -137,7 +138,16 @@ fn event_row(event: Event, (process, thread): (u32, u32)) -> Row {
         }
         Event::Fork { child } => (None, None, None, None, Some(format!("child {}", child.0))),
         Event::Skipped { references, instructions } => (None, None, Some(references), Some(instructions), None),
-        Event::Note(text) => (None, None, None, None, Some(text)),
+        Event::Open { file, file_pages } => (None, Some(file_pages), None, None, Some(format!("file {file}"))),
+        Event::Close { file } | Event::Sync { file } | Event::Remove { file } => {
+            (None, None, None, None, Some(format!("file {file}")))
+        }
+        Event::Read { file, start, pages } | Event::Write { file, start, pages } => {
+            (Some(start), Some(pages), None, None, Some(format!("file {file}")))
+        }
+        Event::Wire { pages } | Event::Unwire { pages } => (None, Some(pages), None, None, None),
+        Event::Idle { microseconds } => (None, None, None, None, Some(format!("{microseconds} us"))),
+        Event::Note(text) | Event::Mark(text) => (None, None, None, None, Some(text)),
     };
     Row { process, thread, kind, page, pages, references, instructions, detail }
 }

@@ -4,15 +4,21 @@ use super::bytes::{Bytes, Damage, put_number, put_text};
 use crate::event::{Backing, Event, Growth, ProcessId};
 use superpage_pages::Protection;
 
-/// The longest [`Event::Note`] that a file keeps, in bytes; the rest is cut off.
+/// The longest text of an [`Event::Note`] or [`Event::Mark`] that a file keeps, in bytes; the rest is cut off.
 pub const NOTE_BYTES: usize = 1 << 14;
 
 /// The number of kinds of events.
-pub(crate) const KINDS: usize = 12;
+pub(crate) const KINDS: usize = 23;
 
-/// The kinds, by their numbers in a file.
-pub(crate) const KIND_NAMES: [&str; KINDS] =
-    ["switch", "map", "unmap", "protect", "discard", "grow", "remap", "fork", "exec", "exit", "skipped", "note"];
+/// The number of kinds in version 1 of the format: the first of them.
+pub(crate) const KINDS_1: usize = 12;
+
+/// The kinds, by their numbers in a file. None is named as a kind of run is.
+#[rustfmt::skip]
+pub(crate) const KIND_NAMES: [&str; KINDS] = [
+    "switch", "map", "unmap", "protect", "discard", "grow", "remap", "fork", "exec", "exit", "skipped", "note",
+    "open", "close", "file-read", "file-write", "sync", "remove", "wire", "unwire", "idle", "mark", "rewrite",
+];
 
 /// The number of the kind of an event in a file.
 pub(crate) fn kind(event: &Event) -> usize {
@@ -29,6 +35,17 @@ pub(crate) fn kind(event: &Event) -> usize {
         Event::Exit => 9,
         Event::Skipped { .. } => 10,
         Event::Note(_) => 11,
+        Event::Open { .. } => 12,
+        Event::Close { .. } => 13,
+        Event::Read { .. } => 14,
+        Event::Write { .. } => 15,
+        Event::Sync { .. } => 16,
+        Event::Remove { .. } => 17,
+        Event::Wire { .. } => 18,
+        Event::Unwire { .. } => 19,
+        Event::Idle { .. } => 20,
+        Event::Mark(_) => 21,
+        Event::Rewrite { .. } => 22,
     }
 }
 
@@ -51,15 +68,23 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &Event) {
                 numbers(&[file.into(), file_pages, offset]);
             }
         }
-        Event::Unmap { start, pages } | Event::Discard { start, pages } | Event::Grow { start, pages } => {
-            numbers(&[start, pages]);
-        }
+        Event::Unmap { start, pages }
+        | Event::Discard { start, pages }
+        | Event::Grow { start, pages }
+        | Event::Rewrite { start, pages } => numbers(&[start, pages]),
         Event::Protect { start, pages, protection } => numbers(&[start, pages, protection.bits().into()]),
         Event::Remap { from, from_pages, to, to_pages } => numbers(&[from, from_pages, to, to_pages]),
         Event::Fork { child } => numbers(&[child.0.into()]),
         Event::Exec | Event::Exit => {}
         Event::Skipped { references, instructions } => numbers(&[references, instructions]),
-        Event::Note(ref text) => {
+        Event::Open { file, file_pages } => numbers(&[file.into(), file_pages]),
+        Event::Close { file } | Event::Sync { file } | Event::Remove { file } => numbers(&[file.into()]),
+        Event::Read { file, start, pages } | Event::Write { file, start, pages } => {
+            numbers(&[file.into(), start, pages]);
+        }
+        Event::Wire { pages } | Event::Unwire { pages } => numbers(&[pages]),
+        Event::Idle { microseconds } => numbers(&[microseconds]),
+        Event::Note(ref text) | Event::Mark(ref text) => {
             let end = (0..=text.len().min(NOTE_BYTES)).rev().find(|&end| text.is_char_boundary(end));
             put_text(out, &text[..end.unwrap_or(0)]);
         }
@@ -104,6 +129,17 @@ pub(crate) fn get(bytes: &mut Bytes) -> Result<Event, Damage> {
         9 => Event::Exit,
         10 => Event::Skipped { references: bytes.number()?, instructions: bytes.number()? },
         11 => Event::Note(bytes.text()?.to_owned()),
+        12 => Event::Open { file: bytes.small()?, file_pages: bytes.number()? },
+        13 => Event::Close { file: bytes.small()? },
+        14 => Event::Read { file: bytes.small()?, start: bytes.number()?, pages: bytes.number()? },
+        15 => Event::Write { file: bytes.small()?, start: bytes.number()?, pages: bytes.number()? },
+        16 => Event::Sync { file: bytes.small()? },
+        17 => Event::Remove { file: bytes.small()? },
+        18 => Event::Wire { pages: bytes.number()? },
+        19 => Event::Unwire { pages: bytes.number()? },
+        20 => Event::Idle { microseconds: bytes.number()? },
+        21 => Event::Mark(bytes.text()?.to_owned()),
+        22 => Event::Rewrite { start: bytes.number()?, pages: bytes.number()? },
         _ => return Err(Damage("it holds an event of an unknown kind")),
     })
 }

@@ -7,8 +7,8 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The first bytes of every trace file.
 pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
 
-/// The version that this crate writes, and the newest that it reads.
-pub const VERSION: u32 = 1;
+/// The version that this crate writes, and the newest that it reads. Version 1 knew fewer kinds of events.
+pub const VERSION: u32 = 2;
 
 /// The bytes before the description: magic, version, its length.
 pub(crate) const PREFIX: usize = 16;

@@ -26,6 +26,7 @@ pub(crate) struct Block {
 /// All that is known of a file without decoding a block.
 #[derive(Debug)]
 pub(crate) struct Layout {
+    pub(crate) version: u32,
     pub(crate) info: Info,
     pub(crate) notes: Vec<(String, String)>,
     pub(crate) blocks: Vec<Block>,
@@ -49,7 +50,8 @@ impl Layout {
         let mut prefix = [0; PREFIX];
         let found = (length as usize).min(PREFIX);
         read_at(input, 0, &mut prefix[..found]).map_err(io)?;
-        let first_block = check_prefix(&prefix[..found], length).map_err(|problem| Error::input(&name, problem))?;
+        let checked = check_prefix(&prefix[..found], length);
+        let (version, first_block) = checked.map_err(|problem| Error::input(&name, problem))?;
         let mut head = vec![0; first_block as usize];
         read_at(input, 0, &mut head).map_err(io)?;
         let (body, checksum) = head.split_at(head.len() - 8);
@@ -60,7 +62,7 @@ impl Layout {
                 format!("its header (bytes 0 to {first_block}) is damaged: {problem}; record the trace again");
             Error::input(&name, problem)
         })?;
-        let mut layout = Layout { info, notes, blocks: Vec::new(), length, totals: None, cut: None };
+        let mut layout = Layout { version, info, notes, blocks: Vec::new(), length, totals: None, cut: None };
         if layout.read_footer(input, first_block).map_err(io)?.is_err() {
             layout.walk(input, first_block).map_err(io)?;
         }
@@ -92,7 +94,7 @@ impl Layout {
             return Err(Damage("it ends with a block"));
         }
         let mut bytes = Bytes(body);
-        let totals = Totals::get(&mut bytes)?;
+        let totals = Totals::get(&mut bytes, self.version)?;
         let (mut offset, mut first_run) = (first, 0u64);
         let mut blocks = Vec::new();
         for _ in 0..bytes.number()? {
@@ -141,8 +143,8 @@ impl Layout {
     }
 }
 
-/// Checks the first bytes and returns where the first block lies.
-fn check_prefix(prefix: &[u8], length: u64) -> Result<u64, String> {
+/// Checks the first bytes and returns the version and where the first block lies.
+fn check_prefix(prefix: &[u8], length: u64) -> Result<(u32, u64), String> {
     let mut bytes = Bytes(prefix);
     if bytes.0.iter().zip(MAGIC).any(|(&found, expected)| found != expected) {
         let hint = match prefix {
@@ -173,7 +175,7 @@ fn check_prefix(prefix: &[u8], length: u64) -> Result<u64, String> {
         return Err("its header (bytes 8 to 16) is damaged; record or import the trace again".into());
     }
     let first_block = PREFIX as u64 + u64::from(description) + 8;
-    if first_block > length { Err(cut(Damage(""))) } else { Ok(first_block) }
+    if first_block > length { Err(cut(Damage(""))) } else { Ok((version, first_block)) }
 }
 
 /// Fills `out` from `offset` on.

@@ -111,6 +111,11 @@ impl Reader {
         self.layout.totals.as_ref()
     }
 
+    /// The version of the file's format.
+    pub fn version(&self) -> u32 {
+        self.layout.version
+    }
+
     /// The number of blocks.
     pub fn blocks(&self) -> usize {
         self.layout.blocks.len()

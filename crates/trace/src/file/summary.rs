@@ -1,6 +1,5 @@
 //! What `superpage trace info` tells.
 
-use super::header::VERSION;
 use super::reader::{Lost, Reader};
 use super::totals::Totals;
 use crate::Error;
@@ -65,7 +64,7 @@ pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
     let each = |count: u64| if count == 0 { 0.0 } else { read as f64 / count as f64 };
     Ok(Summary {
         file: path.to_owned(),
-        version: VERSION,
+        version: reader.version(),
         workload: info.workload.clone(),
         notes: reader.notes().iter().cloned().collect(),
         complete: reader.lost().is_none(),

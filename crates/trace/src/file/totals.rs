@@ -1,7 +1,7 @@
 //! What a whole trace amounts to, as its footer tells.
 
 use super::bytes::{Bytes, Damage, put_number};
-use super::events::{KIND_NAMES, KINDS, kind};
+use super::events::{KIND_NAMES, KINDS, KINDS_1, kind};
 use crate::event::{Batch, Event, ProcessId, Run};
 use hashbrown::HashSet;
 use serde::Serialize;
@@ -68,13 +68,14 @@ impl Totals {
         KIND_NAMES.iter().for_each(|name| put_number(out, self.events.get(name).copied().unwrap_or(0)));
     }
 
-    /// Takes totals.
-    pub(crate) fn get(bytes: &mut Bytes) -> Result<Totals, Damage> {
+    /// Takes totals from a file of that version.
+    pub(crate) fn get(bytes: &mut Bytes, version: u32) -> Result<Totals, Damage> {
         let mut totals = Totals::default();
         for number in totals.numbers() {
             *number = bytes.number()?;
         }
-        for name in KIND_NAMES {
+        let kinds = if version == 1 { KINDS_1 } else { KINDS };
+        for name in &KIND_NAMES[..kinds] {
             match bytes.number()? {
                 0 => {}
                 count => drop(totals.events.insert(name, count)),

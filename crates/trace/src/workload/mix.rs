@@ -2,6 +2,9 @@
 //!
 //! Processes and threads are numbered anew, so that each workload's are its own; files keep their numbers, as those of
 //! built-in workloads name the same file everywhere.
+//!
+//! Where workloads run one after the other, each begins with a mark of its name. Where they run at once, one that is idle
+//! gives up the rest of its turn, and the machine is idle only when no other is left.
 
 use crate::{Batch, Error, Event, Info, ProcessId, Run, Source};
 use std::collections::HashMap;
@@ -14,6 +17,8 @@ pub(super) const SLICE: u64 = 1_000_000;
 pub(super) struct Mix {
     info: Info,
     members: Vec<Member>,
+    /// Whether they run one after the other, each to its end.
+    in_turn: bool,
     /// Whose turn it is.
     turn: usize,
     /// Data references in a turn; a turn ends with the run that fills it.
@@ -40,8 +45,17 @@ struct Member {
 }
 
 impl Mix {
+    /// The mix of `sources` one after the other; the source itself if there is but one.
+    pub(super) fn in_turn(text: &str, sources: Vec<Box<dyn Source>>) -> Box<dyn Source> {
+        Mix::of(text, sources, true, u64::MAX)
+    }
+
     /// The mix of `sources` in turns of `slice` data references; the source itself if there is but one.
-    pub(super) fn of(text: &str, mut sources: Vec<Box<dyn Source>>, slice: u64) -> Box<dyn Source> {
+    pub(super) fn at_once(text: &str, sources: Vec<Box<dyn Source>>, slice: u64) -> Box<dyn Source> {
+        Mix::of(text, sources, false, slice)
+    }
+
+    fn of(text: &str, mut sources: Vec<Box<dyn Source>>, in_turn: bool, slice: u64) -> Box<dyn Source> {
         if sources.len() == 1 {
             return sources.remove(0);
         }
@@ -52,7 +66,7 @@ impl Mix {
             runs: sources.iter().map(|source| source.info().runs).sum(),
         };
         let members = sources.into_iter().map(Member::new).collect();
-        Box::new(Mix { info, members, turn: 0, slice, left: None, processes: 0, threads: 0 })
+        Box::new(Mix { info, members, in_turn, turn: 0, slice, left: None, processes: 0, threads: 0 })
     }
 }
 
@@ -64,6 +78,7 @@ impl Source for Mix {
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
         batch.clear();
         while batch.runs.len() < Batch::RUNS && !self.members.is_empty() {
+            let others = self.members.len() > 1;
             let member = &mut self.members[self.turn];
             if !member.ready()? {
                 self.members.remove(self.turn);
@@ -74,13 +89,20 @@ impl Source for Mix {
             let left = match &mut self.left {
                 Some(left) => left,
                 none => {
+                    if self.in_turn {
+                        batch.event(Event::Mark(member.source.info().workload.clone()));
+                    }
                     member.resume(batch);
                     none.insert(self.slice)
                 }
             };
-            member.take_events(batch, &mut self.processes, &mut self.threads);
-            member.take_runs(batch, left);
-            if *left == 0 && self.members.len() > 1 {
+            let give_up = others && !self.in_turn;
+            if member.take_events(batch, &mut self.processes, &mut self.threads, give_up) {
+                *left = 0;
+            } else {
+                member.take_runs(batch, left);
+            }
+            if *left == 0 && others {
                 self.turn = (self.turn + 1) % self.members.len();
                 self.left = None;
             } else if *left == 0 {
@@ -124,8 +146,9 @@ impl Member {
         }
     }
 
-    /// Takes the events that come before the next run.
-    fn take_events(&mut self, batch: &mut Batch, processes: &mut u32, threads: &mut u32) {
+    /// Takes the events that come before the next run. With `give_up`, idle time is left out and what follows it is for the
+    /// next turn: `true` if that is so.
+    fn take_events(&mut self, batch: &mut Batch, processes: &mut u32, threads: &mut u32, give_up: bool) -> bool {
         while let Some((_, event)) = self.batch.events.get(self.event).filter(|(at, _)| *at as usize == self.run) {
             let mut event = event.clone();
             self.event += 1;
@@ -138,6 +161,7 @@ impl Member {
                     });
                     self.current = Some((*process, *thread));
                 }
+                Event::Idle { .. } if give_up => return true,
                 Event::Fork { child } => *child = new_process(&mut self.processes, *child, processes),
                 Event::Exec | Event::Exit => {
                     let ended = self.current.map(|(process, _)| process);
@@ -147,6 +171,7 @@ impl Member {
             }
             batch.event(event);
         }
+        false
     }
 
     /// Takes runs up to the next event, the end of the slice, or a full batch.

@@ -75,7 +75,8 @@ fn file(name: &str) -> u32 {
 /// The source that `text` asks for: a workload, `name` or `name:key=value,...`, or a mix of several.
 ///
 /// In a mix each workload is a process of its own. `a+b` runs them at once, in turns of a million data references;
-/// `a+b@slice=10K` in turns of ten thousand. `a;b` runs them one after the other, and `a+b;c` first both and then the third.
+/// `a+b@slice=10K` in turns of ten thousand; one that is idle gives up the rest of its turn. `a;b` runs them one after the
+/// other, each after an [`Event::Mark`](crate::Event::Mark) of its name, and `a+b;c` first both and then the third.
 /// A shell needs quotes around `;`.
 ///
 /// ```
@@ -91,7 +92,7 @@ fn file(name: &str) -> u32 {
 /// keys), and a value out of its range (and says which values do).
 pub fn parse(text: &str) -> Result<Box<dyn Source>, Error> {
     let in_turn = text.split(';').map(at_once).collect::<Result<Vec<_>, _>>()?;
-    Ok(Mix::of(text.trim(), in_turn, u64::MAX))
+    Ok(Mix::in_turn(text.trim(), in_turn))
 }
 
 /// Reads `a+b@slice=N`.
@@ -106,7 +107,7 @@ fn at_once(text: &str) -> Result<Box<dyn Source>, Error> {
         }
     };
     let sources = text.split('+').map(single).collect::<Result<Vec<_>, _>>()?;
-    Ok(Mix::of(text.trim(), sources, slice))
+    Ok(Mix::at_once(text.trim(), sources, slice))
 }
 
 /// Reads `name` or `name:key=value,...`.

@@ -1,6 +1,9 @@
 //! The rules of a stream, checked: what every source must keep to and every consumer may rely on.
 
+mod files;
+
 use crate::{Batch, Error, Event, Growth, Info, ProcessId, Run, Source};
+use files::Files;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use superpage_pages::{Access, Protection};
 
@@ -22,7 +25,7 @@ pub struct Counts {
 /// Reads `source` to its end and checks every rule; gives what it held.
 ///
 /// The rules are those of [`Run`] and [`Event`]:
-/// - a [`Event::Switch`] comes before anything else, and no process that has exited does anything more;
+/// - a [`Event::Switch`] comes before anything else but notes, marks and idle time, and no process that has exited does anything more;
 /// - a batch holds something, and its events' places ascend and lie within it;
 /// - every run has at least one reference, and its page is mapped with the right that it needs;
 /// - two runs of a stream (data, instructions) in a batch with no event but notes between them are on different pages,
@@ -30,7 +33,9 @@ pub struct Counts {
 ///   run may be cut in two;
 /// - instruction fetches occur only where [`Info::fetches`] says so, and data runs of a process that fetches carry no
 ///   instructions of their own;
-/// - a [`Event::Grow`] names a mapping that grows up, and a forked process is a new one.
+/// - a [`Event::Grow`] names a mapping that grows up, and a forked process is a new one;
+/// - a process closes, reads and writes only files that it has open, reads end within the file, no file is written out that
+///   was never opened or mapped, none is removed while it is open, and no more is unwired than was wired.
 ///
 /// # Errors
 /// The source's own, and [`Error::Input`] with the place and the rule that was broken. The cost is about 20 ns a run.
@@ -50,6 +55,7 @@ struct Checker {
     counts: Counts,
     spaces: HashMap<ProcessId, Space>,
     exited: HashSet<ProcessId>,
+    files: Files,
     fetched: HashSet<ProcessId>,
     current: Option<ProcessId>,
     /// The runs that a next one could belong to.
@@ -65,6 +71,7 @@ impl Checker {
             counts: Counts::default(),
             spaces: HashMap::new(),
             exited: HashSet::new(),
+            files: Files::default(),
             fetched: HashSet::new(),
             current: None,
             last_data: None,
@@ -158,7 +165,11 @@ impl Checker {
             self.current = Some(*process);
             return Ok(());
         }
+        if matches!(event, Event::Mark(_) | Event::Idle { .. }) {
+            return Ok(());
+        }
         let process = self.current.ok_or_else(|| self.broken(format!("{event:?}, expected a switch before it")))?;
+        self.files.event(process, event).map_err(|rule| self.broken(rule))?;
         let space = self.spaces.get_mut(&process).expect("a process that was switched to");
         match event {
             Event::Map { start, pages, protection, growth, .. } => space.map(*start, *pages, *protection, *growth),
@@ -185,7 +196,11 @@ impl Checker {
                 self.exited.insert(process);
                 self.current = None;
             }
+            // Nothing that changes what is mapped.
             Event::Discard { .. } | Event::Skipped { .. } | Event::Note(_) | Event::Switch { .. } => {}
+            Event::Open { .. } | Event::Close { .. } | Event::Read { .. } | Event::Write { .. } => {}
+            Event::Sync { .. } | Event::Remove { .. } | Event::Wire { .. } | Event::Unwire { .. } => {}
+            Event::Idle { .. } | Event::Mark(_) | Event::Rewrite { .. } => {}
         }
         Ok(())
     }
@@ -331,6 +346,10 @@ mod tests {
         vec![switch(0), map(10, 10, Protection::READ_WRITE, Growth::Up), map(30, 1, Protection::ALL, Growth::Fixed)]
     }
 
+    fn open() -> Event {
+        Event::Open { file: 1, file_pages: 10 }
+    }
+
     const READ: Access = Access::Read;
     const WRITE: Access = Access::Write;
     const EXECUTE: Access = Access::Execute;
@@ -380,12 +399,37 @@ mod tests {
             ("a process that is new", with(Event::Fork { child: ProcessId(0) }), vec![]),
             ("has exited", [with(Event::Exit), vec![switch(0)]].concat(), vec![]),
             ("an empty batch", vec![], vec![]),
+            ("has open", with(Event::Close { file: 1 }), vec![]),
+            ("has open", [begin(), vec![open(), Event::Close { file: 1 }, Event::Close { file: 1 }]].concat(), vec![]),
+            ("has open", with(Event::Write { file: 1, start: 0, pages: 1 }), vec![]),
+            ("has open", [begin(), vec![open(), switch(1), Event::Close { file: 1 }]].concat(), vec![]),
+            ("past the end", [begin(), vec![open(), Event::Read { file: 1, start: 9, pages: 2 }]].concat(), vec![]),
+            ("opened or mapped", with(Event::Sync { file: 1 }), vec![]),
+            ("opened or mapped", with(Event::Remove { file: 1 }), vec![]),
+            ("nobody has open", [begin(), vec![open(), switch(1), Event::Remove { file: 1 }]].concat(), vec![]),
+            ("the 3 pages", [begin(), vec![Event::Wire { pages: 3 }, Event::Unwire { pages: 4 }]].concat(), vec![]),
+            ("beyond", with(Event::Rewrite { start: u64::MAX, pages: 1 }), vec![]),
         ] {
             let found = check(false, vec![(events, runs)]).unwrap_err();
             assert!(found.contains(says), "{found}, expected {says}");
         }
         let counted_twice = vec![Run::new(30, EXECUTE, 1, 1), Run::new(10, READ, 1, 1)];
         assert!(check(true, vec![(begin(), counted_twice)]).unwrap_err().contains("fetches count already"));
+    }
+
+    #[test]
+    fn files_are_open_as_often_as_they_were_opened() {
+        let (close, read) = (Event::Close { file: 1 }, |start, pages| Event::Read { file: 1, start, pages });
+        let write = Event::Write { file: 1, start: 10, pages: 5 };
+        let first = [begin(), vec![open(), open(), read(0, 10), write, read(8, 7), close.clone()]].concat();
+        let forked =
+            vec![Event::Fork { child: ProcessId(1) }, Event::Exec, close.clone(), switch(1), close, Event::Exit];
+        let last =
+            vec![switch(0), Event::Sync { file: 1 }, Event::Remove { file: 1 }, open(), read(0, 10), Event::Exit];
+        let between = vec![Event::Mark("the rest".into()), Event::Idle { microseconds: 5 }];
+        let wired = vec![switch(2), Event::Wire { pages: 3 }, Event::Unwire { pages: 1 }, Event::Unwire { pages: 2 }];
+        let batches = [first, forked, last, between, wired].map(|events| (events, vec![]));
+        assert_eq!(check(false, batches.into()).map(|counts| counts.events), Ok(8 + 6 + 6 + 2 + 4 + 1));
     }
 
     proptest::proptest! {
