@@ -7,6 +7,7 @@ use alloc::collections::TryReserveError;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Bits in a word, and words that a summary's word stands for.
 const WORD: usize = u64::BITS as usize;
@@ -40,6 +41,22 @@ impl Eq for Bitmap {}
 /// The bits `first..=last` of a word.
 const fn mask(first: usize, last: usize) -> u64 {
     (u64::MAX >> (WORD - 1 - last)) & (u64::MAX << first)
+}
+
+/// The words of layer 0 that have the aligned group of `1 << order` numbers from `start`, and its bits in each.
+fn group(start: usize, order: u32) -> (Range<usize>, u64) {
+    let (at, len) = (start / WORD, 1 << order);
+    if len < WORD { (at..at + 1, mask(start % WORD, start % WORD + len - 1)) } else { (at..at + len / WORD, u64::MAX) }
+}
+
+/// The numbers of the bits of `word`, the one at index `at` of layer 0, ascending.
+fn ones(at: usize, word: u64) -> impl Iterator<Item = usize> {
+    let mut left = word;
+    core::iter::from_fn(move || {
+        let bit = (left != 0).then(|| at * WORD + left.trailing_zeros() as usize)?;
+        left &= left - 1;
+        Some(bit)
+    })
 }
 
 impl Bitmap {
@@ -185,11 +202,28 @@ impl Bitmap {
         }
     }
 
+    /// Makes members of all of the aligned group of `1 << order` numbers from `start`, also where some are already.
+    pub(crate) fn fill_group(&mut self, start: usize, order: u32) {
+        self.count -= self.count_group(start, order);
+        self.insert_run(start, 1 << order);
+    }
+
     /// Removes the members of the aligned group of `1 << order` numbers from `start`: all are members.
     pub(crate) fn remove_group(&mut self, start: usize, order: u32) {
         debug_assert!(self.is_full(start, order));
+        self.count -= 1 << order;
+        self.zero_group(start, order);
+    }
+
+    /// Removes the members, be they all or some or none, of the aligned group of `1 << order` numbers from `start`.
+    pub(crate) fn clear_group(&mut self, start: usize, order: u32) {
+        self.count -= self.count_group(start, order);
+        self.zero_group(start, order);
+    }
+
+    /// Clears the bits of a group and the summaries of the words that become zero; the count is the caller's.
+    fn zero_group(&mut self, start: usize, order: u32) {
         let mut len = 1 << order;
-        self.count -= len;
         let mut first = start;
         for start in &self.starts[..self.layers] {
             let at = start + first / WORD;
@@ -217,6 +251,26 @@ impl Bitmap {
         }
     }
 
+    /// Whether each of the aligned group of `1 << order` numbers from `start` is a member of this set or of `other`, which
+    /// has the same length.
+    pub(crate) fn is_full_with(&self, other: &Bitmap, start: usize, order: u32) -> bool {
+        let (words, all) = group(start, order);
+        self.words[words.clone()].iter().zip(&other.words[words]).all(|(one, two)| (one | two) & all == all)
+    }
+
+    /// How many of the aligned group of `1 << order` numbers from `start` are members. Cost: a word for 64 of them.
+    pub(crate) fn count_group(&self, start: usize, order: u32) -> usize {
+        let (words, all) = group(start, order);
+        self.words[words].iter().map(|word| (word & all).count_ones() as usize).sum()
+    }
+
+    /// The members of the aligned group of `1 << order` numbers from `start`, ascending. Cost: a word for 64 of them.
+    pub(crate) fn iter_group(&self, start: usize, order: u32) -> impl Iterator<Item = usize> {
+        let (words, all) = group(start, order);
+        let first = words.start;
+        self.words[words].iter().enumerate().flat_map(move |(i, word)| ones(first + i, word & all))
+    }
+
     /// Whether none of the aligned group of `1 << order` numbers from `start` is a member. Cost: one word, of the layer
     /// where the group is at most a word.
     #[inline]
@@ -230,14 +284,13 @@ impl Bitmap {
 
     /// The members, ascending. Cost: a word for 64 numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
-        self.words[..self.len.div_ceil(WORD)].iter().enumerate().flat_map(|(i, word)| {
-            let mut left = *word;
-            core::iter::from_fn(move || {
-                let bit = (left != 0).then(|| i * WORD + left.trailing_zeros() as usize)?;
-                left &= left - 1;
-                Some(bit)
-            })
-        })
+        self.words[..self.len.div_ceil(WORD)].iter().enumerate().flat_map(|(i, word)| ones(i, *word))
+    }
+
+    /// The members of this set and of `other`, if there is one: it has the same length. Ascending.
+    pub(crate) fn iter_with(&self, other: Option<&Bitmap>) -> impl Iterator<Item = usize> {
+        let words = self.words[..self.len.div_ceil(WORD)].iter().enumerate();
+        words.flat_map(move |(i, word)| ones(i, word | other.map_or(0, |other| other.words[i])))
     }
 
     /// Checks the count, the length and each bit of each summary.
@@ -304,11 +357,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn two_sets_are_read_as_one() {
+        for order in [0, 3, 6, 9] {
+            let len = 2 << order;
+            let [mut even, mut odd] = [0, 1].map(|from| {
+                let mut bits = Bitmap::new(len).unwrap();
+                (from..len).step_by(2).for_each(|bit| _ = bits.insert(bit));
+                bits
+            });
+            assert!(even.iter_with(Some(&odd)).eq(0..len) && even.iter_with(None).eq(even.iter()));
+            let second = 1 << order;
+            assert!(even.is_full_with(&odd, 0, order) && odd.is_full_with(&even, second, order));
+            even.clear_group(0, order);
+            odd.remove(len - 1);
+            assert!(!even.is_full_with(&odd, 0, order) && !odd.is_full_with(&even, second, order), "{order}");
+        }
+    }
+
     proptest! {
         #[test]
         fn groups_and_runs_are_as_in_a_plain_set(
             len in 1usize..9000,
-            steps in prop::collection::vec((any::<usize>(), 0u32..13, 0u8..5), 1..60),
+            steps in prop::collection::vec((any::<usize>(), 0u32..13, 0u8..7), 1..60),
         ) {
             let mut bits = Bitmap::new(len).unwrap();
             let mut plain = BTreeSet::new();
@@ -333,6 +404,14 @@ mod tests {
                         plain.retain(|b| !(start..start + group).contains(b));
                     }
                     4 => prop_assert_eq!(bits.pop_first(), plain.pop_first()),
+                    5 if fits => {
+                        bits.fill_group(start, order);
+                        plain.extend(start..start + group);
+                    }
+                    6 if fits => {
+                        bits.clear_group(start, order);
+                        plain.retain(|b| !(start..start + group).contains(b));
+                    }
                     _ => {}
                 }
                 bits.validate().map_err(TestCaseError::fail)?;
@@ -341,6 +420,8 @@ mod tests {
                     let members = plain.range(start..start + group).count();
                     prop_assert_eq!(bits.is_full(start, order), members == group);
                     prop_assert_eq!(bits.is_clear(start, order), members == 0);
+                    prop_assert_eq!(bits.count_group(start, order), members);
+                    prop_assert!(bits.iter_group(start, order).eq(plain.range(start..start + group).copied()));
                 }
             }
         }

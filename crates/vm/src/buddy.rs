@@ -7,12 +7,20 @@
 //! splits the lowest of the next larger size that has one: first fit, which lets the high end of memory become free
 //! again, and so keeps contiguity where a list in order of use wears it away.
 //!
-//! It knows nothing of reservations or of what a frame holds: who takes an extent gives it back, whole or in pieces.
+//! A free frame may hold a cache page: clean, unmapped, its contents still good (section 5.1). The free extents with
+//! such frames coalesce with the others, but are taken after those of their size that have none, in the order in which
+//! they became free. Other than that the allocator knows nothing of reservations or of what a frame holds: who takes an
+//! extent gives it back, whole or in pieces.
+
+mod aged;
+mod cached;
 
 use crate::bitmap::Bitmap;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use cached::Cached;
 use core::fmt;
 use superpage_pages::{Extent, Ladder, Level, Pfn};
 
@@ -20,20 +28,24 @@ use superpage_pages::{Extent, Ladder, Level, Pfn};
 ///
 /// Costs: with `L` sizes in the ladder, a ratio `R` between neighbours and `N` frames, each operation reads and writes
 /// O(L log64 N) words, and O(R / 64) more for each size that it splits or coalesces. Metadata is a little more than one
-/// bit for each extent of each size.
-#[derive(Clone, PartialEq, Eq)]
+/// bit for each extent of each size. From the first cache page on there are twice as many bits and one more for each
+/// frame, an operation on an extent with cache pages reads a word for 64 frames of it, and putting one such extent in or
+/// out of the order of age costs O(log of those of its size), with about 50 bytes for each.
+#[derive(Clone)]
 pub struct Buddy {
     ladder: Ladder,
     frames: u64,
     tiers: Vec<Tier>,
+    /// What is known of cache pages: nothing before the first.
+    cached: Option<Box<Cached>>,
 }
 
 /// One size of the ladder.
 #[derive(Clone, PartialEq, Eq)]
 struct Tier {
-    /// The maximal free extents of this size, by their index: the first frame's number over the size. The length is
-    /// the number of extents of this size that memory has.
-    free: Bitmap,
+    /// The maximal free extents of this size without cache pages, by their index: the first frame's number over the
+    /// size. The length is the number of extents of this size that memory has.
+    plain: Bitmap,
     /// The base-two logarithm of the frames in an extent.
     order: u32,
     /// The base-two logarithm of the number of extents of this size in one of the next larger; 0 for the largest.
@@ -91,19 +103,19 @@ impl Buddy {
         for level in ladder.levels() {
             let order = ladder.order(level);
             let ratio = if level == ladder.largest() { 0 } else { ladder.order(level.up()) - order };
-            let free = Bitmap::new(all >> order).map_err(|_| too_many)?;
+            let plain = Bitmap::new(all >> order).map_err(|_| too_many)?;
             let siblings = if ratio < u64::BITS.ilog2() { (1 << (1 << ratio)) - 1 } else { u64::MAX };
-            tiers.push(Tier { free, order, ratio, siblings });
+            tiers.push(Tier { plain, order, ratio, siblings });
         }
         let mut given = 0;
         for tier in tiers.iter_mut().rev() {
-            let (first, end) = (given >> tier.order, tier.free.len());
+            let (first, end) = (given >> tier.order, tier.plain.len());
             if first < end {
-                tier.free.insert_run(first, end - first);
+                tier.plain.insert_run(first, end - first);
                 given = end << tier.order;
             }
         }
-        Ok(Buddy { ladder, frames, tiers })
+        Ok(Buddy { ladder, frames, tiers, cached: None })
     }
 
     /// The ladder of sizes.
@@ -116,54 +128,69 @@ impl Buddy {
         self.frames
     }
 
-    /// Takes the lowest maximal free extent of `level`, or a piece of the lowest of the next larger size that has one.
-    /// `None` if no extent of that size is wholly free, or if the ladder has no such level.
+    /// Takes an extent of `level`. Of that size, the lowest maximal free one without cache pages; else the one with cache
+    /// pages that became free, in its present form, the longest ago (the lowest of those of the same moment). If there is
+    /// neither, an extent of the next larger size that has one, chosen in the same way, is split into extents of the next
+    /// smaller one, and so on down, with the same choice among the pieces each time. `None` if no extent of that size is
+    /// wholly free, or if the ladder has no such level.
+    ///
+    /// The frames keep their marks as cache pages: [`Buddy::cached_in`] tells which they are.
     #[inline]
     pub fn allocate(&mut self, level: Level) -> Option<Extent> {
         let wanted = level.index();
         for from in wanted..self.ladder.len() {
             let tier = &mut self.tiers[from];
-            if let Some(index) = tier.free.pop_first() {
+            if let Some(index) = tier.plain.pop_first() {
                 let extent = Extent { start: Pfn((index as u64) << tier.order), level };
                 if from > wanted {
                     self.split(from, extent);
                 }
                 return Some(extent);
             }
+            if self.cached.is_some() {
+                let oldest = self.allocate_oldest(from, level);
+                if oldest.is_some() {
+                    return oldest;
+                }
+            }
         }
         None
     }
 
     /// Takes this very extent, splitting what larger free extent it lies in. Returns false, with nothing changed, if it
-    /// is not wholly free or no extent of this memory.
+    /// is not wholly free or no extent of this memory. The frames keep their marks as cache pages.
     pub fn allocate_at(&mut self, extent: Extent) -> bool {
         if !self.has(extent) {
             return false;
         }
         let Some(from) = self.holder(extent) else { return false };
         let tier = &mut self.tiers[from];
-        tier.free.remove(tier.index(extent.start));
-        self.split(from, extent);
+        let index = tier.index(extent.start);
+        if tier.plain.contains(index) {
+            tier.plain.remove(index);
+            self.split(from, extent);
+        } else {
+            self.allocate_aged(from, extent);
+        }
         true
     }
 
     /// Gives an extent back: one that was allocated, a piece of such a one, or a whole put together from such pieces.
-    /// It coalesces with its siblings as far up the ladder as they are free.
+    /// It coalesces with its siblings as far up the ladder as they are free. Frames of it that are marked as cache pages
+    /// stay so, and then it becomes free, now, as an extent with cache pages.
     ///
     /// Panics if a frame of it is free already, or if it is no extent of this memory (misaligned, beyond the end, or of
     /// a level that the ladder lacks): the caller's count of its frames is wrong, and going on would give one frame to
     /// two owners. The check is complete, and costs one word for each size.
     #[inline]
     pub fn free(&mut self, extent: Extent) {
-        if !self.has(extent) {
-            self.refuse(extent, "no extent of this memory");
-        }
-        if !self.is_taken(extent) {
-            self.refuse(extent, "free already, or a part of it is");
+        self.check_taken(extent);
+        if self.cached.is_some() {
+            return self.put_back(extent);
         }
         let tier = &mut self.tiers[extent.level.index()];
         let index = tier.index(extent.start);
-        let word = tier.free.insert(index);
+        let word = tier.plain.insert(index);
         // Most frees leave a sibling that is not free, and for most of those the word at hand shows one.
         if word >> (tier.first_sibling(index) % 64) & tier.siblings == tier.siblings {
             self.coalesce(extent);
@@ -177,56 +204,62 @@ impl Buddy {
         self.has(extent) && self.holder(extent).is_some()
     }
 
-    /// The number of free frames. Cost: O(L).
+    /// The number of free frames, with cache pages and without. Cost: O(L).
     pub fn free_frames(&self) -> u64 {
-        self.tiers.iter().map(|tier| (tier.free.count() as u64) << tier.order).sum()
+        self.ladder.levels().map(|level| self.maximal(level) << self.ladder.order(level)).sum()
     }
 
     /// The number of disjoint wholly free extents at `level`: the maximal ones, and those that larger ones would split
     /// into. The measure of contiguity. Cost: O(L).
     pub fn free_extents(&self, level: Level) -> u64 {
-        let order = self.tiers[level.index()].order;
-        self.tiers[level.index()..].iter().map(|tier| (tier.free.count() as u64) << (tier.order - order)).sum()
+        let order = self.ladder.order(level);
+        let from = self.ladder.levels().skip(level.index());
+        from.map(|level| self.maximal(level) << (self.ladder.order(level) - order)).sum()
     }
 
-    /// The number of maximal free extents at `level`: the length of the free list of that size.
+    /// The number of maximal free extents at `level`, with cache pages and without: the length of the free list of that
+    /// size.
     pub fn maximal(&self, level: Level) -> u64 {
-        self.tiers[level.index()].free.count() as u64
+        let aged = self.cached.as_ref().map_or(0, |cached| cached.aged(level.index()).bits().count());
+        (self.tiers[level.index()].plain.count() + aged) as u64
     }
 
     /// The maximal free extents: those of the smallest size in order of address, then those of the next. Cost: O(N / 64)
     /// for all.
     pub fn iter(&self) -> impl Iterator<Item = Extent> {
         self.ladder.levels().zip(&self.tiers).flat_map(|(level, tier)| {
-            tier.free.iter().map(move |bit| Extent { start: Pfn((bit as u64) << tier.order), level })
+            let aged = self.cached.as_ref().map(|cached| cached.aged(level.index()).bits());
+            let extents = tier.plain.iter_with(aged);
+            extents.map(move |bit| Extent { start: Pfn((bit as u64) << tier.order), level })
         })
     }
 
     /// The memory that the allocator itself takes, in bytes.
     pub fn metadata_bytes(&self) -> usize {
-        let bitmaps: usize = self.tiers.iter().map(|tier| tier.free.bytes()).sum();
-        size_of::<Buddy>() + self.tiers.capacity() * size_of::<Tier>() + bitmaps
+        let bitmaps: usize = self.tiers.iter().map(|tier| tier.plain.bytes()).sum();
+        let cached = self.cached.as_ref().map_or(0, |cached| cached.bytes());
+        size_of::<Buddy>() + self.tiers.capacity() * size_of::<Tier>() + bitmaps + cached
     }
 
-    /// Checks that each bitmap agrees with its summaries and its count, that no free extent lies in another, and that
-    /// each is maximal. The error says what does not hold. Cost: O(N).
+    /// Checks that each bitmap agrees with its summaries and its count, that no free extent lies in another, that each is
+    /// maximal, and that those with cache pages are in their order of age and no others are. The error says what does
+    /// not hold. Cost: O(N).
     pub fn validate(&self) -> Result<(), String> {
         for (level, tier) in self.tiers.iter().enumerate() {
-            tier.free.validate().map_err(|error| format!("free bitmap of level {level}: {error}"))?;
-            if tier.free.len() as u64 != self.frames >> tier.order {
-                return Err(format!("level {level} has {} extents for {} frames", tier.free.len(), self.frames));
+            tier.plain.validate().map_err(|error| format!("free bitmap of level {level}: {error}"))?;
+            if tier.plain.len() as u64 != self.frames >> tier.order {
+                return Err(format!("level {level} has {} extents for {} frames", tier.plain.len(), self.frames));
             }
-            let Some(up) = self.tiers.get(level + 1) else { continue };
-            for index in tier.free.iter() {
-                let above = Extent { start: Pfn((index as u64) << tier.order), level: Level(level as u8 + 1) };
-                if let Some(holder) = self.holder(above) {
-                    return Err(format!(
-                        "extent {index} of level {level} is free also as a part of one of level {holder}"
-                    ));
-                }
+        }
+        self.validate_cached()?;
+        for extent in self.iter().filter(|extent| extent.level < self.ladder.largest()) {
+            let (level, tier) = (extent.level.index(), &self.tiers[extent.level.index()]);
+            if let Some(holder) = self.holder(Extent { start: extent.start, level: extent.level.up() }) {
+                return Err(format!("{extent:?} is free also as a part of one of level {holder}"));
             }
-            if let Some(whole) = (0..up.free.len()).find(|whole| tier.free.is_full(whole << tier.ratio, tier.ratio)) {
-                return Err(format!("all of extent {whole} of level {} is free in pieces of level {level}", level + 1));
+            let index = tier.index(extent.start);
+            if index == tier.first_sibling(index) && self.is_whole(level, index) {
+                return Err(format!("{extent:?} and all its siblings are free, and are not one"));
             }
         }
         Ok(())
@@ -236,7 +269,7 @@ impl Buddy {
     #[inline]
     fn has(&self, extent: Extent) -> bool {
         self.tiers.get(extent.level.index()).is_some_and(|tier| {
-            extent.start.is_aligned(1 << tier.order) && extent.start.0 >> tier.order < tier.free.len() as u64
+            extent.start.is_aligned(1 << tier.order) && extent.start.0 >> tier.order < tier.plain.len() as u64
         })
     }
 
@@ -245,8 +278,31 @@ impl Buddy {
     fn holder(&self, extent: Extent) -> Option<usize> {
         (extent.level.index()..self.tiers.len()).find(|level| {
             let tier = &self.tiers[*level];
-            tier.free.contains(tier.index(extent.start))
+            let index = tier.index(extent.start);
+            tier.plain.contains(index) || self.cached.as_ref().is_some_and(|c| c.aged(*level).bits().contains(index))
         })
+    }
+
+    /// Whether extent `first` of `level`, the first of its siblings, and all the others are maximal free extents.
+    fn is_whole(&self, level: usize, first: usize) -> bool {
+        let tier = &self.tiers[level];
+        let exists = self.tiers.get(level + 1).is_some_and(|up| first >> tier.ratio < up.plain.len());
+        exists
+            && match &self.cached {
+                Some(cached) => tier.plain.is_full_with(cached.aged(level).bits(), first, tier.ratio),
+                None => tier.plain.is_full(first, tier.ratio),
+            }
+    }
+
+    /// Panics if `extent` is none of this memory or a frame of it is free.
+    #[inline]
+    fn check_taken(&self, extent: Extent) {
+        if !self.has(extent) {
+            self.refuse(extent, "no extent of this memory");
+        }
+        if !self.is_taken(extent) {
+            self.refuse(extent, "free already, or a part of it is");
+        }
     }
 
     /// Whether no frame of `extent` is free.
@@ -254,31 +310,33 @@ impl Buddy {
     fn is_taken(&self, extent: Extent) -> bool {
         let (smaller, larger) = self.tiers.split_at(extent.level.index());
         let order = larger[0].order;
-        larger.iter().all(|tier| !tier.free.contains(tier.index(extent.start)))
-            && smaller.iter().all(|tier| tier.free.is_clear(tier.index(extent.start), order - tier.order))
+        larger.iter().all(|tier| !tier.plain.contains(tier.index(extent.start)))
+            && smaller.iter().all(|tier| tier.plain.is_clear(tier.index(extent.start), order - tier.order))
+            && (self.cached.is_none() || self.is_not_aged(extent))
     }
 
-    /// Splits the extent of level `from` that holds `extent` and is no longer free, step by step down to `extent`: of
+    /// Splits the extent of level `from` that holds `extent`, has no cache page and is no longer free, step by step down to `extent`: of
     /// each split, all pieces but the one that holds it become maximal.
     fn split(&mut self, from: usize, extent: Extent) {
         for tier in self.tiers[extent.level.index()..from].iter_mut().rev() {
             let index = tier.index(extent.start);
-            tier.free.insert_run(tier.first_sibling(index), 1 << tier.ratio);
-            tier.free.remove(index);
+            tier.plain.insert_run(tier.first_sibling(index), 1 << tier.ratio);
+            tier.plain.remove(index);
         }
     }
 
-    /// Makes one extent of `extent`, just freed, and its siblings if all are free, and so on up the ladder.
+    /// Makes one extent of `extent`, just freed, and its siblings if all are free, and so on up the ladder, where nothing
+    /// is known of cache pages.
     fn coalesce(&mut self, extent: Extent) {
         let mut level = extent.level.index();
         while let [tier, up, ..] = &mut self.tiers[level..] {
             let (first, whole) = (tier.first_sibling(tier.index(extent.start)), up.index(extent.start));
             // At the end of memory siblings may be missing: then there is no whole either.
-            if whole >= up.free.len() || !tier.free.is_full(first, tier.ratio) {
+            if whole >= up.plain.len() || !tier.plain.is_full(first, tier.ratio) {
                 return;
             }
-            tier.free.remove_group(first, tier.ratio);
-            up.free.insert(whole);
+            tier.plain.remove_group(first, tier.ratio);
+            up.plain.insert(whole);
             level += 1;
         }
     }
@@ -289,12 +347,27 @@ impl Buddy {
     }
 }
 
+/// Equal are allocators with the same free extents and marks, where those of a size with cache pages have the same order
+/// of age, whatever was done to them before.
+impl PartialEq for Buddy {
+    fn eq(&self, other: &Buddy) -> bool {
+        (self.ladder, self.frames) == (other.ladder, other.frames)
+            && self.tiers == other.tiers
+            && match (&self.cached, &other.cached) {
+                (Some(one), Some(two)) => one == two,
+                (one, two) => [one, two].into_iter().flatten().all(|cached| cached.is_empty()),
+            }
+    }
+}
+
+impl Eq for Buddy {}
+
 impl fmt::Debug for Buddy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Buddy({} of {} frames free:", self.free_frames(), self.frames)?;
-        for (size, tier) in self.ladder.sizes().iter().zip(&self.tiers) {
-            write!(f, " {}x{size}", tier.free.count())?;
+        for level in self.ladder.levels() {
+            write!(f, " {}x{}", self.maximal(level), self.ladder.size(level))?;
         }
-        f.write_str(")")
+        write!(f, "; {} frames marked as cache pages)", self.cached_frames())
     }
 }

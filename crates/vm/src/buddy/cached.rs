@@ -1,0 +1,294 @@
+//! Cache pages in the buddy allocator (Navarro et al., section 5.1): frames that are clean and unmapped, and whose
+//! contents are still good.
+//!
+//! A mark says that a frame holds one. It stays through [`Buddy::allocate`] and [`Buddy::free`] until the owner of the
+//! contents drops them, because who takes an extent as a reservation does not yet overwrite its frames. A maximal free
+//! extent with a marked frame is in the ordered set of its size ([`Aged`]) and every other in the plain bitmap, never in
+//! both. The marks and the sets come into being with the first mark: a manager without a page cache has none.
+
+use super::aged::Aged;
+use super::{Buddy, Tier};
+use crate::bitmap::Bitmap;
+use alloc::boxed::Box;
+use alloc::collections::TryReserveError;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use superpage_pages::{Extent, Level, Pfn};
+
+/// What the allocator knows of cache pages.
+#[derive(Clone)]
+pub(super) struct Cached {
+    /// The frames that hold one, free or not.
+    marks: Bitmap,
+    /// How many of the free frames are marked.
+    free_marks: u64,
+    /// For each size of the ladder, its maximal free extents with a mark.
+    aged: Vec<Aged>,
+    /// The moment of the last extent that became free: a count of such.
+    now: u64,
+}
+
+impl PartialEq for Cached {
+    fn eq(&self, other: &Cached) -> bool {
+        self.marks == other.marks && self.aged.iter().zip(&other.aged).all(|(one, two)| one.by_age().eq(two.by_age()))
+    }
+}
+
+impl Cached {
+    /// Nothing marked, for memory of these tiers.
+    fn new(tiers: &[Tier]) -> Result<Cached, TryReserveError> {
+        let aged = tiers.iter().map(|tier| Aged::new(tier.plain.len())).collect::<Result<_, _>>()?;
+        Ok(Cached { marks: Bitmap::new(tiers[0].plain.len())?, free_marks: 0, aged, now: 0 })
+    }
+
+    /// The maximal free extents of this level that have cache pages.
+    #[inline]
+    pub(super) fn aged(&self, level: usize) -> &Aged {
+        &self.aged[level]
+    }
+
+    /// Whether nothing is marked.
+    pub(super) fn is_empty(&self) -> bool {
+        self.marks.count() == 0
+    }
+
+    /// The memory that it takes, in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        let aged: usize = self.aged.iter().map(|aged| size_of::<Aged>() + aged.bytes()).sum();
+        size_of::<Cached>() + self.marks.bytes() + aged
+    }
+
+    /// The number of marks in extent `index` of `1 << order` frames. Cost: one word if there is none, else one for 64.
+    fn marks_in(&self, index: usize, order: u32) -> u64 {
+        let start = index << order;
+        if self.marks.is_clear(start, order) { 0 } else { self.marks.count_group(start, order) as u64 }
+    }
+
+    /// A new moment.
+    fn tick(&mut self) -> u64 {
+        self.now += 1;
+        self.now
+    }
+}
+
+impl Buddy {
+    /// As [`Buddy::free`], and every frame of the extent holds a cache page from now on. Cost: as there, a word for 64
+    /// frames, and at the first call O(frames / 64). Navarro et al., section 5.1 (1).
+    ///
+    /// Panics as `free` does, and if there is no memory for the marks at the first call.
+    pub fn free_cached(&mut self, extent: Extent) {
+        self.check_taken(extent);
+        let order = self.ladder.order(extent.level);
+        self.with_cached().marks.fill_group(extent.start.0 as usize, order);
+        self.put_back(extent);
+    }
+
+    /// Whether the frame, free or allocated, is marked as holding a cache page. False for what is no frame of this
+    /// memory. Cost: one word.
+    #[inline]
+    pub fn is_cached(&self, frame: Pfn) -> bool {
+        frame.0 < self.frames && self.cached.as_ref().is_some_and(|cached| cached.marks.contains(frame.0 as usize))
+    }
+
+    /// Marks a frame, free or allocated, as holding a cache page. A maximal free extent that had none becomes, now, one
+    /// with cache pages. No change if it is marked already. Cost: O(L), for a free frame also a place in the order.
+    ///
+    /// Panics if memory has no such frame, or if there is no memory for the marks at the first call.
+    pub fn mark_cached(&mut self, frame: Pfn) {
+        assert!(frame.0 < self.frames, "cannot mark {frame:?}: there are {} frames", self.frames);
+        let holder = self.holder(Extent { start: frame, level: Level::BASE });
+        self.with_cached();
+        let Some(cached) = &mut self.cached else { return };
+        if cached.marks.contains(frame.0 as usize) {
+            return;
+        }
+        cached.marks.insert(frame.0 as usize);
+        let Some(level) = holder else { return };
+        cached.free_marks += 1;
+        let tier = &mut self.tiers[level];
+        let index = tier.index(frame);
+        if tier.plain.contains(index) {
+            tier.plain.remove(index);
+            let now = cached.tick();
+            cached.aged[level].insert(index, now);
+        }
+    }
+
+    /// Forgets that a frame, free or allocated, holds a cache page: its contents are gone, or in use again. If it was the
+    /// last of a maximal free extent, that is one without cache pages from now on. No change if it is not marked. Cost:
+    /// O(L), for a free frame also its place in the order.
+    pub fn forget_cached(&mut self, frame: Pfn) {
+        if !self.is_cached(frame) {
+            return;
+        }
+        let holder = self.holder(Extent { start: frame, level: Level::BASE });
+        let Some(cached) = &mut self.cached else { return };
+        cached.marks.remove(frame.0 as usize);
+        let Some(level) = holder else { return };
+        cached.free_marks -= 1;
+        let tier = &mut self.tiers[level];
+        let index = tier.index(frame);
+        if cached.marks.is_clear(index << tier.order, tier.order) {
+            cached.aged[level].remove(index);
+            tier.plain.insert(index);
+        }
+    }
+
+    /// The number of frames, free or allocated, that are marked as holding a cache page.
+    pub fn cached_frames(&self) -> u64 {
+        self.cached.as_ref().map_or(0, |cached| cached.marks.count() as u64)
+    }
+
+    /// The number of free frames that hold no cache page. Cost: O(L).
+    pub fn plain_frames(&self) -> u64 {
+        self.free_frames() - self.cached.as_ref().map_or(0, |cached| cached.free_marks)
+    }
+
+    /// The marked frames of an extent, free or allocated, ascending; none of what is no extent of this memory. Cost: a
+    /// word for 64 frames.
+    pub fn cached_in(&self, extent: Extent) -> impl Iterator<Item = Pfn> {
+        let cached = self.cached.as_ref().filter(|_| self.has(extent));
+        cached.into_iter().flat_map(move |cached| {
+            let order = self.ladder.order(extent.level);
+            cached.marks.iter_group(extent.start.0 as usize, order).map(|frame| Pfn(frame as u64))
+        })
+    }
+
+    /// What is known of cache pages, from now on.
+    fn with_cached(&mut self) -> &mut Cached {
+        let (tiers, frames) = (&self.tiers, self.frames);
+        self.cached.get_or_insert_with(|| {
+            let cached = Cached::new(tiers);
+            Box::new(cached.unwrap_or_else(|_| panic!("no memory for the marks of cache pages in {frames} frames")))
+        })
+    }
+
+    /// Whether no free extent with cache pages holds `extent`, is it, or lies in it.
+    pub(super) fn is_not_aged(&self, extent: Extent) -> bool {
+        let Some(cached) = &self.cached else { return true };
+        let at = extent.level.index();
+        let order = self.tiers[at].order;
+        self.tiers.iter().zip(&cached.aged).enumerate().all(|(level, (tier, aged))| {
+            let index = tier.index(extent.start);
+            if level < at { aged.bits().is_clear(index, order - tier.order) } else { !aged.bits().contains(index) }
+        })
+    }
+
+    /// Makes `extent`, of which no frame is free, free where cache pages are known, and coalesces it. A whole with a cache
+    /// page becomes free now.
+    pub(super) fn put_back(&mut self, extent: Extent) {
+        let Some(cached) = &mut self.cached else { return };
+        let mut level = extent.level.index();
+        let tier = &mut self.tiers[level];
+        let index = tier.index(extent.start);
+        let marks = cached.marks_in(index, tier.order);
+        if marks == 0 {
+            tier.plain.insert(index);
+        } else {
+            cached.free_marks += marks;
+            let now = cached.tick();
+            cached.aged[level].insert(index, now);
+        }
+        loop {
+            let tier = &self.tiers[level];
+            let first = tier.first_sibling(tier.index(extent.start));
+            if !self.is_whole(level, first) {
+                return;
+            }
+            let (Some(cached), ratio) = (&mut self.cached, tier.ratio) else { return };
+            self.tiers[level].plain.clear_group(first, ratio);
+            let marked = cached.aged[level].remove_group(first, ratio);
+            level += 1;
+            if marked {
+                let now = cached.tick();
+                cached.aged[level].insert(first >> ratio, now);
+            } else {
+                self.tiers[level].plain.insert(first >> ratio);
+            }
+        }
+    }
+
+    /// Takes an extent of `level` out of the oldest extent with cache pages of the size `from`, where there is no free
+    /// extent from `level` up to below `from`, and none without cache pages of that size.
+    pub(super) fn allocate_oldest(&mut self, from: usize, level: Level) -> Option<Extent> {
+        let (mut index, stamp) = self.cached.as_mut()?.aged[from].pop_oldest()?;
+        for at in (level.index()..from).rev() {
+            let first = index << self.tiers[at].ratio;
+            self.spread(at, first, stamp);
+            let tier = &mut self.tiers[at];
+            if let Some(piece) = tier.plain.pop_first() {
+                let extent = Extent { start: Pfn((piece as u64) << tier.order), level };
+                self.split(at, extent);
+                return Some(extent);
+            }
+            index = self.cached.as_mut()?.aged[at].pop_oldest()?.0;
+        }
+        let (order, cached) = (self.tiers[level.index()].order, self.cached.as_mut()?);
+        cached.free_marks -= cached.marks_in(index, order);
+        Some(Extent { start: Pfn((index as u64) << order), level })
+    }
+
+    /// Takes this very extent out of the one with cache pages, of level `from`, that holds it.
+    pub(super) fn allocate_aged(&mut self, from: usize, extent: Extent) {
+        let whole = self.tiers[from].index(extent.start);
+        let Some(cached) = &mut self.cached else { return };
+        let stamp = cached.aged[from].remove(whole);
+        for at in (extent.level.index()..from).rev() {
+            let piece = self.tiers[at].index(extent.start);
+            self.spread(at, self.tiers[at].first_sibling(piece), stamp);
+            let (tier, Some(cached)) = (&mut self.tiers[at], &mut self.cached) else { return };
+            if tier.plain.contains(piece) {
+                tier.plain.remove(piece);
+                return self.split(at, extent);
+            }
+            cached.aged[at].remove(piece);
+        }
+        let (tier, Some(cached)) = (&self.tiers[extent.level.index()], &mut self.cached) else { return };
+        cached.free_marks -= cached.marks_in(tier.index(extent.start), tier.order);
+    }
+
+    /// Makes free, as an extent each, the siblings from `first` of `level` into which one with cache pages of the moment
+    /// `stamp` is split. Those with cache pages are of that moment too.
+    fn spread(&mut self, level: usize, first: usize, stamp: u64) {
+        let (tier, Some(cached)) = (&mut self.tiers[level], &mut self.cached) else { return };
+        for index in first..first + (1 << tier.ratio) {
+            if cached.marks.is_clear(index << tier.order, tier.order) {
+                tier.plain.insert(index);
+            } else {
+                cached.aged[level].insert(index, stamp);
+            }
+        }
+    }
+
+    /// The part of [`Buddy::validate`] that cache pages are about.
+    pub(super) fn validate_cached(&self) -> Result<(), String> {
+        let Some(cached) = &self.cached else { return Ok(()) };
+        cached.marks.validate().map_err(|error| format!("marks of cache pages: {error}"))?;
+        if cached.marks.len() as u64 != self.frames {
+            return Err(format!("{} marks of cache pages for {} frames", cached.marks.len(), self.frames));
+        }
+        let mut free_marks = 0;
+        for (level, (tier, aged)) in self.tiers.iter().zip(&cached.aged).enumerate() {
+            aged.validate(cached.now).map_err(|error| format!("extents with cache pages of level {level}: {error}"))?;
+            if aged.bits().len() != tier.plain.len() {
+                return Err(format!("level {level} has {} extents, or {}", tier.plain.len(), aged.bits().len()));
+            }
+            if let Some(index) = tier.plain.iter().find(|index| aged.bits().contains(*index)) {
+                return Err(format!("extent {index} of level {level} is free both with and without cache pages"));
+            }
+            if let Some(index) = tier.plain.iter().find(|index| cached.marks_in(*index, tier.order) != 0) {
+                return Err(format!("extent {index} of level {level} has cache pages, and is free as if it had none"));
+            }
+            let mut marks = aged.bits().iter().map(|index| (index, cached.marks_in(index, tier.order)));
+            if let Some((index, _)) = marks.find(|(_, marks)| *marks == 0) {
+                return Err(format!("extent {index} of level {level} is free as with cache pages, and has none"));
+            }
+            free_marks += aged.bits().iter().map(|index| cached.marks_in(index, tier.order)).sum::<u64>();
+        }
+        if free_marks != cached.free_marks {
+            return Err(format!("{free_marks} free frames are marked, and the count says {}", cached.free_marks));
+        }
+        Ok(())
+    }
+}
