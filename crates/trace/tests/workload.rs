@@ -21,7 +21,7 @@ fn counts(text: &str) -> Counts {
 }
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 12] = [
+const SAMPLES: [(&str, u64); 19] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x26aa5c1576952426),
     ("fftw:n=20", 0x682a1b2ca422ef9c),
@@ -32,6 +32,13 @@ const SAMPLES: [(&str, u64); 12] = [
     ("chase:bytes=1M,references=50K", 0xbebde5abf9e863e6),
     ("zipf:bytes=1M,object=64,references=50K", 0x4551e2f37c49f64c),
     ("zipf:bytes=1M,theta=0.5,references=50K", 0xbfd0f03162e6b788),
+    ("fftw:n=20,arrays=2", 0x373d8cbae450a805),
+    ("fill:bytes=100M,share=0.7", 0x0118292b15a7c312),
+    ("seek:times=70,idle=3ms", 0x1c48f64111941018),
+    ("cmp:bytes=40000001", 0xb250430d0a72efb4),
+    ("dirty-file:same=0.5", 0x78df3b9765b8392f),
+    ("dirty-file:bytes=1G,every=1,page=4K", 0x74d6dafc2c84e279),
+    ("seek:times=70,idle=1s + stride:step=64K,touches=20K @slice=100", 0xdbd2c9ec9382a030),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x1ec3dfe6cc67d5b6),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0xe6ebf65a9fdf475c),
 ];
@@ -81,6 +88,12 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("chase", "bytes=4K,node=4K,references=3"),
         ("zipf", "bytes=4K,object=4K,references=9"),
         ("zipf", "bytes=4K,object=8,theta=8,references=9"),
+        ("fftw", "n=2,arrays=2"),
+        ("fill", "bytes=1"),
+        ("fill", "bytes=64K,share=0"),
+        ("seek", "bytes=1,times=1,idle=0s"),
+        ("cmp", "bytes=1"),
+        ("dirty-file", "bytes=1,every=1,page=4K,same=1"),
     ] {
         let text = format!("{kind}:{parameters}");
         counts(&text);
@@ -220,6 +233,115 @@ fn fftw_goes_over_the_array_along_each_dimension() {
 }
 
 #[test]
+fn fftw_goes_from_one_array_to_another() {
+    // n = 64: arrays of 4 MB; the first line of each dimension, seen in the array where it is gathered and scattered.
+    let (runs, events) = stream("fftw:n=64,arrays=2");
+    assert_eq!(counts("fftw:n=64,arrays=2").references, counts("fftw:n=64").references);
+    let (first, second) = (1 << 18, 2 << 18);
+    let maps: Vec<_> =
+        events.iter().filter_map(|(_, e)| if let Event::Map { start, .. } = e { Some(*start) } else { None }).collect();
+    assert_eq!(maps, [first, second, 3 << 18]);
+    let references = |array: u64, access: Access| -> u64 {
+        let of = runs.iter().filter(|run| (array..array + 1024).contains(&run.page()) && run.access() == access);
+        of.map(|run| u64::from(run.references)).sum()
+    };
+    let elements = 64 * 64 * 64;
+    assert_eq!((references(first, Access::Write), references(first, Access::Read)), (2 * elements, 2 * elements));
+    assert_eq!((references(second, Access::Write), references(second, Access::Read)), (6 * elements, 4 * elements));
+}
+
+/// The events but switches, as short words, with their places among the runs.
+fn words(text: &str) -> Vec<(usize, String)> {
+    let word = |event: &Event| match event {
+        Event::Open { file, file_pages } => format!("open {} of {file_pages}", file & 0xf_ffff),
+        Event::Close { file } => format!("close {}", file & 0xf_ffff),
+        Event::Sync { .. } => "sync".into(),
+        Event::Map { start, pages, .. } => format!("map {pages} at {start:#x}"),
+        Event::Unmap { pages, .. } => format!("unmap {pages}"),
+        Event::Idle { microseconds } => format!("idle {microseconds}"),
+        Event::Rewrite { start, pages } => format!("rewrite {pages} at {start:#x}"),
+        Event::Exit => "exit".into(),
+        other => panic!("{other:?}"),
+    };
+    let of = stream(text).1.into_iter().filter(|(_, event)| !matches!(event, Event::Switch { .. }));
+    of.map(|(at, event)| (at, word(&event))).collect()
+}
+
+fn of(words: &[(usize, &str)]) -> Vec<(usize, String)> {
+    words.iter().map(|(at, word)| (*at, word.to_string())).collect()
+}
+
+#[test]
+fn fill_writes_a_share_of_its_pages() {
+    let all = counts("fill:bytes=1M");
+    assert_eq!((all.runs, all.references, all.events), (256, 256 * 512, 3));
+    let (runs, _) = stream("fill:bytes=1M,share=0.25");
+    let expected: Vec<Run> = (0..64).map(|i| Run::new((1 << 18) + 4 * i + 3, Access::Write, 512, 1536)).collect();
+    assert_eq!(runs, expected);
+    assert_eq!(words("fill:bytes=100M"), of(&[(0, "map 25600 at 0x40000"), (25600, "exit")]));
+}
+
+#[test]
+fn seek_maps_touches_and_unmaps() {
+    let round = |at| [(at, "map 256 at 0x40000"), (at + 256, "unmap 256"), (at + 256, "idle 200000")];
+    let expected = [&round(0)[..], &round(256), &[(512, "exit")]].concat();
+    assert_eq!(words("seek:times=2"), of(&expected));
+    let (runs, _) = stream("seek:times=2");
+    assert!(runs.iter().enumerate().all(|(i, r)| *r == Run::new((1 << 18) + i as u64 % 256, Access::Write, 1, 4)));
+}
+
+#[test]
+fn what_is_idle_gives_up_its_turn() {
+    // Three rounds of 2 touches, a pause after each: in a mix each pause is 100 touches of the other.
+    let text = "seek:bytes=8K,times=3 + stride:touches=250,step=4K @slice=100";
+    let places: Vec<_> = stream(text)
+        .1
+        .iter()
+        .filter_map(|(at, event)| if let Event::Switch { process, .. } = event { Some((*at, process.0)) } else { None })
+        .collect();
+    assert_eq!(places, [(0, 0), (2, 1), (102, 0), (104, 1), (204, 0), (206, 1), (256, 0)]);
+    assert!(words(text).iter().all(|(_, word)| !word.starts_with("idle")));
+    // Alone in the end, it is idle.
+    let late = words("seek:bytes=8K,times=3 + stride:touches=50,step=4K @slice=100");
+    assert_eq!(late.iter().filter(|(_, word)| word == "idle 200000").count(), 2);
+}
+
+#[test]
+fn cmp_reads_both_files_side_by_side() {
+    let counts = counts("cmp:bytes=10000");
+    assert_eq!((counts.references, counts.instructions), (20_000, 80_000));
+    let (runs, _) = stream("cmp:bytes=10000");
+    let expected: Vec<Run> = [(0, 4096), (1, 4096), (2, 1808)]
+        .into_iter()
+        .flat_map(|(page, count)| [1 << 18, 2 << 18].map(|at| Run::new(at + page, Access::Read, count, 4 * count)))
+        .collect();
+    assert_eq!(runs, expected);
+    let begin = [(0, "open 0 of 3"), (0, "map 3 at 0x40000"), (0, "open 1 of 3"), (0, "map 3 at 0x80000")];
+    let end = [(6, "unmap 3"), (6, "close 0"), (6, "unmap 3"), (6, "close 1"), (6, "exit")];
+    assert_eq!(words("cmp:bytes=10000"), of(&[&begin[..], &end].concat()));
+}
+
+#[test]
+fn dirty_file_writes_one_page_of_each_largest_superpage() {
+    let (runs, _) = stream("dirty-file");
+    let page = 1 << 18;
+    let reads = (0..25_600).map(|i| Run::new(page + i, Access::Read, 1, 4));
+    let writes = (0..25).map(|i| Run::new(page + 1024 * i, Access::Write, 1, 4));
+    assert_eq!(runs, reads.chain(writes).collect::<Vec<_>>());
+    let end = [(25_625, "sync"), (25_625, "unmap 25600"), (25_625, "close 0"), (25_625, "exit")];
+    let begin = [(0, "open 0 of 25600"), (0, "map 25600 at 0x40000")];
+    assert_eq!(words("dirty-file"), of(&[&begin[..], &end].concat()));
+    // A share of the writes, each between two rewrites, stores what is there.
+    let same = words("dirty-file:bytes=1M,every=2,same=1");
+    let rewrites: Vec<_> = same.iter().filter(|(_, word)| word.starts_with("rewrite")).cloned().collect();
+    assert_eq!(rewrites.len(), 2 * 64);
+    assert_eq!(rewrites[2..4], of(&[(257, "rewrite 2 at 0x40004"), (258, "rewrite 0 at 0x0")]));
+    let some = words("dirty-file:bytes=16M,every=1,same=0.25");
+    let some = some.iter().filter(|(_, word)| word.starts_with("rewrite 2")).count();
+    assert!((440..=584).contains(&some), "{some} of 2048, expected a quarter");
+}
+
+#[test]
 fn tree_runs_its_mix_of_operations() {
     let built = counts("tree:nodes=2K,operations=0");
     let done = counts("tree:nodes=2K,operations=1K");
@@ -253,6 +375,8 @@ fn a_wrong_text_is_refused_in_one_sentence() {
         ("touch:bytes=1.5M", "expected a size from 1 to 16T bytes"),
         ("touch:access=maybe", "expected write or read"),
         ("random:seed=x", "a whole number"),
+        ("seek:idle=5", "a time in us, ms or s"),
+        ("dirty-file:page=6K", "a multiple of 4K"),
         ("stride:step=16T,touches=2", "at most 16T"),
         ("touch + touch @ slice=0", "a count of references"),
         ("touch + touch @ quantum=3", "@slice="),
@@ -358,7 +482,7 @@ fn a_transposition_misses_once_for_two_references() {
 /// A small workload with arbitrary parameters.
 fn any_workload() -> impl Strategy<Value = String> {
     let (a, b, c) = (1..60_u64, 1..4_u64, 0..3000_u64);
-    (0..9_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
+    (0..13_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
         0 => format!("matrix:n={a},rounds={b},heap={}K", 96 + 8 * c),
         1 => format!("tree:nodes={a},operations={c},seed={b}"),
         2 => format!("fftw:n={},transforms={b}", 2 + a % 9),
@@ -367,6 +491,10 @@ fn any_workload() -> impl Strategy<Value = String> {
         5 => format!("random:bytes={}K,references={c},seed={a}", 4 * a),
         6 => format!("sequential:bytes={}K,passes={b}", 4 * a),
         7 => format!("chase:bytes={}K,node={},references={c}", 4 * a, 8 * b),
+        8 => format!("fill:bytes={}K,share=0.{b}", 4 * a),
+        9 => format!("seek:bytes={a}K,times={b},idle={c}us"),
+        10 => format!("cmp:bytes={}", 1 + a * c),
+        11 => format!("dirty-file:bytes={}K,every={b},page={}K,same=0.{a}", 1 + c, 4 * b),
         _ => format!("zipf:bytes={}K,object={},theta=0.{a},references={c}", 4 * a, 8 * b),
     })
 }
@@ -384,9 +512,9 @@ proptest! {
         let (references, events) = alone.fold((0, 0), |(r, e), one| (r + one.references, e + one.events));
         let mixed = counts(&text);
         prop_assert_eq!(mixed.references, references);
-        // The switches between turns and the marks before the groups are new; nothing else is.
-        prop_assert!(mixed.events >= events);
-        let ignored = |event: &Event| matches!(event, Event::Switch { .. } | Event::Mark(_));
+        // The switches between turns and the marks before the groups are new, and idle time may go; nothing else does.
+        prop_assert!(mixed.events + 12 >= events);
+        let ignored = |event: &Event| matches!(event, Event::Switch { .. } | Event::Mark(_) | Event::Idle { .. });
         let others = |text: &str| stream(text).1.iter().filter(|(_, event)| !ignored(event)).count();
         let apart: usize = groups.iter().flat_map(|(workloads, _)| workloads).map(|text| others(text)).sum();
         prop_assert_eq!(others(&text), apart);

@@ -1,4 +1,4 @@
-//! `fftw`: a model of FFTW's complex transform of an n x n x n array of doubles in place (Navarro et al., section 6.2).
+//! `fftw`: a model of FFTW's complex transform of an n x n x n array of doubles (Navarro et al., section 6.2).
 //! The corpus holds the real program; this shows its pattern of accesses at the grain of pages, at any size.
 //!
 //! The array, 16 n^3 bytes, is one mapping aligned to 1 GB and first filled in order: 2 stores an element. Then the three
@@ -8,6 +8,10 @@
 //! 2. is transformed in the buffer in ceil(log2 n) passes, each of 2 loads and 2 stores an element of the buffer and 1
 //!    load an element of the table of roots of unity, which is as long as the line,
 //! 3. is scattered back: 2 loads from the buffer and 2 stores into the array for each element.
+//!
+//! With `arrays=2` the transform is not in place: the lines of the first dimension are gathered from the array and
+//! scattered into a second one, at the next multiple of 1 GB, where the other dimensions are transformed; the first array
+//! stays as it was filled. Two arrays of 122 MB hold the paper's 60 superpages of 4 MB (table 1), 30 each.
 //!
 //! Lines are taken in the order of their addresses. A pass goes page by page through the buffer and the table, one run
 //! each, as its order within a page is no concern of a TLB. Along the last dimension the elements of a line are 16 n^2
@@ -25,9 +29,10 @@ use superpage_pages::Access;
 
 pub(super) const KIND: Kind = Kind {
     name: "fftw",
-    help: "a model of an n x n x n complex transform in place (Navarro et al., section 6.2)",
+    help: "a model of an n x n x n complex transform (Navarro et al., section 6.2)",
     parameters: &[
         Parameter { name: "n", default: "200", help: "elements along each dimension" },
+        Parameter { name: "arrays", default: "1", help: "1: in place; 2: from one array to another" },
         Parameter { name: "transforms", default: "1", help: "how many times the array is transformed" },
     ],
     start,
@@ -41,13 +46,19 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let transforms = values.count("transforms", 1..=1_000_000)?;
     let array = n * n * n * ELEMENT;
     let runs = array.div_ceil(PAGE) + 12 * n * n * n * transforms;
-    let work = (REGION + array).next_multiple_of(REGION);
+    let arrays = values.count("arrays", 1..=2)?;
+    let after = |start: u64| (start + array).next_multiple_of(REGION);
+    let result = if arrays == 2 { after(REGION) } else { REGION };
+    let work = after(result);
     let fill = Pass::new(REGION, array, 8, Access::Write, 2);
-    Ok(Running::start(values, Transform { n, work, fill, started: false, left: transforms * 3, line: 0 }, false, runs))
+    let transform = Transform { n, result, work, fill, started: false, left: transforms * 3, line: 0 };
+    Ok(Running::start(values, transform, false, runs))
 }
 
 struct Transform {
     n: u64,
+    /// The array that is transformed into: the first, or another.
+    result: u64,
     /// The buffer; the table of roots of unity is in the next page after it.
     work: u64,
     fill: Pass,
@@ -65,6 +76,9 @@ impl Program for Transform {
             self.started = true;
             out.begin();
             out.map_anonymous(REGION, bytes);
+            if self.result != REGION {
+                out.map_anonymous(self.result, bytes);
+            }
             out.map_anonymous(self.work, 2 * self.line_bytes());
         } else if self.fill.step(out) {
         } else if self.left == 0 {
@@ -78,6 +92,9 @@ impl Program for Transform {
             }
             if self.left == 0 {
                 out.event(Event::Unmap { start: self.work / PAGE, pages: 2 * self.line_bytes() / PAGE });
+                if self.result != REGION {
+                    out.event(Event::Unmap { start: self.result / PAGE, pages: bytes.div_ceil(PAGE) });
+                }
                 out.unmap_and_exit(REGION, bytes);
             }
         }
@@ -93,15 +110,17 @@ impl Transform {
 
     fn transform_line(&self, out: &mut Out) {
         let n = self.n;
-        let (stride, first) = match 2 - (self.left - 1) % 3 {
+        let dimension = 2 - (self.left - 1) % 3;
+        let (stride, first) = match dimension {
             0 => (1, self.line * n),
             1 => (n, self.line / n * n * n + self.line % n),
             _ => (n * n, self.line),
         };
-        let array = |k: u64| (REGION + (first + k * stride) * ELEMENT) / PAGE;
+        let from = if dimension == 0 { REGION } else { self.result };
+        let element = |array: u64, k: u64| (array + (first + k * stride) * ELEMENT) / PAGE;
         let buffer = |k: u64| (self.work + k * ELEMENT) / PAGE;
         for k in 0..n {
-            out.data(array(k), Access::Read, 2, 4);
+            out.data(element(from, k), Access::Read, 2, 4);
             out.data(buffer(k), Access::Write, 2, 4);
         }
         let in_page = PAGE / ELEMENT;
@@ -114,7 +133,7 @@ impl Transform {
         }
         for k in 0..n {
             out.data(buffer(k), Access::Read, 2, 4);
-            out.data(array(k), Access::Write, 2, 4);
+            out.data(element(self.result, k), Access::Write, 2, 4);
         }
     }
 }

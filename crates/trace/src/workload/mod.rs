@@ -16,7 +16,11 @@
 //! ```
 
 mod chase;
+mod cmp;
+mod dirty_file;
 mod fftw;
+mod files;
+mod fill;
 mod loads;
 mod matrix;
 mod mix;
@@ -25,6 +29,7 @@ mod prng;
 mod process;
 mod program;
 mod random;
+mod seek;
 mod sequential;
 mod stride;
 mod touch;
@@ -49,8 +54,9 @@ pub struct Kind {
     start: fn(&Values) -> Result<Box<dyn Source>, Error>,
 }
 
-/// Every workload, in the order of the help text. A new one is a file with its `KIND`, and a line here.
-static ALL: [Kind; 9] = [
+/// Every workload, in the order of the help text. A new one is a file with its `KIND`, and a line here: the last, as the
+/// numbers of files depend on the order.
+static ALL: [Kind; 13] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -60,6 +66,10 @@ static ALL: [Kind; 9] = [
     sequential::KIND,
     chase::KIND,
     zipf::KIND,
+    dirty_file::KIND,
+    cmp::KIND,
+    fill::KIND,
+    seek::KIND,
 ];
 
 /// All built-in workloads.

@@ -99,6 +99,15 @@ impl<'a> Values<'a> {
         self.text("seed").parse().map_err(|_| self.wrong("seed", "a whole number below 2^64"))
     }
 
+    /// A time, such as 200ms, in microseconds.
+    pub(super) fn microseconds(&self, name: &str) -> Result<u64, Error> {
+        let text = self.text(name);
+        let units = [("us", 1), ("ms", 1000), ("s", 1_000_000)];
+        let given = units.into_iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, factor)));
+        let time = given.and_then(|(number, factor)| number.parse::<u64>().ok()?.checked_mul(factor));
+        time.filter(|time| *time <= MOST_COUNT).ok_or_else(|| self.wrong(name, "a time in us, ms or s, such as 200ms"))
+    }
+
     /// One of two words: `true` for `yes`, `false` for `no`.
     pub(super) fn choice(&self, name: &str, yes: &str, no: &str) -> Result<bool, Error> {
         match self.text(name) {

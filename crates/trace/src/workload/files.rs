@@ -1,0 +1,36 @@
+//! Files of workloads: their numbers, and where they are mapped.
+
+use super::program::{Out, PAGE};
+use crate::{Backing, Event, Growth};
+use superpage_pages::Protection;
+
+/// The files that a workload may number.
+pub(super) const MOST_FILES: u64 = 1 << 20;
+
+/// The number of the file `index` among those that the workload of that name works on: 2^20 numbers for each workload,
+/// behind those of the programs. So the same file has one number in all processes of a mix, and no two workloads share one.
+pub(super) fn data_file(workload: &str, index: u64) -> u32 {
+    assert!(index < MOST_FILES, "a workload with more files than it may number");
+    (super::file(workload) + 1) << MOST_FILES.ilog2() | index as u32
+}
+
+/// The alignment of the address at which the system maps `bytes` of a file when the program names none: the largest power
+/// of two that is no larger, at least a page of 8 KB. So it is aligned to the largest superpage no larger than the
+/// mapping, whatever the sizes of a machine (Navarro et al., section 5.3).
+pub(super) fn alignment(bytes: u64) -> u64 {
+    1 << bytes.max(8 << 10).ilog2()
+}
+
+/// Opens a file of so many pages and maps all of it at an address, in bytes.
+pub(super) fn open_and_map(out: &mut Out, file: u32, file_pages: u64, start: u64, protection: Protection) {
+    out.event(Event::Open { file, file_pages });
+    let backing = Backing::File { file, file_pages, offset: 0 };
+    let (start, growth) = (start / PAGE, Growth::Fixed);
+    out.event(Event::Map { start, pages: file_pages, protection, shared: true, backing, growth });
+}
+
+/// Unmaps all of a file of so many pages and closes it once.
+pub(super) fn unmap_and_close(out: &mut Out, file: u32, file_pages: u64, start: u64) {
+    out.event(Event::Unmap { start: start / PAGE, pages: file_pages });
+    out.event(Event::Close { file });
+}
