@@ -1,5 +1,5 @@
 //! The buddy allocator under any sequence of operations: it validates after each, never gives a frame to two owners,
-//! refuses an extent only if none is free, and ends as it began.
+//! refuses an extent only if none is free, prefers those without cache pages, forgets no mark of one, and ends as it began.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -25,10 +25,17 @@ enum Operation {
         frame: u16,
         level: u8,
     },
-    /// Frees a held extent in pieces of this level.
+    /// Frees a held extent in pieces of this level, its frames then holding cache pages or what they held.
     Free {
         which: u16,
         pieces: u8,
+        cached: bool,
+    },
+    Mark {
+        frame: u16,
+    },
+    Forget {
+        frame: u16,
     },
 }
 
@@ -47,6 +54,7 @@ fuzz_target!(|input: Input| {
     let whole = Buddy::new(ladder, frames).unwrap();
     let mut buddy = whole.clone();
     let mut free = vec![true; frames as usize];
+    let mut marked = vec![false; frames as usize];
     let mut held: Vec<Extent> = Vec::new();
     let members = |extent: Extent| extent.start.0 as usize..(extent.start.0 + ladder.pages(extent.level)) as usize;
     let in_ladder = |level: u8| Level(level % ladder.len() as u8);
@@ -57,11 +65,14 @@ fuzz_target!(|input: Input| {
                 let level = in_ladder(level);
                 let mut extents = free.chunks_exact(ladder.pages(level) as usize);
                 let possible = extents.any(|extent| extent.iter().all(|free| *free));
+                // A maximal extent of this size without cache pages goes first.
+                let plain = buddy.iter().any(|e| e.level == level && !marked[members(e)].contains(&true));
                 let got = buddy.allocate(level);
                 assert_eq!(got.is_some(), possible);
                 held.extend(got);
                 if let Some(extent) = got {
                     assert!(free[members(extent)].iter().all(|free| *free));
+                    assert!(!plain || !marked[members(extent)].contains(&true));
                     free[members(extent)].fill(false);
                 }
             }
@@ -75,21 +86,41 @@ fuzz_target!(|input: Input| {
                     held.push(extent);
                 }
             }
-            Operation::Free { which, pieces } if !held.is_empty() => {
+            Operation::Free { which, pieces, cached } if !held.is_empty() => {
                 let extent = held.swap_remove(usize::from(which) % held.len());
                 let level = in_ladder(pieces).min(extent.level);
                 for start in members(extent).step_by(ladder.pages(level) as usize) {
-                    buddy.free(Extent { start: Pfn(start as u64), level });
+                    let piece = Extent { start: Pfn(start as u64), level };
+                    if cached {
+                        buddy.free_cached(piece);
+                        marked[members(piece)].fill(true);
+                    } else {
+                        buddy.free(piece);
+                    }
                 }
                 free[members(extent)].fill(true);
+            }
+            Operation::Mark { frame } => {
+                let frame = u64::from(frame) % frames;
+                buddy.mark_cached(Pfn(frame));
+                marked[frame as usize] = true;
+            }
+            Operation::Forget { frame } => {
+                let frame = u64::from(frame) % frames;
+                buddy.forget_cached(Pfn(frame));
+                marked[frame as usize] = false;
             }
             Operation::Free { .. } => {}
         }
         buddy.validate().unwrap();
         assert_eq!(buddy.free_frames(), free.iter().filter(|free| **free).count() as u64);
+        let plain = free.iter().zip(&marked).filter(|(free, marked)| **free && !**marked).count();
+        assert_eq!(buddy.plain_frames(), plain as u64);
+        assert!((0..).zip(&marked).all(|(frame, marked)| buddy.is_cached(Pfn(frame)) == *marked));
     }
     for extent in held {
         buddy.free(extent);
     }
+    (0..frames).for_each(|frame| buddy.forget_cached(Pfn(frame)));
     assert_eq!(buddy, whole);
 });

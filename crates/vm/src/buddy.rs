@@ -90,6 +90,9 @@ impl fmt::Display for BuddyError {
 
 impl core::error::Error for BuddyError {}
 
+/// Why an extent cannot be freed whose owner gives it back twice.
+const FREE_ALREADY: &str = "free already, or a part of it is";
+
 impl Buddy {
     /// An allocator of `frames` frames from number 0, all free. What the end of memory has beyond a multiple of the
     /// largest size is free as smaller extents. Cost: O(`frames` / 64).
@@ -137,6 +140,9 @@ impl Buddy {
     /// The frames keep their marks as cache pages: [`Buddy::cached_in`] tells which they are.
     #[inline]
     pub fn allocate(&mut self, level: Level) -> Option<Extent> {
+        if self.cached.is_some() {
+            return self.allocate_by_age(level);
+        }
         let wanted = level.index();
         for from in wanted..self.ladder.len() {
             let tier = &mut self.tiers[from];
@@ -146,12 +152,6 @@ impl Buddy {
                     self.split(from, extent);
                 }
                 return Some(extent);
-            }
-            if self.cached.is_some() {
-                let oldest = self.allocate_oldest(from, level);
-                if oldest.is_some() {
-                    return oldest;
-                }
             }
         }
         None
@@ -184,10 +184,10 @@ impl Buddy {
     /// two owners. The check is complete, and costs one word for each size.
     #[inline]
     pub fn free(&mut self, extent: Extent) {
-        self.check_taken(extent);
         if self.cached.is_some() {
-            return self.put_back(extent);
+            return self.free_marked(extent);
         }
+        self.check_taken(extent);
         let tier = &mut self.tiers[extent.level.index()];
         let index = tier.index(extent.start);
         let word = tier.plain.insert(index);
@@ -294,25 +294,24 @@ impl Buddy {
             }
     }
 
-    /// Panics if `extent` is none of this memory or a frame of it is free.
+    /// Panics if `extent` is none of this memory or a frame of it is free in an extent without cache pages.
     #[inline]
     fn check_taken(&self, extent: Extent) {
         if !self.has(extent) {
             self.refuse(extent, "no extent of this memory");
         }
         if !self.is_taken(extent) {
-            self.refuse(extent, "free already, or a part of it is");
+            self.refuse(extent, FREE_ALREADY);
         }
     }
 
-    /// Whether no frame of `extent` is free.
+    /// Whether no frame of `extent` is free in an extent without cache pages.
     #[inline]
     fn is_taken(&self, extent: Extent) -> bool {
         let (smaller, larger) = self.tiers.split_at(extent.level.index());
         let order = larger[0].order;
         larger.iter().all(|tier| !tier.plain.contains(tier.index(extent.start)))
             && smaller.iter().all(|tier| tier.plain.is_clear(tier.index(extent.start), order - tier.order))
-            && (self.cached.is_none() || self.is_not_aged(extent))
     }
 
     /// Splits the extent of level `from` that holds `extent`, has no cache page and is no longer free, step by step down to `extent`: of

@@ -15,15 +15,21 @@ fn extent(start: u64, level: u8) -> Extent {
     Extent { start: Pfn(start), level: Level(level) }
 }
 
-/// Whether each frame is free, with every fact about extents worked out from them by looking at each.
+/// What each frame is, with every fact about extents worked out from that by looking at each.
 struct Plain {
     ladder: Ladder,
     free: Vec<bool>,
+    /// Whether it holds a cache page.
+    marked: Vec<bool>,
+    /// When the free extent in which it lies became so.
+    since: Vec<u64>,
+    now: u64,
 }
 
 impl Plain {
     fn new(ladder: Ladder, frames: u64) -> Plain {
-        Plain { ladder, free: vec![true; frames as usize] }
+        let frames = frames as usize;
+        Plain { ladder, free: vec![true; frames], marked: vec![false; frames], since: vec![0; frames], now: 0 }
     }
 
     fn members(&self, extent: Extent) -> Range<usize> {
@@ -62,23 +68,67 @@ impl Plain {
     fn give(&mut self, extent: Extent) {
         let members = self.members(extent);
         self.free[members].fill(true);
+        self.renew(extent.start);
     }
 
-    /// What `allocate` is to find: the lowest maximal extent of the smallest size that has one.
-    fn first_fit(&self, level: Level) -> Option<Extent> {
+    fn is_marked(&self, extent: Extent) -> bool {
+        self.marked[self.members(extent)].contains(&true)
+    }
+
+    /// The maximal free extent around a free frame.
+    fn around(&self, frame: Pfn) -> Extent {
+        let extents = self.ladder.levels().rev().map(|level| Extent::around(&self.ladder, frame, level));
+        extents.into_iter().find(|extent| self.is_free(*extent)).unwrap()
+    }
+
+    /// The maximal free extent around a free frame became so now.
+    fn renew(&mut self, frame: Pfn) {
+        self.now += 1;
+        let whole = self.members(self.around(frame));
+        self.since[whole].fill(self.now);
+    }
+
+    fn mark(&mut self, frame: u64) {
+        let free = self.free[frame as usize];
+        if free && !self.is_marked(self.around(Pfn(frame))) {
+            self.renew(Pfn(frame));
+        }
+        self.marked[frame as usize] = true;
+    }
+
+    /// Of these extents the lowest that is not marked, or else the oldest, and the lowest of that age.
+    fn prefer(&self, extents: Vec<Extent>) -> Option<Extent> {
+        let age = |extent: &Extent| if self.is_marked(*extent) { self.since[extent.start.0 as usize] } else { 0 };
+        extents.into_iter().min_by_key(|extent| (age(extent), extent.start))
+    }
+
+    /// What `allocate` is to find: the preferred maximal extent of the smallest size that has one, and of that the
+    /// preferred piece of each size down.
+    fn best_fit(&self, level: Level) -> Option<Extent> {
         let sizes = self.ladder.levels().skip(level.index());
-        let found = sizes.filter_map(|level| self.maximal(level).first().copied()).next()?;
-        Some(Extent { start: found.start, level })
+        let mut found = sizes.filter_map(|level| self.prefer(self.maximal(level))).next()?;
+        while found.level > level {
+            found = self.prefer(pieces(&self.ladder, found, found.level.down()))?;
+        }
+        Some(found)
     }
 
     fn compare(&self, buddy: &Buddy) {
         buddy.validate().unwrap();
-        assert_eq!(buddy.free_frames(), self.free.iter().filter(|free| **free).count() as u64);
+        let count = |of: &dyn Fn(usize) -> bool| (0..self.free.len()).filter(|frame| of(*frame)).count() as u64;
+        assert_eq!(buddy.free_frames(), count(&|frame| self.free[frame]));
+        assert_eq!(buddy.plain_frames(), count(&|frame| self.free[frame] && !self.marked[frame]));
+        assert_eq!(buddy.cached_frames(), count(&|frame| self.marked[frame]));
+        assert!((0..).zip(&self.marked).all(|(frame, marked)| buddy.is_cached(Pfn(frame)) == *marked));
         let mut all = Vec::new();
         for level in self.ladder.levels() {
             let maximal = self.maximal(level);
             assert_eq!(buddy.maximal(level), maximal.len() as u64);
             assert_eq!(buddy.free_extents(level), self.free_extents(level).len() as u64);
+            for extent in &maximal {
+                let marked = self.members(*extent).filter(|frame| self.marked[*frame]);
+                assert!(buddy.cached_in(*extent).eq(marked.map(|frame| Pfn(frame as u64))), "{extent:?}");
+            }
             all.extend(maximal);
         }
         assert!(buddy.iter().eq(all));
@@ -93,22 +143,59 @@ enum Step {
     /// Allocate the extent around this frame at this level.
     AllocateAt(u64, u8),
     /// Free one of the allocations, in pieces of this level if they are smaller.
-    Free(usize, u8),
+    Free(usize, u8, Contents),
     /// Free only one piece, of this level, of one of the allocations.
-    FreePiece(usize, u8, u64),
+    FreePiece(usize, u8, u64, Contents),
     /// Free the extent around this frame if wholly taken, whatever allocations it lies in or consists of.
-    FreeAround(u64, u8),
+    FreeAround(u64, u8, Contents),
+    /// Mark this frame as holding a cache page.
+    Mark(u64),
+    /// Forget that this frame does.
+    Forget(u64),
 }
 
-fn step() -> impl Strategy<Value = Step> {
+/// What the owner of an extent says of its contents at the end.
+#[derive(Clone, Copy, Debug)]
+enum Contents {
+    /// Nothing: the marks that there are stay.
+    Unsaid,
+    /// Every frame holds a cache page.
+    Cached,
+}
+
+fn step(cached: bool) -> impl Strategy<Value = Step> {
     let level = 0u8..5;
+    let contents = prop::bool::weighted(if cached { 0.5 } else { 0.0 })
+        .prop_map(|cached| if cached { Contents::Cached } else { Contents::Unsaid });
+    let marks = if cached { 3 } else { 0 };
     prop_oneof![
         4 => level.clone().prop_map(Step::Allocate),
         2 => (any::<u64>(), level.clone()).prop_map(|(at, level)| Step::AllocateAt(at, level)),
-        4 => (any::<usize>(), level.clone()).prop_map(|(which, level)| Step::Free(which, level)),
-        2 => (any::<usize>(), level.clone(), any::<u64>()).prop_map(|(which, level, i)| Step::FreePiece(which, level, i)),
-        1 => (any::<u64>(), level).prop_map(|(at, level)| Step::FreeAround(at, level)),
+        4 => (any::<usize>(), level.clone(), contents.clone())
+            .prop_map(|(which, level, contents)| Step::Free(which, level, contents)),
+        2 => (any::<usize>(), level.clone(), any::<u64>(), contents.clone())
+            .prop_map(|(which, level, i, contents)| Step::FreePiece(which, level, i, contents)),
+        1 => (any::<u64>(), level, contents).prop_map(|(at, level, contents)| Step::FreeAround(at, level, contents)),
+        marks => prop_oneof![any::<u64>().prop_map(Step::Mark), any::<u64>().prop_map(Step::Forget)],
     ]
+}
+
+/// Up to `most` steps: without cache pages in every second case, for then other code does the work.
+fn steps(most: usize) -> impl Strategy<Value = Vec<Step>> {
+    any::<bool>().prop_flat_map(move |cached| prop::collection::vec(step(cached), 1..most))
+}
+
+/// Gives `extent` back to both.
+fn give(buddy: &mut Buddy, plain: &mut Plain, extent: Extent, contents: Contents) {
+    match contents {
+        Contents::Unsaid => buddy.free(extent),
+        Contents::Cached => {
+            buddy.free_cached(extent);
+            let members = plain.members(extent);
+            plain.marked[members].fill(true);
+        }
+    }
+    plain.give(extent);
 }
 
 /// The extents of `level`, or of its own if that is smaller, of which `whole` consists.
@@ -130,7 +217,7 @@ fn run(ladder: Ladder, frames: u64, steps: Vec<Step>) {
         match step {
             Step::Allocate(level) => {
                 let got = buddy.allocate(in_ladder(level));
-                assert_eq!(got, plain.first_fit(in_ladder(level)));
+                assert_eq!(got, plain.best_fit(in_ladder(level)));
                 held.extend(got);
                 got.into_iter().for_each(|extent| plain.take(extent));
             }
@@ -144,29 +231,36 @@ fn run(ladder: Ladder, frames: u64, steps: Vec<Step>) {
                     held.push(wanted);
                 }
             }
-            Step::Free(which, level) if !held.is_empty() => {
+            Step::Free(which, level, contents) if !held.is_empty() => {
                 let whole = held.swap_remove(which % held.len());
                 for piece in pieces(&ladder, whole, in_ladder(level)) {
-                    buddy.free(piece);
-                    plain.give(piece);
+                    give(&mut buddy, &mut plain, piece, contents);
                 }
             }
-            Step::FreePiece(which, level, i) if !held.is_empty() => {
+            Step::FreePiece(which, level, i, contents) if !held.is_empty() => {
                 let whole = held.swap_remove(which % held.len());
                 let mut parts = pieces(&ladder, whole, in_ladder(level));
                 let piece = parts.swap_remove((i % parts.len() as u64) as usize);
                 held.extend(parts);
-                buddy.free(piece);
-                plain.give(piece);
+                give(&mut buddy, &mut plain, piece, contents);
             }
-            Step::FreeAround(at, level) => {
+            Step::FreeAround(at, level, contents) => {
                 let any = Extent::around(&ladder, Pfn(at % frames), in_ladder(level));
                 if plain.is_taken(any) {
                     let apart = held.iter().flat_map(|whole| pieces(&ladder, *whole, Level::BASE));
                     held = apart.filter(|piece| !any.contains(&ladder, piece.start)).collect();
-                    buddy.free(any);
-                    plain.give(any);
+                    give(&mut buddy, &mut plain, any, contents);
                 }
+            }
+            // Where memory may hold few frames with marks, one of them is forgotten rather than any.
+            Step::Forget(at) => {
+                let near = (at % frames..frames).find(|frame| plain.marked[*frame as usize]).unwrap_or(at % frames);
+                buddy.forget_cached(Pfn(near));
+                plain.marked[near as usize] = false;
+            }
+            Step::Mark(at) => {
+                buddy.mark_cached(Pfn(at % frames));
+                plain.mark(at % frames);
             }
             Step::Free(..) | Step::FreePiece(..) => {}
         }
@@ -175,32 +269,35 @@ fn run(ladder: Ladder, frames: u64, steps: Vec<Step>) {
     for extent in held {
         buddy.free(extent);
     }
+    assert_eq!(buddy == whole, buddy.cached_frames() == 0, "after the last free: {buddy:?}");
+    (0..frames).for_each(|frame| buddy.forget_cached(Pfn(frame)));
+    buddy.validate().unwrap();
     assert!(buddy == whole, "after the last free: {buddy:?}");
 }
 
 proptest! {
     #[test]
-    fn ratio_eight(frames in 1u64..1200, steps in prop::collection::vec(step(), 1..40)) {
+    fn ratio_eight(frames in 1u64..1200, steps in steps(40)) {
         run(ladder(&[3, 6, 9]), frames, steps);
     }
 
     #[test]
-    fn ratio_two(frames in 1u64..70, steps in prop::collection::vec(step(), 1..60)) {
+    fn ratio_two(frames in 1u64..70, steps in steps(60)) {
         run(ladder(&[1, 2, 3, 4]), frames, steps);
     }
 
     #[test]
-    fn mixed_ratios(frames in 1u64..2600, steps in prop::collection::vec(step(), 1..30)) {
+    fn mixed_ratios(frames in 1u64..2600, steps in steps(30)) {
         run(ladder(&[1, 8, 10]), frames, steps);
     }
 
     #[test]
-    fn ratio_of_several_words(frames in 1u64..3000, steps in prop::collection::vec(step(), 1..30)) {
+    fn ratio_of_several_words(frames in 1u64..3000, steps in steps(30)) {
         run(ladder(&[9]), frames, steps);
     }
 
     #[test]
-    fn base_pages_only(frames in 1u64..300, steps in prop::collection::vec(step(), 1..60)) {
+    fn base_pages_only(frames in 1u64..300, steps in steps(60)) {
         run(ladder(&[]), frames, steps);
     }
 }
@@ -300,6 +397,9 @@ fn freeing_a_misaligned_extent_panics() {
 
 #[test]
 fn metadata_is_little_more_than_a_bit_a_frame() {
-    let buddy = Buddy::new(ladder(&[9, 18]), 1 << 20).unwrap();
+    let mut buddy = Buddy::new(ladder(&[9, 18]), 1 << 20).unwrap();
     assert!(buddy.metadata_bytes() < (1 << 17) + (1 << 12), "{}", buddy.metadata_bytes());
+    // Three times that with cache pages.
+    buddy.mark_cached(Pfn(0));
+    assert!(buddy.metadata_bytes() < 3 * ((1 << 17) + (1 << 12)), "{}", buddy.metadata_bytes());
 }

@@ -7,7 +7,7 @@
 //! both. The marks and the sets come into being with the first mark: a manager without a page cache has none.
 
 use super::aged::Aged;
-use super::{Buddy, Tier};
+use super::{Buddy, FREE_ALREADY, Tier};
 use crate::bitmap::Bitmap;
 use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
@@ -79,6 +79,7 @@ impl Buddy {
     /// Panics as `free` does, and if there is no memory for the marks at the first call.
     pub fn free_cached(&mut self, extent: Extent) {
         self.check_taken(extent);
+        self.check_not_aged(extent);
         let order = self.ladder.order(extent.level);
         self.with_cached().marks.fill_group(extent.start.0 as usize, order);
         self.put_back(extent);
@@ -164,20 +165,31 @@ impl Buddy {
         })
     }
 
-    /// Whether no free extent with cache pages holds `extent`, is it, or lies in it.
-    pub(super) fn is_not_aged(&self, extent: Extent) -> bool {
-        let Some(cached) = &self.cached else { return true };
+    /// [`Buddy::free`] where cache pages are known.
+    #[inline(never)]
+    pub(super) fn free_marked(&mut self, extent: Extent) {
+        self.check_taken(extent);
+        self.check_not_aged(extent);
+        self.put_back(extent);
+    }
+
+    /// Panics if a frame of `extent` is free in an extent with cache pages.
+    fn check_not_aged(&self, extent: Extent) {
+        let Some(cached) = &self.cached else { return };
         let at = extent.level.index();
         let order = self.tiers[at].order;
-        self.tiers.iter().zip(&cached.aged).enumerate().all(|(level, (tier, aged))| {
+        let not_aged = self.tiers.iter().zip(&cached.aged).enumerate().all(|(level, (tier, aged))| {
             let index = tier.index(extent.start);
             if level < at { aged.bits().is_clear(index, order - tier.order) } else { !aged.bits().contains(index) }
-        })
+        });
+        if !not_aged {
+            self.refuse(extent, FREE_ALREADY);
+        }
     }
 
     /// Makes `extent`, of which no frame is free, free where cache pages are known, and coalesces it. A whole with a cache
     /// page becomes free now.
-    pub(super) fn put_back(&mut self, extent: Extent) {
+    fn put_back(&mut self, extent: Extent) {
         let Some(cached) = &mut self.cached else { return };
         let mut level = extent.level.index();
         let tier = &mut self.tiers[level];
@@ -209,9 +221,27 @@ impl Buddy {
         }
     }
 
+    /// [`Buddy::allocate`] where cache pages are known.
+    #[inline(never)]
+    pub(super) fn allocate_by_age(&mut self, level: Level) -> Option<Extent> {
+        for from in level.index()..self.tiers.len() {
+            let tier = &mut self.tiers[from];
+            if let Some(index) = tier.plain.pop_first() {
+                let extent = Extent { start: Pfn((index as u64) << tier.order), level };
+                self.split(from, extent);
+                return Some(extent);
+            }
+            let oldest = self.allocate_oldest(from, level);
+            if oldest.is_some() {
+                return oldest;
+            }
+        }
+        None
+    }
+
     /// Takes an extent of `level` out of the oldest extent with cache pages of the size `from`, where there is no free
     /// extent from `level` up to below `from`, and none without cache pages of that size.
-    pub(super) fn allocate_oldest(&mut self, from: usize, level: Level) -> Option<Extent> {
+    fn allocate_oldest(&mut self, from: usize, level: Level) -> Option<Extent> {
         let (mut index, stamp) = self.cached.as_mut()?.aged[from].pop_oldest()?;
         for at in (level.index()..from).rev() {
             let first = index << self.tiers[at].ratio;
