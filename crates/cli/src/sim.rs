@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use superpage_pages::{PageSize, parse_bytes};
-use superpage_sim::{Conditions, Format, Progress, Row, Setup};
+use superpage_sim::{Conditions, Format, Progress, Row, Setup, Watch, rows, run_parts};
 use superpage_trace::{Source, record, workload};
 
 /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
@@ -41,6 +41,10 @@ pub(crate) struct Sim {
     /// Put an immovable page into this share (0 to 1) of the largest extents before the run
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
     fragment: f64,
+
+    /// Print a row for each named part of the workload too, such as each member of 'A;B'
+    #[arg(long)]
+    parts: bool,
 
     /// How to print the rows: table, json, csv or parquet
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = str::parse::<Format>)]
@@ -117,17 +121,17 @@ impl Sim {
             sources.push(Box::new(crate::trace::open(path, self.up_to_cut)?));
         }
         let stop = stop::flag();
-        let (rows, status) = if self.command.is_empty() {
-            (grid(&setups, sources, &stop)?, ExitCode::SUCCESS)
+        let (all, status) = if self.command.is_empty() {
+            (self.grid(&setups, sources, &stop)?, ExitCode::SUCCESS)
         } else {
             self.program(&setups, &stop)?
         };
-        superpage_sim::write(&rows, self.format, &mut std::io::stdout())?;
+        superpage_sim::write(&all, self.format, &mut std::io::stdout())?;
         if stop.load(Ordering::Relaxed) {
             eprintln!("superpage: interrupted; the rows above count what had run by then");
             return Ok(ExitCode::from(1));
         }
-        if rows.iter().any(|row| row.error.is_some() || row.frames_leaked > 0) {
+        if all.iter().any(|row| row.error.is_some() || row.frames_leaked > 0) {
             return Ok(ExitCode::from(1));
         }
         Ok(status)
@@ -142,10 +146,10 @@ impl Sim {
         let bar = Bar::new(String::new());
         // The program is what is stopped: what it did until then is simulated whole.
         let whole = AtomicBool::new(false);
-        let rows = superpage_sim::run(setups, &mut recording, &whole, &|progress| bar.show(progress));
+        let runs = run_parts(setups, &mut recording, &whole, &|progress| bar.show(progress), &Watch::default());
         drop(bar);
         let outcome = recording.finish()?;
-        let mut rows = rows?;
+        let mut rows = rows(runs?, self.parts);
         // The stream was whole, but the program was not at its end.
         let stopped = stop.load(Ordering::Relaxed);
         rows.iter_mut().for_each(|row| row.complete &= !stopped);
@@ -158,20 +162,21 @@ impl Sim {
         }
         Ok((rows, ExitCode::SUCCESS))
     }
-}
 
-/// One stream after the other, each in one pass over all points.
-fn grid(setups: &[Setup], sources: Vec<Box<dyn Source>>, stop: &AtomicBool) -> Result<Vec<Row>, Failure> {
-    let mut rows = Vec::new();
-    let all = sources.len();
-    for (i, mut source) in sources.into_iter().enumerate() {
-        if stop.load(Ordering::Relaxed) {
-            break;
+    /// One stream after the other, each in one pass over all points.
+    fn grid(&self, setups: &[Setup], sources: Vec<Box<dyn Source>>, stop: &AtomicBool) -> Result<Vec<Row>, Failure> {
+        let mut all = Vec::new();
+        let many = sources.len();
+        for (i, mut source) in sources.into_iter().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let bar = Bar::new(if many > 1 { format!("{} of {many}", i + 1) } else { String::new() });
+            let progress = |progress| bar.show(progress);
+            all.extend(rows(run_parts(setups, source.as_mut(), stop, &progress, &Watch::default())?, self.parts));
         }
-        let bar = Bar::new(if all > 1 { format!("{} of {all}", i + 1) } else { String::new() });
-        rows.extend(superpage_sim::run(setups, source.as_mut(), stop, &|progress| bar.show(progress))?);
+        Ok(all)
     }
-    Ok(rows)
 }
 
 /// Progress on standard error: only on a terminal, and only once a second has passed.

@@ -63,6 +63,19 @@ fn json_stands_alone_on_standard_output() {
 }
 
 #[test]
+fn each_part_of_a_workload_is_a_row_if_asked_for() {
+    let workload = "touch:bytes=1M;touch:bytes=2M";
+    let output = superpage(&["sim", workload, "-m", "zen5", "--parts", "--format", "json"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let of = |key: &str| rows.as_array().unwrap().iter().map(|row| row[key].clone()).collect::<Vec<_>>();
+    let parts = ["", "", "/touch:bytes=1M", "/touch:bytes=1M", "/touch:bytes=2M", "/touch:bytes=2M"];
+    assert_eq!(of("workload"), parts.map(|part| format!("{workload}{part}")));
+    let faults: Vec<u64> = of("faults").iter().map(|faults| faults.as_u64().unwrap()).collect();
+    assert_eq!(faults[0], faults[2] + faults[4]);
+}
+
+#[test]
 fn the_number_of_threads_changes_no_byte() {
     let run = |threads| {
         let workload = "tree:nodes=2K,operations=3K+zipf:bytes=8M,references=50K";

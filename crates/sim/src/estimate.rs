@@ -142,7 +142,7 @@ impl Windows {
 
     /// The counts for the whole stream, of which `references` and `instructions` were recorded.
     pub(crate) fn whole(
-        mut self,
+        &self,
         info: &Info,
         machine: &Machine,
         counters: &Counters,
@@ -160,8 +160,9 @@ impl Windows {
             sampled: None,
         };
         let Some(sampling) = info.sampling.filter(|_| self.skipped != [0; 2]) else { return exact };
-        self.turn(Phase::Gap, machine, counters);
-        let m = &self.measured;
+        let mut windows = self.clone();
+        windows.turn(Phase::Gap, machine, counters);
+        let m = &windows.measured;
         // Instructions are accesses only where their fetches are in the stream.
         let total = self.accesses + self.skipped[0] + if info.fetches { self.skipped[1] } else { 0 };
         // What a count of the measured windows would be over the whole stream.
@@ -184,10 +185,10 @@ impl Windows {
                 on: sampling.on,
                 period: sampling.period,
                 share: self.accesses as f64 / total as f64,
-                windows: self.windows.len() as u64,
+                windows: windows.windows.len() as u64,
                 recorded_references: references,
                 recorded_tlb_misses: all.misses(),
-                tlb_misses_error: self.error(total as f64),
+                tlb_misses_error: windows.error(total as f64),
             }),
         }
     }

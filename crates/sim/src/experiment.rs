@@ -2,8 +2,8 @@
 //! each stream.
 
 use crate::piece::{Phases, Piece};
-use crate::point::{Point, Setup};
-use crate::{Error, Row};
+use crate::point::Point;
+use crate::{Error, Row, Run, Setup, Watch};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::Machine;
@@ -90,16 +90,33 @@ pub fn run(
     stop: &AtomicBool,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Vec<Row>, Error> {
+    let runs = run_parts(setups, source, stop, progress, &Watch::default())?;
+    Ok(runs.into_iter().map(|run| run.row).collect())
+}
+
+/// As [`run`], with the named parts of the stream each by itself, and samples of the state of memory if `watch` asks for
+/// them.
+pub fn run_parts(
+    setups: &[Setup],
+    source: &mut dyn Source,
+    stop: &AtomicBool,
+    progress: &(dyn Fn(Progress) + Sync),
+    watch: &Watch,
+) -> Result<Vec<Run>, Error> {
+    if watch.sample_seconds.is_some_and(|step| step.is_nan() || step <= 0.0) {
+        return Err(Error::Usage("a sample every 0 seconds: expected more".into()));
+    }
     let mut phases = Phases::new(source);
-    let first = phases.first();
-    let mut points = setups.iter().map(|setup| Point::new(setup, first)).collect::<Result<Vec<_>, Error>>()?;
+    let (first, info) = (phases.first(), source.info().clone());
+    let begin = |setup: &Setup| Point::new(setup, &info, first, watch);
+    let mut points = setups.iter().map(begin).collect::<Result<Vec<_>, Error>>()?;
     let mut shifts: Vec<u32> = setups.iter().map(|setup| setup.ladder.base().shift()).collect();
     shifts.sort_unstable();
     shifts.dedup();
 
     let mut now = Piece::new(&shifts);
     let mut next = Piece::new(&shifts);
-    let mut done = Progress { runs: 0, of: source.info().runs };
+    let mut done = Progress { runs: 0, of: info.runs };
     let mut more = now.fill(source, &mut phases)?;
     let mut complete = true;
     while more {
@@ -115,16 +132,20 @@ pub fn run(
         std::mem::swap(&mut now, &mut next);
     }
     let info = source.info().clone();
-    let mut rows: Vec<Row> = points.into_par_iter().map(|point| point.finish(&info, complete)).collect();
-    compare(&mut rows);
-    Ok(rows)
+    let mut runs: Vec<Run> = points.into_par_iter().map(|point| point.finish(&info, complete)).collect();
+    compare(&mut runs);
+    Ok(runs)
 }
 
 /// Gives every row its figures relative to `base` on the same machine.
-fn compare(rows: &mut [Row]) {
-    for group in rows.chunk_by_mut(|a, b| a.machine == b.machine) {
-        if let Some(base) = group.iter().find(|row| row.policy == "base").cloned() {
-            group.iter_mut().for_each(|row| row.compare(&base));
+fn compare(runs: &mut [Run]) {
+    for group in runs.chunk_by_mut(|a, b| a.row.machine == b.row.machine) {
+        let Some(base) = group.iter().find(|run| run.row.policy == "base").cloned() else { continue };
+        for run in group {
+            run.row.compare(&base.row);
+            for (part, base) in run.parts.iter_mut().zip(&base.parts) {
+                part.row.compare(&base.row);
+            }
         }
     }
 }

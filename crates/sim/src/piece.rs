@@ -4,7 +4,7 @@
 use crate::requests::Requests;
 use std::collections::BTreeMap;
 use superpage_pages::Access;
-use superpage_trace::{Batch, Error, Event, Source};
+use superpage_trace::{Batch, Error, Event, Run, Source};
 
 /// What part of a sampled stream the accesses that follow belong to. An unsampled stream is [`Phase::Measured`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,17 +26,39 @@ pub(crate) enum Mark {
     Phase(Phase),
 }
 
-/// The runs up to a mark, as counts, and the mark.
+/// What some runs come to.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub(crate) struct Done {
+    /// Data references.
+    pub(crate) references: u64,
+    /// Instructions.
+    pub(crate) instructions: u64,
+    /// Data references and instruction fetches.
+    pub(crate) accesses: u64,
+}
+
+impl Done {
+    fn of(runs: &[Run]) -> Done {
+        let mut done = Done::default();
+        for run in runs {
+            let count = u64::from(run.references);
+            done.accesses += count;
+            done.references += if run.access() == Access::Execute { 0 } else { count };
+            done.instructions += u64::from(run.instructions);
+        }
+        done
+    }
+}
+
+/// The runs between two marks, as counts, and the second mark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stretch {
-    /// Runs of the batch up to the mark.
+    /// Where its runs begin in the batch.
+    pub(crate) start: usize,
+    /// Where they end.
     pub(crate) end: usize,
-    /// Data references in them that are not of the stretch before.
-    pub(crate) references: u64,
-    /// Instructions likewise.
-    pub(crate) instructions: u64,
-    /// Accesses likewise: data references and instruction fetches.
-    pub(crate) accesses: u64,
+    /// What they come to.
+    pub(crate) done: Done,
     /// What follows; `None` at the end of the batch.
     pub(crate) mark: Option<Mark>,
 }
@@ -149,15 +171,15 @@ impl Piece {
     pub(crate) fn requests(&self, base_shift: u32) -> &Requests {
         self.requests.iter().find(|requests| requests.base_shift() == base_shift).expect("one for each base page size")
     }
+
+    /// What is done of stretch number `index` when its request number `request` cannot be carried out. O(runs).
+    pub(crate) fn until(&self, base_shift: u32, index: usize, request: usize) -> Done {
+        let stretch = &self.stretches[index];
+        let runs = &self.batch.runs[stretch.start..stretch.end];
+        Done::of(&runs[..self.requests(base_shift).run_of(index, runs, request)])
+    }
 }
 
-fn stretch(batch: &Batch, from: usize, end: usize, mark: Option<Mark>) -> Stretch {
-    let mut stretch = Stretch { end, references: 0, instructions: 0, accesses: 0, mark };
-    for run in &batch.runs[from..end] {
-        let count = u64::from(run.references);
-        stretch.accesses += count;
-        stretch.references += if run.access() == Access::Execute { 0 } else { count };
-        stretch.instructions += u64::from(run.instructions);
-    }
-    stretch
+fn stretch(batch: &Batch, start: usize, end: usize, mark: Option<Mark>) -> Stretch {
+    Stretch { start, end, done: Done::of(&batch.runs[start..end]), mark }
 }

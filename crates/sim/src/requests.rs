@@ -14,14 +14,19 @@ pub(crate) struct Requests {
     requests: Vec<Request>,
     /// For each stretch, where its requests end.
     ends: Vec<usize>,
-    /// Per stream (data, fetches) the last request, to which what stays on its page is added.
-    last: [Option<(Vpn, Access)>; 2],
+    /// For each stretch, the last requests before it.
+    before: Vec<Last>,
+    last: Last,
 }
+
+/// Per stream (data, fetches) the last request, to which what stays on its page is added.
+type Last = [Option<(Vpn, Access)>; 2];
 
 impl Requests {
     /// For machines whose base page has `base_shift` bits, at least those of a trace page.
     pub(crate) fn new(base_shift: u32) -> Requests {
-        Requests { shift: base_shift - TRACE_PAGE_SHIFT, requests: Vec::new(), ends: Vec::new(), last: [None; 2] }
+        let shift = base_shift - TRACE_PAGE_SHIFT;
+        Requests { shift, requests: Vec::new(), ends: Vec::new(), before: Vec::new(), last: [None; 2] }
     }
 
     /// The number of bits of the base page.
@@ -34,10 +39,10 @@ impl Requests {
     pub(crate) fn prepare(&mut self, batch: &Batch, stretches: &[Stretch]) {
         self.requests.clear();
         self.ends.clear();
-        let mut from = 0;
+        self.before.clear();
         for stretch in stretches {
-            self.extend(&batch.runs[from..stretch.end]);
-            from = stretch.end;
+            self.before.push(self.last);
+            self.extend(&batch.runs[stretch.start..stretch.end]);
             self.ends.push(self.requests.len());
             if let Some(Mark::Event(index)) = stretch.mark
                 && !matches!(batch.events[index].1, Event::Note(_) | Event::Skipped { .. })
@@ -49,14 +54,17 @@ impl Requests {
 
     fn extend(&mut self, runs: &[Run]) {
         for run in runs {
-            let (page, access) = (Vpn(run.page() >> self.shift), run.access());
-            let last = &mut self.last[usize::from(access == Access::Execute)];
-            let stays = matches!(*last, Some((p, a)) if p == page && (a == access || a == Access::Write));
-            if !stays {
-                *last = Some((page, access));
-                self.requests.push(Request::new(page, access));
-            }
+            self.requests.extend(next(&mut self.last, self.shift, run));
         }
+    }
+
+    /// Which of `runs`, those of stretch number `index`, made its request number `request`.
+    pub(crate) fn run_of(&self, index: usize, runs: &[Run], request: usize) -> usize {
+        let mut last = self.before[index];
+        let makes = |run: &Run| next(&mut last, self.shift, run).is_some();
+        let made: Vec<bool> = runs.iter().map(makes).collect();
+        let mut those = made.iter().enumerate().filter(|(_, made)| **made);
+        those.nth(request).expect("each request was made by a run").0
     }
 
     /// The requests of stretch number `index`.
@@ -64,4 +72,17 @@ impl Requests {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
         &self.requests[start..self.ends[index]]
     }
+}
+
+/// The request that `run` makes, if it leaves the page of the run before it in its stream.
+#[inline]
+fn next(last: &mut Last, shift: u32, run: &Run) -> Option<Request> {
+    let (page, access) = (Vpn(run.page() >> shift), run.access());
+    let last = &mut last[usize::from(access == Access::Execute)];
+    let stays = matches!(*last, Some((p, a)) if p == page && (a == access || a == Access::Write));
+    if stays {
+        return None;
+    }
+    *last = Some((page, access));
+    Some(Request::new(page, access))
 }

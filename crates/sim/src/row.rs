@@ -34,6 +34,8 @@ pub struct Row {
     pub cycles: u64,
     /// The same in seconds, at the machine's clock.
     pub seconds: f64,
+    /// Time in which the stream says that nothing runs: not in `cycles`.
+    pub idle_seconds: f64,
     /// Cycles of `base` over cycles of this.
     pub speedup: Option<f64>,
     /// Memory that was touched, at its peak.
@@ -47,6 +49,9 @@ pub struct Row {
     pub pages: Vec<(PageSize, u64)>,
     /// Superpages made.
     pub promotions: u64,
+    /// The same by size, ascending.
+    #[serde(serialize_with = "serialize_pages")]
+    pub promotions_by_size: Vec<(PageSize, u64)>,
     /// Superpages broken.
     pub demotions: u64,
     /// Reservations made.
@@ -113,6 +118,54 @@ fn serialize_pages<S: Serializer>(pages: &[(PageSize, u64)], serializer: S) -> R
 }
 
 impl Row {
+    /// What was counted since `before`, an earlier state of this row. What is no count stays as it is.
+    pub(crate) fn since(mut self, before: &Row) -> Row {
+        for (now, then) in self.counts().into_iter().zip(before.clone().counts()) {
+            *now -= *then;
+        }
+        for (now, then) in self.promotions_by_size.iter_mut().zip(&before.promotions_by_size) {
+            now.1 -= then.1;
+        }
+        self.seconds -= before.seconds;
+        self.idle_seconds -= before.idle_seconds;
+        // The errors of the part are those that came after the errors before it.
+        if let (Some(all), Some(old)) = (&self.error, &before.error) {
+            self.error = all.strip_prefix(old.as_str()).and_then(|new| new.strip_prefix("; ")).map(str::to_string);
+        }
+        self.complete = self.error.is_none();
+        self
+    }
+
+    /// All plain counts, which only grow while a run goes on.
+    fn counts(&mut self) -> [&mut u64; 24] {
+        [
+            &mut self.references,
+            &mut self.instructions,
+            &mut self.faults,
+            &mut self.itlb_misses,
+            &mut self.dtlb_misses,
+            &mut self.tlb_misses,
+            &mut self.walks,
+            &mut self.walk_memory_references,
+            &mut self.cycles,
+            &mut self.promotions,
+            &mut self.demotions,
+            &mut self.reservations_made,
+            &mut self.reservations_preempted,
+            &mut self.page_ins,
+            &mut self.page_outs,
+            &mut self.bytes_zeroed,
+            &mut self.bytes_copied,
+            &mut self.bytes_read,
+            &mut self.bytes_written,
+            &mut self.frames_leaked,
+            &mut self.pte_traversals,
+            &mut self.shootdowns,
+            &mut self.unmapped_accesses,
+            &mut self.widened_rights,
+        ]
+    }
+
     /// Fills in what is relative to `base`, the row of the policy `base` on the same machine and workload.
     pub fn compare(&mut self, base: &Row) {
         self.tlb_miss_reduction_percent =

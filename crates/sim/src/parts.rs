@@ -1,0 +1,95 @@
+//! What a run gives beside its row: its named parts, and the state of memory at moments of modelled time.
+
+use crate::Row;
+use superpage_pages::{Ladder, PageSize};
+use superpage_vm::Stats;
+
+/// What a point did, whole and by part.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Run {
+    /// The whole run.
+    pub row: Row,
+    /// The named parts of the stream, in their order. What comes before the first mark is in none.
+    pub parts: Vec<Part>,
+    /// The state of memory over time; empty unless [`Watch`] asks for it.
+    pub samples: Vec<Sample>,
+}
+
+/// A named part of the stream, from one mark to the next or to the end.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Part {
+    /// What the mark says.
+    pub name: String,
+    /// The modelled time, idle time with it, at which the part begins.
+    pub start_seconds: f64,
+    /// What was counted in the part. Its peaks are those within the part, its `pages` those mapped when programs had most
+    /// memory mapped, and its `contiguity` what is left at its end.
+    pub row: Row,
+}
+
+/// The state of memory at a moment of modelled time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// The time, idle time with it.
+    pub seconds: f64,
+    /// The contiguity that is available: the metric of Navarro et al., section 6.5, from 0 to 1.
+    pub contiguity: f64,
+    /// Frames that nothing is in.
+    pub free_bytes: u64,
+    /// Clean pages that are kept, but count as available.
+    pub cache_bytes: u64,
+    /// Pages that have not been referenced for a while.
+    pub inactive_bytes: u64,
+    /// All other pages of objects.
+    pub active_bytes: u64,
+    /// The kernel's own frames.
+    pub wired_bytes: u64,
+    /// Mapped pages of each size, ascending by size.
+    pub pages: Vec<(PageSize, u64)>,
+}
+
+/// What to look at while a run goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Watch {
+    /// Take a [`Sample`] at the first moment after each multiple of so many seconds of modelled time.
+    pub sample_seconds: Option<f64>,
+}
+
+/// The rows of `runs`, which are those of one stream; with `parts`, then those of each part, whose workload is
+/// `workload/part`.
+pub fn rows(runs: Vec<Run>, parts: bool) -> Vec<Row> {
+    let mut rows: Vec<Row> = runs.iter().map(|run| run.row.clone()).collect();
+    let most = if parts { runs.iter().map(|run| run.parts.len()).max().unwrap_or(0) } else { 0 };
+    for index in 0..most {
+        for Part { name, row, .. } in runs.iter().filter_map(|run| run.parts.get(index)) {
+            rows.push(Row { workload: format!("{}/{name}", row.workload), ..row.clone() });
+        }
+    }
+    rows
+}
+
+/// The most memory that was in use within a part.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Peak {
+    pub(crate) touched_pages: u64,
+    pub(crate) resident_pages: u64,
+    mapped_pages: u64,
+    mapped: [u64; superpage_pages::MAX_LEVELS],
+}
+
+impl Peak {
+    /// Takes in the present state: called before anything is taken away, and at the part's end.
+    pub(crate) fn note(&mut self, ladder: &Ladder, stats: &Stats) {
+        self.touched_pages = self.touched_pages.max(stats.touched_pages);
+        self.resident_pages = self.resident_pages.max(stats.resident_pages);
+        let mapped = ladder.levels().map(|level| stats.mapped[level.index()] * ladder.pages(level)).sum();
+        if mapped >= self.mapped_pages {
+            (self.mapped_pages, self.mapped) = (mapped, stats.mapped);
+        }
+    }
+
+    /// Mapped pages of each size when most were mapped.
+    pub(crate) fn pages(&self, ladder: &Ladder) -> Vec<(PageSize, u64)> {
+        ladder.sizes().iter().copied().zip(self.mapped).collect()
+    }
+}

@@ -1,0 +1,51 @@
+//! What a point of a grid is made of, checked before anything runs.
+
+use crate::{Conditions, Error};
+use superpage_mmu::Machine;
+use superpage_pages::{Ladder, format_bytes};
+use superpage_vm::Policy;
+
+/// What a point is made of; checked, and not yet begun.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub(crate) machine: Machine,
+    pub(crate) ladder: Ladder,
+    /// The policy as it was asked for.
+    pub(crate) name: String,
+    pub(crate) policy: Policy,
+    pub(crate) frames: u64,
+    pub(crate) fragment: f64,
+}
+
+impl Setup {
+    pub(crate) fn new(
+        machine: Machine,
+        ladder: Ladder,
+        name: &str,
+        policy: Policy,
+        conditions: &Conditions,
+    ) -> Result<Setup, Error> {
+        // A run of the stream stays on one trace page, and so on one page here only if that is no smaller.
+        if ladder.base().shift() < superpage_trace::TRACE_PAGE_SHIFT {
+            return Err(Error::Usage(format!(
+                "machine {}: its base page of {} is smaller than the 4K pages of event streams: give it one of at least 4K",
+                machine.name,
+                ladder.base()
+            )));
+        }
+        let memory = conditions.memory.unwrap_or(machine.memory.size);
+        // The smallest superpage in use, or the base page if there is none.
+        let least = ladder.sizes()[usize::from(ladder.len() > 1)];
+        if memory < least.bytes() {
+            let mut text = String::new();
+            format_bytes(memory, &mut text).expect("a string takes everything");
+            let kind = if ladder.len() > 1 { "superpage" } else { "base page" };
+            return Err(Error::Usage(format!(
+                "memory of {text} is less than one {kind} of {least} on {}: give at least that with --memory",
+                machine.name
+            )));
+        }
+        let frames = memory >> ladder.base().shift();
+        Ok(Setup { machine, ladder, name: name.into(), policy, frames, fragment: conditions.fragment })
+    }
+}

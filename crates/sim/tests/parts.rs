@@ -1,0 +1,148 @@
+//! Parts of a stream, samples over time, and processes that memory runs out for.
+
+mod script;
+
+use script::{Marked, Script, run_script};
+use std::sync::atomic::AtomicBool;
+use superpage_pages::Access;
+use superpage_sim::{Conditions, Run, Watch, plan, rows, run_parts};
+use superpage_trace::{Event, Source, workload};
+
+fn runs(source: &mut dyn Source, policies: &[&str], watch: Watch) -> Vec<Run> {
+    let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
+    let conditions = Conditions { memory: Some(64 << 20), ..Conditions::default() };
+    let setups = plan(&["alpha-21264".into(), "zen5".into()], &policies, &conditions).unwrap();
+    run_parts(&setups, source, &AtomicBool::new(false), &|_| {}, &watch).unwrap()
+}
+
+#[test]
+fn the_counts_of_the_parts_add_up_to_those_of_the_whole() {
+    for workload in ["tree:nodes=2000,operations=20K", "touch:bytes=8M;zipf:bytes=4M,references=200K"] {
+        let mut source = Marked::new(workload::parse(workload).unwrap(), 3);
+        for run in runs(&mut source, &["reservation"], Watch::default()) {
+            assert!(run.parts.len() > 1, "{workload}");
+            let value = |row| serde_json::to_value(row).unwrap();
+            let whole = value(&run.row);
+            for (key, all) in whole.as_object().unwrap().iter().filter(|(key, _)| !key.starts_with("peak")) {
+                let parts = run.parts.iter().map(|part| value(&part.row)[key].clone());
+                if let Some(all) = all.as_u64() {
+                    assert_eq!(parts.map(|part| part.as_u64().unwrap()).sum::<u64>(), all, "{workload}: {key}");
+                } else if key == "promotions_by_size" {
+                    for (size, all) in all.as_object().unwrap() {
+                        let sum: u64 = parts.clone().map(|part| part[size].as_u64().unwrap()).sum();
+                        assert_eq!(sum, all.as_u64().unwrap(), "{workload}: {size}");
+                    }
+                }
+            }
+            let starts: Vec<f64> = run.parts.iter().map(|part| part.start_seconds).collect();
+            assert!(starts.is_sorted() && starts[0] == 0.0, "{starts:?}");
+            let most = run.parts.iter().map(|part| part.row.peak_touched_bytes).max();
+            assert_eq!(most, Some(run.row.peak_touched_bytes), "{workload}");
+        }
+    }
+}
+
+#[test]
+fn marks_change_no_row() {
+    let workload = "zipf:bytes=4M,references=200K";
+    let plain = runs(workload::parse(workload).unwrap().as_mut(), &["reservation"], Watch::default());
+    let mut marked = Marked::new(workload::parse(workload).unwrap(), 2);
+    let marked = runs(&mut marked, &["reservation"], Watch { sample_seconds: Some(0.001) });
+    let bare = |runs: &[Run]| runs.iter().map(|run| run.row.clone()).collect::<Vec<_>>();
+    assert_eq!(bare(&plain), bare(&marked));
+}
+
+#[test]
+fn a_part_holds_the_pages_of_its_own_peak() {
+    // A program that touches 8 MB and exits, then one of 64 KB: the first part's superpages are none of the second's.
+    let mut script = Script::new();
+    for (process, name, pages) in [(0, "large", 2048), (1, "small", 16)] {
+        script.event(Event::Mark(name.into()));
+        script.process(process);
+        script.map(0x400 * 64, pages);
+        script.touch(0x400 * 64..0x400 * 64 + pages, Access::Write);
+        script.event(Event::Exit);
+    }
+    let runs = runs(&mut script, &["reservation"], Watch::default());
+    let pages = |part: usize| -> Vec<u64> { runs[1].parts[part].row.pages.iter().map(|(_, n)| *n).collect() };
+    assert_eq!(runs[1].row.policy, "reservation");
+    assert_eq!((pages(0), pages(1)), (vec![0, 0, 0, 2], vec![0, 1, 0, 0]));
+    let made: Vec<u64> = runs[1].parts[1].row.promotions_by_size.iter().map(|(_, n)| *n).collect();
+    assert_eq!(made, [1, 0, 0]);
+    assert_eq!(
+        runs[1].parts[1].row.speedup,
+        Some(runs[0].parts[1].row.cycles as f64 / runs[1].parts[1].row.cycles as f64)
+    );
+    let named: Vec<String> = rows(runs, true).into_iter().map(|row| row.workload).collect();
+    assert_eq!(named, [vec!["script"; 4], vec!["script/large"; 4], vec!["script/small"; 4]].concat());
+}
+
+#[test]
+fn samples_tell_the_state_at_steps_of_modelled_time() {
+    let mut script = Script::new();
+    script.process(0);
+    script.map(0x1000, 512);
+    script.touch(0x1000..0x1200, Access::Write);
+    script.event(Event::Idle { microseconds: 5_000_000 });
+    script.event(Event::Unmap { start: 0x1000, pages: 512 });
+    script.event(Event::Idle { microseconds: 5_000_000 });
+    let run = &runs(&mut script, &["reservation"], Watch { sample_seconds: Some(4.0) })[1];
+    assert_eq!(run.samples.len(), 3, "at 0, 5 and 10 s: {:?}", run.samples);
+    let [begin, full, end] = [0, 1, 2].map(|i| &run.samples[i]);
+    assert_eq!((begin.seconds, begin.contiguity, begin.free_bytes), (0.0, 1.0, 64 << 20));
+    assert!((5.0..5.1).contains(&full.seconds) && (10.0..10.1).contains(&end.seconds));
+    assert_eq!(full.active_bytes, 2 << 20);
+    assert_eq!(full.pages.iter().map(|(size, n)| size.bytes() * n).sum::<u64>(), 2 << 20);
+    assert!(full.contiguity < 1.0);
+    assert_eq!((end.contiguity, end.free_bytes, end.active_bytes), (1.0, 64 << 20, 0));
+    assert!((run.row.idle_seconds, run.row.seconds < 1.0) == (10.0, true), "idle time is no work");
+    let error =
+        run_parts(&[], &mut Script::new(), &AtomicBool::new(false), &|_| {}, &Watch { sample_seconds: Some(0.0) });
+    assert!(error.unwrap_err().to_string().contains("0 seconds"));
+}
+
+#[test]
+fn memory_that_runs_out_ends_one_process_and_not_the_run() {
+    // Process 0 takes 1 MB of the 2 MB and stays; process 1 wants 4 MB, and forks a child before; process 2 comes later.
+    let mut script = Script::new();
+    script.process(0);
+    script.map(0x1000, 256);
+    script.touch(0x1000..0x1100, Access::Write);
+    script.process(1);
+    script.map(0x10000, 1024);
+    script.touch(0x10000..0x10400, Access::Write);
+    script.event(Event::Fork { child: superpage_trace::ProcessId(3) });
+    script.event(Event::Unmap { start: 0x10000, pages: 1024 });
+    script.process(3);
+    script.touch(0x10000..0x10010, Access::Read);
+    script.event(Event::Exit);
+    script.process(1);
+    script.event(Event::Exit);
+    script.process(2);
+    script.map(0x1000, 200);
+    script.touch(0x1000..0x10c8, Access::Write);
+    script.event(Event::Exit);
+    script.process(0);
+    script.touch(0x1000..0x1100, Access::Read);
+    for row in run_script(&mut script, "zen5", &["base", "reservation"], 2 << 20) {
+        let error = row.error.as_deref().unwrap();
+        assert!(error.starts_with("process 1 was ended") && error.contains("page 0x10100"), "{error}");
+        assert_eq!(error.matches("process").count(), 2, "one was ended, and its child never began: {error}");
+        // 256 and 256 before the end, 200 and 256 after it; what process 1 still does is left out.
+        assert_eq!(row.references, 256 + 256 + 200 + 256);
+        assert_eq!(row.faults, 256 + 256 + 200);
+        assert_eq!((row.frames_leaked, row.complete), (0, false));
+    }
+}
+
+#[test]
+fn references_before_a_process_is_ended_are_counted_exactly() {
+    // On pages of 8 KB two pages of the stream make one request; memory of 64 pages of 8 KB holds 128 of them.
+    let mut script = Script::new();
+    script.process(0);
+    script.map(0x1000, 512);
+    script.touch(0x1000..0x1200, Access::Write);
+    for row in run_script(&mut script, "alpha-21264", &["base", "reservation"], 64 * 8192) {
+        assert_eq!((row.references, row.faults), (128, 64));
+    }
+}
