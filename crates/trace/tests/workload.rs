@@ -1,8 +1,9 @@
 //! The built-in workloads: exact counts, the rules of a stream, and the same stream every time.
 
 use proptest::prelude::*;
+use std::collections::HashSet;
 use superpage_pages::Access;
-use superpage_trace::{Batch, Counts, Event, Growth, Run, check_stream, workload};
+use superpage_trace::{Backing, Batch, Counts, Event, Growth, Run, check_stream, workload};
 
 /// The whole stream of a workload: its runs, and its events with their places among all runs.
 fn stream(text: &str) -> (Vec<Run>, Vec<(usize, Event)>) {
@@ -21,7 +22,7 @@ fn counts(text: &str) -> Counts {
 }
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 19] = [
+const SAMPLES: [(&str, u64); 21] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x26aa5c1576952426),
     ("fftw:n=20", 0x682a1b2ca422ef9c),
@@ -38,6 +39,8 @@ const SAMPLES: [(&str, u64); 19] = [
     ("cmp:bytes=40000001", 0xb250430d0a72efb4),
     ("dirty-file:same=0.5", 0x78df3b9765b8392f),
     ("dirty-file:bytes=1G,every=1,page=4K", 0x74d6dafc2c84e279),
+    ("web:requests=9K,first=5K,kept=300", 0x3703a7e8e834cdbd),
+    ("web:requests=2K + seek @slice=1M; web:requests=1K,first=2K", 0xcc37dcebc38565af),
     ("seek:times=70,idle=1s + stride:step=64K,touches=20K @slice=100", 0xdbd2c9ec9382a030),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x1ec3dfe6cc67d5b6),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0xe6ebf65a9fdf475c),
@@ -93,6 +96,9 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("fill", "bytes=64K,share=0"),
         ("seek", "bytes=1,times=1,idle=0s"),
         ("cmp", "bytes=1"),
+        ("web", "requests=0"),
+        ("web", "requests=3,kept=1,wired=0"),
+        ("web", "requests=100,kept=1,wired=1M"),
         ("dirty-file", "bytes=1,every=1,page=4K,same=1"),
     ] {
         let text = format!("{kind}:{parameters}");
@@ -339,6 +345,67 @@ fn dirty_file_writes_one_page_of_each_largest_superpage() {
     let some = words("dirty-file:bytes=16M,every=1,same=0.25");
     let some = some.iter().filter(|(_, word)| word.starts_with("rewrite 2")).count();
     assert!((440..=584).contains(&some), "{some} of 2048, expected a quarter");
+}
+
+/// The files that a web server maps, each with where, and the greatest number of files that were open at once.
+fn served(text: &str) -> (Vec<(u32, u64, u64)>, usize) {
+    let (mut maps, mut open, mut most) = (Vec::new(), HashSet::new(), 0);
+    for (_, event) in stream(text).1 {
+        match event {
+            Event::Map { start, pages, backing: Backing::File { file, offset: 0, .. }, shared: true, .. } => {
+                maps.push((file, start, pages));
+            }
+            Event::Open { file, .. } => assert!(open.insert(file), "{file} is open already"),
+            Event::Close { file } => assert!(open.remove(&file), "{file} is not open"),
+            _ => {}
+        }
+        most = most.max(open.len());
+    }
+    (maps, most)
+}
+
+#[test]
+fn web_keeps_what_it_maps() {
+    let (all, open) = served("web:requests=3K");
+    let files: HashSet<u32> = all.iter().map(|(file, ..)| *file).collect();
+    // Each file once, and the log.
+    assert_eq!((all.len(), open), (files.len(), files.len() + 1));
+    assert!((1000..2500).contains(&files.len()), "{} files", files.len());
+    // Each aligned to whatever superpage is no larger.
+    assert!(all.iter().all(|(_, start, pages)| start.is_multiple_of(1 << pages.ilog2())));
+    let (few, open) = served("web:requests=3K,kept=50");
+    assert!(few.len() > all.len());
+    // The log, those kept, and the one that comes before another goes.
+    assert_eq!(open, 52);
+}
+
+#[test]
+fn web_requests_are_one_sequence() {
+    // What is read: the runs of reads alone, as lengths. The files' pages differ as their addresses do.
+    let reads = |text: &str| -> Vec<u32> {
+        stream(text).0.iter().filter(|run| run.access() == Access::Read).map(|run| run.references).collect()
+    };
+    let (whole, first, second) =
+        (reads("web:requests=900"), reads("web:requests=400"), reads("web:first=400,requests=500"));
+    assert_eq!(whole, [first, second].concat());
+    assert_ne!(whole, reads("web:requests=900,seed=2"));
+}
+
+#[test]
+fn web_writes_its_log_and_takes_kernel_memory() {
+    let sums = |text: &str| {
+        stream(text).1.iter().fold((Vec::new(), 0), |(mut log, wired), (_, event)| match event {
+            Event::Write { start, pages, .. } => {
+                log.extend(*start..start + pages);
+                (log, wired)
+            }
+            Event::Wire { pages } => (log, wired + pages),
+            _ => (log, wired),
+        })
+    };
+    assert_eq!(sums("web:requests=2K"), ((0..48).collect(), 80));
+    assert_eq!(sums("web:requests=2K,first=3K,wired=7"), ((73..122).collect(), 14));
+    assert_eq!(sums("web:requests=1K,wired=0").1, 0);
 }
 
 #[test]

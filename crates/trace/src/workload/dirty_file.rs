@@ -101,8 +101,7 @@ impl Program for Dirty {
 impl Dirty {
     fn write(&mut self, out: &mut Out, offset: u64) {
         let start = (REGION + offset) / PAGE;
-        // 53 random bits make a fraction.
-        let same = ((self.random.next() >> 11) as f64) < self.same * (1_u64 << 53) as f64;
+        let same = self.random.fraction() < self.same;
         if same {
             out.event(Event::Rewrite { start, pages: self.page / PAGE });
         }

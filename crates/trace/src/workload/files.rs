@@ -14,11 +14,11 @@ pub(super) fn data_file(workload: &str, index: u64) -> u32 {
     (super::file(workload) + 1) << MOST_FILES.ilog2() | index as u32
 }
 
-/// The alignment of the address at which the system maps `bytes` of a file when the program names none: the largest power
-/// of two that is no larger, at least a page of 8 KB. So it is aligned to the largest superpage no larger than the
-/// mapping, whatever the sizes of a machine (Navarro et al., section 5.3).
-pub(super) fn alignment(bytes: u64) -> u64 {
-    1 << bytes.max(8 << 10).ilog2()
+/// The addresses that a mapping of `bytes` of a file takes up where the program names none, and their alignment: the next
+/// power of two, at least a page of 8 KB. So it is aligned to every superpage no larger than the mapping, whatever the
+/// sizes of a machine (Navarro et al., section 5.3), and room that is free again fits the next mapping.
+pub(super) fn room(bytes: u64) -> u64 {
+    bytes.next_power_of_two().max(8 << 10)
 }
 
 /// Opens a file of so many pages and maps all of it at an address, in bytes.

@@ -34,6 +34,7 @@ mod sequential;
 mod stride;
 mod touch;
 mod tree;
+mod web;
 mod zipf;
 
 pub use parameters::Parameter;
@@ -56,7 +57,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. A new one is a file with its `KIND`, and a line here: the last, as the
 /// numbers of files depend on the order.
-static ALL: [Kind; 13] = [
+static ALL: [Kind; 14] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -70,6 +71,7 @@ static ALL: [Kind; 13] = [
     cmp::KIND,
     fill::KIND,
     seek::KIND,
+    web::KIND,
 ];
 
 /// All built-in workloads.

@@ -15,6 +15,16 @@ impl Random {
         Random { state: seed }
     }
 
+    /// The generator for a seed as it is before it gives number `index`, counted from 0.
+    pub(super) fn at(seed: u64, index: u64) -> Random {
+        Random { state: seed.wrapping_add(index.wrapping_mul(STEP)) }
+    }
+
+    /// The next number, at least 0 and below 1, of 53 random bits.
+    pub(super) fn fraction(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
     /// The next number. Of 2^64 in a row no two are equal, as the mixing function is a bijection.
     #[inline]
     pub(super) fn next(&mut self) -> u64 {
@@ -85,6 +95,7 @@ mod tests {
         assert_eq!(random.next(), 6_457_827_717_110_365_317);
         assert_eq!(random.next(), 3_203_168_211_198_807_973);
         assert_eq!(random.next(), 9_817_491_932_198_370_423);
+        assert_eq!(Random::at(1_234_567, 2).next(), 9_817_491_932_198_370_423);
     }
 
     #[test]

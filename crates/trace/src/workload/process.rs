@@ -72,6 +72,11 @@ impl Process {
         CODE / PAGE + page
     }
 
+    /// An address in the topmost page of the stack.
+    pub(super) fn stack() -> u64 {
+        STACK_END - PAGE
+    }
+
     /// Moves the end of the heap up by `bytes`, rounded up to pages of `malloc`, and gives the address of what was added.
     pub(super) fn grow_heap(&mut self, out: &mut Out, bytes: u64) -> u64 {
         let (start, added) = (self.heap / PAGE, self.heap + self.heap_bytes);

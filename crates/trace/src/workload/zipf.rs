@@ -41,7 +41,7 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let theta = values.fraction("theta", 0.0..=8.0)?;
     let mut random = Random::new(values.seed()?);
     let places = Permutation::new(bytes / object, random.next());
-    let popular = Popular { table: table(bytes / object, theta, &places), object, random };
+    let popular = Popular { popularity: Popularity::new(bytes / object, theta, &places), object, random };
     super::loads::start(values, bytes, popular)
 }
 
@@ -53,7 +53,7 @@ struct Entry {
 }
 
 struct Popular {
-    table: Vec<Entry>,
+    popularity: Popularity,
     object: u64,
     random: Random,
 }
@@ -63,11 +63,26 @@ impl Place for Popular {
 
     #[inline]
     fn next(&mut self) -> u64 {
-        let number = u128::from(self.random.next()) * self.table.len() as u128;
+        self.popularity.object(self.random.next()) * self.object
+    }
+}
+
+/// Objects of which the k-th most popular is drawn in proportion to `1 / k^theta`, as an alias table.
+pub(super) struct Popularity(Vec<Entry>);
+
+impl Popularity {
+    /// The popularity of `objects` objects, below 2^32, where `places` says which object has which rank.
+    pub(super) fn new(objects: u64, theta: f64, places: &Permutation) -> Popularity {
+        Popularity(table(objects, theta, places))
+    }
+
+    /// The object that a random number of 64 bits draws.
+    #[inline]
+    pub(super) fn object(&self, random: u64) -> u64 {
+        let number = u128::from(random) * self.0.len() as u128;
         let (index, rest) = ((number >> 64) as usize, (number >> 32) as u32);
-        let entry = self.table[index];
-        let object = if rest < entry.own { index as u64 } else { u64::from(entry.other) };
-        object * self.object
+        let entry = self.0[index];
+        if rest < entry.own { index as u64 } else { u64::from(entry.other) }
     }
 }
 
