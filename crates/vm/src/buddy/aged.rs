@@ -37,7 +37,7 @@ impl Aged {
 
     /// The memory that the set takes, in bytes, but for the unused room in the order's nodes.
     pub(super) fn bytes(&self) -> usize {
-        let stamps = self.stamps.capacity() * size_of::<(usize, u64)>();
+        let stamps = self.stamps.allocation_size();
         self.bits.bytes() + stamps + self.order.len() * size_of::<(u64, usize)>()
     }
 
