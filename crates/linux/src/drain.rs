@@ -1,0 +1,113 @@
+//! Mappings that change under the feet of running threads: a part of the region comes to show other frames, in one step.
+//!
+//! Mapping a file over the region and registering it for minor faults would be two steps, and a thread that touches a page
+//! between them would get a frame that nobody gave it. So the new mapping is made and registered elsewhere and then
+//! moved to its place (`mremap`), which keeps the registration and is one step to all other threads. The kernel lets
+//! a move return only when its message has been read from the `userfaultfd`; hence a thread that reads while the
+//! pager moves.
+
+use crate::memory::BASE;
+use crate::uffd::{Message, Tell, Uffd};
+use rustix::event::{EventfdFlags, PollFd, PollFlags};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use superpage_pages::Pfn;
+
+/// See the module.
+pub(crate) struct Drain {
+    start: Option<Sender<()>>,
+    cancel: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drain {
+    /// Starts the thread. `faults` is called with the faults that it reads meanwhile.
+    pub(crate) fn new(uffd: Arc<Uffd>, faults: impl Fn(Message) + Send + 'static) -> io::Result<Drain> {
+        let (start, started) = channel();
+        let cancel = Arc::new(rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?);
+        let cancelled = Arc::clone(&cancel);
+        let thread = std::thread::Builder::new()
+            .name("region-drain".into())
+            .spawn(move || drain(&uffd, &cancelled, &started, &faults))?;
+        Ok(Drain { start: Some(start), cancel, thread: Some(thread) })
+    }
+
+    /// Makes `pages` base pages of the region at `at` show the frames of `file` from `frame` on. None of the pages is mapped
+    /// afterwards.
+    ///
+    /// # Errors
+    /// The process has too many mappings, or the system is out of memory; nothing is changed.
+    pub(crate) fn show(
+        &self,
+        uffd: &Uffd,
+        file: BorrowedFd<'_>,
+        at: *mut u8,
+        pages: usize,
+        frame: Pfn,
+    ) -> io::Result<()> {
+        let bytes = pages * BASE;
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping where the kernel chooses touches nothing that exists.
+        let staged = unsafe {
+            rustix::mm::mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, file, frame.0 * BASE as u64)
+        }?;
+        // SAFETY: the mapping is our own; a child process is not to inherit it, since it would have no pager.
+        let moved = unsafe { rustix::mm::madvise(staged, bytes, Advice::LinuxDontFork) }
+            .map_err(io::Error::from)
+            .and_then(|()| uffd.register(staged.addr() as u64, bytes as u64, Tell::Minor))
+            .and_then(|()| {
+                self.start
+                    .as_ref()
+                    .expect("the thread runs until the drop")
+                    .send(())
+                    .expect("the thread runs until the drop");
+                // SAFETY: the range at `at` is the region's, where pages come and go as in any paged memory; what was mapped
+                // there is no page in use, as the caller has seen to.
+                let moved = unsafe { rustix::mm::mremap_fixed(staged, bytes, bytes, MremapFlags::MAYMOVE, at.cast()) };
+                if moved.is_err() {
+                    rustix::io::write(&*self.cancel, &1_u64.to_ne_bytes())?;
+                }
+                moved?;
+                Ok(())
+            });
+        if moved.is_err() {
+            // SAFETY: the mapping is our own and was not moved.
+            let _ = unsafe { rustix::mm::munmap(staged, bytes) };
+        }
+        moved
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        self.start = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// For each start: reads messages until a move was told of, or the mover says that there was none.
+fn drain(uffd: &Uffd, cancel: &OwnedFd, started: &Receiver<()>, faults: &impl Fn(Message)) {
+    while started.recv().is_ok() {
+        let mut done = false;
+        while !done {
+            let mut ready = [PollFd::new(uffd, PollFlags::IN), PollFd::from_borrowed_fd(cancel.as_fd(), PollFlags::IN)];
+            let waited = rustix::event::poll(&mut ready, None);
+            let cancelled = !ready[1].revents().is_empty();
+            // Nobody can go on if messages are lost: then the pager waits here, and those who fault wait for it.
+            if waited.is_ok() && cancelled {
+                let _ = rustix::io::read(cancel, &mut [0; 8]);
+                break;
+            }
+            let _ = uffd.read(|message| match message {
+                Message::Moved => done = true,
+                fault => faults(fault),
+            });
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! The pager: the thread that resolves the faults of a region, and does all else that needs the manager.
+//!
+//! It alone has the manager, the tables, the frames; others send it requests. A fault goes: the manager decides; the
+//! frame is filled through the window; the kernel is shown the frames there, if it is a new place for them; the mapping
+//! is put into the kernel's tables and the waiting threads are woken.
+
+use crate::drain::Drain;
+use crate::memory::{BASE, BLOCK, Memory, collapse};
+use crate::tables::{Present, Tables};
+use crate::uffd::{Message, Uffd};
+use crate::{Error, RegionStats};
+use rustix::event::{PollFd, PollFlags};
+use rustix::fd::OwnedFd;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::Instant;
+use superpage_pages::{Access, Extent, Level, Pfn, Vpn};
+use superpage_vm::{FaultError, FaultKind, SpaceId, Vm};
+
+/// What others ask of the pager.
+pub(crate) enum Request {
+    /// The drain has read this.
+    Message(Message),
+    /// To populate base pages, by number in the region.
+    Populate(usize, usize, Sender<Result<(), Error>>),
+    /// To give up the contents of base pages, by number in the region.
+    Discard(usize, usize, Sender<()>),
+    /// To give blocks without a page in use back to the system.
+    Trim(Sender<()>),
+    /// To say what was done.
+    Stats(Sender<RegionStats>),
+    /// To check all structures.
+    Validate(Sender<Result<(), String>>),
+    /// To end.
+    Stop,
+}
+
+/// See the module.
+pub(crate) struct Pager {
+    pub(crate) vm: Vm,
+    pub(crate) space: SpaceId,
+    pub(crate) tables: Tables,
+    pub(crate) memory: Memory,
+    pub(crate) uffd: Arc<Uffd>,
+    pub(crate) drain: Drain,
+    /// The first page of the region.
+    pub(crate) first: Vpn,
+    /// The counts that are kept here; the others are put in when asked for.
+    pub(crate) stats: RegionStats,
+}
+
+impl Pager {
+    /// Works until it is told to stop. `bell` can be read when there are requests.
+    pub(crate) fn run(mut self, requests: &Receiver<Request>, bell: &OwnedFd) -> io::Result<()> {
+        let mut messages = VecDeque::new();
+        loop {
+            self.uffd.read(|message| messages.push_back(message))?;
+            if messages.is_empty() {
+                let mut ready = [PollFd::new(&*self.uffd, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+                match rustix::event::poll(&mut ready, None) {
+                    Err(rustix::io::Errno::INTR) => continue,
+                    other => other?,
+                };
+                if !ready[1].revents().is_empty() {
+                    rustix::io::read(bell, &mut [0; 8])?;
+                    while let Ok(request) = requests.try_recv() {
+                        match request {
+                            Request::Message(message) => messages.push_back(message),
+                            Request::Stop => return Ok(()),
+                            other => self.answer(other),
+                        }
+                    }
+                }
+            }
+            while let Some(message) = messages.pop_front() {
+                if let Message::Fault { address, write } = message {
+                    self.message(address, if write { Access::Write } else { Access::Read })?;
+                }
+            }
+        }
+    }
+
+    /// An answer that nobody waits for any more is no error.
+    fn answer(&mut self, request: Request) {
+        match request {
+            Request::Populate(from, to, answer) => {
+                let _ = answer.send(self.populate(from, to));
+            }
+            Request::Discard(from, to, answer) => {
+                self.vm
+                    .discard(&mut self.tables, self.space, self.first + from as u64, (to - from) as u64)
+                    .expect("the range lies in the region");
+                let _ = answer.send(());
+            }
+            Request::Trim(answer) => {
+                self.trim();
+                let _ = answer.send(());
+            }
+            Request::Stats(answer) => {
+                let _ = answer.send(self.report());
+            }
+            Request::Validate(answer) => {
+                let _ = answer.send(self.tables.validate().and_then(|()| self.vm.validate(&self.tables)));
+            }
+            Request::Message(_) | Request::Stop => unreachable!("the loop takes these"),
+        }
+    }
+
+    fn message(&mut self, address: u64, access: Access) -> io::Result<()> {
+        let at = self.tables.vpn(address);
+        let begun = Instant::now();
+        let before = (self.stats.collapses, self.stats.shown);
+        self.stats.messages += 1;
+        if let Err(error) = self.fault(at, access) {
+            self.refuse(at, &error)?;
+        }
+        if before == (self.stats.collapses, self.stats.shown) {
+            self.stats.plain_messages += 1;
+            self.stats.message_nanoseconds += begun.elapsed().as_nanos() as u64;
+        }
+        Ok(())
+    }
+
+    /// Resolves a fault: when this returns well, the access can be tried again.
+    fn fault(&mut self, at: Vpn, access: Access) -> Result<(), Error> {
+        let fault = self.vm.fault(&mut self.tables, self.space, at, access).map_err(|error| match error {
+            FaultError::OutOfMemory(_) => Error::OutOfMemory(self.tables.index(at)),
+            other => panic!("the region is one mapping for reading and writing: {other}"),
+        })?;
+        if let Err(error) = self.carry_out(at, fault.kind, fault.frame, fault.allocated) {
+            // The system is out of memory or of mappings. The page is as if it had never been.
+            let _ = self.vm.discard(&mut self.tables, self.space, at, 1);
+            return Err(Error::System { what: "get memory for a page of the region", source: error });
+        }
+        Ok(())
+    }
+
+    fn carry_out(&mut self, at: Vpn, kind: FaultKind, frame: Pfn, allocated: Option<Level>) -> io::Result<()> {
+        self.memory.provide(frame)?;
+        match kind {
+            FaultKind::Zero => self.memory.zero(frame),
+            FaultKind::Resident | FaultKind::Spurious => {}
+            other => panic!("a region has no fault of kind {other:?}"),
+        }
+        if !self.tables.shows(at, frame) {
+            let level = allocated.unwrap_or(Level::BASE);
+            let extent = Extent::around(self.tables.ladder(), frame, level);
+            let pages = self.tables.ladder().pages(level);
+            self.show(at.align_down(pages), pages, extent.start)?;
+        }
+        self.resume(at)
+    }
+
+    /// Makes pages that are in no one's use show the frames from `frame` on.
+    fn show(&mut self, at: Vpn, pages: u64, frame: Pfn) -> io::Result<()> {
+        let begun = Instant::now();
+        let address = self.tables.address(at);
+        self.drain.show(&self.uffd, self.memory.file(), address, pages as usize, frame)?;
+        self.tables.set_shown(at, pages, frame);
+        self.stats.shown += 1;
+        self.stats.shown_nanoseconds += begun.elapsed().as_nanos() as u64;
+        Ok(())
+    }
+
+    /// Puts the mapping that holds `at` into the kernel's tables.
+    fn resume(&mut self, at: Vpn) -> io::Result<()> {
+        let mapping = self.tables.mapping(at).expect("a resolved fault has a mapping");
+        let start = self.tables.address(mapping.start);
+        let bytes = self.tables.ladder().size(mapping.level).bytes() as usize;
+        if bytes == BLOCK * BASE && mapping.present != Present::Huge {
+            let begun = Instant::now();
+            let collapsed = collapse(start, bytes);
+            self.stats.collapses += 1;
+            self.stats.collapse_nanoseconds += begun.elapsed().as_nanos() as u64;
+            if collapsed.is_ok() {
+                self.tables.set_present(mapping.start, Present::Huge);
+                return self.uffd.wake(start.addr() as u64, bytes as u64);
+            }
+            self.stats.collapses_refused += 1;
+        }
+        match mapping.present {
+            Present::Huge => return self.uffd.wake(start.addr() as u64, bytes as u64),
+            Present::All => self.uffd.resume(self.tables.address(at).addr() as u64, BASE as u64)?,
+            Present::None | Present::Part => self.uffd.resume(start.addr() as u64, bytes as u64)?,
+        }
+        self.tables.set_present(mapping.start, Present::All);
+        Ok(())
+    }
+
+    /// The page cannot be had: whoever waits for it gets `SIGBUS`.
+    fn refuse(&mut self, at: Vpn, error: &Error) -> io::Result<()> {
+        self.stats.refused += 1;
+        let refused = self.uffd.poison(self.tables.address(at).addr() as u64);
+        refused.map_err(|_| io::Error::other(format!("{error}, and this kernel has no way to tell the program")))
+    }
+
+    fn populate(&mut self, from: usize, to: usize) -> Result<(), Error> {
+        for page in from..to {
+            let at = self.first + page as u64;
+            if self.tables.mapping(at).is_none() {
+                self.fault(at, Access::Write)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn trim(&mut self) {
+        let ladder = *self.tables.ladder();
+        let blocks: Vec<usize> = self.memory.provided().collect();
+        for block in blocks {
+            let extent = Extent { start: Pfn((block * BLOCK) as u64), level: ladder.largest() };
+            if extent.start.0 + BLOCK as u64 <= self.memory.frames() as u64 && self.vm.buddy().is_free(extent) {
+                // A block that stays is only not given back.
+                let _ = self.memory.withdraw(block);
+            }
+        }
+    }
+
+    fn report(&self) -> RegionStats {
+        let (huge_blocks, small_blocks) = self.memory.count_blocks();
+        RegionStats {
+            manager: self.vm.stats(),
+            huge_blocks,
+            small_blocks,
+            huge_bytes: self.tables.huge() << 21,
+            user_mode_only: self.uffd.user_mode_only(),
+            ..self.stats
+        }
+    }
+}

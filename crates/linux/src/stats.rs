@@ -1,0 +1,55 @@
+//! What a region has done and holds.
+
+/// Counts since the region was made; those that say *now* go down too.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RegionStats {
+    /// What the manager counts: faults by kind, promotions, demotions, preempted reservations, mappings now.
+    pub manager: superpage_vm::Stats,
+    /// Messages of faults that the pager handled. More than the manager's faults where threads waited for the same page.
+    pub messages: u64,
+    /// Nanoseconds that it took for them, but for those that promoted to 2 MB or made a reservation.
+    pub message_nanoseconds: u64,
+    /// Messages that the two numbers before count.
+    pub plain_messages: u64,
+    /// Calls of `MADV_COLLAPSE` on the region: promotions to 2 MB in hardware, first ones and those after samples.
+    pub collapses: u64,
+    /// Nanoseconds that they took.
+    pub collapse_nanoseconds: u64,
+    /// Those of them that the kernel refused; the block is then mapped by base pages until the next fault there.
+    pub collapses_refused: u64,
+    /// Times that a part of the region came to show other frames: new reservations, and pages placed singly.
+    pub shown: u64,
+    /// Nanoseconds that they took.
+    pub shown_nanoseconds: u64,
+    /// Blocks of 2 MB of physical memory made as one huge page, now.
+    pub huge_blocks: u64,
+    /// Blocks for which the kernel had no huge page: nothing in them is mapped larger than a base page until it has, now.
+    pub small_blocks: u64,
+    /// Bytes mapped by 2 MB pages in hardware, now.
+    pub huge_bytes: u64,
+    /// Base pages written to the swap file.
+    pub pages_out: u64,
+    /// Base pages read from it.
+    pub pages_in: u64,
+    /// Faults that ended with `SIGBUS`: no frame was left, or contents were lost.
+    pub refused: u64,
+    /// Whether system calls that touch an absent page of the region fail (`EFAULT`), for want of rights.
+    pub user_mode_only: bool,
+}
+
+impl RegionStats {
+    /// Bytes of physical memory that the region holds, now: its blocks, whatever of them is used.
+    pub fn held_bytes(&self) -> u64 {
+        (self.huge_blocks + self.small_blocks) << 21
+    }
+
+    /// Bytes of pages that are populated, now.
+    pub fn resident_bytes(&self) -> u64 {
+        self.manager.resident_pages << 12
+    }
+
+    /// Bytes that the manager maps by 2 MB pages, now.
+    pub fn promoted_bytes(&self) -> u64 {
+        self.manager.mapped[2] << 21
+    }
+}

@@ -1,0 +1,263 @@
+//! The `userfaultfd` system call and its requests, as `userfaultfd(2)` and `ioctl_userfaultfd(2)` have them: only those
+//! that a region needs.
+
+use crate::Error;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Updater, ioctl, opcode};
+use rustix::mm::UserfaultfdFlags;
+use std::ffi::c_void;
+use std::io;
+
+const GROUP: u8 = 0xaa;
+const BASE: u64 = 4096;
+
+/// `UFFD_API`: the version of the interface.
+const API_VERSION: u64 = 0xaa;
+/// `UFFD_USER_MODE_ONLY`: no faults of the kernel itself on behalf of a system call.
+const USER_MODE_ONLY: u32 = 1;
+
+const FEATURE_EVENT_REMAP: u64 = 1 << 2;
+const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
+const FEATURE_POISON: u64 = 1 << 14;
+
+const EVENT_PAGEFAULT: u8 = 0x12;
+const EVENT_REMAP: u8 = 0x14;
+const FLAG_WRITE: u64 = 1;
+
+#[repr(C)]
+struct ApiRequest {
+    api: u64,
+    features: u64,
+    ioctls: u64,
+}
+
+#[repr(C)]
+struct RangeRequest {
+    start: u64,
+    len: u64,
+}
+
+#[repr(C)]
+struct RegisterRequest {
+    range: RangeRequest,
+    mode: u64,
+    ioctls: u64,
+}
+
+/// Of `UFFDIO_CONTINUE` and `UFFDIO_POISON`: the number of bytes done, or a negative error, is written back.
+#[repr(C)]
+struct PagesRequest {
+    range: RangeRequest,
+    mode: u64,
+    done: i64,
+}
+
+/// `struct uffd_msg`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct RawMessage {
+    event: u8,
+    reserved: [u8; 7],
+    /// Of a page fault: flags and address.
+    arguments: [u64; 3],
+}
+
+const MESSAGES: usize = 16;
+
+const API: Opcode = opcode::read_write::<ApiRequest>(GROUP, 0x3f);
+const REGISTER: Opcode = opcode::read_write::<RegisterRequest>(GROUP, 0);
+const CONTINUE: Opcode = opcode::read_write::<PagesRequest>(GROUP, 7);
+const POISON: Opcode = opcode::read_write::<PagesRequest>(GROUP, 8);
+const WAKE: Opcode = opcode::read::<RangeRequest>(GROUP, 2);
+/// `USERFAULTFD_IOC_NEW`, on the device.
+const NEW: Opcode = opcode::none(GROUP, 0);
+
+/// `USERFAULTFD_IOC_NEW`: the argument is the flags, the answer a descriptor.
+struct New;
+
+// SAFETY: the opcode is that of the request, which takes flags by value and gives a new descriptor or an error.
+unsafe impl Ioctl for New {
+    type Output = OwnedFd;
+    const IS_MUTATING: bool = false;
+
+    fn opcode(&self) -> Opcode {
+        NEW
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::without_provenance_mut((OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as usize)
+    }
+
+    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<OwnedFd> {
+        use rustix::fd::FromRawFd;
+        // SAFETY: on success the kernel made this descriptor for us alone.
+        Ok(unsafe { OwnedFd::from_raw_fd(out) })
+    }
+}
+
+/// What a region hears from its `userfaultfd`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Message {
+    /// A thread waits for the page that holds this byte.
+    Fault {
+        /// The address.
+        address: u64,
+        /// Whether it wants to write.
+        write: bool,
+    },
+    /// A mapping was moved; who moved it waited for this message to be read.
+    Moved,
+}
+
+/// What a range is registered for.
+#[derive(Clone, Copy)]
+pub(crate) enum Tell {
+    /// Faults where no page is.
+    Missing = 1,
+    /// Faults where the page is in the file but not mapped.
+    Minor = 4,
+}
+
+/// A `userfaultfd` ready for use.
+pub(crate) struct Uffd {
+    fd: OwnedFd,
+    user_mode_only: bool,
+    poison: bool,
+}
+
+impl AsFd for Uffd {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Uffd {
+    /// Opens one, in the best way that this process may: for faults of the kernel too, else for those of user mode only.
+    ///
+    /// # Errors
+    /// No right to one, or a kernel without minor faults on memory files or without messages of moves.
+    pub(crate) fn open() -> Result<Uffd, Error> {
+        // The features of a kernel are only told at the first request of a descriptor, which then is of no more use.
+        let (probe, _) = descriptor()?;
+        let offered = handshake(&probe, 0).map_err(|_| Error::Kernel("interface of the version known here"))?;
+        if offered & FEATURE_MINOR_SHMEM == 0 {
+            return Err(Error::Kernel("minor faults on shared memory"));
+        }
+        if offered & FEATURE_EVENT_REMAP == 0 {
+            return Err(Error::Kernel("messages of moved mappings"));
+        }
+        let (fd, user_mode_only) = descriptor()?;
+        let poison = offered & FEATURE_POISON;
+        handshake(&fd, FEATURE_MINOR_SHMEM | FEATURE_EVENT_REMAP | poison)
+            .map_err(Error::system("start userfaultfd"))?;
+        Ok(Uffd { fd, user_mode_only, poison: poison != 0 })
+    }
+
+    /// Whether system calls that touch an absent page fail instead of waiting for it.
+    pub(crate) fn user_mode_only(&self) -> bool {
+        self.user_mode_only
+    }
+
+    /// Registers a range of whole mappings.
+    pub(crate) fn register(&self, start: u64, bytes: u64, tell: Tell) -> io::Result<()> {
+        let range = RangeRequest { start, len: bytes };
+        let mut request = RegisterRequest { range, mode: tell as u64, ioctls: 0 };
+        // SAFETY: the opcode is that of the structure; registering changes no memory, only who hears of faults.
+        unsafe { ioctl(&self.fd, Updater::<REGISTER, _>::new(&mut request)) }?;
+        Ok(())
+    }
+
+    /// Maps the pages of a range that the file behind it has and that are not mapped, and wakes who waits for any of them.
+    pub(crate) fn resume(&self, start: u64, bytes: u64) -> io::Result<()> {
+        let (mut at, end) = (start, start + bytes);
+        while at < end {
+            let mut request = PagesRequest { range: RangeRequest { start: at, len: end - at }, mode: 0, done: 0 };
+            // SAFETY: the opcode is that of the structure; the range is the region's own, where pages appear as at any fault.
+            match unsafe { ioctl(&self.fd, Updater::<CONTINUE, _>::new(&mut request)) } {
+                Ok(()) => return Ok(()),
+                Err(Errno::AGAIN) => at += request.done.max(0) as u64,
+                Err(Errno::EXIST) => {
+                    self.wake(at, BASE)?;
+                    at += BASE;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Wakes who waits for a page of the range: the access is tried again.
+    pub(crate) fn wake(&self, start: u64, bytes: u64) -> io::Result<()> {
+        let mut request = RangeRequest { start, len: bytes };
+        // SAFETY: the opcode is that of the structure; no memory changes.
+        unsafe { ioctl(&self.fd, Updater::<WAKE, _>::new(&mut request)) }?;
+        Ok(())
+    }
+
+    /// Makes accesses to a base page that is not mapped fail with `SIGBUS`, and wakes who waits for it.
+    ///
+    /// # Errors
+    /// The kernel (before 6.6) cannot do it.
+    pub(crate) fn poison(&self, start: u64) -> io::Result<()> {
+        if !self.poison {
+            return Err(Errno::NOTSUP.into());
+        }
+        let mut request = PagesRequest { range: RangeRequest { start, len: BASE }, mode: 0, done: 0 };
+        // SAFETY: the opcode is that of the structure; the range is the region's own and holds no page.
+        unsafe { ioctl(&self.fd, Updater::<POISON, _>::new(&mut request)) }?;
+        Ok(())
+    }
+
+    /// Reads what has come, at most a batch, and calls `take` with each. Does not wait.
+    pub(crate) fn read(&self, mut take: impl FnMut(Message)) -> io::Result<()> {
+        let mut raw = [RawMessage::default(); MESSAGES];
+        let size = size_of::<RawMessage>();
+        // SAFETY: the messages are plain numbers, of which any bytes are a value, and have no padding.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(raw.as_mut_ptr().cast::<u8>(), size * MESSAGES) };
+        let read = match rustix::io::read(&self.fd, bytes) {
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(()),
+            other => other?,
+        };
+        for message in &raw[..read / size] {
+            let [flags, address, _] = message.arguments;
+            match message.event {
+                EVENT_PAGEFAULT => take(Message::Fault { address, write: flags & FLAG_WRITE != 0 }),
+                EVENT_REMAP => take(Message::Moved),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A new descriptor, and whether it is for user mode only.
+fn descriptor() -> Result<(OwnedFd, bool), Error> {
+    let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
+    // SAFETY: a descriptor alone has no effect on memory.
+    let refused = match unsafe { rustix::mm::userfaultfd(flags) } {
+        Ok(fd) => return Ok((fd, false)),
+        Err(Errno::NOSYS) => return Err(Error::Kernel("system call of that name")),
+        Err(error) => error,
+    };
+    if let Ok(device) = rustix::fs::open("/dev/userfaultfd", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) {
+        // SAFETY: `New` is the request of this device.
+        if let Ok(fd) = unsafe { ioctl(device, New) } {
+            return Ok((fd, false));
+        }
+    }
+    // SAFETY: as above.
+    match unsafe { rustix::mm::userfaultfd(flags | UserfaultfdFlags::from_bits_retain(USER_MODE_ONLY)) } {
+        Ok(fd) => Ok((fd, true)),
+        Err(_) => Err(Error::Rights(refused.into())),
+    }
+}
+
+/// Agrees on features, and gives those that the kernel has.
+fn handshake(fd: &OwnedFd, features: u64) -> io::Result<u64> {
+    let mut request = ApiRequest { api: API_VERSION, features, ioctls: 0 };
+    // SAFETY: the opcode is that of the structure; no memory changes.
+    unsafe { ioctl(fd, Updater::<API, _>::new(&mut request)) }?;
+    Ok(request.features)
+}

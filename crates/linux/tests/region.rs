@@ -1,0 +1,113 @@
+//! A region is memory: what is written is read back, whatever the pager does meanwhile, and what the pager says is so.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use superpage_linux::{Error, Region};
+
+const PAGE: usize = 4096;
+const BLOCK: usize = 2 << 20;
+
+/// The region, or `None` after a message where this system has none to offer.
+fn region(builder: superpage_linux::Builder) -> Option<Region> {
+    match builder.build() {
+        Ok(region) => Some(region),
+        Err(error @ (Error::Rights(_) | Error::Kernel(_) | Error::BasePage(_))) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A field of /proc/self/smaps, in bytes, summed over the mappings that lie in the region.
+fn smaps(region: &Region, field: &str) -> usize {
+    let low = region.as_ptr().as_ptr().addr();
+    let high = low + region.len();
+    let text = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut inside, mut sum) = (false, 0);
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap();
+        if let Some((start, end)) = first.split_once('-')
+            && let (Ok(start), Ok(end)) = (usize::from_str_radix(start, 16), usize::from_str_radix(end, 16))
+        {
+            inside = start >= low && end <= high;
+        } else if inside && first.strip_suffix(':') == Some(field) {
+            sum += words.next().unwrap().parse::<usize>().unwrap() * 1024;
+        }
+    }
+    sum
+}
+
+fn words(region: &Region) -> &[AtomicU64] {
+    let start = region.as_ptr().cast::<AtomicU64>().as_ptr();
+    // SAFETY: the region is that long, aligned, initialized, and only used through these atomics.
+    unsafe { std::slice::from_raw_parts(start, region.len() / 8) }
+}
+
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn a_full_block_becomes_one_page_in_place() {
+    let Some(region) = region(Region::builder().bytes(4 * BLOCK)) else { return };
+    let words = words(&region);
+    for page in 0..1024 {
+        assert_eq!(words[page * PAGE / 8].load(Ordering::Relaxed), 0);
+        words[page * PAGE / 8].store(page as u64, Ordering::Relaxed);
+    }
+    let stats = region.stats();
+    assert_eq!(stats.manager.resident_pages, 1024);
+    assert_eq!(stats.promoted_bytes(), 2 * BLOCK as u64);
+    assert_eq!(smaps(&region, "Rss"), 2 * BLOCK);
+    if stats.small_blocks == 0 {
+        assert_eq!(stats.huge_bytes, stats.promoted_bytes());
+        assert_eq!(smaps(&region, "ShmemPmdMapped") as u64, stats.promoted_bytes());
+    } else {
+        eprintln!("skipped: this system has no huge pages for memory files");
+    }
+    for page in 0..1024 {
+        assert_eq!(words[page * PAGE / 8].load(Ordering::Relaxed), page as u64);
+    }
+    region.validate().unwrap();
+    println!("{stats:?}");
+}
+
+/// Two threads write and read words at random, each its own, and each page is also used by the other.
+fn churn(region: &Region, accesses: usize) {
+    let words = words(region);
+    std::thread::scope(|scope| {
+        for thread in 0..2_usize {
+            scope.spawn(move || {
+                let mut shadow = vec![0_u64; words.len() / 2];
+                let mut state = 0x9e37_79b9_7f4a_7c15 + thread as u64;
+                for _ in 0..accesses / 2 {
+                    let value = random(&mut state);
+                    let at = value as usize % shadow.len();
+                    let word = &words[2 * at + thread];
+                    assert_eq!(word.load(Ordering::Relaxed), shadow[at], "word {at} of thread {thread}");
+                    if value >> 62 != 0 {
+                        word.store(value, Ordering::Relaxed);
+                        shadow[at] = value;
+                    }
+                }
+                for (at, value) in shadow.iter().enumerate().step_by(PAGE / 16) {
+                    assert_eq!(words[2 * at + thread].load(Ordering::Relaxed), *value);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn contents_are_right_without_a_limit() {
+    let Some(region) = region(Region::builder().bytes(32 << 20)) else { return };
+    churn(&region, 1_000_000);
+    region.validate().unwrap();
+    let stats = region.stats();
+    assert_eq!((stats.promoted_bytes(), stats.refused), (32 << 20, 0));
+    println!("{stats:?}");
+}
