@@ -1,6 +1,7 @@
 //! The command `superpage`. It parses, calls and prints; what it prints is made elsewhere.
 
 mod record;
+mod reproduce;
 mod sim;
 mod stop;
 mod trace;
@@ -25,6 +26,8 @@ enum Verb {
     /// Look into traces, import foreign ones, export ours
     #[command(subcommand)]
     Trace(trace::Trace),
+    /// Run the tables and figures of papers, and put what comes out beside what the papers say
+    Reproduce(reproduce::Reproduce),
 }
 
 /// How a verb failed: the sentence for the person, and the exit status.
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Verb::Sim(verb) => verb.run(),
         Verb::Record(verb) => verb.run(),
         Verb::Trace(verb) => verb.run(),
+        Verb::Reproduce(verb) => verb.run(),
     };
     match done {
         Ok(code) => code,

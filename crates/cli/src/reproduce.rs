@@ -1,0 +1,90 @@
+//! `superpage reproduce`.
+
+use crate::sim::Bar;
+use crate::{Failure, stop};
+use clap::Args;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use superpage_reproduce::{Experiment, Options, Watch};
+use superpage_sim::{Format, Progress};
+
+/// Run the tables and figures of papers, and put what comes out beside what the papers say
+#[derive(Args)]
+#[command(after_long_help = "Examples:\n  superpage reproduce\n  superpage reproduce navarro02/table3\n  \
+    superpage reproduce navarro02 --export-html navarro02.html\n  superpage reproduce my/experiment.toml --format json\n\n\
+    Without arguments, and with --list, the experiments are listed. Verdicts: agrees, differs, or shown where a value is\n\
+    not judged, with the reason. A difference is a result: the exit status is 1 only if something could not be run.")]
+pub(crate) struct Reproduce {
+    /// A paper, one of its experiments, or the path of an experiment file (*.toml); repeat for several
+    #[arg(value_name = "PAPER[/EXPERIMENT]")]
+    names: Vec<String>,
+
+    /// How to print the rows: table, json, csv or parquet
+    #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = str::parse::<Format>)]
+    format: Format,
+
+    /// Write a page with the tables beside the paper's, and its figures, too
+    #[arg(long, value_name = "FILE")]
+    export_html: Option<PathBuf>,
+
+    /// Where the traces of the corpus are
+    #[arg(long, value_name = "DIR", default_value = "corpus")]
+    corpus: PathBuf,
+
+    /// Take the longer parameters where an experiment has them
+    #[arg(long)]
+    long: bool,
+
+    /// List what the names stand for, and run nothing
+    #[arg(long)]
+    list: bool,
+}
+
+impl Reproduce {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let mut experiments: Vec<Experiment> = Vec::new();
+        for name in &self.names {
+            for experiment in superpage_reproduce::select(name)? {
+                if experiments.iter().all(|known| known.full_name() != experiment.full_name()) {
+                    experiments.push(experiment);
+                }
+            }
+        }
+        if self.list || self.names.is_empty() {
+            let all = if self.names.is_empty() { superpage_reproduce::experiments() } else { experiments };
+            for experiment in all {
+                println!("{:26} {} (section {})", experiment.full_name(), experiment.title, experiment.section);
+            }
+            return Ok(ExitCode::SUCCESS);
+        }
+        let options = Options { corpus: self.corpus.clone(), long: self.long };
+        let stop = stop::flag();
+        let report = superpage_reproduce::run(experiments, &options, &stop, &Bars(Mutex::new(None)));
+        superpage_reproduce::write(&report, self.format, &mut std::io::stdout())?;
+        for failure in &report.failures {
+            eprintln!("superpage: {failure}");
+        }
+        if stop.load(Ordering::Relaxed) {
+            eprintln!("superpage: interrupted; the rows above are those that were done by then");
+            return Ok(ExitCode::from(1));
+        }
+        Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
+    }
+}
+
+/// A bar for each stream.
+struct Bars(Mutex<Option<Bar>>);
+
+impl Watch for Bars {
+    fn stream(&self, name: &str, index: usize, of: usize) {
+        *self.0.lock().expect("no holder panics") = Some(Bar::new(format!("{index} of {of}: {name}")));
+    }
+
+    fn progress(&self, progress: Progress) {
+        if let Some(bar) = &*self.0.lock().expect("no holder panics") {
+            bar.show(progress);
+        }
+    }
+}

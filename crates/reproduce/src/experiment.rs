@@ -1,0 +1,364 @@
+//! Experiment files: one table or figure of a paper each. `docs/reproduce.md` tells how to write one.
+
+use crate::judge::Tolerance;
+use crate::measure::{Measure, Value};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use superpage_pages::PageSize;
+use superpage_sim::Error;
+
+/// One table or figure of a paper: what the paper ran and found, and what runs here in its place.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Experiment {
+    /// The paper's name and the experiment's, from the path of the file.
+    #[serde(skip)]
+    pub(crate) paper: String,
+    #[serde(skip)]
+    pub(crate) name: String,
+    /// The title of the table or figure.
+    pub title: String,
+    /// Where in the paper it stands.
+    pub section: String,
+    /// What the paper ran.
+    pub there: String,
+    /// What runs here.
+    pub here: String,
+    pub(crate) kind: Kind,
+    /// The runs of every item, by name.
+    #[serde(default)]
+    pub(crate) runs: BTreeMap<String, Run>,
+    /// What each item is measured by.
+    #[serde(default, rename = "column")]
+    pub(crate) columns: Vec<Column>,
+    /// What runs, and what the paper has for it in each column.
+    #[serde(default, rename = "item")]
+    pub(crate) items: Vec<Item>,
+    /// Single values beside the columns.
+    #[serde(default, rename = "value")]
+    pub(crate) values: Vec<Single>,
+    /// Drawings of what was found.
+    #[serde(default, rename = "figure")]
+    pub(crate) figures: Vec<Figure>,
+    /// Kind `coverage`: the computers of the figure.
+    #[serde(default, rename = "workstation")]
+    pub(crate) workstations: Vec<crate::coverage::Workstation>,
+    /// Kind `operations`: the sizes over which operations are measured.
+    pub(crate) ladders: Option<BTreeMap<String, Vec<PageSize>>>,
+}
+
+/// What makes the values of an experiment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    /// Every item with every run, on the simulator.
+    Grid,
+    /// A grid over streams of several parts, and over time.
+    Sequence,
+    /// TLB coverage as a share of memory, from data sheets.
+    Coverage,
+    /// The memory manager's operations, one at a time.
+    Operations,
+}
+
+/// One way to run an item: a policy on a machine.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "RunText")]
+pub(crate) struct Run {
+    pub(crate) policy: String,
+    pub(crate) machine: String,
+    /// Whether superpages are replicated entries, as the machine says, or one entry each.
+    pub(crate) replication: bool,
+    /// Another stream than the item's own.
+    pub(crate) workload: Option<String>,
+    pub(crate) long: Option<String>,
+}
+
+/// A run as files have it: a policy's name, or a table.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "a policy, or a table with policy, machine, replication, workload, long")]
+enum RunText {
+    Policy(String),
+    #[serde(rename_all = "kebab-case")]
+    Table {
+        policy: String,
+        machine: Option<String>,
+        replication: Option<bool>,
+        workload: Option<String>,
+        long: Option<String>,
+    },
+}
+
+impl From<RunText> for Run {
+    fn from(text: RunText) -> Run {
+        let machine = || "alpha-21264".to_string();
+        match text {
+            RunText::Policy(policy) => {
+                Run { policy, machine: machine(), replication: true, workload: None, long: None }
+            }
+            RunText::Table { policy, machine: named, replication, workload, long } => {
+                let replication = replication.unwrap_or(true);
+                Run { policy, machine: named.unwrap_or_else(machine), replication, workload, long }
+            }
+        }
+    }
+}
+
+/// A quantity that every item is measured by.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Column {
+    pub(crate) quantity: String,
+    pub(crate) measure: Text,
+    /// The paper's value for all items that run; then items have none for this column.
+    pub(crate) paper: Option<Value>,
+    pub(crate) tolerance: Option<Tolerance>,
+    /// Why no item is judged by it.
+    pub(crate) shown: Option<String>,
+}
+
+/// A benchmark of the paper, or a program that stands for it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Item {
+    pub(crate) name: String,
+    /// A built-in workload.
+    pub(crate) workload: Option<String>,
+    /// A trace of the corpus, by its file name.
+    pub(crate) trace: Option<String>,
+    /// The workload for a long run.
+    pub(crate) long: Option<String>,
+    /// Memory of the machine, instead of what its file says.
+    pub(crate) memory: Option<String>,
+    /// Every how many seconds of modelled time the state of memory is noted.
+    pub(crate) sample_seconds: Option<f64>,
+    /// The paper's values, in the order of the columns that have none of their own. `"-"`: the paper has none.
+    #[serde(default)]
+    pub(crate) paper: Vec<Cell>,
+    /// The base count of the paper's run in steps of its counter, for the tolerance `steps`.
+    pub(crate) steps: Option<u32>,
+    /// Why nothing of it is judged.
+    pub(crate) shown: Option<String>,
+    /// Why a quantity is not judged, by its name.
+    #[serde(default)]
+    pub(crate) unlike: BTreeMap<String, String>,
+    /// The likely cause where a quantity differs, by its name.
+    #[serde(default)]
+    pub(crate) because: BTreeMap<String, String>,
+}
+
+/// A value of the paper in a table, or the sign that there is none.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Cell {
+    Value(Value),
+    #[allow(dead_code, reason = "whatever stands there is no value")]
+    None(String),
+}
+
+/// A value of its own.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Single {
+    pub(crate) item: String,
+    pub(crate) quantity: String,
+    /// None: nothing here corresponds to it, and `shown` says why.
+    pub(crate) measure: Option<Text>,
+    pub(crate) paper: Option<Value>,
+    pub(crate) tolerance: Option<Tolerance>,
+    pub(crate) steps: Option<u32>,
+    pub(crate) shown: Option<String>,
+    pub(crate) because: Option<String>,
+}
+
+/// A drawing.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Figure {
+    pub(crate) title: String,
+    /// What it shows, for those who cannot see it.
+    pub(crate) alt: String,
+    pub(crate) kind: FigureKind,
+    pub(crate) x: Axis,
+    pub(crate) y: Axis,
+    /// Kind `bars`: the groups, from left to right.
+    #[serde(default)]
+    pub(crate) groups: Vec<String>,
+    pub(crate) series: Vec<Series>,
+}
+
+/// How a figure is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum FigureKind {
+    Scatter,
+    Lines,
+    Bars,
+}
+
+/// An axis of a figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Axis {
+    pub(crate) label: String,
+    #[serde(default)]
+    pub(crate) log: bool,
+    /// Whether its numbers are bytes.
+    #[serde(default)]
+    pub(crate) bytes: bool,
+}
+
+/// One colour of a figure.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Series {
+    pub(crate) name: String,
+    /// A curve that the experiment gives.
+    pub(crate) points: Option<String>,
+    /// Kind `bars`: a measure for each group.
+    #[serde(default)]
+    pub(crate) values: Vec<Text>,
+    /// Kind `bars`: the paper's values, drawn as marks.
+    #[serde(default)]
+    pub(crate) paper: Vec<f64>,
+}
+
+/// A measure as its file has it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Text(pub(crate) Measure);
+
+impl TryFrom<String> for Text {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Text, String> {
+        Measure::parse(&text).map(Text)
+    }
+}
+
+impl Experiment {
+    /// Reads an experiment file. `paper` and `name` are what it is called by; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// A sentence with the file, the place in it, and what was expected.
+    pub fn parse(text: &str, paper: &str, name: &str, origin: &str) -> Result<Experiment, Error> {
+        let mut experiment: Experiment = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            Error::Usage(format!("{origin}, line {line}: {}", error.message().replace('\n', ", ")))
+        })?;
+        (experiment.paper, experiment.name) = (paper.into(), name.into());
+        experiment.check().map_err(|problem| Error::Usage(format!("{origin}: {problem}")))?;
+        Ok(experiment)
+    }
+
+    /// `paper/name`.
+    pub fn full_name(&self) -> String {
+        format!("{}/{}", self.paper, self.name)
+    }
+
+    /// The paper's name.
+    pub fn paper(&self) -> &str {
+        &self.paper
+    }
+
+    /// Checks what the syntax alone does not say.
+    fn check(&self) -> Result<(), String> {
+        let grid = matches!(self.kind, Kind::Grid | Kind::Sequence);
+        if grid && self.runs.is_empty() {
+            return Err("a grid needs [runs]: at least one policy by name".into());
+        }
+        if (self.kind == Kind::Coverage) == self.workstations.is_empty() {
+            return Err("expected [[workstation]] where the kind is coverage, and nowhere else".into());
+        }
+        if (self.kind == Kind::Operations) != self.ladders.is_some() {
+            return Err("expected [ladders] where the kind is operations, and nowhere else".into());
+        }
+        let cells = self.columns.iter().filter(|column| column.paper.is_none()).count();
+        for item in &self.items {
+            let (name, values) = (&item.name, item.paper.len());
+            if values != cells {
+                return Err(format!("item {name} has {values} values of the paper, expected {cells}: one a column"));
+            }
+            match (&item.workload, &item.trace, &item.shown) {
+                (Some(_), Some(_), _) => return Err(format!("item {name} has both workload and trace: give one")),
+                (None, None, None) if grid => {
+                    return Err(format!(
+                        "item {name} runs nothing and does not say why: give workload, trace or shown"
+                    ));
+                }
+                _ => {}
+            }
+            if let Some(key) = item.unlike.keys().chain(item.because.keys()).find(|key| self.column(key).is_none()) {
+                return Err(format!("item {name} gives a reason for \"{key}\", which is no column's quantity"));
+            }
+            let steps = |column: &Column| column.tolerance == Some(Tolerance::Steps);
+            if item.shown.is_none() && item.steps.is_none() && self.columns.iter().any(steps) {
+                return Err(format!("item {name} is judged in steps: say how many its base has with `steps`"));
+            }
+        }
+        for column in &self.columns {
+            if column.tolerance.is_none() && column.shown.is_none() && column.paper.is_none_or(is_number) {
+                return Err(format!("column \"{}\" needs a tolerance, or shown with a reason", column.quantity));
+            }
+        }
+        for single in &self.values {
+            let (item, quantity) = (&single.item, &single.quantity);
+            if single.measure.is_none() && single.shown.is_none() {
+                return Err(format!("value \"{item}, {quantity}\" is not measured and does not say why in shown"));
+            }
+            let judged = single.shown.is_none() && single.tolerance.is_none();
+            if judged && single.paper.is_none_or(is_number) {
+                return Err(format!("value \"{item}, {quantity}\" needs paper and tolerance, or shown with a reason"));
+            }
+        }
+        for figure in self.figures.iter().filter(|figure| figure.kind == FigureKind::Bars) {
+            let uneven = |series: &&Series| series.values.len() != figure.groups.len();
+            if let Some(series) = figure.series.iter().find(uneven) {
+                let (name, groups) = (&series.name, figure.groups.len());
+                return Err(format!("figure \"{}\": series {name} has not {groups} values, one a group", figure.title));
+            }
+        }
+        self.check_names(grid)
+    }
+
+    /// Every name in a measure begins with a run, and with an item if it names one.
+    fn check_names(&self, grid: bool) -> Result<(), String> {
+        if !grid {
+            return Ok(());
+        }
+        let mut problem = None;
+        let mut visit = |name: &str| {
+            let (item, rest) = split(name);
+            let run = rest.split('.').next().unwrap_or(rest);
+            if let Some(item) = item.filter(|item| !self.items.iter().any(|known| slug(&known.name) == *item)) {
+                problem.get_or_insert(format!("measure \"{name}\": there is no item {item}"));
+            } else if !self.runs.contains_key(run) {
+                let known = self.runs.keys().cloned().collect::<Vec<_>>().join(", ");
+                problem.get_or_insert(format!("measure \"{name}\": there is no run {run}; expected one of {known}"));
+            }
+        };
+        let columns = self.columns.iter().map(|column| &column.measure);
+        let singles = self.values.iter().filter_map(|single| single.measure.as_ref());
+        let bars = self.figures.iter().flat_map(|figure| &figure.series).flat_map(|series| &series.values);
+        columns.chain(singles).chain(bars).for_each(|text| text.0.names(&mut visit));
+        problem.map_or(Ok(()), Err)
+    }
+
+    fn column(&self, quantity: &str) -> Option<&Column> {
+        self.columns.iter().find(|column| column.quantity == quantity)
+    }
+}
+
+fn is_number(value: Value) -> bool {
+    matches!(value, Value::Number(_))
+}
+
+/// The item of a name, if it names one, and the rest: `Matrix:all.cycles`.
+pub(crate) fn split(name: &str) -> (Option<&str>, &str) {
+    name.split_once(':').map_or((None, name), |(item, rest)| (Some(item), rest))
+}
+
+/// A name as one word of a measure: with `-` for spaces.
+pub(crate) fn slug(name: &str) -> String {
+    name.replace(' ', "-")
+}

@@ -1,0 +1,162 @@
+//! Findings: what a paper says of a quantity, what was measured here, and whether they agree.
+
+use crate::experiment::{Cell, Column, Experiment, Item, Kind, Single};
+use crate::judge::{Tolerance, Verdict};
+use crate::lookup::Lookup;
+use crate::measure::{Measure, Value};
+use crate::streams::{Outcome, Passes};
+use serde::Serialize;
+
+/// A row of the report.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Finding {
+    /// The paper.
+    pub paper: String,
+    /// The table, figure or section of it.
+    pub experiment: String,
+    /// The benchmark.
+    pub item: String,
+    /// What of it.
+    pub quantity: String,
+    /// What the paper has for it, if anything.
+    pub paper_value: Option<Value>,
+    /// What was found here, if anything.
+    pub measured: Option<Value>,
+    /// How near it must come, in words; `None` where it is not judged.
+    pub tolerance: Option<String>,
+    /// Whether it does.
+    pub verdict: Verdict,
+    /// Why it is only shown, or why it differs as far as that is known.
+    pub reason: Option<String>,
+}
+
+/// What values come from, whatever the kind of the experiment.
+pub(crate) trait Values {
+    /// The value of a name in a measure; `item` is what runs there.
+    fn value(&self, item: Option<&Item>, name: &str) -> Option<Value>;
+    /// Why a value is missing.
+    fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome>;
+}
+
+impl Values for Lookup<'_> {
+    fn value(&self, item: Option<&Item>, name: &str) -> Option<Value> {
+        Lookup::value(self, item, name)
+    }
+
+    fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome> {
+        Lookup::problem(self, item, name)
+    }
+}
+
+/// A value to be judged, from a column or by itself.
+struct Question<'a> {
+    item: &'a str,
+    quantity: &'a str,
+    paper: Option<Value>,
+    tolerance: Option<Tolerance>,
+    steps: Option<u32>,
+    /// Why it is only shown.
+    shown: Option<&'a String>,
+    /// The cause if it differs.
+    because: Option<&'a String>,
+}
+
+/// All findings of an experiment, by its items and then its single values; what an interrupt left out is not among them.
+pub(crate) fn findings(experiment: &Experiment, passes: &Passes, values: &dyn Values) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for item in &experiment.items {
+        let mut cells = item.paper.iter();
+        for column in &experiment.columns {
+            let paper = column.paper.or_else(|| match cells.next() {
+                Some(Cell::Value(value)) => Some(*value),
+                _ => None,
+            });
+            let runs = item.workload.is_some() || item.trace.is_some();
+            if !runs && (paper.is_none() || column.paper.is_some()) {
+                continue;
+            }
+            let question = of_column(item, column, paper);
+            found.extend(answer(experiment, values, Some(item), Some(&column.measure.0), &question));
+        }
+    }
+    let lookup = Lookup { experiment, passes };
+    for single in &experiment.values {
+        let measure = single.measure.as_ref().map(|text| &text.0);
+        found.extend(answer(experiment, values, lookup.item(&single.item), measure, &of_single(single)));
+    }
+    found
+}
+
+fn of_column<'a>(item: &'a Item, column: &'a Column, paper: Option<Value>) -> Question<'a> {
+    // An order is judged also of a program that only stands for the paper's.
+    let order = matches!(paper, Some(Value::Truth(_)));
+    let shown = item.unlike.get(&column.quantity).or(column.shown.as_ref()).or(item.shown.as_ref());
+    Question {
+        item: &item.name,
+        quantity: &column.quantity,
+        paper,
+        tolerance: column.tolerance.or(order.then_some(Tolerance::Exact)),
+        steps: item.steps,
+        shown: if order { item.unlike.get(&column.quantity).or(column.shown.as_ref()) } else { shown },
+        because: item.because.get(&column.quantity),
+    }
+}
+
+fn of_single(single: &Single) -> Question<'_> {
+    Question {
+        item: &single.item,
+        quantity: &single.quantity,
+        paper: single.paper,
+        tolerance: single.tolerance.or(Some(Tolerance::Exact)),
+        steps: single.steps,
+        shown: single.shown.as_ref(),
+        because: single.because.as_ref(),
+    }
+}
+
+fn answer(
+    experiment: &Experiment,
+    values: &dyn Values,
+    item: Option<&Item>,
+    measure: Option<&Measure>,
+    question: &Question,
+) -> Option<Finding> {
+    // An item that runs nothing has nothing measured.
+    let idle = item.is_some_and(|item| item.workload.is_none() && item.trace.is_none())
+        && matches!(experiment.kind, Kind::Grid | Kind::Sequence);
+    let measure = measure.filter(|_| !idle);
+    let measured = measure.and_then(|measure| measure.value(&|name| values.value(item, name)));
+    let mut reason = question.shown.cloned();
+    let mut verdict = Verdict::Shown;
+    if let (None, Some(measure)) = (measured, measure) {
+        let mut problem = None;
+        measure.names(&mut |name| problem = problem.or_else(|| values.problem(item, name)));
+        reason = Some(match problem {
+            Some(Outcome::Interrupted) => return None,
+            Some(Outcome::Missing(text)) => text.clone(),
+            Some(Outcome::Failed(text)) => format!("the run failed: {text}"),
+            _ => "there is no such value".into(),
+        });
+    }
+    let mut tolerance = None;
+    if let (None, Some(paper), Some(measured), Some(by)) =
+        (question.shown, question.paper, measured, question.tolerance)
+    {
+        verdict = by.judge(paper, measured, question.steps);
+        tolerance = Some(by.describe(paper, question.steps));
+        if verdict == Verdict::Differs {
+            reason = question.because.cloned();
+        }
+    }
+    Some(Finding {
+        paper: experiment.paper.clone(),
+        experiment: experiment.name.clone(),
+        item: question.item.into(),
+        quantity: question.quantity.into(),
+        paper_value: question.paper,
+        measured,
+        tolerance,
+        verdict,
+        reason,
+    })
+}

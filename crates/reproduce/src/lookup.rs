@@ -1,0 +1,52 @@
+//! Values by name: `all.pages.4M@fftw-1` is the key `pages`, `4M` of the run `all`, in the part `fftw 1` of the stream.
+
+use crate::experiment::{Experiment, Item, slug, split};
+use crate::measure::Value;
+use crate::streams::{Outcome, Passes};
+use superpage_sim::Row;
+
+/// Finds the values of a grid.
+pub(crate) struct Lookup<'a> {
+    pub(crate) experiment: &'a Experiment,
+    pub(crate) passes: &'a Passes,
+}
+
+impl<'a> Lookup<'a> {
+    /// What the name stands for; `item` is meant where it names none.
+    pub(crate) fn value(&self, item: Option<&Item>, name: &str) -> Option<Value> {
+        let (named, rest) = split(name);
+        let item = named.map_or(item, |named| self.item(named))?;
+        let (run, rest) = rest.split_once('.')?;
+        let (key, part) = rest.split_once('@').map_or((rest, None), |(key, part)| (key, Some(part)));
+        let Outcome::Done(done) = self.passes.outcome(item, self.experiment.runs.get(run)?)? else { return None };
+        number(done.part(part)?, key)
+    }
+
+    /// Why some value of a measure is missing, or must be read with care: the first reason there is.
+    pub(crate) fn problem(&self, item: Option<&Item>, name: &str) -> Option<&'a Outcome> {
+        let (named, rest) = split(name);
+        let item = named.map_or(item, |named| self.item(named))?;
+        let run = self.experiment.runs.get(rest.split('.').next()?)?;
+        self.passes.outcome(item, run).filter(|outcome| !matches!(outcome, Outcome::Done(_)))
+    }
+
+    /// The item of this name, spaces or not.
+    pub(crate) fn item(&self, name: &str) -> Option<&'a Item> {
+        self.experiment.items.iter().find(|item| slug(&item.name) == slug(name))
+    }
+}
+
+/// A number of a row by its key; `pages` has a number for each size, and none of a size that is not in use.
+fn number(row: &Row, key: &str) -> Option<Value> {
+    let json = serde_json::to_value(row).expect("a row is a struct of plain values");
+    let (key, inner) = key.split_once('.').map_or((key, None), |(key, inner)| (key, Some(inner)));
+    let found = match (json.get(key)?, inner) {
+        (value, None) => value,
+        (object, Some(inner)) => match object.get(inner) {
+            Some(value) => value,
+            None if object.is_object() => return Some(Value::Number(0.0)),
+            None => return None,
+        },
+    };
+    found.as_f64().map(Value::Number).or_else(|| found.as_bool().map(Value::Truth))
+}

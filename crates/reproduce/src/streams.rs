@@ -1,0 +1,242 @@
+//! What must be run for a set of experiments: each stream once, with all policies that any of them asks for.
+
+use crate::experiment::{Experiment, Item, Kind, Run};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use superpage_mmu::{Machine, TableKind};
+use superpage_pages::parse_bytes;
+use superpage_sim::{Conditions, Progress, Row, Setup};
+use superpage_trace::{Source, workload};
+
+/// How experiments are run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Where the traces of the corpus lie.
+    pub corpus: PathBuf,
+    /// Whether the longer parameters are taken where a file has them.
+    pub long: bool,
+}
+
+/// Who is told how far the work is.
+pub trait Watch: Sync {
+    /// The stream with this name begins, as number `index` (from 1) of `of`.
+    fn stream(&self, name: &str, index: usize, of: usize);
+    /// So much of it is done.
+    fn progress(&self, progress: Progress);
+}
+
+/// A stream on a machine: what one pass goes over.
+#[derive(Clone, PartialEq, Debug)]
+struct Stream {
+    what: What,
+    machine: String,
+    replication: bool,
+    memory: Option<String>,
+    sample_seconds: Option<f64>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+enum What {
+    Workload(String),
+    Trace(String),
+}
+
+/// What came of one policy over a stream.
+#[derive(Clone)]
+pub(crate) enum Outcome {
+    Done(Box<Ran>),
+    /// There is no such trace, so there is nothing to be said.
+    Missing(String),
+    /// It could not be run.
+    Failed(String),
+    /// It was not run, or not to its end, because of an interrupt.
+    Interrupted,
+}
+
+/// What a policy did over a stream, whole and by part.
+#[derive(Clone)]
+pub(crate) struct Ran {
+    row: Row,
+}
+
+impl Ran {
+    /// The counts of the part of this name, or of the whole.
+    pub(crate) fn part(&self, name: Option<&str>) -> Option<&Row> {
+        name.is_none().then_some(&self.row)
+    }
+}
+
+/// A stream with the policies that are wanted over it, and what came of each.
+struct Pass {
+    stream: Stream,
+    points: Vec<(String, Outcome)>,
+}
+
+/// All passes of a set of experiments.
+pub(crate) struct Passes {
+    passes: Vec<Pass>,
+    long: bool,
+}
+
+impl Passes {
+    /// What the experiments need; nothing has run yet.
+    pub(crate) fn of(experiments: &[Experiment], long: bool) -> Passes {
+        let mut passes = Passes { passes: Vec::new(), long };
+        for experiment in experiments.iter().filter(|experiment| matches!(experiment.kind, Kind::Grid | Kind::Sequence))
+        {
+            for item in &experiment.items {
+                for run in experiment.runs.values() {
+                    let Some(stream) = stream(item, run, long) else { continue };
+                    let at = passes.passes.iter().position(|pass| pass.stream == stream).unwrap_or_else(|| {
+                        passes.passes.push(Pass { stream, points: Vec::new() });
+                        passes.passes.len() - 1
+                    });
+                    let points = &mut passes.passes[at].points;
+                    if !points.iter().any(|(policy, _)| *policy == run.policy) {
+                        points.push((run.policy.clone(), Outcome::Interrupted));
+                    }
+                }
+            }
+        }
+        passes
+    }
+
+    /// Runs all of them, one stream after the other, until `stop` is set.
+    pub(crate) fn run(&mut self, options: &Options, stop: &AtomicBool, watch: &dyn Watch) {
+        let of = self.passes.len();
+        for (index, pass) in self.passes.iter_mut().enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let (What::Workload(name) | What::Trace(name)) = &pass.stream.what;
+            watch.stream(name, index + 1, of);
+            if let Err(outcome) = pass.run(&options.corpus, stop, watch) {
+                pass.points.iter_mut().for_each(|point| point.1 = outcome.clone());
+            }
+        }
+    }
+
+    /// What could not be run, a sentence each.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let mut failures = Vec::new();
+        for pass in &self.passes {
+            let (What::Workload(name) | What::Trace(name)) = &pass.stream.what;
+            for (policy, outcome) in &pass.points {
+                if let Outcome::Failed(problem) = outcome {
+                    failures.push(format!("{name} under {policy}: {problem}"));
+                }
+            }
+            // What concerns the stream, and not one policy, is told once.
+            let same = |point: &(String, Outcome)| match &point.1 {
+                Outcome::Failed(problem) => Some(problem.clone()),
+                _ => None,
+            };
+            let first = pass.points.first().and_then(same);
+            if pass.points.len() > 1 && first.is_some() && pass.points.iter().all(|point| same(point) == first) {
+                failures.truncate(failures.len() - pass.points.len());
+                failures.push(format!("{name}: {}", first.unwrap_or_default()));
+            }
+        }
+        failures
+    }
+
+    /// What came of a run of an item; `None` if the item runs nothing.
+    pub(crate) fn outcome(&self, item: &Item, run: &Run) -> Option<&Outcome> {
+        let stream = stream(item, run, self.long)?;
+        let pass = self.passes.iter().find(|pass| pass.stream == stream)?;
+        pass.points.iter().find(|(policy, _)| *policy == run.policy).map(|(_, outcome)| outcome)
+    }
+}
+
+/// The stream of a run of an item, if it has one.
+fn stream(item: &Item, run: &Run, long: bool) -> Option<Stream> {
+    let choose = |short: &Option<String>, longer: &Option<String>| {
+        longer.clone().filter(|_| long).or_else(|| short.clone()).map(What::Workload)
+    };
+    let own = || choose(&item.workload, &item.long).or_else(|| item.trace.clone().map(What::Trace));
+    let what = own().and_then(|own| choose(&run.workload, &run.long).or(Some(own)))?;
+    Some(Stream {
+        what,
+        machine: run.machine.clone(),
+        replication: run.replication,
+        memory: item.memory.clone(),
+        sample_seconds: item.sample_seconds,
+    })
+}
+
+impl Pass {
+    fn run(&mut self, corpus: &Path, stop: &AtomicBool, watch: &dyn Watch) -> Result<(), Outcome> {
+        let mut source = self.stream.open(corpus)?;
+        let (mut setups, mut wanted) = (Vec::new(), Vec::new());
+        // `base` comes first, and is what speedups are against.
+        setups.push(self.stream.setup("base").map_err(Outcome::Failed)?);
+        for (policy, outcome) in self.points.iter_mut() {
+            match self.stream.setup(policy) {
+                _ if policy == "base" => wanted.push((0, outcome)),
+                Ok(setup) => {
+                    setups.push(setup);
+                    wanted.push((setups.len() - 1, outcome));
+                }
+                Err(problem) => *outcome = Outcome::Failed(problem),
+            }
+        }
+        let rows = superpage_sim::run(&setups, source.as_mut(), stop, &|progress| watch.progress(progress));
+        let rows = rows.map_err(|error| Outcome::Failed(error.to_string()))?;
+        for (index, outcome) in wanted {
+            let row = &rows[index];
+            *outcome = match &row.error {
+                Some(error) => Outcome::Failed(error.clone()),
+                None if !row.complete => Outcome::Interrupted,
+                None => Outcome::Done(Box::new(Ran { row: row.clone() })),
+            };
+        }
+        Ok(())
+    }
+}
+
+impl Stream {
+    fn open(&self, corpus: &Path) -> Result<Box<dyn Source>, Outcome> {
+        match &self.what {
+            What::Workload(text) => workload::parse(text).map_err(|error| Outcome::Failed(error.to_string())),
+            What::Trace(name) => {
+                let path = corpus.join(name);
+                if !path.exists() {
+                    return Err(Outcome::Missing(format!(
+                        "there is no trace {}: name the folder of the corpus with --corpus",
+                        path.display()
+                    )));
+                }
+                match superpage_trace::file::Reader::open(&path) {
+                    Ok(reader) => Ok(Box::new(reader)),
+                    Err(error) => Err(Outcome::Failed(error.to_string())),
+                }
+            }
+        }
+    }
+
+    fn setup(&self, policy: &str) -> Result<Setup, String> {
+        let text = |error: superpage_sim::Error| error.to_string();
+        let mut machine = superpage_sim::machine(&self.machine).map_err(text)?;
+        if !self.replication {
+            without_replication(&mut machine);
+        }
+        let memory = self.memory.as_deref().map(parse_bytes).transpose().map_err(|error| error.to_string())?;
+        let conditions = Conditions { memory, ..Conditions::default() };
+        let setups = superpage_sim::plan_machines(&[machine], &[policy.to_string()], &conditions).map_err(text)?;
+        Ok(setups.into_iter().next_back().expect("a plan has at least base"))
+    }
+}
+
+/// Gives the machine a page table in which each size of page is one entry: a level of the tree for each size. What the
+/// first levels do not translate, further ones of 10 bits do.
+pub(crate) fn without_replication(machine: &mut Machine) {
+    let sizes = &machine.pages.sizes;
+    let mut bits: Vec<u8> = sizes.windows(2).map(|pair| (pair[1].shift() - pair[0].shift()) as u8).collect();
+    bits.push(10);
+    while bits.len() < 3 {
+        bits.push(10);
+    }
+    machine.page_table.kind = TableKind::Radix;
+    machine.page_table.bits = bits;
+    machine.name += " without replication";
+}

@@ -1,0 +1,180 @@
+//! Findings as people and programs read them: a table, JSON, CSV, Parquet.
+
+use crate::{Finding, Report, Value, Verdict};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use std::io::Write;
+use std::sync::Arc;
+use superpage_sim::{Error, Format};
+
+/// The keys of a row, in order.
+const KEYS: [&str; 9] =
+    ["paper", "experiment", "item", "quantity", "paper_value", "measured", "tolerance", "verdict", "reason"];
+
+/// Writes what was found to `out`.
+///
+/// # Errors
+/// A sentence if it cannot be written.
+pub fn write(report: &Report, format: Format, out: &mut (impl Write + Send)) -> Result<(), Error> {
+    let failed = |problem: String| Error::Output { what: "the findings".into(), problem };
+    let rows: Vec<&Finding> = report.findings().collect();
+    match format {
+        Format::Table => out.write_all(table(report).as_bytes()).map_err(|e| failed(e.to_string()))?,
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, &rows).map_err(|e| failed(e.to_string()))?;
+            out.write_all(b"\n").map_err(|e| failed(e.to_string()))?;
+        }
+        Format::Csv => csv(&rows, out).map_err(|e| failed(e.to_string()))?,
+        Format::Parquet => {
+            let bytes = parquet(&rows).map_err(|e| failed(e.to_string()))?;
+            out.write_all(&bytes).map_err(|e| failed(e.to_string()))?;
+        }
+    }
+    out.flush().map_err(|e| failed(e.to_string()))
+}
+
+/// A value as a person reads it: whole numbers whole, others with four digits and no fewer than two places.
+pub(crate) fn number(value: Value) -> String {
+    match value {
+        Value::Truth(truth) => if truth { "yes" } else { "no" }.into(),
+        Value::Number(number) if number.fract() == 0.0 && number.abs() < 1e15 => format!("{number}"),
+        Value::Number(number) if number.abs() >= 1000.0 => format!("{number:.0}"),
+        Value::Number(number) if number.abs() >= 10.0 => format!("{number:.2}"),
+        Value::Number(number) if number.abs() >= 0.01 => format!("{number:.3}"),
+        Value::Number(number) => format!("{number:.2e}"),
+    }
+}
+
+/// A value as a program reads it.
+fn exact(value: Option<Value>) -> String {
+    match value {
+        None => String::new(),
+        Some(Value::Truth(truth)) => truth.to_string(),
+        Some(Value::Number(number)) => number.to_string(),
+    }
+}
+
+fn table(report: &Report) -> String {
+    let mut out = String::new();
+    for done in &report.done {
+        let experiment = &done.experiment;
+        out += &format!("{}: {} (section {})\n", experiment.full_name(), experiment.title, experiment.section);
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        let head = ["item", "quantity", "paper", "here", "tolerance", "verdict"];
+        let cells = |texts: [String; 6]| {
+            texts.into_iter().enumerate().map(|(i, text)| {
+                let side = if i == 2 || i == 3 { CellAlignment::Right } else { CellAlignment::Left };
+                Cell::new(text).set_alignment(side)
+            })
+        };
+        table.set_header(cells(head.map(String::from)));
+        let mut reasons: Vec<&str> = Vec::new();
+        for finding in &done.findings {
+            let note = finding.reason.as_deref().map(|reason| {
+                let index = reasons.iter().position(|known| *known == reason).unwrap_or_else(|| {
+                    reasons.push(reason);
+                    reasons.len() - 1
+                });
+                format!(" [{}]", index + 1)
+            });
+            table.add_row(cells([
+                finding.item.clone(),
+                finding.quantity.clone(),
+                finding.paper_value.map_or("-".into(), number),
+                finding.measured.map_or("-".into(), number),
+                finding.tolerance.clone().unwrap_or_default(),
+                format!("{}{}", finding.verdict, note.unwrap_or_default()),
+            ]));
+        }
+        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
+        let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+        out += &format!("{}\n {}\n", lines[0], "─".repeat(width.saturating_sub(1)));
+        lines[1..].iter().for_each(|line| out += &format!("{line}\n"));
+        for (index, reason) in reasons.iter().enumerate() {
+            out += &format!("  [{}] {reason}\n", index + 1);
+        }
+        out.push('\n');
+    }
+    out + &format!("{}\n", summary(report.findings()))
+}
+
+/// How many findings there are of each verdict, in words.
+pub(crate) fn summary<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
+    let mut counts = [0; 3];
+    findings.for_each(|finding| counts[finding.verdict as usize] += 1);
+    let [agrees, differs, shown] = counts;
+    debug_assert_eq!(Verdict::Shown as usize, 2);
+    format!("{} findings: {agrees} agree, {differs} differ, {shown} are shown", agrees + differs + shown)
+}
+
+/// A finding as texts, in the order of the keys.
+fn fields(finding: &Finding) -> [String; 9] {
+    [
+        finding.paper.clone(),
+        finding.experiment.clone(),
+        finding.item.clone(),
+        finding.quantity.clone(),
+        exact(finding.paper_value),
+        exact(finding.measured),
+        finding.tolerance.clone().unwrap_or_default(),
+        finding.verdict.to_string(),
+        finding.reason.clone().unwrap_or_default(),
+    ]
+}
+
+fn csv(rows: &[&Finding], out: &mut impl Write) -> Result<(), csv::Error> {
+    let mut writer = csv::Writer::from_writer(out);
+    writer.write_record(KEYS)?;
+    for row in rows {
+        writer.write_record(fields(row))?;
+    }
+    writer.flush()?;
+    Ok(())
+}
+
+/// A column a key; the values are numbers, with 1 and 0 for what is true or not.
+fn parquet(rows: &[&Finding]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
+    use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
+    use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::types::Type;
+
+    let is_number = |key: &str| matches!(key, "paper_value" | "measured");
+    let mut columns = Vec::new();
+    for key in KEYS {
+        let kind = if is_number(key) { Physical::DOUBLE } else { Physical::BYTE_ARRAY };
+        let column = Type::primitive_type_builder(key, kind).with_repetition(Repetition::OPTIONAL);
+        let text = (!is_number(key)).then_some(LogicalType::String);
+        columns.push(Arc::new(column.with_logical_type(text).build()?));
+    }
+    let schema = Arc::new(Type::group_type_builder("row").with_fields(columns).build()?);
+    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+    let mut bytes = Vec::new();
+    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties))?;
+    let mut group = writer.next_row_group()?;
+    let texts: Vec<[String; 9]> = rows.iter().map(|row| fields(row)).collect();
+    for (index, key) in KEYS.iter().enumerate() {
+        let mut out = group.next_column()?.expect("as many columns as the schema has");
+        if is_number(key) {
+            let value = |row: &&Finding| match if *key == "measured" { row.measured } else { row.paper_value } {
+                Some(Value::Number(number)) => Some(number),
+                Some(Value::Truth(truth)) => Some(f64::from(u8::from(truth))),
+                None => None,
+            };
+            let values: Vec<Option<f64>> = rows.iter().map(value).collect();
+            let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
+            let present: Vec<f64> = values.into_iter().flatten().collect();
+            out.typed::<DoubleType>().write_batch(&present, Some(&levels), None)?;
+        } else {
+            let levels: Vec<i16> = texts.iter().map(|row| i16::from(!row[index].is_empty())).collect();
+            let present = texts.iter().map(|row| &row[index]).filter(|text| !text.is_empty());
+            let present: Vec<ByteArray> = present.map(|text| ByteArray::from(text.as_bytes().to_vec())).collect();
+            out.typed::<ByteArrayType>().write_batch(&present, Some(&levels), None)?;
+        }
+        out.close()?;
+    }
+    group.close()?;
+    writer.close()?;
+    Ok(bytes)
+}
