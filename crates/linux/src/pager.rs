@@ -5,13 +5,13 @@
 //! is put into the kernel's tables and the waiting threads are woken.
 
 use crate::drain::Drain;
-use crate::memory::{BASE, BLOCK, Memory, collapse};
+use crate::memory::{BASE, BLOCK, Memory, collapse, zap};
 use crate::tables::{Present, Tables};
 use crate::uffd::{Message, Uffd};
 use crate::{Error, RegionStats};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
@@ -47,6 +47,8 @@ pub(crate) struct Pager {
     pub(crate) drain: Drain,
     /// The first page of the region.
     pub(crate) first: Vpn,
+    /// The pages whose users get `SIGBUS`.
+    pub(crate) refused: BTreeSet<Vpn>,
     /// The counts that are kept here; the others are put in when asked for.
     pub(crate) stats: RegionStats,
 }
@@ -89,9 +91,7 @@ impl Pager {
                 let _ = answer.send(self.populate(from, to));
             }
             Request::Discard(from, to, answer) => {
-                self.vm
-                    .discard(&mut self.tables, self.space, self.first + from as u64, (to - from) as u64)
-                    .expect("the range lies in the region");
+                self.discard(from, to);
                 let _ = answer.send(());
             }
             Request::Trim(answer) => {
@@ -192,11 +192,29 @@ impl Pager {
     /// The page cannot be had: whoever waits for it gets `SIGBUS`.
     fn refuse(&mut self, at: Vpn, error: &Error) -> io::Result<()> {
         self.stats.refused += 1;
+        self.refused.insert(at);
         let refused = self.uffd.poison(self.tables.address(at).addr() as u64);
         refused.map_err(|_| io::Error::other(format!("{error}, and this kernel has no way to tell the program")))
     }
 
+    /// Faults on these pages are told again.
+    fn forgive(&mut self, from: Vpn, to: Vpn) {
+        let refused: Vec<Vpn> = self.refused.range(from..to).copied().collect();
+        for at in refused {
+            self.refused.remove(&at);
+            let cleared = zap(self.tables.address(at), BASE);
+            cleared.expect("the kernel unmaps a page of the region");
+        }
+    }
+
+    fn discard(&mut self, from: usize, to: usize) {
+        let (start, end) = (self.first + from as u64, self.first + to as u64);
+        self.vm.discard(&mut self.tables, self.space, start, end - start).expect("the range lies in the region");
+        self.forgive(start, end);
+    }
+
     fn populate(&mut self, from: usize, to: usize) -> Result<(), Error> {
+        self.forgive(self.first + from as u64, self.first + to as u64);
         for page in from..to {
             let at = self.first + page as u64;
             if self.tables.mapping(at).is_none() {

@@ -9,6 +9,7 @@ use crate::{Error, RegionStats};
 use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::ptr::NonNull;
@@ -128,7 +129,17 @@ impl Builder {
         let (to_pager, ring) = (requests.clone(), Arc::clone(&bell));
         let drain = Drain::new(Arc::clone(&uffd), move |message| send(&to_pager, &ring, Request::Message(message)));
         let drain = drain.map_err(Error::system("start a thread"))?;
-        let pager = Pager { vm, space, tables, memory, uffd, drain, first, stats: RegionStats::default() };
+        let pager = Pager {
+            vm,
+            space,
+            tables,
+            memory,
+            uffd,
+            drain,
+            first,
+            refused: BTreeSet::new(),
+            stats: RegionStats::default(),
+        };
         let heard = Arc::clone(&bell);
         let pager = std::thread::Builder::new()
             .name("region-pager".into())

@@ -1,4 +1,5 @@
 //! A region is memory: what is written is read back, whatever the pager does meanwhile, and what the pager says is so.
+#![cfg(target_os = "linux")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use superpage_linux::{Error, Region};
@@ -110,4 +111,101 @@ fn contents_are_right_without_a_limit() {
     let stats = region.stats();
     assert_eq!((stats.promoted_bytes(), stats.refused), (32 << 20, 0));
     println!("{stats:?}");
+}
+
+#[test]
+fn sparse_use_needs_no_more_memory_than_is_touched() {
+    // One page in eight: reservations are preempted down to single pages, and every frame is used.
+    let (bytes, limit) = (128 << 20, 16 << 20);
+    let Some(region) = region(Region::builder().bytes(bytes).limit(limit)) else { return };
+    let words = words(&region);
+    for page in (0..bytes / PAGE).step_by(8) {
+        words[page * PAGE / 8].store(page as u64 + 1, Ordering::Relaxed);
+    }
+    for page in (0..bytes / PAGE).step_by(8) {
+        assert_eq!(words[page * PAGE / 8].load(Ordering::Relaxed), page as u64 + 1);
+        assert_eq!(words[page * PAGE / 8 + 511].load(Ordering::Relaxed), 0);
+    }
+    let (stats, touched) = (region.stats(), limit);
+    assert_eq!((stats.resident_bytes(), stats.held_bytes()), (touched as u64, limit as u64));
+    assert_eq!(smaps(&region, "Rss"), touched);
+    region.validate().unwrap();
+
+    // The limit is hard. Memory given back can be used again, by whole blocks or not.
+    let full = region.populate(PAGE..2 * PAGE);
+    assert!(matches!(full, Err(Error::OutOfMemory(1))), "{full:?}");
+    region.discard(0..bytes / 2).unwrap();
+    region.populate(bytes / 2..bytes / 2 + limit / 4).unwrap();
+    region.validate().unwrap();
+    region.discard(0..bytes).unwrap();
+    region.trim();
+    assert_eq!(region.stats().held_bytes(), 0);
+    assert_eq!(words[8 * PAGE / 8].load(Ordering::Relaxed), 0);
+    region.validate().unwrap();
+}
+
+#[test]
+fn a_discarded_page_takes_its_huge_page_apart_and_the_rest_stays() {
+    let Some(region) = region(Region::builder().bytes(2 * BLOCK)) else { return };
+    let words = words(&region);
+    for (at, word) in words.iter().enumerate() {
+        word.store(at as u64, Ordering::Relaxed);
+    }
+    assert_eq!(region.promoted_bytes(), 2 * BLOCK as u64);
+    region.discard(17 * PAGE..18 * PAGE).unwrap();
+    assert_eq!(region.promoted_bytes(), BLOCK as u64);
+    region.validate().unwrap();
+    for (at, word) in words.iter().enumerate() {
+        let gone = at / 512 == 17;
+        assert_eq!(word.load(Ordering::Relaxed), if gone { 0 } else { at as u64 });
+    }
+    // Touching the page again made the block whole.
+    let stats = region.stats();
+    assert_eq!((stats.promoted_bytes(), stats.huge_bytes >> 21), (2 * BLOCK as u64, 2 - stats.small_blocks));
+    region.validate().unwrap();
+}
+
+#[test]
+fn system_calls_may_use_the_memory() {
+    let Some(mut region) = region(Region::builder().bytes(BLOCK)) else { return };
+    if region.stats().user_mode_only {
+        eprintln!("skipped: only faults of user mode reach this process's userfaultfd");
+        return;
+    }
+    let mut zeroes = std::fs::File::open("/proc/self/maps").unwrap();
+    let read = std::io::Read::read(&mut zeroes, &mut region.as_mut_slice()[100_000..200_000]).unwrap();
+    assert!(read > 0);
+    let text = &region.as_mut_slice()[100_000..100_000 + read];
+    assert!(std::str::from_utf8(text).unwrap().contains('-'));
+}
+
+#[test]
+fn memory_that_runs_out_ends_the_access_with_sigbus() {
+    use std::os::unix::process::ExitStatusExt;
+    const CHILD: &str = "SUPERPAGE_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        let region = Region::builder().bytes(2 * BLOCK).limit(BLOCK).build().unwrap();
+        for page in words(&region).chunks(512) {
+            page[0].store(1, Ordering::Relaxed);
+        }
+        return;
+    }
+    if region(Region::builder().bytes(BLOCK)).is_none() {
+        return;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    child.args(["--exact", "memory_that_runs_out_ends_the_access_with_sigbus"]).env(CHILD, "1");
+    let output = child.output().unwrap();
+    assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_the_way_out() {
+    let refused = |builder: superpage_linux::Builder| builder.build().unwrap_err().to_string();
+    assert!(refused(Region::builder()).contains("from one base page"));
+    assert!(refused(Region::builder().bytes(BLOCK).limit(1 << 20)).contains("from 2 MB"));
+    let Some(region) = region(Region::builder().bytes(BLOCK)) else { return };
+    let outside = region.discard(0..BLOCK + PAGE).unwrap_err().to_string();
+    assert!(outside.contains("0..2101248") && outside.contains("2097152"), "{outside}");
+    assert!(matches!(region.populate(1..PAGE), Err(Error::Range { .. })));
 }
