@@ -22,7 +22,7 @@ fn counts(text: &str) -> Counts {
 }
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 21] = [
+const SAMPLES: [(&str, u64); 22] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x26aa5c1576952426),
     ("fftw:n=20", 0x682a1b2ca422ef9c),
@@ -41,6 +41,7 @@ const SAMPLES: [(&str, u64); 21] = [
     ("dirty-file:bytes=1G,every=1,page=4K", 0x74d6dafc2c84e279),
     ("web:requests=9K,first=5K,kept=300", 0x3703a7e8e834cdbd),
     ("web:requests=2K + seek @slice=1M; web:requests=1K,first=2K", 0xcc37dcebc38565af),
+    ("c4:nodes=20K", 0x4d0ccc9bd7a17c90),
     ("seek:times=70,idle=1s + stride:step=64K,touches=20K @slice=100", 0xdbd2c9ec9382a030),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x1ec3dfe6cc67d5b6),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0xe6ebf65a9fdf475c),
@@ -96,6 +97,9 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("fill", "bytes=64K,share=0"),
         ("seek", "bytes=1,times=1,idle=0s"),
         ("cmp", "bytes=1"),
+        ("c4", "nodes=1"),
+        ("c4", "position=,nodes=2"),
+        ("c4", "position=121212,nodes=1M"),
         ("web", "requests=0"),
         ("web", "requests=3,kept=1,wired=0"),
         ("web", "requests=100,kept=1,wired=1M"),
@@ -409,6 +413,24 @@ fn web_writes_its_log_and_takes_kernel_memory() {
 }
 
 #[test]
+fn c4_clears_its_table_and_searches() {
+    let note = |text: &str| {
+        let events = stream(text).1;
+        events.iter().find_map(|(_, e)| if let Event::Note(note) = e { Some(note.clone()) } else { None }).unwrap()
+    };
+    // The player to move wins at once: one node, whose frame is 16 words.
+    let clear = (4 * 1_050_011_u64).div_ceil(8) + 1_050_011_u64.div_ceil(8);
+    let won = counts("c4:position=121212");
+    assert_eq!((won.references, won.instructions), (12 * 64 + clear + 16, 12 * 256 + 3 * clear + 150 + 16));
+    assert_eq!(note("c4:position=121212"), "c4: the position is won for the player to move, after 1 nodes");
+    assert_eq!(note("c4:nodes=5K"), "c4: the position is still open for the player to move, after 5000 nodes");
+    // The search goes all over the pages of the table.
+    let (runs, _) = stream("c4:nodes=50K");
+    let pages: HashSet<u64> = runs.iter().filter(|run| run.access() == Access::Read).map(|run| run.page()).collect();
+    assert!(pages.len() > 1200, "{} of 1283 pages", pages.len());
+}
+
+#[test]
 fn tree_runs_its_mix_of_operations() {
     let built = counts("tree:nodes=2K,operations=0");
     let done = counts("tree:nodes=2K,operations=1K");
@@ -441,6 +463,8 @@ fn a_wrong_text_is_refused_in_one_sentence() {
         ("matrix:heap=97K", "a multiple of 8K"),
         ("touch:bytes=1.5M", "expected a size from 1 to 16T bytes"),
         ("touch:access=maybe", "expected write or read"),
+        ("c4:position=4444444", "moves that do not end the game"),
+        ("c4:position=1212121", "moves that do not end the game"),
         ("random:seed=x", "a whole number"),
         ("seek:idle=5", "a time in us, ms or s"),
         ("dirty-file:page=6K", "a multiple of 4K"),

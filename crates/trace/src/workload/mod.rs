@@ -15,6 +15,7 @@
 //! assert_eq!(runs, 16);
 //! ```
 
+mod c4;
 mod chase;
 mod cmp;
 mod dirty_file;
@@ -57,7 +58,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. A new one is a file with its `KIND`, and a line here: the last, as the
 /// numbers of files depend on the order.
-static ALL: [Kind; 14] = [
+static ALL: [Kind; 15] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -72,6 +73,7 @@ static ALL: [Kind; 14] = [
     fill::KIND,
     seek::KIND,
     web::KIND,
+    c4::KIND,
 ];
 
 /// All built-in workloads.

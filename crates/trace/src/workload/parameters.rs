@@ -62,7 +62,7 @@ impl<'a> Values<'a> {
     }
 
     /// The text of a value. Panics if the workload has no such parameter: the table and the code disagree.
-    fn text(&self, name: &str) -> &'a str {
+    pub(super) fn text(&self, name: &str) -> &'a str {
         self.values.iter().find(|(known, _)| *known == name).expect("a parameter of the table").1
     }
 

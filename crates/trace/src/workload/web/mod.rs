@@ -19,7 +19,7 @@
 //! ("the web server keeps its active files open while it is running"); with the process's end all are closed.
 //!
 //! The kernel wires memory for vnodes and the like as requests come, evenly, and never gives it back: by default 40 pages of
-//! 4 KB for each 1000 requests (assumed: half a kilobyte for each file that is opened, about 380 in 1000 requests). The
+//! 4 KB for each 1000 requests (assumed: half a kilobyte for each file that is opened, about 360 in 1000 requests). The
 //! sizes of entries, buffers and log lines, and 3 instructions a reference, are assumed too.
 
 mod site;
