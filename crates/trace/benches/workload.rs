@@ -15,6 +15,9 @@ fn main() {
         "zipf:references=20M",
         "fftw:n=100",
         "tree:operations=2K",
+        "web",
+        "c4",
+        "sp",
         "random:references=20M + random:references=20M",
     ];
     println!("{:48} {:>12} {:>12}", "workload", "references/s", "runs/s");

@@ -22,7 +22,7 @@ fn counts(text: &str) -> Counts {
 }
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 22] = [
+const SAMPLES: [(&str, u64); 23] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x26aa5c1576952426),
     ("fftw:n=20", 0x682a1b2ca422ef9c),
@@ -42,6 +42,7 @@ const SAMPLES: [(&str, u64); 22] = [
     ("web:requests=9K,first=5K,kept=300", 0x3703a7e8e834cdbd),
     ("web:requests=2K + seek @slice=1M; web:requests=1K,first=2K", 0xcc37dcebc38565af),
     ("c4:nodes=20K", 0x4d0ccc9bd7a17c90),
+    ("sp:n=13,steps=2", 0x636bc24b11521f38),
     ("seek:times=70,idle=1s + stride:step=64K,touches=20K @slice=100", 0xdbd2c9ec9382a030),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0x1ec3dfe6cc67d5b6),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0xe6ebf65a9fdf475c),
@@ -97,6 +98,8 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("fill", "bytes=64K,share=0"),
         ("seek", "bytes=1,times=1,idle=0s"),
         ("cmp", "bytes=1"),
+        ("sp", "n=8,steps=1"),
+        ("sp", "n=9,steps=0"),
         ("c4", "nodes=1"),
         ("c4", "position=,nodes=2"),
         ("c4", "position=121212,nodes=1M"),
@@ -431,6 +434,36 @@ fn c4_clears_its_table_and_searches() {
 }
 
 #[test]
+fn sp_touches_each_element_as_often_as_its_loops_do() {
+    for (n, steps) in [(8, 1), (13, 2), (36, 1)] {
+        let (all, inner, line) = (n * n * n, (n - 2_u64).pow(3), (n - 2) * (n - 2));
+        // The speeds and squares, and the copy of forcing.
+        let prepared = (5 + 8 + 10) * all;
+        // In each direction: fluxes, from 11 arrays at 3 points, and dissipation, from 5 points but where they lie outside.
+        let fluxes = (5 + 11 * 3 + 5) * inner;
+        let dissipation = 5 * ((1 + 3 + 1) * inner + 2 * (n - 3) * line);
+        // In each direction: lines, lhs, its factors, elimination, substitution, product.
+        let lines = line * (4 * n + 10 * (n - 2));
+        let elimination = (9 + 9 + 6 + 9) + 2 * (9 + 3 + 6 + 3);
+        let solved = lines + (10 + 17 + elimination + 5 * 6 + 10) * inner;
+        let rest = (10 + 17 + 6 + 15) * inner;
+        let start = 12 * 64 + 38 * (n / 2 * 2 + 1).pow(3) + 26 * n;
+        let expected = start + steps * (prepared + 3 * (fluxes + dissipation + solved) + rest);
+        let counts = counts(&format!("sp:n={n},steps={steps}"));
+        assert_eq!(counts.references, expected, "n = {n}");
+        assert_eq!(counts.instructions, 12 * 256 + 3 * (start - 12 * 64) + 2 * (expected - start));
+    }
+}
+
+#[test]
+fn sp_misses_along_the_farthest_lines() {
+    // 34 * 34 lines, of two arrays at 36 points and five at 34.
+    let misses = Tlb::misses("sp:steps=2") - Tlb::misses("sp:steps=1");
+    let lines = 34 * 34 * (36 * 2 + 34 * 5);
+    assert!((lines..lines + 25_000).contains(&misses), "{misses}, of them {lines} along lines");
+}
+
+#[test]
 fn tree_runs_its_mix_of_operations() {
     let built = counts("tree:nodes=2K,operations=0");
     let done = counts("tree:nodes=2K,operations=1K");
@@ -573,7 +606,7 @@ fn a_transposition_misses_once_for_two_references() {
 /// A small workload with arbitrary parameters.
 fn any_workload() -> impl Strategy<Value = String> {
     let (a, b, c) = (1..60_u64, 1..4_u64, 0..3000_u64);
-    (0..13_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
+    (0..15_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
         0 => format!("matrix:n={a},rounds={b},heap={}K", 96 + 8 * c),
         1 => format!("tree:nodes={a},operations={c},seed={b}"),
         2 => format!("fftw:n={},transforms={b}", 2 + a % 9),
@@ -584,6 +617,8 @@ fn any_workload() -> impl Strategy<Value = String> {
         7 => format!("chase:bytes={}K,node={},references={c}", 4 * a, 8 * b),
         8 => format!("fill:bytes={}K,share=0.{b}", 4 * a),
         9 => format!("seek:bytes={a}K,times={b},idle={c}us"),
+        12 => format!("sp:n={},steps={b}", 8 + a % 3),
+        13 => format!("c4:nodes={c}", c = c + 1),
         10 => format!("cmp:bytes={}", 1 + a * c),
         11 => format!("dirty-file:bytes={}K,every={b},page={}K,same=0.{a}", 1 + c, 4 * b),
         _ => format!("zipf:bytes={}K,object={},theta=0.{a},references={c}", 4 * a, 8 * b),

@@ -32,6 +32,7 @@ mod program;
 mod random;
 mod seek;
 mod sequential;
+mod sp;
 mod stride;
 mod touch;
 mod tree;
@@ -58,7 +59,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. A new one is a file with its `KIND`, and a line here: the last, as the
 /// numbers of files depend on the order.
-static ALL: [Kind; 15] = [
+static ALL: [Kind; 16] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -74,6 +75,7 @@ static ALL: [Kind; 15] = [
     seek::KIND,
     web::KIND,
     c4::KIND,
+    sp::KIND,
 ];
 
 /// All built-in workloads.
