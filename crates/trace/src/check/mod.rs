@@ -1,11 +1,13 @@
 //! The rules of a stream, checked: what every source must keep to and every consumer may rely on.
 
 mod files;
+mod space;
 
-use crate::{Batch, Error, Event, Growth, Info, ProcessId, Run, Source};
+use crate::{Batch, Error, Event, Info, ProcessId, Run, Source};
 use files::Files;
-use std::collections::{BTreeMap, HashMap, HashSet};
-use superpage_pages::{Access, Protection};
+use space::Space;
+use std::collections::{HashMap, HashSet};
+use superpage_pages::Access;
 
 /// What a stream held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -206,107 +208,11 @@ impl Checker {
     }
 }
 
-/// What a process has mapped.
-#[derive(Clone, Default)]
-struct Space {
-    /// First page of each mapped range: the page after its last, and its rights. Ranges do not overlap.
-    ranges: BTreeMap<u64, (u64, Protection)>,
-    /// First page of each mapping that grows up: its end, and the rights of what it gains.
-    growing: BTreeMap<u64, (u64, Protection)>,
-    /// The range found last, as the next access is likely to be in it.
-    found: Option<(u64, u64, Protection)>,
-}
-
-impl Space {
-    fn protection(&mut self, page: u64) -> Option<Protection> {
-        if let Some((start, end, protection)) = self.found
-            && (start..end).contains(&page)
-        {
-            return Some(protection);
-        }
-        let (start, (end, protection)) = self.ranges.range(..=page).next_back()?;
-        self.found = Some((*start, *end, *protection));
-        (page < *end).then_some(*protection)
-    }
-
-    fn map(&mut self, start: u64, pages: u64, protection: Protection, growth: Growth) {
-        self.unmap(start, pages);
-        if pages != 0 {
-            self.ranges.insert(start, (start + pages, protection));
-        }
-        if growth == Growth::Up {
-            self.growing.insert(start, (start + pages, protection));
-        }
-    }
-
-    /// Takes a range out and gives what was mapped in it.
-    fn take(&mut self, start: u64, pages: u64) -> Vec<(u64, u64, Protection)> {
-        self.found = None;
-        if pages == 0 {
-            return Vec::new();
-        }
-        let end = start + pages;
-        let over = self.ranges.range(..end).rev().take_while(|(_, (last, _))| *last > start);
-        let over: Vec<_> = over.map(|(first, (last, protection))| (*first, *last, *protection)).collect();
-        over.into_iter()
-            .map(|(first, last, protection)| {
-                self.ranges.remove(&first);
-                if first < start {
-                    self.ranges.insert(first, (start, protection));
-                }
-                if last > end {
-                    self.ranges.insert(end, (last, protection));
-                }
-                (first.max(start), last.min(end), protection)
-            })
-            .collect()
-    }
-
-    fn unmap(&mut self, start: u64, pages: u64) {
-        self.take(start, pages);
-        let range = start..start + pages;
-        self.growing.retain(|first, (end, _)| !range.contains(first) || *end > range.end);
-    }
-
-    fn protect(&mut self, start: u64, pages: u64, protection: Protection) {
-        for (first, last, _) in self.take(start, pages) {
-            self.ranges.insert(first, (last, protection));
-        }
-    }
-
-    /// `false` if no mapping that grows up starts there.
-    fn grow(&mut self, start: u64, pages: u64) -> bool {
-        let Some((end, protection)) = self.growing.get(&start).copied() else { return false };
-        let new = start + pages;
-        if new > end {
-            self.map(end, new - end, protection, Growth::Fixed);
-        } else {
-            self.take(new, end - new);
-        }
-        self.growing.insert(start, (new, protection));
-        true
-    }
-
-    fn remap(&mut self, from: u64, from_pages: u64, to: u64, to_pages: u64) {
-        let moved = self.take(from, from_pages);
-        let Some(last) = moved.iter().max_by_key(|(_, end, _)| *end).copied() else { return };
-        self.unmap(to, to_pages);
-        for (first, end, protection) in moved {
-            let (first, end) = (first - from, (end - from).min(to_pages));
-            if first < end {
-                self.ranges.insert(to + first, (to + end, protection));
-            }
-        }
-        if to_pages > from_pages {
-            self.ranges.insert(to + from_pages, (to + to_pages, last.2));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Backing;
+    use crate::{Backing, Growth};
+    use superpage_pages::Protection;
 
     /// A stream of one batch for each list of runs, with events before them.
     struct Given {
@@ -430,56 +336,6 @@ mod tests {
         let wired = vec![switch(2), Event::Wire { pages: 3 }, Event::Unwire { pages: 1 }, Event::Unwire { pages: 2 }];
         let batches = [first, forked, last, between, wired].map(|events| (events, vec![]));
         assert_eq!(check(false, batches.into()).map(|counts| counts.events), Ok(8 + 6 + 6 + 2 + 4 + 1));
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn a_space_agrees_with_a_map_of_pages(
-            steps in proptest::collection::vec((0..5_u8, 0..40_u64, 0..20_u64, 1..8_u8), 1..60),
-        ) {
-            // Every page on its own, and one mapping from 100 on that grows.
-            let (mut space, mut pages) = (Space::default(), BTreeMap::new());
-            let mut grown = 5;
-            space.map(100, grown, Protection::READ, Growth::Up);
-            pages.extend((100..105).map(|page| (page, Protection::READ)));
-            for (step, start, length, bits) in steps {
-                let (range, protection) = (start..start + length, Protection::from_bits(bits));
-                match step {
-                    0 => {
-                        space.map(start, length, protection, Growth::Fixed);
-                        pages.extend(range.map(|page| (page, protection)));
-                    }
-                    1 => {
-                        space.unmap(start, length);
-                        pages.retain(|page, _| !range.contains(page));
-                    }
-                    2 => {
-                        space.protect(start, length, protection);
-                        pages.range_mut(range).for_each(|(_, rights)| *rights = protection);
-                    }
-                    3 => {
-                        proptest::prop_assert!(space.grow(100, length));
-                        pages.retain(|page, _| !(100 + length..200).contains(page));
-                        pages.extend((100 + grown..100 + length).map(|page| (page, Protection::READ)));
-                        grown = length;
-                    }
-                    _ => {
-                        // Past everything that is mapped otherwise, to a smaller length.
-                        let to = 200 + start * 100;
-                        space.remap(start, length, to, length / 2);
-                        let moved: Vec<_> = range.filter_map(|page| Some((page, pages.remove(&page)?))).collect();
-                        if !moved.is_empty() {
-                            pages.retain(|page, _| !(to..to + length / 2).contains(page));
-                        }
-                        let moved = moved.into_iter().map(|(page, rights)| (page - start, rights));
-                        pages.extend(moved.filter(|(at, _)| *at < length / 2).map(|(at, rights)| (to + at, rights)));
-                    }
-                }
-                for page in 0..5000 {
-                    proptest::prop_assert_eq!(space.protection(page), pages.get(&page).copied(), "page {}", page);
-                }
-            }
-        }
     }
 
     #[test]
