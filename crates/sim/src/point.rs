@@ -66,7 +66,8 @@ pub(crate) enum Problem {
 impl Point {
     pub(crate) fn new(setup: &Setup, info: &Info, first: Phase, watch: &Watch) -> Result<Point, Error> {
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
-        let config = Config { ladder: setup.ladder, frames: setup.frames, policy: setup.policy.clone() };
+        let (ladder, frames, policy) = (setup.ladder, setup.frames, setup.policy.clone());
+        let config = Config { ladder, frames, policy, swap_pages: 0 };
         let mut vm = Vm::new(config).map_err(cannot)?;
         fragment(&mut vm, &setup.ladder, setup.frames, setup.fragment).map_err(cannot)?;
         let mut point = Point {

@@ -58,7 +58,7 @@ impl Random {
 
 /// A process with one anonymous mapping of `pages` pages, in a memory of `frames`.
 fn process(sizes: &str, policy: &str, pages: u64, frames: u64) -> (Vm, SpaceId, Vpn) {
-    let config = Config { ladder: ladder(sizes), frames, policy: policy.parse::<Policy>().unwrap() };
+    let config = Config { ladder: ladder(sizes), frames, policy: policy.parse::<Policy>().unwrap(), swap_pages: 0 };
     let mut vm = Vm::new(config).unwrap();
     let space = vm.create_space();
     let start = Vpn(1 << 30);

@@ -2,7 +2,7 @@
 
 use crate::SpaceId;
 use core::fmt;
-use superpage_pages::{Access, Vpn};
+use superpage_pages::{Access, Pfn, Vpn};
 
 /// The end of virtual memory and of files: pages have numbers below this one.
 pub const PAGES_LIMIT: u64 = 1 << 52;
@@ -27,6 +27,12 @@ pub enum Error {
     Overlap(Vpn),
     /// The frames to be wired are not all free.
     NotFree,
+    /// No frame is left, not even in a reservation.
+    NoFrame,
+    /// The frame is none of those that the kernel took.
+    NotWired(Pfn),
+    /// The file is not open.
+    NotOpen(u32),
 }
 
 impl fmt::Display for Error {
@@ -39,6 +45,9 @@ impl fmt::Display for Error {
             }
             Error::Unmapped(at) => write!(f, "nothing is mapped at page {:#x} that could grow or move", at.0),
             Error::Overlap(at) => write!(f, "a mapping cannot move to page {:#x}, onto a part of itself", at.0),
+            Error::NoFrame => f.write_str("no frame is left for the kernel; run the page daemon, and try again"),
+            Error::NotWired(frame) => write!(f, "frame {} is none of those that the kernel has", frame.0),
+            Error::NotOpen(file) => write!(f, "file {file} is not open; open it first"),
             Error::NotFree => f.write_str("only frames that lie in memory and are all free can be wired"),
         }
     }
@@ -57,6 +66,8 @@ pub enum FaultError {
     Protection(Vpn, Access),
     /// No frame is left, not even in a reservation.
     OutOfMemory(Vpn),
+    /// The file that is read or written is not open.
+    NotOpen(u32),
 }
 
 impl fmt::Display for FaultError {
@@ -67,6 +78,7 @@ impl fmt::Display for FaultError {
             FaultError::Protection(at, access) => {
                 write!(f, "the mapping of page {:#x} does not allow an access of kind {access:?}", at.0)
             }
+            FaultError::NotOpen(file) => write!(f, "file {file} is not open; open it first"),
             FaultError::OutOfMemory(at) => {
                 write!(f, "no frame is left for page {:#x}; give the machine more memory, or end a process", at.0)
             }

@@ -2,9 +2,10 @@
 
 use crate::object::ObjectId;
 use crate::population::Walk;
+use crate::promotion::Uniform;
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{FaultError, Growth, Pmap, SpaceId};
+use crate::{Backed, FaultError, Growth, Pmap, SpaceId};
 use superpage_pages::{Access, Level, Pfn, Protection, Vpn};
 
 /// What a fault came down to.
@@ -14,6 +15,10 @@ pub enum FaultKind {
     Zero,
     /// A page was populated from a file.
     File,
+    /// A page was populated from swap space.
+    Swap,
+    /// The page was in the cache, and is populated again with its contents.
+    Cached,
     /// The page was populated already, and is now mapped here as well.
     Resident,
     /// The page was copied, at its first write.
@@ -31,8 +36,11 @@ pub struct Fault {
     pub kind: FaultKind,
     /// The frame of the page: to be filled by the caller, before the access is retried, as `kind` says.
     pub frame: Pfn,
-    /// The frame to copy from, if `kind` is [`FaultKind::Copy`].
+    /// The frame to copy from: always if `kind` is [`FaultKind::Copy`], and if it is [`FaultKind::Cached`] and the page
+    /// could not stay where it was.
     pub source: Option<Pfn>,
+    /// What to read the page from, if `kind` is [`FaultKind::File`] or [`FaultKind::Swap`].
+    pub backed: Option<Backed>,
     /// Whether the page was populated and its frame was reserved.
     pub reserved: bool,
     /// The level of the extent that was allocated, if one was.
@@ -43,19 +51,50 @@ pub struct Fault {
     pub mapped: Level,
 }
 
+/// The access that faulted: who, where and how.
+#[derive(Clone, Copy)]
+pub(crate) struct Site {
+    pub(crate) space: SpaceId,
+    pub(crate) entry: Entry,
+    pub(crate) at: Vpn,
+    pub(crate) access: Access,
+}
+
+impl Site {
+    fn index(&self) -> u64 {
+        self.entry.index(self.at.0)
+    }
+}
+
+/// Where the contents of a page come from that is to be populated.
+#[derive(Clone, Copy)]
+pub(crate) enum Content {
+    Zero,
+    /// Whatever: all of it is written at once.
+    Overwritten,
+    File(u32),
+    Swap(u32),
+    Cached(u32),
+    Copy(u32),
+}
+
 impl Vm {
     /// Resolves a fault on the page `at`: the caller may then retry the access.
     ///
     /// A page that is not populated gets its reserved frame, or a frame in a new reservation of the preferred size, and
-    /// is mapped as a base page, with all rights that the mapping has (the hardware sets dirty bits). A page that is
-    /// populated behind a shadow is mapped without the right to write, or copied if this is a write. Afterwards the
-    /// largest region around the page that is fully populated, in an extent and uniformly mapped becomes a superpage, by one
-    /// call of [`Pmap::promote`] per size.
+    /// is mapped as a base page, with all rights that the mapping has (the hardware sets dirty bits; where the policy demotes
+    /// clean superpages at their first write, a page that is clean has no right to write yet). A page that is populated
+    /// behind a shadow is mapped without the right to write, or copied if this is a write. Afterwards the largest region
+    /// around the page that is fully populated, in an extent and uniformly mapped becomes a superpage, by one call of
+    /// [`Pmap::promote`] per size.
+    ///
+    /// Where it is one step of several (a page is brought in and must then be copied), the retried access faults again.
     ///
     /// Costs O(number of sizes), if nothing is preempted.
     ///
     /// # Errors
-    /// The address space does not exist, the page is not mapped, the access is not allowed, or no frame is left.
+    /// The address space does not exist, the page is not mapped, the access is not allowed, or no frame is left: then run
+    /// the daemon ([`Vm::run_daemon`]) and try again, or end a process.
     #[inline]
     pub fn fault(
         &mut self,
@@ -64,187 +103,261 @@ impl Vm {
         at: Vpn,
         access: Access,
     ) -> Result<Fault, FaultError> {
+        if !self.filled.is_empty() {
+            self.filled.clear();
+        }
         let map = self.space(space).map_err(|_| FaultError::NoSpace(space))?;
         let entry = map.find(at.0).ok_or(FaultError::Unmapped(at))?;
         if !entry.protection.allows(access) {
             return Err(FaultError::Protection(at, access));
         }
-        let index = entry.index(at.0);
+        let site = Site { space, entry, at, access };
         let front = self.objects.get(entry.object);
-        let (alone, file) = (front.backing.is_none(), front.file.is_some());
-        let walk = self.frames.population.walk(entry.object, index);
-        if alone && !entry.copy && !walk.populated {
-            let kind = if file { FaultKind::File } else { FaultKind::Zero };
-            return self.fill(pmap, space, &entry, entry.object, at, access, walk, kind);
+        let (alone, file) = (front.backing.is_none(), front.file);
+        let walk = self.frames.population.walk(entry.object, site.index());
+        if alone && !entry.copy && !walk.populated && self.frames.away.is_empty() {
+            let content = file.map_or(Content::Zero, Content::File);
+            return self.fill(pmap, &site, entry.object, walk, content);
         }
-        self.search(pmap, space, entry, at, access)
+        self.search(pmap, site)
     }
 
-    /// A fault on a page that may be populated, somewhere in the chain of objects.
-    fn search(
-        &mut self,
-        pmap: &mut impl Pmap,
-        space: SpaceId,
-        entry: Entry,
-        at: Vpn,
-        access: Access,
-    ) -> Result<Fault, FaultError> {
-        let index = entry.index(at.0);
+    /// A fault on a page that may be populated or have contents, somewhere in the chain of objects.
+    fn search(&mut self, pmap: &mut impl Pmap, site: Site) -> Result<Fault, FaultError> {
+        let Site { space, entry, access, .. } = site;
+        let index = site.index();
         let writing = access == Access::Write;
         match self.holder(entry.object, index) {
+            Some((holder, walk)) if !walk.populated => {
+                let content = self.content(holder, index);
+                self.fill(pmap, &site, holder, walk, content)
+            }
             Some((holder, walk)) if holder == entry.object && !entry.copy => {
-                Ok(self.map_resident(pmap, space, &entry, holder, at, access, walk, entry.protection))
+                Ok(self.map_resident(pmap, &site, holder, walk, entry.protection))
             }
             Some((holder, walk)) if !writing => {
                 let rights = entry.rights_without_write();
-                Ok(self.map_resident(pmap, space, &entry, holder, at, access, walk, rights))
+                Ok(self.map_resident(pmap, &site, holder, walk, rights))
             }
             Some((holder, walk)) => {
                 let own = if entry.copy { self.own(space, entry) } else { entry };
                 if own.object == holder {
-                    return Ok(self.map_resident(pmap, space, &own, holder, at, access, walk, own.protection));
+                    let site = Site { entry: own, ..site };
+                    return Ok(self.map_resident(pmap, &site, holder, walk, own.protection));
                 }
-                let source = Some(Pfn(u64::from(walk.frame)));
-                let fault = self.fill_own(pmap, space, entry, own, at, access, FaultKind::Copy)?;
-                Ok(Fault { source, ..fault })
+                // The page that is copied must not be the one that goes to make room.
+                self.frames.used_again(walk.frame);
+                self.fill_own(pmap, site, own, Content::Copy(walk.frame))
             }
             None => {
                 let last = self.objects.chain(entry.object).last().expect("a chain has its front");
-                let in_file = self.objects.get(last).file.is_some();
-                let kind = if in_file { FaultKind::File } else { FaultKind::Zero };
-                if in_file && !writing {
+                let content = self.objects.get(last).file.map_or(Content::Zero, Content::File);
+                if let Content::File(_) = content
+                    && (!writing || last == entry.object && !entry.copy)
+                {
                     // Private mappings share the pages of the file until they write.
                     let walk = self.frames.population.walk(last, index);
-                    return self.fill(pmap, space, &entry, last, at, access, walk, kind);
+                    return self.fill(pmap, &site, last, walk, content);
                 }
                 let own = if entry.copy { self.own(space, entry) } else { entry };
-                self.fill_own(pmap, space, entry, own, at, access, kind)
+                self.fill_own(pmap, site, own, content)
             }
         }
     }
 
-    /// Populates a page of the object of `own`, which is `entry` after it was given an object to write.
-    #[allow(clippy::too_many_arguments, reason = "one internal call with all that a fault knows")]
+    /// Where the contents are of a page that is not populated but has some.
+    fn content(&self, object: ObjectId, index: u64) -> Content {
+        let away = &self.frames.away;
+        let cached = away.cached((object, index)).map(Content::Cached);
+        cached.or(away.slot((object, index)).map(Content::Swap)).expect("the page was found to have contents")
+    }
+
+    /// Populates a page of the object of `own`, which is the site's entry after it was given an object to write.
     fn fill_own(
         &mut self,
         pmap: &mut impl Pmap,
-        space: SpaceId,
-        entry: Entry,
+        site: Site,
         own: Entry,
-        at: Vpn,
-        access: Access,
-        kind: FaultKind,
+        content: Content,
     ) -> Result<Fault, FaultError> {
-        let walk = self.frames.population.walk(own.object, own.index(at.0));
-        let result = self.fill(pmap, space, &own, own.object, at, access, walk, kind);
-        if result.is_err() && own.object != entry.object {
-            self.disown(space, entry, own.object);
+        let walk = self.frames.population.walk(own.object, site.index());
+        let result = self.fill(pmap, &Site { entry: own, ..site }, own.object, walk, content);
+        if result.is_err() && own.object != site.entry.object {
+            self.disown(site.space, site.entry, own.object);
         }
         result
     }
 
+    /// The preferred size of a reservation for a page that has no frame reserved.
+    pub(crate) fn preferred(&mut self, object: ObjectId, index: u64, walk: &Walk) -> Level {
+        if walk.covered > 0 {
+            return Level::BASE;
+        }
+        let largest = self.frames.largest_without_overlap(&self.policy, walk);
+        self.objects.get(object).preferred(&self.policy, &self.frames.ladder, largest, index)
+    }
+
     /// Populates and maps a page of `object`.
-    #[allow(clippy::too_many_arguments, reason = "one internal call with all that a fault knows")]
     #[inline]
     fn fill(
         &mut self,
         pmap: &mut impl Pmap,
-        space: SpaceId,
-        entry: &Entry,
+        site: &Site,
         object: ObjectId,
-        at: Vpn,
-        access: Access,
         mut walk: Walk,
-        kind: FaultKind,
+        content: Content,
     ) -> Result<Fault, FaultError> {
-        let index = entry.index(at.0);
+        let Site { space, ref entry, at, access } = *site;
+        let index = site.index();
         let owner = self.objects.get_mut(object);
         let low = owner.low;
         if owner.growth == Growth::Down {
             owner.low = low.min(index);
         }
-        let preferred = if walk.covered > 0 {
-            Level::BASE
-        } else {
-            let largest = self.frames.largest_without_overlap(&self.policy, &walk);
-            self.objects.get(object).preferred(&self.policy, &self.frames.ladder, largest, index)
+        let preferred = self.preferred(object, index, &walk);
+        let (policy, mut source) = (&self.policy, None);
+        let populated = match content {
+            Content::Cached(frame) => {
+                self.frames.reactivate(policy, object, index, &mut walk, preferred, frame).map(|(populated, copied)| {
+                    source = copied.then_some(Pfn(u64::from(frame)));
+                    populated
+                })
+            }
+            _ => self.frames.populate(policy, object, index, &mut walk, preferred),
         };
-        let Some(populated) = self.frames.populate(&self.policy, object, index, &mut walk, preferred) else {
+        let Some(populated) = populated else {
             self.objects.get_mut(object).low = low;
             self.frames.stats.faults_out_of_memory += 1;
             return Err(FaultError::OutOfMemory(at));
         };
         let base = self.frames.ladder.base();
-        if kind == FaultKind::Copy && pmap.lookup(space, at).is_some() {
-            let behind = self.objects.get(object).backing.and_then(|backing| self.holder(backing, index));
-            let (behind, _) = behind.expect("what was mapped is populated behind the page that hides it");
-            self.demote_around(pmap, space, entry, behind, at, false);
-            pmap.remove(space, at, base);
-            self.frames.stats.mapped[0] -= 1;
+        if let Content::Copy(frame) = content {
+            source = Some(Pfn(u64::from(frame)));
+            if pmap.lookup(space, at).is_some() {
+                let behind = self.objects.get(object).backing.and_then(|backing| self.holder(backing, index));
+                let (behind, _) = behind.expect("what was mapped is populated behind the page that hides it");
+                self.demote_around(pmap, space, entry, behind, at, false);
+                let used = pmap.remove(space, at, base);
+                self.note_modified(used, frame, 1);
+                self.frames.stats.mapped[0] -= 1;
+            }
         }
+        let fresh = self.note_content(object, walk.frame, index, content);
+        let stats = &mut self.frames.stats;
+        stats.faults += 1;
+        *match fresh.kind {
+            FaultKind::Copy => &mut stats.faults_copy,
+            FaultKind::File => &mut stats.faults_file,
+            FaultKind::Swap => &mut stats.faults_swap,
+            FaultKind::Cached => &mut stats.faults_cached,
+            _ => &mut stats.faults_zero,
+        } += 1;
         let writable = object == entry.object && !entry.copy;
         let rights = if writable { entry.protection } else { entry.rights_without_write() };
+        let rights = if access == Access::Write { rights } else { self.rights_if_clean(object, rights) };
         pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
-        let stats = &mut self.frames.stats;
-        stats.mapped[0] += 1;
-        stats.faults += 1;
-        match kind {
-            FaultKind::Copy => {
-                stats.faults_copy += 1;
-                stats.bytes_copied += base.bytes();
-            }
-            FaultKind::File => {
-                stats.faults_file += 1;
-                stats.bytes_read += base.bytes();
-            }
-            _ => {
-                stats.faults_zero += 1;
-                stats.bytes_zeroed += base.bytes();
-            }
+        self.frames.stats.mapped[0] += 1;
+        let mut full = populated.full;
+        if self.policy.threshold < 8 {
+            full = full.max(self.fill_up(pmap, site, object, rights));
         }
         let mut mapped = Level::BASE;
-        if populated.full > 0 {
-            let full = Level(populated.full);
-            mapped = self.promote(pmap, space, entry, object, at, walk.frame, Level::BASE, full, rights);
+        if full > 0 {
+            let of = Uniform { space, entry, object, rights };
+            mapped = self.promote(pmap, of, at, walk.frame, Level::BASE, Level(full));
         }
         Ok(Fault {
-            kind,
             frame: Pfn(u64::from(walk.frame)),
-            source: None,
+            source,
             reserved: populated.reserved,
             allocated: (!populated.reserved).then_some(populated.allocated),
             preempted: populated.preempted,
             mapped,
+            ..fresh
         })
     }
 
+    /// A frame was populated with a page of an object: says what is to be done for its contents, and counts that.
+    #[inline]
+    pub(crate) fn note_content(&mut self, object: ObjectId, frame: u32, index: u64, content: Content) -> Fault {
+        let bytes = self.frames.ladder.base().bytes();
+        let in_file = self.objects.get(object).file.is_some();
+        let stats = &mut self.frames.stats;
+        let (mut backed, mut differs) = (None, false);
+        let kind = match content {
+            Content::Zero => {
+                stats.bytes_zeroed += bytes;
+                FaultKind::Zero
+            }
+            Content::Overwritten => FaultKind::Zero,
+            Content::Copy(_) => {
+                stats.bytes_copied += bytes;
+                differs = true;
+                FaultKind::Copy
+            }
+            Content::File(file) => {
+                backed = Some(Backed::File { file, page: index });
+                // A private page has no copy of its own yet.
+                differs = !in_file;
+                FaultKind::File
+            }
+            Content::Swap(slot) => {
+                backed = Some(Backed::Swap { slot });
+                FaultKind::Swap
+            }
+            Content::Cached(_) => FaultKind::Cached,
+        };
+        if backed.is_some() {
+            stats.page_ins += 1;
+            stats.bytes_read += bytes;
+        }
+        if let Some(pages) = &mut self.frames.pages
+            && differs
+        {
+            pages.set_dirty(frame, true);
+        }
+        if backed.is_some() && !differs {
+            self.hash_when_read(frame);
+        }
+        let frame = Pfn(u64::from(frame));
+        let (source, mapped) = (None, Level::BASE);
+        Fault { kind, frame, source, backed, reserved: false, allocated: None, preempted: 0, mapped }
+    }
+
     /// Maps a populated page of `object`, or gives its mapping more rights.
-    #[allow(clippy::too_many_arguments, reason = "one internal call with all that a fault knows")]
     fn map_resident(
         &mut self,
         pmap: &mut impl Pmap,
-        space: SpaceId,
-        entry: &Entry,
+        site: &Site,
         object: ObjectId,
-        at: Vpn,
-        access: Access,
         walk: Walk,
         rights: Protection,
     ) -> Fault {
+        let Site { space, ref entry, at, access } = *site;
         let ladder = self.frames.ladder;
+        let writing = access == Access::Write;
+        let mut uniform = rights;
         let (kind, from) = match pmap.lookup(space, at) {
-            Some(mapped) if mapped.protection.allows(access) => (FaultKind::Spurious, self.level(mapped.size)),
+            Some(mapped) if mapped.protection.allows(access) => {
+                uniform = mapped.protection;
+                (FaultKind::Spurious, self.level(mapped.size))
+            }
             Some(mapped) => {
-                let level = self.level(mapped.size);
-                pmap.protect(space, at.align_down(ladder.pages(level)), mapped.size, rights);
+                let mut level = self.level(mapped.size);
+                if writing && level > Level::BASE && self.tracks_dirt(object) {
+                    level = self.first_write(pmap, site, object, walk.frame, level);
+                }
+                pmap.protect(space, at.align_down(ladder.pages(level)), ladder.size(level), rights);
                 (FaultKind::Rights, level)
             }
             None => {
-                pmap.enter(space, at, Pfn(u64::from(walk.frame)), ladder.base(), rights, access);
+                uniform = if writing { rights } else { self.rights_if_clean(object, rights) };
+                pmap.enter(space, at, Pfn(u64::from(walk.frame)), ladder.base(), uniform, access);
                 self.frames.stats.mapped[0] += 1;
                 (FaultKind::Resident, Level::BASE)
             }
         };
+        self.frames.used_again(walk.frame);
         let stats = &mut self.frames.stats;
         stats.faults += 1;
         *match kind {
@@ -253,8 +366,9 @@ impl Vm {
             _ => &mut stats.faults_resident,
         } += 1;
         let full = Level(self.frames.population.full_level(&walk));
-        let mapped = self.promote(pmap, space, entry, object, at, walk.frame, from, full, rights);
+        let of = Uniform { space, entry, object, rights: uniform };
+        let mapped = self.promote(pmap, of, at, walk.frame, from, full);
         let frame = Pfn(u64::from(walk.frame));
-        Fault { kind, frame, source: None, reserved: false, allocated: None, preempted: 0, mapped }
+        Fault { kind, frame, source: None, backed: None, reserved: false, allocated: None, preempted: 0, mapped }
     }
 }

@@ -1,16 +1,22 @@
 //! Frames and who has them: the buddy allocator, the reservations and the population maps together.
 //!
 //! Every frame is in exactly one of four places: free in the buddy allocator; in a reservation and unpopulated; populated,
-//! by a page of a memory object; or wired. What is done here moves frames between them and keeps the three structures in
-//! step; page tables are no concern of it.
+//! by a page of a memory object; or wired. In the first two it may still hold a cache page, until something else is put
+//! there. What is done here moves frames between them and keeps the structures in step; page tables are no concern of it.
 
+use crate::away::{Away, PageOf};
+use crate::bitmap::Bitmap;
 use crate::object::ObjectId;
-use crate::policy::{Pieces, Place, Policy, Scarce};
+use crate::pages::{List, Pages};
+use crate::policy::{Lists, Pieces, Place, Policy, Scarce};
 use crate::population::{NONE, NodeId, Population, Walk};
 use crate::reservation::Reservations;
+use crate::wired::Pools;
 use crate::{Buddy, Stats};
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Ladder, Level, Pfn};
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
 
 /// See the module.
 pub(crate) struct Frames {
@@ -18,7 +24,17 @@ pub(crate) struct Frames {
     pub(crate) buddy: Buddy,
     pub(crate) population: Population,
     pub(crate) reservations: Reservations,
+    /// For the page daemon; `None` where the policy reclaims nothing.
+    pub(crate) pages: Option<Pages>,
+    pub(crate) away: Away,
+    /// Frames populated though nobody touched their page; made when the first one is.
+    pub(crate) untouched: Option<Bitmap>,
+    /// Digests of contents as they are in backing store, by frame (section 4.7).
+    pub(crate) digests: HashMap<u32, u128, FxBuildHasher>,
+    /// By level: failed requests for an extent of that size, since the page daemon last saw to them (section 5.1).
+    pub(crate) wanted: [u64; MAX_LEVELS],
     pub(crate) wired: Vec<Extent>,
+    pub(crate) pools: Pools,
     pub(crate) stats: Stats,
 }
 
@@ -62,51 +78,259 @@ impl Frames {
                 self.reservations.touch(reservation, list);
             }
             self.stats.reserved_found += 1;
-            self.stats.populated();
+            self.frame_used(walk.frame);
             let full = filled.full.min(level);
             return Some(Populated { full, reserved: true, allocated: Level::BASE, preempted: 0 });
         }
+        let resident = self.stats.resident_pages;
         let (extent, preempted) = self.allocate(policy, preferred)?;
+        if self.stats.resident_pages != resident {
+            // A cache page that held its frame went, and perhaps nodes of the path with it.
+            *walk = self.population.walk(object, index);
+        }
+        Some(Populated { preempted, ..self.install(object, index, walk, extent) })
+    }
+
+    /// Populates a page of an object, in whose region is no extent, in an extent that was allocated for it.
+    fn install(&mut self, object: ObjectId, index: u64, walk: &mut Walk, extent: Extent) -> Populated {
         let filled = self.population.populate(object, index, walk);
         let level = extent.level.0;
-        walk.frame = extent.start.0 as u32 + (index & (self.population.pages(level) - 1)) as u32;
+        let first = extent.start.0 as u32;
+        walk.frame = first + (index & (self.population.pages(level) - 1)) as u32;
         if level == 0 {
             let position = (index & (self.population.pages(1) - 1)) as u32;
-            self.population.set_single(walk.slots[1], position, walk.frame);
+            self.set_single(walk.slots[1], position, walk.frame);
         } else {
             walk.covered = level;
             let slot = walk.slots[level as usize];
             let reservation = self.reservations.add_tail(NodeId { level, slot }, level - 1);
-            let node = self.population.node_mut(level, slot);
-            (node.frame, node.reservation) = (extent.start.0 as u32, reservation);
+            self.population.node_mut(level, slot).reservation = reservation;
+            self.set_extent(level, slot, first);
             self.stats.reservations_made += 1;
         }
         self.stats.allocations[level as usize] += 1;
-        self.stats.populated();
-        Some(Populated { full: filled.full.min(level), reserved: false, allocated: extent.level, preempted })
+        self.frame_used(walk.frame);
+        Populated { full: filled.full.min(level), reserved: false, allocated: extent.level, preempted: 0 }
+    }
+
+    /// Populates a page whose contents are in the cache, in `frame`: there if that can be, with as much of a reservation of
+    /// the preferred size as is free around it; else in the page's reserved frame, and then contents must be copied.
+    /// Gives also whether that is so. `None` if a frame to copy to cannot be had, which cannot be while one is reserved.
+    pub(crate) fn reactivate(
+        &mut self,
+        policy: &Policy,
+        object: ObjectId,
+        index: u64,
+        walk: &mut Walk,
+        preferred: Level,
+        frame: u32,
+    ) -> Option<(Populated, bool)> {
+        self.stats.cache_reactivated += 1;
+        if walk.covered > 0 {
+            let copied = walk.frame != frame;
+            self.drop_cached(frame);
+            return Some((self.populate(policy, object, index, walk, Level::BASE)?, copied));
+        }
+        self.drop_cached(frame);
+        let mut preempted = 0;
+        while let Some(node) = self.covering(frame) {
+            self.preempt(policy, node);
+            preempted += 1;
+        }
+        for level in (0..=preferred.0).rev().map(Level) {
+            let pages = self.ladder.pages(level);
+            let extent = Extent { start: Pfn(u64::from(frame)).align_down(pages), level };
+            let aligned = (u64::from(frame) ^ index) & (pages - 1) == 0;
+            if aligned && self.buddy.allocate_at(extent) {
+                return Some((Populated { preempted, ..self.install(object, index, walk, extent) }, false));
+            }
+        }
+        // A frame that is in no reservation and in no object is free.
+        None
     }
 
     /// The order of section 4.8, for each size from the preferred one down: the buddy allocator; the reservation list of that
     /// size; those of larger sizes. Also says how many reservations were preempted.
     fn allocate(&mut self, policy: &Policy, preferred: Level) -> Option<(Extent, u32)> {
-        let largest = self.ladder.largest().0;
         let mut preempted = 0;
+        if preferred > Level::BASE {
+            self.stats.contiguity_requests += 1;
+        }
         for level in (0..=preferred.0).rev() {
             loop {
                 if let Some(extent) = self.buddy.allocate(Level(level)) {
                     return Some((extent, preempted));
+                }
+                if level == 0 && self.free_held() {
+                    continue;
                 }
                 if level > 0 && policy.scarce == Scarce::Smaller {
                     break;
                 }
                 // One piece of the reservation has the extent; where it is more than one level down, the pieces are at the
                 // head of the same list now, and the next of them is broken in turn.
-                let Some(node) = (level..largest).find_map(|list| self.reservations.head(list)) else { break };
+                let Some(node) = self.victim(policy, level) else { break };
                 self.preempt(policy, node);
                 preempted += 1;
             }
+            if level == preferred.0 && level > 0 {
+                self.stats.contiguity_failed += 1;
+                self.wanted[level as usize] += 1;
+            }
         }
         None
+    }
+
+    /// The reservation to be preempted for an extent of a level.
+    fn victim(&self, policy: &Policy, level: u8) -> Option<NodeId> {
+        let mut lists = level..self.ladder.largest().0;
+        match policy.lists {
+            Lists::BySize => lists.find_map(|list| self.reservations.head(list)),
+            Lists::One => lists
+                .filter_map(|list| Some((self.reservations.age(list)?, self.reservations.head(list)?)))
+                .min_by_key(|(age, _)| *age)
+                .map(|(_, node)| node),
+        }
+    }
+
+    /// Frees the oldest cache page that holds its frame, if there is one.
+    fn free_held(&mut self) -> bool {
+        let oldest = self.pages.as_ref().and_then(|pages| pages.head(List::Cache));
+        let Some((object, index)) = oldest.and_then(|frame| self.page_of(frame)) else { return false };
+        let before = self.stats.resident_pages;
+        self.unpopulate(object, index, index + 1);
+        debug_assert!(self.stats.resident_pages < before, "a cache page that holds its frame is populated");
+        true
+    }
+
+    /// A frame for the kernel itself.
+    pub(crate) fn allocate_base(&mut self, policy: &Policy) -> Option<Extent> {
+        let (extent, _) = self.allocate(policy, Level::BASE)?;
+        self.drop_cached_in(extent);
+        Some(extent)
+    }
+
+    /// A page was populated in the frame: what it held is gone.
+    fn frame_used(&mut self, frame: u32) {
+        if let Some(pages) = &mut self.pages {
+            if pages.list(frame).is_some() {
+                self.away.uncache(frame);
+                self.buddy.forget_cached(Pfn(u64::from(frame)));
+                pages.remove(frame);
+            }
+            pages.add(frame);
+        }
+        self.stats.populated();
+    }
+
+    /// The page of the frame is no longer populated.
+    fn frame_freed(&mut self, frame: u32) {
+        if let Some(pages) = &mut self.pages {
+            pages.remove(frame);
+        }
+        self.digests.remove(&frame);
+        if let Some(untouched) = &mut self.untouched
+            && untouched.contains(frame as usize)
+        {
+            untouched.remove(frame as usize);
+            self.stats.touched_pages += 1;
+            self.stats.untouched_pages -= 1;
+        }
+    }
+
+    /// A populated page is used again.
+    pub(crate) fn used_again(&mut self, frame: u32) {
+        if let Some(pages) = &mut self.pages
+            && pages.list(frame) != Some(List::Active)
+        {
+            self.stats.cache_reactivated += u64::from(pages.list(frame) == Some(List::Cache));
+            pages.activate(frame);
+        }
+    }
+
+    /// Whether anything is kept by frame that [`Frames::frame_freed`] must undo.
+    fn keeps_by_frame(&self) -> bool {
+        self.pages.is_some() || self.untouched.is_some()
+    }
+
+    /// The cache page in a frame, if there is one, is no more.
+    pub(crate) fn drop_cached(&mut self, frame: u32) {
+        if self.away.cached_in(frame).is_some() {
+            self.away.uncache(frame);
+            self.buddy.forget_cached(Pfn(u64::from(frame)));
+            if let Some(pages) = &mut self.pages {
+                pages.remove(frame);
+            }
+        }
+    }
+
+    /// All cache pages in an extent that is taken are no more.
+    pub(crate) fn drop_cached_in(&mut self, extent: Extent) {
+        let cached: Vec<Pfn> = self.buddy.cached_in(extent).collect();
+        cached.into_iter().for_each(|frame| self.drop_cached(frame.0 as u32));
+    }
+
+    fn set_extent(&mut self, level: u8, slot: u32, first: u32) {
+        self.population.node_mut(level, slot).frame = first;
+        if let Some(pages) = &mut self.pages {
+            pages.set_extent(level, first, self.ladder.order(Level(level)), slot);
+        }
+    }
+
+    /// Takes the extent from a node and gives its first frame.
+    fn take_extent(&mut self, level: u8, slot: u32) -> u32 {
+        let first = core::mem::replace(&mut self.population.node_mut(level, slot).frame, NONE);
+        if let Some(pages) = &mut self.pages {
+            pages.set_extent(level, first, self.ladder.order(Level(level)), NONE);
+        }
+        first
+    }
+
+    fn set_single(&mut self, slot: u32, position: u32, frame: u32) {
+        self.population.set_single(slot, position, frame);
+        if let Some(pages) = &mut self.pages {
+            pages.set_single(frame, slot);
+        }
+    }
+
+    /// The node whose extent holds a frame, if that is in one. O(number of sizes).
+    pub(crate) fn covering(&self, frame: u32) -> Option<NodeId> {
+        let pages = self.pages.as_ref()?;
+        self.ladder.levels().skip(1).rev().find_map(|level| {
+            let slot = pages.extent(level.0, frame, self.ladder.order(level));
+            (slot != NONE).then_some(NodeId { level: level.0, slot })
+        })
+    }
+
+    /// The page that is populated in a frame. O(number of sizes) and a look at the siblings on the way to the root.
+    pub(crate) fn page_of(&self, frame: u32) -> Option<PageOf> {
+        self.pages.as_ref()?.list(frame)?;
+        if let Some(node) = self.covering(frame) {
+            let (object, start) = self.population.start_of(node);
+            let within = u64::from(frame) & (self.population.pages(node.level) - 1);
+            return Some((object, start + within)).filter(|_| self.away.cached_in(frame).is_none());
+        }
+        let slot = self.pages.as_ref()?.single(frame);
+        if slot == NONE || self.away.cached_in(frame).is_some() {
+            return None;
+        }
+        let (object, start) = self.population.start_of(NodeId { level: 1, slot });
+        let position = self.population.position_of_single(slot, frame)?;
+        Some((object, start + u64::from(position)))
+    }
+
+    /// Ends the population of a page, which is clean and not mapped; `keep`: its frame counts as free and keeps its contents.
+    pub(crate) fn evict(&mut self, (object, index): PageOf, frame: u32, keep: bool) {
+        if keep {
+            self.buddy.mark_cached(Pfn(u64::from(frame)));
+        }
+        self.unpopulate(object, index, index + 1);
+        if keep {
+            self.away.cache((object, index), frame);
+            if let Some(pages) = &mut self.pages {
+                pages.put(frame, List::Cache);
+            }
+        }
     }
 
     fn preempt(&mut self, policy: &Policy, node: NodeId) {
@@ -118,9 +342,8 @@ impl Frames {
     /// unpopulated goes to the buddy allocator, what is partially populated is a reservation at the head of its list,
     /// what is fully populated is on no list.
     fn break_extent(&mut self, pieces: Pieces, level: u8, slot: u32) {
-        let node = self.population.node_mut(level, slot);
-        let first = core::mem::replace(&mut node.frame, NONE);
-        let reservation = core::mem::replace(&mut node.reservation, NONE);
+        let first = self.take_extent(level, slot);
+        let reservation = core::mem::replace(&mut self.population.node_mut(level, slot).reservation, NONE);
         if reservation != NONE {
             self.reservations.remove(reservation);
         }
@@ -130,7 +353,7 @@ impl Frames {
             let free = Extent { start: Pfn(u64::from(frame)), level: Level(level - 1) };
             if level == 1 {
                 if self.population.bit(slot, position) {
-                    self.population.set_single(slot, position, frame);
+                    self.set_single(slot, position, frame);
                 } else {
                     self.buddy.free(free);
                     self.stats.pieces_freed += 1;
@@ -143,7 +366,7 @@ impl Frames {
                 self.stats.pieces_freed += 1;
                 continue;
             }
-            self.population.node_mut(level - 1, child).frame = frame;
+            self.set_extent(level - 1, child, frame);
             if self.population.is_full(level - 1, child) {
                 continue;
             }
@@ -160,11 +383,19 @@ impl Frames {
     /// Gives up the pages of an object from `low` up to `high`. Frames in an extent of which something else stays populated
     /// stay reserved; an extent that is wholly unpopulated is freed. O(nodes in the range).
     pub(crate) fn release(&mut self, object: ObjectId, low: u64, high: u64) {
+        let (cached, swapped) = self.away.pages_in(object, low, high);
+        cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
+        swapped.into_iter().for_each(|index| self.away.free_slot((object, index)));
+        self.unpopulate(object, low, high);
+    }
+
+    /// The same, but contents that are elsewhere too stay there.
+    pub(crate) fn unpopulate(&mut self, object: ObjectId, low: u64, high: u64) {
         for (slot, index) in self.population.roots_in(object, low, high) {
             let top = self.population.top;
             let size = self.population.pages(top);
             let start = index * size;
-            self.clear(top, slot, low.saturating_sub(start), (high - start).min(size), false);
+            self.clear(top, slot, low.saturating_sub(start), (high - start).min(size), NONE);
             if self.population.node(top, slot).some == 0 {
                 self.population.remove_root(slot);
             }
@@ -172,22 +403,27 @@ impl Frames {
     }
 
     /// Gives up the pages from `low` up to `high`, counted within the region of a node, and says the level of the largest
-    /// region that became empty, or 0. `covered`: an extent above the node holds the frames.
-    fn clear(&mut self, level: u8, slot: u32, low: u64, high: u64, covered: bool) -> u8 {
+    /// region that became empty, or 0. `above`: the first frame of the region, if an extent above the node holds it.
+    fn clear(&mut self, level: u8, slot: u32, low: u64, high: u64, above: u32) -> u8 {
         let first = self.population.node(level, slot).frame;
-        let covered = covered || first != NONE;
+        let start_frame = if first != NONE { first } else { above };
         let was_full = self.population.is_full(level, slot);
         let before = self.stats.resident_pages;
         let mut emptied = 0;
         if level == 1 {
             let (low, high) = (low as u32, high as u32);
-            if !covered {
+            if start_frame == NONE {
                 for position in low..high {
                     if self.population.bit(slot, position) {
                         let frame = self.population.single(slot, position);
+                        self.frame_freed(frame);
                         self.buddy.free(Extent { start: Pfn(u64::from(frame)), level: Level::BASE });
                     }
                 }
+            } else if self.keeps_by_frame() {
+                let populated = (low..high).filter(|position| self.population.bit(slot, *position));
+                let populated: Vec<u32> = populated.collect();
+                populated.into_iter().for_each(|position| self.frame_freed(start_frame + position));
             }
             let cleared = self.population.clear_bits(slot, low, high);
             self.stats.released(u64::from(cleared));
@@ -201,7 +437,8 @@ impl Frames {
                 let child_was_full = self.population.is_full(level - 1, child);
                 let start = position * size;
                 let within = (low.saturating_sub(start), (high - start).min(size));
-                emptied = emptied.max(self.clear(level - 1, child, within.0, within.1, covered));
+                let above = if start_frame == NONE { NONE } else { start_frame + start as u32 };
+                emptied = emptied.max(self.clear(level - 1, child, within.0, within.1, above));
                 let lost_full = child_was_full && !self.population.is_full(level - 1, child);
                 let lost_some = self.population.node(level - 1, child).some == 0;
                 if lost_some {
@@ -228,9 +465,8 @@ impl Frames {
             if node.reservation != NONE {
                 self.reservations.remove(node.reservation);
             }
-            let node = self.population.node_mut(level, slot);
-            let start = Pfn(u64::from(core::mem::replace(&mut node.frame, NONE)));
-            node.reservation = NONE;
+            self.population.node_mut(level, slot).reservation = NONE;
+            let start = Pfn(u64::from(self.take_extent(level, slot)));
             self.buddy.free(Extent { start, level: Level(level) });
         } else if was_full {
             let reservation = self.reservations.add_head(NodeId { level, slot }, emptied);
@@ -244,6 +480,7 @@ impl Frames {
     /// Moves the pages of `from` to `into` where that has none, and frees those that it hides. O(nodes of `from` in regions
     /// that both populate), and one step for every other region of the largest size.
     pub(crate) fn absorb(&mut self, pieces: Pieces, from: ObjectId, into: ObjectId) {
+        self.absorb_away(from, into);
         let roots: Vec<u32> = self.population.roots_of(from).collect();
         for slot in roots {
             match self.population.root(into, self.population.owner(slot).index) {
@@ -256,10 +493,29 @@ impl Frames {
         }
     }
 
+    /// The same for pages that are not populated, and for populated ones that they hide.
+    fn absorb_away(&mut self, from: ObjectId, into: ObjectId) {
+        let (cached, swapped) = self.away.pages_in(into, 0, crate::PAGES_LIMIT);
+        for index in cached.into_iter().map(|(index, _)| index).chain(swapped) {
+            self.release(from, index, index + 1);
+        }
+        let (cached, swapped) = self.away.pages_in(from, 0, crate::PAGES_LIMIT);
+        for index in cached.into_iter().map(|(index, _)| index).chain(swapped) {
+            if self.population.walk(into, index).populated {
+                // A slot of a populated page goes as well: the page itself is hidden.
+                let (cached, _) = self.away.pages_in(from, index, index + 1);
+                cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
+                self.away.free_slot((from, index));
+            } else {
+                self.away.move_page((from, index), (into, index));
+            }
+        }
+    }
+
     /// Leaves the node `from` empty. Neither node is covered by an extent above it.
     fn merge(&mut self, pieces: Pieces, level: u8, from: u32, into: u32) {
         if self.population.is_full(level, into) {
-            self.clear(level, from, 0, self.population.pages(level), false);
+            self.clear(level, from, 0, self.population.pages(level), NONE);
             return;
         }
         for slot in [from, into] {
@@ -273,10 +529,14 @@ impl Frames {
                     let frame = self.population.single(from, position);
                     self.population.clear_bits(from, position, position + 1);
                     if self.population.bit(into, position) {
+                        self.frame_freed(frame);
                         self.buddy.free(Extent { start: Pfn(u64::from(frame)), level: Level::BASE });
                         self.stats.released(1);
                     } else {
                         self.population.put_single(into, position, frame);
+                        if let Some(pages) = &mut self.pages {
+                            pages.set_single(frame, into);
+                        }
                     }
                 }
                 continue;
@@ -318,6 +578,7 @@ impl Frames {
     pub(crate) fn wire(&mut self, extent: Extent) -> bool {
         let taken = self.buddy.allocate_at(extent);
         if taken {
+            self.drop_cached_in(extent);
             self.wired.push(extent);
             self.stats.wired_frames += self.ladder.pages(extent.level);
         }
@@ -329,6 +590,11 @@ impl Frames {
         self.buddy.metadata_bytes()
             + self.population.metadata_bytes()
             + self.reservations.metadata_bytes()
+            + self.pages.as_ref().map_or(0, Pages::metadata_bytes)
+            + self.away.metadata_bytes()
+            + self.untouched.as_ref().map_or(0, Bitmap::bytes)
+            + self.digests.allocation_size()
             + self.wired.capacity() * size_of::<Extent>()
+            + self.pools.metadata_bytes()
     }
 }

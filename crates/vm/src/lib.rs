@@ -15,7 +15,7 @@
 //!
 //! let ladder = Ladder::new(&["4K", "64K", "2M"].map(|size| size.parse::<PageSize>().unwrap())).unwrap();
 //! let mut pmap = SoftPmap::new(ladder);
-//! let mut vm = Vm::new(Config { ladder, frames: 4096, policy: Policy::named("reservation").unwrap() }).unwrap();
+//! let mut vm = Vm::new(Config { ladder, frames: 4096, policy: Policy::named("reservation").unwrap(), swap_pages: 0 }).unwrap();
 //! let space = vm.create_space();
 //! let (start, pages) = (Vpn(0x1000), 512);
 //! let (backing, growth) = (Backing::Anonymous, Growth::Fixed);
@@ -31,32 +31,46 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
+mod away;
 mod bitmap;
 mod buddy;
+mod daemon;
+mod dirt;
 mod error;
 mod fault;
+mod file;
+mod fill;
 mod frames;
 mod mapping;
 mod object;
+mod pages;
 mod pmap;
 mod policy;
 mod population;
 mod promotion;
 mod reservation;
+mod reverse;
 mod shadow;
 mod soft;
 mod space;
 mod stats;
+mod store;
 mod validate;
 mod vm;
+mod wired;
 
 pub use buddy::{Buddy, BuddyError};
 pub use error::{Error, FaultError, PAGES_LIMIT};
 pub use fault::{Fault, FaultKind};
+pub use fill::Filled;
 pub use mapping::{Backing, Map};
 pub use object::Growth;
 pub use pmap::{Mapped, Pmap, SpaceId, Used};
-pub use policy::{Demote, Dirty, Key, Pieces, Place, Policy, PolicyError, Promote, Scarce};
+pub use policy::{
+    Cache, Close, Demote, Dirty, Hash, Key, Lists, PastEnd, Pieces, Place, Policy, PolicyError, Promote, Reclaim, Reserve,
+    Scarce, Wake, Wired,
+};
 pub use soft::SoftPmap;
 pub use stats::Stats;
+pub use store::{Backed, NoStore, Store};
 pub use vm::{Config, Vm};

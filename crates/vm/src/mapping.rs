@@ -121,7 +121,10 @@ impl Vm {
             self.demote_edge(pmap, space, &entry, part.end);
             self.each_mapped(pmap, space, &part, |vm, pmap, at, level, mapped| {
                 let own = !part.copy && vm.frames.population.walk(part.object, part.index(at.0)).populated;
-                let rights = if own { protection } else { part.rights_without_write() };
+                let mut rights = if own { protection } else { part.rights_without_write() };
+                if own && !pmap.used(space, at, vm.frames.ladder.size(level)).modified {
+                    rights = vm.rights_if_clean(part.object, rights);
+                }
                 if rights != mapped.protection {
                     pmap.protect(space, at, vm.frames.ladder.size(level), rights);
                 }
@@ -317,7 +320,13 @@ impl Vm {
 
     /// Gives up the pages of a part of an entry, unless others can reach them; says whether.
     fn give_up(&mut self, space: SpaceId, part: &Entry) -> bool {
-        let alone = self.objects.get(part.object).sole || self.only_user(space, part.object);
+        let object = self.objects.get(part.object);
+        // The pages of a file outlive its mappings.
+        let kept = object.file.is_some() && (self.frames.pages.is_some() || object.opens > 0);
+        let alone = !kept && (object.sole || self.only_user(space, part.object));
+        if kept {
+            self.objects.get_mut(part.object).sole = false;
+        }
         if alone {
             self.frames.release(part.object, part.offset, part.offset_end());
         }

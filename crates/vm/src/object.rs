@@ -8,7 +8,7 @@
 //! An index of a page in an anonymous object is the number of the virtual page where it was first mapped, so that what is
 //! aligned in the object (and so in physical memory) is aligned in virtual memory too. Shadows keep the indices.
 
-use crate::policy::Policy;
+use crate::policy::{PastEnd, Policy, Reserve};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
@@ -43,6 +43,10 @@ pub(crate) struct Object {
     pub(crate) entries: u32,
     /// Objects whose backing it is.
     pub(crate) shadows: u32,
+    /// How often the file is open.
+    pub(crate) opens: u32,
+    /// Whether the file is deleted: its pages go when nobody needs them any more.
+    pub(crate) removed: bool,
     pub(crate) backing: Option<ObjectId>,
     /// No page of it was ever within reach of two mappings: then each populated page is mapped, in one place, with the
     /// rights of the map entry, and population alone says what a mapping covers. Never becomes true again.
@@ -52,30 +56,34 @@ pub(crate) struct Object {
 impl Object {
     pub(crate) fn new(growth: Growth, low: u64, high: u64) -> Object {
         let low = if growth == Growth::Down { high } else { low };
-        Object { file: None, growth, low, high, entries: 0, shadows: 0, backing: None, sole: true }
+        Object { file: None, growth, low, high, entries: 0, shadows: 0, opens: 0, removed: false, backing: None, sole: true }
     }
 
     /// The preferred size for a reservation around a page: at most `largest`, which overlaps nothing, and as the rules of
     /// section 4.2 have it. An object that grows up may not reach below its start, nor one that grows down above its end.
     pub(crate) fn preferred(&self, policy: &Policy, ladder: &Ladder, largest: Level, index: u64) -> Level {
         let size = self.high - self.low;
-        let mut level = largest;
+        let past_end = match policy.past_end {
+            PastEnd::Never => false,
+            PastEnd::Growing => self.growth != Growth::Fixed,
+            PastEnd::Anonymous => self.file.is_none(),
+        };
+        let mut level = match policy.reserve {
+            Reserve::Smallest => largest.min(Level(1)),
+            _ => largest,
+        };
         while level > Level::BASE {
             let pages = ladder.pages(level);
             let start = index & !(pages - 1);
             let (below, above) = (start < self.low, start + pages > self.high);
-            let (fixed, growing) = match self.growth {
-                Growth::Fixed => (below || above, false),
-                Growth::Up => (below, above),
-                Growth::Down => (above, below),
-            };
+            let (at_start, at_end) = if self.growth == Growth::Down { (above, below) } else { (below, above) };
             let too_large = self.growth != Growth::Fixed && policy.growing_limit && pages > size;
-            if !(fixed || too_large || growing && !policy.past_end) {
+            if !(at_start || too_large || at_end && !past_end) {
                 break;
             }
             level = level.down();
         }
-        level
+        if policy.reserve == Reserve::Largest && level < ladder.largest() { Level::BASE } else { level }
     }
 }
 
@@ -118,7 +126,7 @@ impl Objects {
         if let Some(&id) = self.files.get(&file) {
             let object = self.get_mut(id);
             object.high = object.high.max(pages);
-            object.sole = false;
+            (object.sole, object.removed) = (false, false);
             return id;
         }
         self.add(Object { file: Some(file), ..Object::new(Growth::Fixed, 0, pages) })

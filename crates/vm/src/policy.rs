@@ -15,6 +15,28 @@ pub enum Place {
     Reservation,
 }
 
+/// How large may a reservation be?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reserve {
+    /// Of the preferred size (section 4.2), whichever that is.
+    Preferred,
+    /// Of the largest size or not at all (as in later FreeBSD); smaller superpages are made inside it.
+    Largest,
+    /// Of the smallest superpage size or not at all (Talluri and Hill, ASPLOS 1994: one size).
+    Smallest,
+}
+
+/// Which reservations may reach past the end of their object (section 4.2)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PastEnd {
+    /// None.
+    Never,
+    /// Those of objects that grow.
+    Growing,
+    /// Those of all anonymous objects (as in later FreeBSD).
+    Anonymous,
+}
+
 /// When does a region become a superpage?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promote {
@@ -55,6 +77,76 @@ pub enum Pieces {
     Free,
 }
 
+/// Which of the reservations that can yield an extent is preempted (section 4.8)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lists {
+    /// The least recent of those that yield no more than is asked for, if there is one: a list for each size.
+    BySize,
+    /// The least recent of all: one queue (as in later FreeBSD).
+    One,
+}
+
+/// Which pages go when memory is short?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reclaim {
+    /// None: there are no page lists and no page daemon, files' pages go with their last mapping, and memory that runs
+    /// out is an error.
+    Nothing,
+    /// Those not used for long, in approximate LRU order (section 5.1).
+    Lru,
+}
+
+/// What becomes of clean pages that the daemon takes out of use (section 5.1, change 1)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cache {
+    /// They are freed, and their contents lost.
+    Free,
+    /// They keep their frames until none is free.
+    Held,
+    /// They count as free: coalesced with free frames, available to reservations, and kept until overwritten.
+    Available,
+}
+
+/// What wakes the page daemon (section 5.1, change 2)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wake {
+    /// Too few free frames.
+    Memory,
+    /// Also a failed allocation of the preferred size; then it restores the contiguity that failed, and no more.
+    Contiguity,
+}
+
+/// What becomes of clean pages of a file at its last close (section 5.1, change 3)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Close {
+    /// They stay as active as they were.
+    Keep,
+    /// They become inactive.
+    Inactive,
+}
+
+/// Where are the kernel's own pages (section 5.2)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wired {
+    /// Wherever a base page is free.
+    Scatter,
+    /// In pools of contiguous frames.
+    Cluster,
+}
+
+/// Are dirty base pages of a superpage inferred from digests of their contents (section 4.7)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hash {
+    /// No: all base pages of a dirty superpage are written out.
+    Off,
+    /// Yes: each page is hashed when it was read in.
+    Read,
+    /// Yes: the pages of a clean superpage are hashed just before it is first written.
+    Late,
+    /// Yes: pages that were read in are hashed in the idle loop.
+    Idle,
+}
+
 /// How far is a superpage demoted of which a part must change (section 4.6)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Demote {
@@ -65,17 +157,19 @@ pub enum Demote {
 }
 
 /// A policy: an answer to each question. Make one by name, then change answers by [`Policy::set`] or by field.
-///
-/// Two questions have one answer so far, and no field: a fault populates the page, and nothing is reclaimed from those who
-/// use it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
     /// Which frames a fault takes.
     pub place: Place,
     /// Whether a reservation in a growing object is at most as large as the object is now (section 4.2).
     pub growing_limit: bool,
-    /// Whether a reservation in a growing object may reach past the object's end (section 4.2).
-    pub past_end: bool,
+    /// Which reservations may reach past their object's end.
+    pub past_end: PastEnd,
+    /// How large a reservation may be.
+    pub reserve: Reserve,
+    /// The population, in eighths of a region, at which the rest of it is populated too: 8 leaves that to the program
+    /// (section 4.5).
+    pub threshold: u8,
     /// When a region becomes a superpage.
     pub promote: Promote,
     /// Where dirty bits must agree for that.
@@ -84,11 +178,30 @@ pub struct Policy {
     pub scarce: Scarce,
     /// What becomes of preempted pieces.
     pub pieces: Pieces,
+    /// Which reservation is preempted.
+    pub lists: Lists,
     /// How superpages are demoted.
     pub demote: Demote,
     /// Whether a superpage is demoted, all of it and as `demote` says, before it is unmapped: the three demotions of
     /// section 6.6. Otherwise it is removed in one piece.
     pub demote_on_unmap: bool,
+    /// Whether a clean superpage is demoted at its first write, where dirty bits matter as `dirty` says (section 4.7).
+    pub demote_on_write: bool,
+    /// Whether dirty base pages are inferred from digests.
+    pub hash: Hash,
+    /// The probability, in quarters, that a superpage is demoted when the daemon clears its reference bit under memory
+    /// pressure (section 4.6).
+    pub speculate: u8,
+    /// Which pages go when memory is short.
+    pub reclaim: Reclaim,
+    /// What becomes of clean pages that go.
+    pub cache: Cache,
+    /// What wakes the page daemon.
+    pub wake: Wake,
+    /// What becomes of clean pages of closed files.
+    pub close: Close,
+    /// Where the kernel's own pages are.
+    pub wired: Wired,
 }
 
 /// A parameter of a policy, as users write it.
@@ -104,7 +217,7 @@ pub struct Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-static KEYS: [Key; 9] = [
+static KEYS: [Key; 20] = [
     Key {
         name: "place",
         values: &["base", "reservation"],
@@ -119,9 +232,21 @@ static KEYS: [Key; 9] = [
     },
     Key {
         name: "past-end",
-        values: SWITCH,
-        help: "a reservation in a growing object may reach past the object's end",
-        set: |policy, value| policy.past_end = value == 0,
+        values: &["on", "off", "anonymous"],
+        help: "a reservation in a growing (or in any anonymous) object may reach past the object's end",
+        set: |policy, value| policy.past_end = [PastEnd::Growing, PastEnd::Never, PastEnd::Anonymous][value],
+    },
+    Key {
+        name: "reserve",
+        values: &["preferred", "largest", "smallest"],
+        help: "reservations are of the preferred size, or only of the largest or the smallest superpage size",
+        set: |policy, value| policy.reserve = [Reserve::Preferred, Reserve::Largest, Reserve::Smallest][value],
+    },
+    Key {
+        name: "threshold",
+        values: &["8/8", "7/8", "6/8", "5/8", "4/8", "3/8", "2/8", "1/8"],
+        help: "once so much of a region is populated, the rest is populated too",
+        set: |policy, value| policy.threshold = 8 - value as u8,
     },
     Key {
         name: "promote",
@@ -148,6 +273,12 @@ static KEYS: [Key; 9] = [
         set: |policy, value| policy.pieces = [Pieces::Keep, Pieces::Free][value],
     },
     Key {
+        name: "lists",
+        values: &["by-size", "one"],
+        help: "preempt the least recent reservation of the list of the size asked for, or of all",
+        set: |policy, value| policy.lists = [Lists::BySize, Lists::One][value],
+    },
+    Key {
         name: "stepwise",
         values: SWITCH,
         help: "demote to the next smaller size, and further only around the edges of what changes",
@@ -159,28 +290,113 @@ static KEYS: [Key; 9] = [
         help: "demote a superpage before it is unmapped, instead of removing it in one piece",
         set: |policy, value| policy.demote_on_unmap = value == 0,
     },
+    Key {
+        name: "demote-on-write",
+        values: SWITCH,
+        help: "demote a clean superpage at its first write, where dirty bits matter",
+        set: |policy, value| policy.demote_on_write = value == 0,
+    },
+    Key {
+        name: "hash",
+        values: &["off", "read", "late", "idle"],
+        help: "infer dirty base pages from digests, taken when read in, before the first write, or when idle",
+        set: |policy, value| policy.hash = [Hash::Off, Hash::Read, Hash::Late, Hash::Idle][value],
+    },
+    Key {
+        name: "speculate",
+        values: &["4/4", "3/4", "2/4", "1/4", "0/4"],
+        help: "probability that the daemon demotes a superpage whose reference bit it clears under pressure",
+        set: |policy, value| policy.speculate = 4 - value as u8,
+    },
+    Key {
+        name: "reclaim",
+        values: &["lru", "none"],
+        help: "pages that go when memory is short: those not used for long, or none",
+        set: |policy, value| policy.reclaim = [Reclaim::Lru, Reclaim::Nothing][value],
+    },
+    Key {
+        name: "cache",
+        values: &["available", "held", "free"],
+        help: "clean pages that go count as free and keep contents, keep their frames, or are freed",
+        set: |policy, value| policy.cache = [Cache::Available, Cache::Held, Cache::Free][value],
+    },
+    Key {
+        name: "wake",
+        values: &["contiguity", "memory"],
+        help: "the daemon wakes on failed requests for contiguity too, or only when memory is short",
+        set: |policy, value| policy.wake = [Wake::Contiguity, Wake::Memory][value],
+    },
+    Key {
+        name: "close",
+        values: &["inactive", "keep"],
+        help: "clean pages of a file become inactive at its last close, or stay as they are",
+        set: |policy, value| policy.close = [Close::Inactive, Close::Keep][value],
+    },
+    Key {
+        name: "wired",
+        values: &["cluster", "scatter"],
+        help: "the kernel's own pages lie in contiguous pools, or anywhere",
+        set: |policy, value| policy.wired = [Wired::Cluster, Wired::Scatter][value],
+    },
 ];
 
 /// The names that [`Policy::named`] knows.
-const NAMES: [&str; 2] = ["base", "reservation"];
+const NAMES: [&str; 4] = ["base", "reservation", "freebsd", "talluri-hill"];
 
 impl Policy {
-    /// The policy of a name: `base` (only base pages) or `reservation` (Navarro et al., OSDI 2002).
+    /// The policy of a name: `base` (only base pages), `reservation` (Navarro et al., OSDI 2002), `freebsd` (what that
+    /// design became in production), `talluri-hill` (ASPLOS 1994: one superpage size, promotion at half population).
     pub fn named(name: &str) -> Result<Policy, PolicyError> {
         let reservation = Policy {
             place: Place::Reservation,
             growing_limit: true,
-            past_end: true,
+            past_end: PastEnd::Growing,
+            reserve: Reserve::Preferred,
+            threshold: 8,
             promote: Promote::FullPopulation,
             dirty: Dirty::Files,
             scarce: Scarce::Preempt,
             pieces: Pieces::Keep,
+            lists: Lists::BySize,
             demote: Demote::Stepwise,
             demote_on_unmap: true,
+            demote_on_write: true,
+            hash: Hash::Off,
+            speculate: 4,
+            reclaim: Reclaim::Lru,
+            cache: Cache::Available,
+            wake: Wake::Contiguity,
+            close: Close::Inactive,
+            wired: Wired::Cluster,
+        };
+        // The unmodified system of section 6.3: FreeBSD 4.3.
+        let plain = Policy {
+            demote_on_write: false,
+            speculate: 0,
+            cache: Cache::Held,
+            wake: Wake::Memory,
+            close: Close::Keep,
+            wired: Wired::Scatter,
+            ..reservation.clone()
         };
         match name {
-            "base" => Ok(Policy { place: Place::BasePage, promote: Promote::Never, ..reservation }),
+            "base" => Ok(Policy { place: Place::BasePage, promote: Promote::Never, ..plain }),
             "reservation" => Ok(reservation),
+            "freebsd" => Ok(Policy {
+                growing_limit: false,
+                past_end: PastEnd::Anonymous,
+                reserve: Reserve::Largest,
+                scarce: Scarce::Smaller,
+                pieces: Pieces::Free,
+                lists: Lists::One,
+                demote: Demote::ToBase,
+                demote_on_unmap: false,
+                demote_on_write: true,
+                cache: Cache::Free,
+                wired: Wired::Cluster,
+                ..plain
+            }),
+            "talluri-hill" => Ok(Policy { reserve: Reserve::Smallest, threshold: 4, ..plain }),
             _ => Err(PolicyError::Name(name.to_string())),
         }
     }
@@ -289,7 +505,7 @@ mod tests {
         let policy: Policy = "reservation:preempt=off,pieces=free".parse().unwrap();
         assert_eq!((policy.scarce, policy.pieces), (Scarce::Smaller, Pieces::Free));
         let message = |text: &str| text.parse::<Policy>().unwrap_err().to_string();
-        assert_eq!(message("reserve"), "no policy is named `reserve`; the policies are base, reservation");
+        assert_eq!(message("reserve"), "no policy is named `reserve`; the policies are base, reservation, freebsd, talluri-hill");
         assert!(message("base:x=1").contains("place, growing-limit"));
         assert!(message("base:preempt=maybe").ends_with("on, off"));
         assert!(message("base:preempt").contains("key=value"));

@@ -13,6 +13,7 @@
 //! A ladder of base pages alone has no superpage that could give the lowest node its size: there it has
 //! [`ORDER_WITHOUT_SUPERPAGES`], and no extent.
 
+use crate::away::PageOf;
 use crate::object::ObjectId;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
@@ -234,6 +235,32 @@ impl Population {
         self.singles[array + position as usize] = frame;
     }
 
+    /// The page of a lowest node that was placed singly in this frame. O(R).
+    pub(crate) fn position_of_single(&self, slot: u32, frame: u32) -> Option<u32> {
+        let array = self.node(1, slot).extra;
+        if array == NONE {
+            return None;
+        }
+        let start = (array as usize) << self.orders[1];
+        let singles = &self.singles[start..start + (1 << self.orders[1])];
+        let mut found = (0..).zip(singles).filter(|(_, single)| **single == frame);
+        found.find(|(position, _)| self.bit(slot, *position)).map(|(position, _)| position)
+    }
+
+    /// The object and the first index of a node's region. O(R) for each level up to the root.
+    pub(crate) fn start_of(&self, NodeId { mut level, mut slot }: NodeId) -> PageOf {
+        let mut within = 0;
+        while level < self.top {
+            let parent = self.node(level, slot).parent;
+            let ratio = self.ratio(level + 1);
+            let position = (0..ratio).find(|position| self.child(level + 1, parent, *position) == slot);
+            within += u64::from(position.expect("a node is a child of its parent")) << self.orders[level as usize];
+            (level, slot) = (level + 1, parent);
+        }
+        let root = self.owner(slot);
+        (root.object, (root.index << self.orders[self.top as usize]) + within)
+    }
+
     /// Follows the path from the root to a base page. O(number of sizes).
     pub(crate) fn walk(&self, object: ObjectId, index: u64) -> Walk {
         let mut walk =
@@ -262,6 +289,15 @@ impl Population {
             }
             level -= 1;
         }
+    }
+
+    /// The populated base pages of a region. O(nodes in it that are not full).
+    pub(crate) fn count(&self, level: u8, slot: u32) -> u64 {
+        if level == 1 || self.is_full(level, slot) {
+            return u64::from(self.node(level, slot).full) * self.pages(level - 1);
+        }
+        let children = (0..self.ratio(level)).map(|position| self.child(level, slot, position));
+        children.filter(|child| *child != NONE).map(|child| self.count(level - 1, child)).sum()
     }
 
     /// The level of the largest region around the page that is fully populated and lies in an extent.

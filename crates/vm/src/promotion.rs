@@ -2,7 +2,7 @@
 //! other changes of page tables that must know of superpages.
 
 use crate::object::ObjectId;
-use crate::policy::{Demote, Dirty, Promote};
+use crate::policy::{Demote, Promote};
 use crate::population::Walk;
 use crate::space::Entry;
 use crate::vm::Vm;
@@ -12,35 +12,30 @@ use superpage_pages::{Access, Level, PageSize, Pfn, Protection, Vpn};
 
 /// What all mappings of a region must have in common to become one.
 #[derive(Clone, Copy)]
-struct Uniform<'a> {
-    space: SpaceId,
-    entry: &'a Entry,
+pub(crate) struct Uniform<'a> {
+    pub(crate) space: SpaceId,
+    pub(crate) entry: &'a Entry,
     /// The object that has the pages.
-    object: ObjectId,
-    rights: Protection,
+    pub(crate) object: ObjectId,
+    pub(crate) rights: Protection,
 }
 
 impl Vm {
     /// Promotes the mapping of `from` that holds `at`, size by size, to at most the region of level `full`, which is fully
     /// populated and lies in an extent of `object`. Gives the level reached. O(number of sizes) where the object was only
     /// ever mapped once; else the mappings of each region are looked at, from the page outward, up to the first that does not fit.
-    #[allow(clippy::too_many_arguments, reason = "one internal call with all that a fault knows")]
     pub(crate) fn promote(
         &mut self,
         pmap: &mut impl Pmap,
-        space: SpaceId,
-        entry: &Entry,
-        object: ObjectId,
+        of: Uniform<'_>,
         at: Vpn,
         frame: u32,
         from: Level,
         full: Level,
-        rights: Protection,
     ) -> Level {
         let mut reached = from;
         if self.policy.promote == Promote::FullPopulation {
-            let uniform = Uniform { space, entry, object, rights };
-            while reached < full && self.assemble(pmap, uniform, at, frame, reached.up()) {
+            while reached < full && self.assemble(pmap, of, at, frame, reached.up()) {
                 reached = reached.up();
             }
         }
@@ -62,12 +57,8 @@ impl Vm {
             return false;
         }
         let (from, to) = (ladder.size(level.down()), ladder.size(level));
-        let dirt_matters = match self.policy.dirty {
-            Dirty::All => true,
-            Dirty::Files => self.objects.get(of.object).file.is_some(),
-            Dirty::Nowhere => false,
-        };
-        if dirt_matters {
+        // Where the first write traps, what may be written is dirty and what may not is clean: equal rights say it all.
+        if self.dirt_matters(of.object) && !self.tracks_dirt(of.object) {
             let step = ladder.pages(level.down());
             let modified = |child: u64| pmap.used(of.space, start + child * step, from).modified;
             let first_modified = modified(0);
@@ -91,7 +82,7 @@ impl Vm {
     /// Whether it is known without a look at page tables that every part of a region is mapped, by the next smaller size
     /// and alike: an object that is mapped only once has its populated pages mapped, so population and counts tell.
     fn known_uniform(&self, object: ObjectId, index: u64, level: Level) -> bool {
-        if !self.objects.get(object).sole {
+        if !self.objects.get(object).sole || self.tracks_dirt(object) {
             return false;
         }
         let population = &self.frames.population;
@@ -148,10 +139,13 @@ impl Vm {
         self.frames.ladder.level(size).expect("a page table holds only sizes of the ladder")
     }
 
-    /// The first object of a chain that has the page.
+    /// The first object of a chain that has the page, populated or elsewhere.
     pub(crate) fn holder(&self, front: ObjectId, index: u64) -> Option<(ObjectId, Walk)> {
-        let walks = self.objects.chain(front).map(|object| (object, self.frames.population.walk(object, index)));
-        walks.into_iter().find(|(_, walk)| walk.populated)
+        let mut walks = self.objects.chain(front).map(|object| (object, self.frames.population.walk(object, index)));
+        let away = &self.frames.away;
+        let elsewhere =
+            |object| away.cached((object, index)).is_some() || away.slot((object, index)).is_some();
+        walks.find(|(object, walk)| walk.populated || !away.is_empty() && elsewhere(*object))
     }
 
     /// In an object of one mapping: one superpage more or less at `level` on the path.
@@ -256,6 +250,7 @@ impl Vm {
                 let level = self.level(mapped.size);
                 let pages = self.frames.ladder.pages(level);
                 let start = at.align_down(pages);
+                let mapped = Mapped { frame: Pfn(mapped.frame.0 - (at - start)), ..mapped };
                 change(self, pmap, start, level, mapped);
                 at = start + pages;
             }
@@ -267,13 +262,14 @@ impl Vm {
         self.demote_edge(pmap, space, entry, part.start);
         self.demote_edge(pmap, space, entry, part.end);
         let whole = self.policy.demote_on_unmap;
-        self.each_mapped(pmap, space, part, |vm, pmap, at, level, _| {
+        self.each_mapped(pmap, space, part, |vm, pmap, at, level, mapped| {
             let holder = if level > Level::BASE { vm.holder(entry.object, entry.index(at.0)) } else { None };
             if let Some((object, _)) = holder.filter(|_| whole) {
                 vm.dissolve(pmap, space, entry, object, at, level);
                 let base = vm.frames.ladder.base();
                 for page in 0..vm.frames.ladder.pages(level) {
-                    pmap.remove(space, at + page, base);
+                    let used = pmap.remove(space, at + page, base);
+                    vm.note_modified(used, mapped.frame.0 as u32 + page as u32, 1);
                 }
                 vm.frames.stats.mapped[0] -= vm.frames.ladder.pages(level);
                 return;
@@ -283,7 +279,8 @@ impl Vm {
             {
                 vm.count_superpage(&walk, level, -1);
             }
-            pmap.remove(space, at, vm.frames.ladder.size(level));
+            let used = pmap.remove(space, at, vm.frames.ladder.size(level));
+            vm.note_modified(used, mapped.frame.0 as u32, vm.frames.ladder.pages(level));
             vm.frames.stats.mapped[level.index()] -= 1;
         });
     }

@@ -93,6 +93,12 @@ impl Reservations {
         (id != NONE).then(|| self.node(id))
     }
 
+    /// When a page was last allocated in the reservation at the head of `list`, if there is one; smaller is earlier.
+    pub(crate) fn age(&self, list: u8) -> Option<u64> {
+        let id = self.lists[list as usize].head;
+        (id != NONE).then(|| self.arena[id as usize].stamp)
+    }
+
     /// The list that the reservation is on.
     pub(crate) fn list(&self, id: ReservationId) -> u8 {
         self.arena[id as usize].list

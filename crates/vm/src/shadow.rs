@@ -80,7 +80,9 @@ impl Vm {
         let mut next = Some(object);
         while let Some(object) = next.take() {
             let known = self.objects.get(object);
-            if known.entries == 0 && known.shadows == 0 {
+            if known.file.is_some() {
+                self.closed(object);
+            } else if known.entries == 0 && known.shadows == 0 {
                 self.frames.release(object, 0, PAGES_LIMIT);
                 next = self.objects.remove(object);
             } else if let Some(shadow) = self.objects.only_shadow(object) {

@@ -5,12 +5,16 @@ use superpage_pages::MAX_LEVELS;
 /// Counts since the start; those that say *now* go down too. Arrays are indexed by level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Faults resolved: the sum of the six kinds that follow.
+    /// Faults resolved: the sum of the eight kinds that follow.
     pub faults: u64,
     /// Faults that populated a page of zeroes.
     pub faults_zero: u64,
     /// Faults that populated a page from a file.
     pub faults_file: u64,
+    /// Faults that populated a page from swap space.
+    pub faults_swap: u64,
+    /// Faults on a cache page, which was populated again with its contents.
+    pub faults_cached: u64,
     /// Faults on a page that was populated, and is now mapped here as well.
     pub faults_resident: u64,
     /// Faults that copied a page at its first write (copy-on-write).
@@ -41,8 +45,42 @@ pub struct Stats {
     pub bytes_zeroed: u64,
     /// Bytes copied.
     pub bytes_copied: u64,
-    /// Bytes read from files.
+    /// Bytes read from files and swap space.
     pub bytes_read: u64,
+    /// Bytes written to files and swap space.
+    pub bytes_written: u64,
+    /// Pages read from swap space, and those of files that were read.
+    pub page_ins: u64,
+    /// Pages written to files and swap space.
+    pub page_outs: u64,
+    /// Pages of dirty superpages that were not written, as their digest had not changed.
+    pub pages_spared: u64,
+    /// Digests taken, before and at writing.
+    pub pages_hashed: u64,
+    /// Cache pages that were used again with their contents.
+    pub cache_reactivated: u64,
+    /// Superpages demoted at their first write.
+    pub demotions_on_write: u64,
+    /// Reads and writes of files, page by page, that found the page populated.
+    pub file_hits: u64,
+    /// Pages that the daemon took out of use.
+    pub evictions: u64,
+    /// Runs of the page daemon.
+    pub daemon_runs: u64,
+    /// Pages whose reference bits it looked at.
+    pub daemon_scanned: u64,
+    /// Superpages demoted to see which parts are in use.
+    pub speculative_demotions: u64,
+    /// Superpages made again by the daemon, as all their parts are in use.
+    pub repromotions: u64,
+    /// Requests for more than a base page.
+    pub contiguity_requests: u64,
+    /// Those that had to do with less.
+    pub contiguity_failed: u64,
+    /// Extents whose contiguity the daemon restored.
+    pub contiguity_restored: u64,
+    /// Base pages populated though nobody accessed them, now.
+    pub untouched_pages: u64,
     /// Base pages populated by an access, now.
     pub touched_pages: u64,
     /// The most of these at any time.

@@ -1,6 +1,8 @@
 //! The whole state checked against itself, for property tests and fuzzers: every count is made again from nothing.
 
+use crate::away::PageOf;
 use crate::object::ObjectId;
+use crate::pages::List;
 use crate::population::{NONE, NodeId};
 use crate::space::Entry;
 use crate::vm::Vm;
@@ -9,7 +11,7 @@ use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
 use alloc::{format, vec};
-use superpage_pages::{Level, MAX_LEVELS};
+use superpage_pages::{Level, MAX_LEVELS, Pfn};
 
 /// Who has each frame.
 struct Owners {
@@ -67,6 +69,10 @@ impl Vm {
         for extent in &self.frames.wired {
             census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "the kernel")?;
         }
+        for extent in self.frames.pools.extents() {
+            census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "a kernel pool")?;
+        }
+        self.frames.pools.validate(|level| self.frames.ladder.pages(level))?;
         let population = &self.frames.population;
         let mut roots = 0;
         for (object, index, slot) in population.all_roots() {
@@ -87,16 +93,57 @@ impl Vm {
             format!("{reservations} reservations are on lists, {} belong to nodes", census.reservations)
         })?;
         let stats = &self.frames.stats;
-        check(stats.resident_pages == census.populated && stats.touched_pages == census.populated, || {
+        let untouched = self.frames.untouched.as_ref().map_or(0, |untouched| untouched.count() as u64);
+        let touched = census.populated - untouched;
+        check(stats.resident_pages == census.populated && stats.touched_pages == touched, || {
             format!(
                 "{} pages are resident and {} touched, not {}",
                 stats.resident_pages, stats.touched_pages, census.populated
             )
         })?;
+        check(stats.untouched_pages == untouched, || format!("{untouched} pages are untouched"))?;
+        self.validate_pages(census.populated)?;
         match census.owners.taken.iter().position(|taken| !taken) {
             Some(frame) => Err(format!("frame {frame} belongs to nobody")),
             None => Ok(()),
         }
+    }
+
+    /// Checks the page lists, the cache pages and swap space, and the ways from frames back to pages.
+    fn validate_pages(&self, populated: u64) -> Result<(), String> {
+        let (frames, away) = (&self.frames, &self.frames.away);
+        away.validate()?;
+        let known = |(object, _): PageOf| self.objects.iter().any(|(id, _)| id == object);
+        for page in away.all_swapped() {
+            check(known(page), || format!("page {page:?} in swap space has no object"))?;
+        }
+        let Some(pages) = &frames.pages else { return Ok(()) };
+        pages.validate()?;
+        let mut cached = 0;
+        for (page, frame) in away.all_cached() {
+            cached += 1;
+            check(known(page), || format!("cache page {page:?} has no object"))?;
+            let walk = frames.population.walk(page.0, page.1);
+            check(!walk.populated, || format!("cache page {page:?} is populated too"))?;
+            check(pages.list(frame) == Some(List::Cache), || format!("the cache page in {frame} is on no cache list"))?;
+            check(frames.buddy.is_cached(Pfn(u64::from(frame))), || format!("frame {frame} is not marked as cached"))?;
+            check(frames.page_of(frame).is_none(), || format!("frame {frame} is cached and populated"))?;
+        }
+        let marked = frames.buddy.cached_frames();
+        check(marked == cached, || format!("{marked} frames are marked as cached, {cached} are"))?;
+        let listed = [List::Active, List::Inactive, List::Cache].into_iter().map(|list| pages.count(list)).sum::<u64>();
+        check(listed == populated + cached, || {
+            format!("{listed} frames are on page lists: {populated} are populated and {cached} hold cache pages")
+        })?;
+        for (object, _) in self.objects.iter() {
+            for index in self.populated(object) {
+                let frame = frames.population.walk(object, index).frame;
+                check(frames.page_of(frame) == Some((object, index)), || {
+                    format!("page {index:#x} of {object:?} is in frame {frame}, which leads to {:?}", frames.page_of(frame))
+                })?;
+            }
+        }
+        Ok(())
     }
 
     /// Frames that belong to nobody: neither free, nor wired, nor in a reservation or a memory object. O(nodes).
@@ -193,7 +240,8 @@ impl Vm {
             check((object.entries, object.shadows) == (stand as u32, shadows.len() as u32), || {
                 format!("object {id:?} counts {} entries, {} shadows", object.entries, object.shadows)
             })?;
-            check(stand + shadows.len() > 0, || format!("object {id:?} is needed by nobody"))?;
+            let cache = object.file.is_some() && (self.frames.pages.is_some() || object.opens > 0);
+            check(stand + shadows.len() > 0 || cache, || format!("object {id:?} is needed by nobody"))?;
             check(self.objects.only_shadow(id).is_none(), || format!("object {id:?} should be taken over"))?;
             check(object.low <= object.high, || format!("object {id:?} ends before it starts"))?;
             check(shadows.is_empty() || !object.sole, || format!("object {id:?} has shadows and is called sole"))?;
@@ -249,12 +297,16 @@ impl Vm {
             let writable = holder == entry.object && !entry.copy;
             let rights = if writable { entry.protection } else { entry.rights_without_write() };
             let Some(found) = pmap.lookup(space, at) else {
-                check(!sole, || format!("{} is populated for one mapping only, but not mapped", name()))?;
+                // A page that is in swap space or the cache hides what is behind it, and is not mapped.
+                check(!sole || !walk.populated, || {
+                    format!("{} is populated for one mapping only, but not mapped", name())
+                })?;
                 continue;
             };
             check(found.frame.0 == u64::from(walk.frame), || format!("{} is mapped to a wrong frame", name()))?;
             check(rights.contains(found.protection), || format!("{} has rights beyond the entry's", name()))?;
-            check(!sole || rights == found.protection, || format!("{} has not the entry's rights", name()))?;
+            let uniform = sole && !self.tracks_dirt(holder);
+            check(!uniform || rights == found.protection, || format!("{} has not the entry's rights", name()))?;
             let level = ladder.level(found.size).ok_or_else(|| format!("{} is mapped by an unknown size", name()))?;
             let start = at.align_down(ladder.pages(level));
             if start == at {

@@ -1,14 +1,20 @@
 //! The memory manager as a whole: its state, address spaces, wired frames, reports.
 
+use crate::away::Away;
+use crate::fill::Filled;
 use crate::frames::Frames;
 use crate::object::Objects;
-use crate::policy::Policy;
+use crate::pages::Pages;
+use crate::policy::{Policy, Reclaim};
 use crate::population::Population;
 use crate::reservation::Reservations;
 use crate::space::Space;
+use crate::wired::Pools;
 use crate::{Buddy, Error, Pmap, SpaceId, Stats};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Ladder, Level, Pfn};
+use hashbrown::HashMap;
+use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
 
 /// What a memory manager starts from.
 #[derive(Clone, Debug)]
@@ -19,6 +25,8 @@ pub struct Config {
     pub frames: u64,
     /// What the operating system does.
     pub policy: Policy,
+    /// Swap space, in base pages; used only where the policy reclaims pages.
+    pub swap_pages: u64,
 }
 
 /// A memory manager for one physical memory and any number of address spaces.
@@ -27,6 +35,12 @@ pub struct Vm {
     pub(crate) objects: Objects,
     pub(crate) spaces: Vec<Option<Space>>,
     pub(crate) policy: Policy,
+    /// What the last fault populated beside its own page.
+    pub(crate) filled: Vec<Filled>,
+    /// Frames whose pages are to be hashed.
+    pub(crate) to_hash: VecDeque<u32>,
+    /// Decides on speculative demotions: the same for the same history.
+    pub(crate) dice: u64,
 }
 
 impl Vm {
@@ -35,19 +49,29 @@ impl Vm {
     /// # Errors
     /// [`Error::Frames`] unless there are from 1 to 2^32 - 1 frames.
     pub fn new(config: Config) -> Result<Vm, Error> {
-        let Config { ladder, frames, policy } = config;
+        let Config { ladder, frames, policy, swap_pages } = config;
         if frames >= u64::from(u32::MAX) {
             return Err(Error::Frames(frames));
         }
+        let buddy = Buddy::new(ladder, frames).map_err(|_| Error::Frames(frames))?;
+        let orders: Vec<u32> = ladder.levels().skip(1).map(|level| ladder.order(level)).collect();
+        let reclaims = policy.reclaim != Reclaim::Nothing;
         let frames = Frames {
             ladder,
-            buddy: Buddy::new(ladder, frames).map_err(|_| Error::Frames(frames))?,
             population: Population::new(&ladder),
             reservations: Reservations::new(),
+            pages: reclaims.then(|| Pages::new(frames, &orders)),
+            away: Away::new(if reclaims { swap_pages } else { 0 }).ok_or(Error::Frames(frames))?,
+            untouched: None,
+            digests: HashMap::default(),
+            wanted: [0; MAX_LEVELS],
             wired: Vec::new(),
+            pools: Pools::default(),
             stats: Stats::default(),
+            buddy,
         };
-        Ok(Vm { frames, objects: Objects::new(), spaces: Vec::new(), policy })
+        let (filled, to_hash) = (Vec::new(), VecDeque::new());
+        Ok(Vm { frames, objects: Objects::new(), spaces: Vec::new(), policy, filled, to_hash, dice: 0 })
     }
 
     /// The page sizes in use.

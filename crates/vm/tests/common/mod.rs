@@ -2,9 +2,11 @@
 //! programs may rely on, that each page holds what was last written to it. Operations are read from bytes, so that any
 //! sequence of bytes is a sequence of operations; the whole state is validated after every one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use superpage_pages::{Access, Extent, Ladder, Level, PageSize, Pfn, Protection, Vpn};
-use superpage_vm::{Backing, Buddy, Config, FaultError, FaultKind, Growth, Map, Pmap, Policy, SoftPmap, SpaceId, Vm};
+use superpage_vm::{
+    Backed, Backing, Buddy, Config, Fault, FaultError, FaultKind, Growth, Map, Pmap, Policy, SoftPmap, SpaceId, Store, Vm,
+};
 
 /// One operation: which, and what it works on.
 pub(crate) type Op = [u8; 6];
@@ -41,11 +43,65 @@ pub(crate) struct World {
     spaces: Vec<SpaceId>,
     slots: HashMap<SpaceId, BTreeMap<u64, Slot>>,
     cells: Vec<u32>,
+    /// Shared cells that somebody has given up: lost if nobody else had them.
+    discarded: HashSet<usize>,
     files: HashMap<(u32, u64), u32>,
-    /// What memory holds, by frame.
-    memory: Vec<u32>,
+    /// What memory, files and swap space hold.
+    contents: Contents,
+    /// Whether pages of files are lost with their last mapping: then every write goes to the file at once.
+    through: bool,
+    opens: HashMap<u32, u32>,
     wired: Vec<Extent>,
+    kernel: Vec<Pfn>,
     written: u32,
+}
+
+/// What memory holds by frame, and the backing store.
+struct Contents {
+    memory: Vec<u32>,
+    disk: HashMap<(u32, u64), u32>,
+    swap: HashMap<u32, u32>,
+}
+
+impl Contents {
+    fn read(&self, from: Backed) -> u32 {
+        match from {
+            Backed::File { file, page } => self.disk.get(&(file, page)).copied().unwrap_or(0),
+            Backed::Swap { slot } => self.swap[&slot],
+        }
+    }
+
+    /// Does for a frame what a fault left to its caller.
+    fn fill(&mut self, fault: &Fault) {
+        let frame = fault.frame.0 as usize;
+        match fault.kind {
+            FaultKind::Zero => self.memory[frame] = 0,
+            FaultKind::File | FaultKind::Swap => {
+                self.memory[frame] = self.read(fault.backed.expect("what is read is somewhere"));
+            }
+            FaultKind::Copy => self.memory[frame] = self.memory[fault.source.expect("a copy has a source").0 as usize],
+            FaultKind::Cached => {
+                if let Some(source) = fault.source {
+                    self.memory[frame] = self.memory[source.0 as usize];
+                }
+            }
+            FaultKind::Resident | FaultKind::Rights | FaultKind::Spurious => {}
+        }
+    }
+}
+
+impl Store for Contents {
+    fn write(&mut self, to: Backed, frame: Pfn) {
+        let contents = self.memory[frame.0 as usize];
+        match to {
+            Backed::File { file, page } => self.disk.insert((file, page), contents),
+            Backed::Swap { slot } => self.swap.insert(slot, contents),
+        };
+    }
+
+    fn digest(&mut self, frame: Pfn) -> u128 {
+        u128::from(self.memory[frame.0 as usize])
+    }
 }
 
 /// The ladder of a size list such as `"4K 64K"`.
@@ -60,27 +116,37 @@ pub(crate) const LADDERS: [&str; 7] =
 
 impl World {
     /// A world with one process. `answers` picks a value for every parameter of the policy.
-    pub(crate) fn new(ladder_number: u8, answers: u32, frames: u16) -> World {
+    pub(crate) fn new(ladder_number: u8, answers: u64, frames: u16) -> World {
         let ladder = ladder(LADDERS[ladder_number as usize % LADDERS.len()]);
         let mut policy = Policy::named("reservation").unwrap();
         let mut left = answers;
         for key in Policy::keys() {
             // Half of all choices are the policy's own, which is the first or, for `place`, the second.
             let (choice, own) = (left as usize % (2 * key.values.len()), usize::from(key.name == "place"));
-            left /= 2 * key.values.len() as u32;
+            left /= 2 * key.values.len() as u64;
             policy.set(key.name, key.values.get(choice).copied().unwrap_or(key.values[own])).unwrap();
         }
         let frames = [1, 60, 250, 600, 1500][frames as usize % 5] + u64::from(frames / 5 % 64);
-        let vm = Vm::new(Config { ladder, frames, policy }).unwrap();
+        let swap_pages = [0, 5, 200, 4000][(answers % 4) as usize];
+        let through = policy.reclaim == superpage_vm::Reclaim::Nothing;
+        let vm = Vm::new(Config { ladder, frames, policy, swap_pages }).unwrap();
         let mut world = World {
             vm,
             pmap: SoftPmap::new(ladder),
             spaces: Vec::new(),
             slots: HashMap::new(),
             cells: Vec::new(),
+            discarded: HashSet::new(),
             files: HashMap::new(),
-            memory: vec![u32::MAX; frames as usize],
+            contents: Contents {
+                memory: vec![u32::MAX; frames as usize],
+                disk: HashMap::new(),
+                swap: HashMap::new(),
+            },
+            through,
+            opens: HashMap::new(),
             wired: Vec::new(),
+            kernel: Vec::new(),
             written: 0,
         };
         world.create();
@@ -120,7 +186,7 @@ impl World {
         // Aligned ranges are where superpages can be.
         let start = if more >> 6 == 3 { start & !(pages - 1) } else { start };
         let protection = Protection::from_bits(if flags & 4 != 0 { flags >> 5 } else { 3 });
-        match what % 32 {
+        match what % 48 {
             0..=3 => self.map(space, start, pages, protection, op),
             4 => {
                 self.vm.unmap(&mut self.pmap, space, Vpn(start), pages).unwrap();
@@ -162,6 +228,23 @@ impl World {
                     self.wired.push(extent);
                 }
             }
+            17..=22 => self.file(u32::from(flags & 1), what % 48 - 17, start % 200, pages),
+            23 => match self.vm.wire_page() {
+                Ok(frame) if self.kernel.len() < 40 => self.kernel.push(frame),
+                Ok(frame) => self.vm.unwire_page(frame).unwrap(),
+                Err(_) => assert_eq!(self.vm.buddy().free_frames(), 0),
+            },
+            24 if !self.kernel.is_empty() => {
+                let frame = self.kernel.swap_remove(length as usize % self.kernel.len());
+                self.vm.unwire_page(frame).unwrap();
+                assert!(self.vm.unwire_page(frame).is_err());
+            }
+            25 => {
+                self.vm.run_daemon(&mut self.pmap, &mut self.contents);
+            }
+            26 => {
+                self.vm.idle(&self.pmap, &mut self.contents, u64::from(length));
+            }
             kind => {
                 let access = [Access::Read, Access::Write, Access::Write, Access::Execute][kind as usize % 4];
                 for page in start..start + pages {
@@ -171,10 +254,106 @@ impl World {
             }
         }
         if let Err(error) = self.vm.validate(&self.pmap) {
-            panic!("after {op:?}: {error}");
+            panic!("after {op:?} under {:?}: {error}", self.vm.policy());
         }
+        // Half of the worlds have a daemon that comes when it is called.
+        if self.vm.daemon_wanted() && self.contents.memory.len() % 2 == 0 {
+            self.vm.run_daemon(&mut self.pmap, &mut self.contents);
+            if let Err(error) = self.vm.validate(&self.pmap) {
+                panic!("after {op:?} and the daemon: {error}");
+            }
+        }
+        let stats = self.vm.stats();
+        let kinds = [
+            stats.faults_zero,
+            stats.faults_file,
+            stats.faults_swap,
+            stats.faults_cached,
+            stats.faults_resident,
+            stats.faults_copy,
+            stats.faults_rights,
+            stats.faults_spurious,
+        ];
+        assert_eq!(stats.faults, kinds.iter().sum::<u64>());
         assert_eq!(self.pmap.mappings() as u64, self.vm.stats().mapped.iter().sum::<u64>());
         assert_eq!(self.vm.leaked_frames(), 0);
+    }
+
+    /// Opens, closes, reads, writes, writes out or removes a file.
+    fn file(&mut self, file: u32, what: u8, start: u64, pages: u64) {
+        let open = self.opens.entry(file).or_default();
+        match what {
+            0 => {
+                self.vm.open(file, 200).unwrap();
+                *open += 1;
+            }
+            1 if *open > 0 => {
+                self.vm.close(file).unwrap();
+                *open -= 1;
+            }
+            1 => assert!(self.vm.close(file).is_err()),
+            2 | 3 => {
+                let open = *open > 0;
+                for page in start..(start + pages).min(200) {
+                    let access =
+                        |vm: &mut Vm| if what == 2 { vm.read(file, page) } else { vm.write(file, page) };
+                    let mut done = access(&mut self.vm);
+                    if let Err(FaultError::OutOfMemory(_)) = done {
+                        assert_eq!(self.vm.buddy().free_frames(), 0);
+                        self.vm.run_daemon(&mut self.pmap, &mut self.contents);
+                        done = access(&mut self.vm);
+                    }
+                    let Ok(fault) = done else {
+                        assert!(!open || self.vm.buddy().free_frames() == 0);
+                        return;
+                    };
+                    assert!(open);
+                    self.contents.fill(&fault);
+                    if self.vm.hash_wanted() {
+                        self.vm.run_hash(&self.pmap, &mut self.contents);
+                    }
+                    let frame = fault.frame.0 as usize;
+                    if what == 2 {
+                        let expected = self.files.get(&(file, page)).copied().unwrap_or(0);
+                        assert_eq!(self.contents.memory[frame], expected, "page {page} of file {file} was read");
+                    } else {
+                        self.written += 1;
+                        self.contents.memory[frame] = self.written;
+                        self.write_file(file, page, self.written);
+                    }
+                }
+            }
+            4 => {
+                let _ = self.vm.sync(&mut self.pmap, &mut self.contents, file);
+                if self.vm.sync(&mut self.pmap, &mut self.contents, file).is_ok() && !self.through {
+                    let mut written = self.files.iter().filter(|((of, _), _)| *of == file);
+                    assert!(written.all(|(page, contents)| self.contents.disk.get(page) == Some(contents)));
+                }
+            }
+            _ => {
+                let mut all = self.slots.values().flat_map(|slots| slots.values());
+                let of = |source: Source| match source {
+                    Source::File { file, .. } | Source::Copied { file, .. } => Some(file),
+                    Source::Cell { .. } => None,
+                };
+                // While it is mapped, it goes on living: what it then holds is for those who map it.
+                if !all.any(|slot| of(slot.source) == Some(file)) {
+                    self.vm.remove_file(file);
+                    self.opens.remove(&file);
+                    self.files.retain(|(of, _), _| *of != file);
+                    let disk = self.contents.disk.iter().filter(|((of, _), _)| *of == file);
+                    self.files.extend(disk.map(|(page, contents)| (*page, *contents)));
+                }
+            }
+        }
+    }
+
+    /// A page of a file has new contents.
+    fn write_file(&mut self, file: u32, page: u64, contents: u32) {
+        self.files.insert((file, page), contents);
+        if self.through {
+            self.contents.disk.insert((file, page), contents);
+        }
     }
 
     fn map(&mut self, space: SpaceId, start: u64, pages: u64, protection: Protection, op: Op) {
@@ -203,6 +382,9 @@ impl World {
         self.vm.discard(&mut self.pmap, space, Vpn(start), pages).unwrap();
         for page in start..start + pages {
             let Some(slot) = self.slots(space).get(&page).copied() else { continue };
+            if let Source::Cell { cell, shared: true } = slot.source {
+                self.discarded.insert(cell);
+            }
             let source = match slot.source {
                 Source::Cell { shared: false, .. } => Source::Cell { cell: self.cell(), shared: false },
                 Source::Copied { file, page, .. } => Source::File { file, page, shared: false },
@@ -263,52 +445,66 @@ impl World {
         let at = Vpn(page);
         let slot = self.slots[&space].get(&page).copied();
         let allowed = slot.is_some_and(|slot| slot.protection.allows(access));
-        if !self.pmap.access(space, at, access) {
+        // A fault may be one step of several, and the daemon may have to make room.
+        let (mut steps, mut daemon) = (0, false);
+        while !self.pmap.access(space, at, access) {
+            steps += 1;
+            assert!(steps < 5, "the access faults again and again");
             match self.vm.fault(&mut self.pmap, space, at, access) {
                 Ok(fault) => {
-                    let frame = fault.frame.0 as usize;
-                    match (fault.kind, slot.expect("only what is mapped can fault in").source) {
-                        (FaultKind::Zero, source) => {
-                            self.memory[frame] = 0;
-                            if let Source::Cell { cell, shared: true } = source {
-                                self.cells[cell] = 0;
-                            }
+                    let slot = slot.expect("only what is mapped can fault in");
+                    match (fault.kind, slot.source) {
+                        (FaultKind::Zero, Source::Cell { cell, shared: true }) => {
+                            assert!(self.cells[cell] == 0 || self.discarded.contains(&cell), "shared contents are lost");
+                            self.cells[cell] = 0;
                         }
-                        (FaultKind::File, Source::File { file, page, .. }) => {
-                            self.memory[frame] = self.files.get(&(file, page)).copied().unwrap_or(0);
-                        }
-                        (FaultKind::File, source) => panic!("{source:?} was read from a file"),
-                        (FaultKind::Copy, _) => {
-                            self.memory[frame] = self.memory[fault.source.expect("a copy has a source").0 as usize];
-                        }
-                        (FaultKind::Resident | FaultKind::Rights | FaultKind::Spurious, _) => {}
+                        (FaultKind::File, source @ Source::Cell { .. }) => panic!("{source:?} was read from a file"),
+                        _ => {}
+                    }
+                    self.contents.fill(&fault);
+                    for filled in self.vm.filled() {
+                        let contents = filled.backed.map_or(0, |backed| self.contents.read(backed));
+                        self.contents.memory[filled.frame.0 as usize] = contents;
+                    }
+                    if self.vm.hash_wanted() {
+                        self.vm.run_hash(&self.pmap, &mut self.contents);
                     }
                     let mapped = self.pmap.lookup(space, at).expect("a resolved fault has mapped the page");
                     assert_eq!(mapped.frame, fault.frame);
-                    assert!(self.pmap.access(space, at, access), "the access faults again");
                 }
                 Err(FaultError::Unmapped(_)) => return assert!(slot.is_none()),
                 Err(FaultError::Protection(..)) => return assert!(slot.is_some() && !allowed),
-                Err(FaultError::OutOfMemory(_)) => return assert!(allowed && self.vm.buddy().free_frames() == 0),
-                Err(error @ FaultError::NoSpace(_)) => panic!("{error}"),
+                Err(FaultError::OutOfMemory(_)) => {
+                    assert!(allowed && self.vm.buddy().free_frames() == 0);
+                    if daemon || !self.vm.run_daemon(&mut self.pmap, &mut self.contents) {
+                        return;
+                    }
+                    daemon = true;
+                }
+                Err(error) => panic!("{error}"),
             }
         }
         assert!(allowed, "an access went through that the mapping does not allow");
         let frame = self.pmap.lookup(space, at).unwrap().frame.0 as usize;
         let source = slot.unwrap().source;
+        // What was given up may be populated again, with zeroes, by a fault on a page beside it.
+        if let Source::Cell { cell, shared: true } = source
+            && self.discarded.contains(&cell)
+            && self.contents.memory[frame] == 0
+        {
+            self.cells[cell] = 0;
+        }
         let expected = match source {
             Source::Cell { cell, .. } | Source::Copied { cell, .. } => self.cells[cell],
             Source::File { file, page, .. } => self.files.get(&(file, page)).copied().unwrap_or(0),
         };
-        assert_eq!(self.memory[frame], expected, "the contents of page {page:#x} of {space:?}, {source:?}");
+        assert_eq!(self.contents.memory[frame], expected, "the contents of page {page:#x} of {space:?}, {source:?}");
         if access == Access::Write {
             self.written += 1;
-            self.memory[frame] = self.written;
+            self.contents.memory[frame] = self.written;
             match source {
                 Source::Cell { cell, .. } | Source::Copied { cell, .. } => self.cells[cell] = self.written,
-                Source::File { file, page, shared: true } => {
-                    self.files.insert((file, page), self.written);
-                }
+                Source::File { file, page, shared: true } => self.write_file(file, page, self.written),
                 Source::File { file, page: of, shared: false } => {
                     let cell = self.cell();
                     self.cells[cell] = self.written;
@@ -324,7 +520,10 @@ impl World {
             self.vm.exit(&mut self.pmap, space).unwrap();
             self.vm.validate(&self.pmap).unwrap();
         }
-        let mut fresh = Buddy::new(*self.vm.ladder(), self.memory.len() as u64).unwrap();
+        (0..2).for_each(|file| self.vm.remove_file(file));
+        self.kernel.iter().for_each(|frame| self.vm.unwire_page(*frame).unwrap());
+        self.vm.validate(&self.pmap).unwrap();
+        let mut fresh = Buddy::new(*self.vm.ladder(), self.contents.memory.len() as u64).unwrap();
         assert!(self.wired.iter().all(|extent| fresh.allocate_at(*extent)));
         assert!(self.vm.buddy().iter().eq(fresh.iter()), "the buddy allocator has not coalesced what was freed");
         assert_eq!((self.vm.leaked_frames(), self.pmap.mappings()), (0, 0));

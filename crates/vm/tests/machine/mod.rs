@@ -17,7 +17,7 @@ impl Machine {
     pub(crate) fn new(sizes: &str, frames: u64, policy: &str) -> Machine {
         let sizes: Vec<PageSize> = sizes.split(' ').map(|size| size.parse().unwrap()).collect();
         let ladder = Ladder::new(&sizes).unwrap();
-        let mut vm = Vm::new(Config { ladder, frames, policy: policy.parse().unwrap() }).unwrap();
+        let mut vm = Vm::new(Config { ladder, frames, policy: policy.parse().unwrap(), swap_pages: 0 }).unwrap();
         let space = vm.create_space();
         Machine { vm, pmap: SoftPmap::new(ladder), space }
     }
@@ -88,6 +88,8 @@ impl Machine {
     /// Ends the process; nothing may be left.
     pub(crate) fn end(mut self) {
         self.vm.exit(&mut self.pmap, self.space).unwrap();
+        self.vm.validate(&self.pmap).unwrap();
+        self.vm.remove_file(1);
         self.vm.validate(&self.pmap).unwrap();
         assert_eq!(self.vm.buddy().free_frames(), self.vm.buddy().frames());
         assert_eq!((self.vm.leaked_frames(), self.pmap.mappings()), (0, 0));

@@ -1,0 +1,149 @@
+//! Pages that have contents but are not populated: cache pages in frames that count as free, and pages in swap space.
+
+use crate::bitmap::Bitmap;
+use crate::object::ObjectId;
+use crate::population::NONE;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
+
+/// A page of a memory object.
+pub(crate) type PageOf = (ObjectId, u64);
+
+/// See the module.
+pub(crate) struct Away {
+    /// The frame of each cache page that counts as free.
+    cached: BTreeMap<PageOf, u32>,
+    /// The way back.
+    cached_in: HashMap<u32, PageOf, FxBuildHasher>,
+    /// The slot of each page that has one, be it populated or not.
+    swapped: BTreeMap<PageOf, u32>,
+    /// Slots that hold nothing.
+    vacant: Bitmap,
+    slots: u64,
+}
+
+impl Away {
+    /// With `slots` pages of swap space.
+    pub(crate) fn new(slots: u64) -> Option<Away> {
+        let slots = slots.min(u64::from(NONE));
+        let mut vacant = Bitmap::new(slots as usize).ok()?;
+        if slots > 0 {
+            vacant.insert_run(0, slots as usize);
+        }
+        Some(Away { cached: BTreeMap::new(), cached_in: HashMap::default(), swapped: BTreeMap::new(), vacant, slots })
+    }
+
+    /// Whether there is no such page at all: what every fault asks first.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.cached.is_empty() && self.swapped.is_empty()
+    }
+
+    pub(crate) fn cached(&self, page: PageOf) -> Option<u32> {
+        if self.cached.is_empty() { None } else { self.cached.get(&page).copied() }
+    }
+
+    pub(crate) fn cached_in(&self, frame: u32) -> Option<PageOf> {
+        if self.cached_in.is_empty() { None } else { self.cached_in.get(&frame).copied() }
+    }
+
+    pub(crate) fn cache(&mut self, page: PageOf, frame: u32) {
+        self.cached.insert(page, frame);
+        self.cached_in.insert(frame, page);
+    }
+
+    pub(crate) fn uncache(&mut self, frame: u32) {
+        if let Some(page) = self.cached_in.remove(&frame) {
+            self.cached.remove(&page);
+        }
+    }
+
+    pub(crate) fn slot(&self, page: PageOf) -> Option<u32> {
+        if self.swapped.is_empty() { None } else { self.swapped.get(&page).copied() }
+    }
+
+    /// The slot of a page, a new one if it has none; `None` if swap space is full.
+    pub(crate) fn assign_slot(&mut self, page: PageOf) -> Option<u32> {
+        if let Some(slot) = self.slot(page) {
+            return Some(slot);
+        }
+        let slot = self.vacant.pop_first()? as u32;
+        self.swapped.insert(page, slot);
+        Some(slot)
+    }
+
+    pub(crate) fn has_vacant_slot(&self) -> bool {
+        self.vacant.count() > 0
+    }
+
+    /// Gives back the slot of a page.
+    pub(crate) fn free_slot(&mut self, page: PageOf) {
+        if let Some(slot) = self.swapped.remove(&page) {
+            self.vacant.insert(slot as usize);
+        }
+    }
+
+    /// Slots in use.
+    pub(crate) fn slots_used(&self) -> u64 {
+        self.slots - self.vacant.count() as u64
+    }
+
+    /// The pages of an object from `low` up to `high` that are cached, with their frames, or have a slot.
+    pub(crate) fn pages_in(&self, object: ObjectId, low: u64, high: u64) -> (Vec<(u64, u32)>, Vec<u64>) {
+        if low >= high || self.is_empty() {
+            return (Vec::new(), Vec::new());
+        }
+        let range = (object, low)..(object, high);
+        let cached = self.cached.range(range.clone()).map(|((_, index), frame)| (*index, *frame)).collect();
+        let swapped = self.swapped.range(range).map(|((_, index), _)| *index).collect();
+        (cached, swapped)
+    }
+
+    /// A page of an object is now one of another, at the same index.
+    pub(crate) fn move_page(&mut self, from: PageOf, to: PageOf) {
+        if let Some(frame) = self.cached.remove(&from) {
+            self.cache(to, frame);
+        }
+        if let Some(slot) = self.swapped.remove(&from) {
+            self.swapped.insert(to, slot);
+        }
+    }
+
+    /// All cache pages, with their frames.
+    pub(crate) fn all_cached(&self) -> impl Iterator<Item = (PageOf, u32)> + '_ {
+        self.cached.iter().map(|(page, frame)| (*page, *frame))
+    }
+
+    /// All pages with a slot.
+    pub(crate) fn all_swapped(&self) -> impl Iterator<Item = PageOf> + '_ {
+        self.swapped.keys().copied()
+    }
+
+    /// Checks that both ways lead to the same pages, and that each slot is vacant or of one page.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        if self.cached.len() != self.cached_in.len()
+            || self.cached.iter().any(|(page, frame)| self.cached_in.get(frame) != Some(page))
+        {
+            return Err("cache pages and their frames disagree".into());
+        }
+        let mut slots: Vec<u32> = self.swapped.values().copied().collect();
+        slots.sort_unstable();
+        slots.dedup();
+        let vacant = slots.iter().find(|slot| self.vacant.contains(**slot as usize));
+        if slots.len() != self.swapped.len() || vacant.is_some() || self.slots_used() != slots.len() as u64 {
+            return Err(format!("{} pages in swap space have {} slots", self.swapped.len(), slots.len()));
+        }
+        self.vacant.validate()
+    }
+
+    /// Bytes held, about: the trees do not say how their nodes are filled.
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        (self.cached.len() + self.swapped.len()) * (size_of::<PageOf>() + 4)
+            + self.cached_in.allocation_size()
+            + self.vacant.bytes()
+    }
+}

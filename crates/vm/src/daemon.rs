@@ -1,0 +1,337 @@
+//! The page daemon (Navarro et al., section 5.1): approximate LRU over the active and inactive lists, as in FreeBSD; and,
+//! where the policy has it so, replacement that is aware of contiguity, and speculative demotion (4.6).
+
+use crate::away::PageOf;
+use crate::pages::List;
+use crate::policy::{Cache, Wake};
+use crate::promotion::Uniform;
+use crate::vm::Vm;
+use crate::{Pmap, Store};
+use alloc::vec;
+use alloc::vec::Vec;
+use superpage_pages::{Extent, Level, MAX_LEVELS, Pfn};
+
+/// What a look at a page's mappings said.
+struct Sample {
+    referenced: bool,
+    /// The page maps with others, as a superpage of this level: they are aged together.
+    level: Level,
+}
+
+impl Vm {
+    /// Frames that could be had without taking a page out of use: free, reserved and unpopulated, or holding a cache page.
+    fn available(&self) -> u64 {
+        let Some(pages) = &self.frames.pages else { return 0 };
+        let stats = &self.frames.stats;
+        let held = if self.policy.cache == Cache::Held { pages.count(List::Cache) } else { 0 };
+        self.frames.buddy.frames() - stats.wired_frames - stats.resident_pages + held
+    }
+
+    /// The daemon is woken with fewer available frames than this: about 0.5 % of memory, as in FreeBSD 4.
+    fn least(&self) -> u64 {
+        let frames = self.frames.buddy.frames();
+        (4 + frames / 200).min(frames / 8).max(1)
+    }
+
+    /// What the daemon then aims at.
+    fn target(&self) -> u64 {
+        (4 * self.least()).min(self.frames.buddy.frames() / 4).max(1)
+    }
+
+    /// Whether the page daemon has something to do: memory is short, or a request for contiguity failed and the policy has
+    /// it woken by that. The kernel asks between one operation and the next. O(1).
+    pub fn daemon_wanted(&self) -> bool {
+        self.frames.pages.is_some()
+            && (self.available() < self.least()
+                || self.policy.wake == Wake::Contiguity && self.frames.wanted != [0; MAX_LEVELS])
+    }
+
+    /// Runs the page daemon once: until enough memory is available if it is short, or all pages were looked at often enough to
+    /// know that they are in use; and until the contiguity is restored that failed since the last run, or the end of the
+    /// inactive list is reached. Gives whether it took any page out of use; if not, after [`crate::FaultError::OutOfMemory`],
+    /// only the end of a process makes room. O(pages on the lists) for each round over them.
+    pub fn run_daemon(&mut self, pmap: &mut impl Pmap, store: &mut impl Store) -> bool {
+        if self.frames.pages.is_none() {
+            return false;
+        }
+        self.frames.stats.daemon_runs += 1;
+        let before = self.frames.stats.evictions;
+        let goals = core::mem::take(&mut self.frames.wanted);
+        if self.available() < self.least() {
+            self.restore_memory(pmap, store);
+        }
+        if self.policy.wake == Wake::Contiguity {
+            for level in self.frames.ladder.levels().skip(1).rev() {
+                self.restore_contiguity(pmap, level, goals[level.index()]);
+            }
+        }
+        self.frames.stats.evictions > before
+    }
+
+    /// Rounds over the inactive and the active list until the target is met, or no page of them can go.
+    fn restore_memory(&mut self, pmap: &mut impl Pmap, store: &mut impl Store) {
+        let target = self.target();
+        // An active page is deactivated after as many rounds without a reference as it is active, at most 64.
+        for _ in 0..70 {
+            self.scan_inactive(pmap, store, target);
+            self.scan_active(pmap, target);
+            let inactive = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Inactive));
+            let active = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Active));
+            if self.available() >= target || inactive + active == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The frames of a list as they are now, from its head.
+    fn frames_of(&self, list: List) -> Vec<u32> {
+        let Some(pages) = &self.frames.pages else { return Vec::new() };
+        core::iter::successors(pages.head(list), |frame| pages.next(*frame)).collect()
+    }
+
+    fn list_of(&self, frame: u32) -> Option<List> {
+        self.frames.pages.as_ref().and_then(|pages| pages.list(frame))
+    }
+
+    /// Takes inactive pages out of use, the least recent first; those that were referenced are active again.
+    fn scan_inactive(&mut self, pmap: &mut impl Pmap, store: &mut impl Store, target: u64) {
+        for frame in self.frames_of(List::Inactive) {
+            if self.available() >= target {
+                return;
+            }
+            // Pages of a superpage move together, so the list may have changed since.
+            let Some(page) = self.page_on(frame, List::Inactive) else { continue };
+            let sample = self.sample(pmap, page, frame, true);
+            if sample.referenced {
+                self.age(frame, sample.level, true, false);
+            } else if !self.take_out(pmap, store, page, frame) {
+                // Swap space is full: the page stays, and others are tried first the next time.
+                self.put(frame, List::Active);
+            }
+        }
+    }
+
+    /// Makes active pages inactive that were not referenced for long, until there are enough of them.
+    fn scan_active(&mut self, pmap: &mut impl Pmap, target: u64) {
+        let enough = target + target / 2;
+        for frame in self.frames_of(List::Active) {
+            let inactive = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Inactive));
+            if inactive + self.available() >= enough + target {
+                return;
+            }
+            let Some(page) = self.page_on(frame, List::Active) else { continue };
+            let sample = self.sample(pmap, page, frame, true);
+            let known = self.objects.get(page.0);
+            let needed = known.entries > 0 || known.shadows > 0;
+            self.age(frame, sample.level, sample.referenced, !needed);
+            if sample.referenced && sample.level == Level::BASE {
+                self.repromote(pmap, page, frame);
+            }
+        }
+    }
+
+    /// The page in a frame, if that is on the list.
+    fn page_on(&self, frame: u32, list: List) -> Option<PageOf> {
+        if self.list_of(frame) == Some(list) { self.frames.page_of(frame) } else { None }
+    }
+
+    fn put(&mut self, frame: u32, list: List) {
+        if let Some(pages) = &mut self.frames.pages {
+            pages.put(frame, list);
+        }
+    }
+
+    /// Notes for a page, and those that one superpage maps with it, whether it was referenced, and puts them on the list that
+    /// follows: active, or inactive once no activity is left or nothing needs the object.
+    fn age(&mut self, frame: u32, level: Level, referenced: bool, unneeded: bool) {
+        let count = self.frames.ladder.pages(level) as u32;
+        let first = frame & !(count - 1);
+        let Some(pages) = &mut self.frames.pages else { return };
+        for frame in first..first + count {
+            if !matches!(pages.list(frame), Some(List::Active | List::Inactive)) {
+                continue;
+            }
+            let activity = pages.sampled(frame, referenced);
+            let keep = referenced || activity > 0 && !unneeded;
+            pages.put(frame, if keep { List::Active } else { List::Inactive });
+        }
+    }
+
+    /// Looks whether a page was referenced, in any mapping, and clears the bits. With memory short, a superpage that was
+    /// referenced is demoted around the page, with the policy's probability, to see which of its parts are in use.
+    fn sample(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32, pressure: bool) -> Sample {
+        self.frames.stats.daemon_scanned += 1;
+        let base = self.frames.ladder.base();
+        let mut sample = Sample { referenced: false, level: Level::BASE };
+        for mapping in self.mappings(pmap, page, frame) {
+            let size = self.frames.ladder.size(mapping.level);
+            let start = mapping.at.align_down(self.frames.ladder.pages(mapping.level));
+            if mapping.level == Level::BASE {
+                sample.referenced |= pmap.clear_referenced(mapping.space, start, size);
+                continue;
+            }
+            let referenced = pmap.used(mapping.space, start, size).referenced;
+            sample.referenced |= referenced;
+            if referenced && pressure && self.speculates() {
+                self.demote_around(pmap, mapping.space, &mapping.entry, page.0, mapping.at, false);
+                self.frames.stats.speculative_demotions += 1;
+                pmap.clear_referenced(mapping.space, mapping.at, base);
+            } else {
+                pmap.clear_referenced(mapping.space, start, size);
+                sample.level = sample.level.max(mapping.level);
+            }
+        }
+        sample
+    }
+
+    /// Throws the dice for a speculative demotion: the same for the same history.
+    fn speculates(&mut self) -> bool {
+        match self.policy.speculate {
+            0 => false,
+            4.. => true,
+            quarters => {
+                self.dice = self.dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                (self.dice >> 62) < u64::from(quarters)
+            }
+        }
+    }
+
+    /// Promotes the smallest region around a page, and larger ones, of which all pages were found referenced when they were
+    /// last looked at.
+    fn repromote(&mut self, pmap: &mut impl Pmap, (object, index): PageOf, frame: u32) {
+        let walk = self.frames.population.walk(object, index);
+        let most = self.frames.population.full_level(&walk);
+        let mut full = 0;
+        for level in 1..=most {
+            let pages = self.frames.population.pages(level) as u32;
+            let first = frame & !(pages - 1);
+            let Some(lists) = &self.frames.pages else { return };
+            if !(first..first + pages).all(|frame| lists.recent(frame)) {
+                break;
+            }
+            full = level;
+        }
+        if full == 0 {
+            return;
+        }
+        for mapping in self.mappings(pmap, (object, index), frame) {
+            if mapping.level < Level(full) {
+                let (space, entry, rights) = (mapping.space, &mapping.entry, mapping.rights);
+                let of = Uniform { space, entry, object, rights };
+                let reached = self.promote(pmap, of, mapping.at, frame, mapping.level, Level(full));
+                self.frames.stats.repromotions += u64::from(reached > mapping.level);
+            }
+        }
+    }
+
+    /// Takes a page that is not referenced out of use: unmaps it, writes it out if it is dirty, and makes it a cache page or
+    /// frees it. `false`, with nothing changed, if swap space is full.
+    fn take_out(&mut self, pmap: &mut impl Pmap, store: &mut impl Store, page: PageOf, frame: u32) -> bool {
+        let dirty = self.is_dirty(pmap, page, frame);
+        if dirty && !self.can_be_written(page) {
+            return false;
+        }
+        let base = self.frames.ladder.base();
+        for mapping in self.mappings(pmap, page, frame) {
+            self.demote_around(pmap, mapping.space, &mapping.entry, page.0, mapping.at, false);
+            let used = pmap.remove(mapping.space, mapping.at, base);
+            self.frames.stats.mapped[0] -= 1;
+            self.note_modified(used, frame, 1);
+        }
+        if dirty {
+            self.launder(store, page, frame);
+        }
+        self.frames.stats.evictions += 1;
+        match self.policy.cache {
+            Cache::Free => self.frames.evict(page, frame, false),
+            Cache::Available => self.frames.evict(page, frame, true),
+            Cache::Held => {
+                // Populated, but no longer mapped.
+                self.objects.get_mut(page.0).sole = false;
+                self.put(frame, List::Cache);
+            }
+        }
+        true
+    }
+
+    /// Makes up to `goal` extents of a level available by taking inactive pages out of use, the least recent first; only
+    /// pages of an extent that then has nothing else in it. Pages that must be written out first do not take part.
+    fn restore_contiguity(&mut self, pmap: &mut impl Pmap, level: Level, mut goal: u64) {
+        if goal == 0 {
+            return;
+        }
+        let (order, pages) = (self.frames.ladder.order(level), self.frames.ladder.pages(level));
+        let mut seen = vec![false; (self.frames.buddy.frames() >> order) as usize];
+        for frame in self.frames_of(List::Inactive) {
+            let Some(seen) = seen.get_mut((frame >> order) as usize) else { continue };
+            if core::mem::replace(seen, true) {
+                continue;
+            }
+            let extent = Extent { start: Pfn(u64::from(frame)).align_down(pages), level };
+            let Some(taken) = self.contributors(pmap, extent) else { continue };
+            for (frame, page) in taken {
+                // Clean, so nothing is written and swap space cannot be full.
+                self.take_out(pmap, &mut crate::NoStore, page, frame);
+            }
+            if self.policy.cache == Cache::Held {
+                self.free_held_in(extent);
+            }
+            self.frames.stats.contiguity_restored += 1;
+            goal -= 1;
+            if goal == 0 {
+                return;
+            }
+        }
+    }
+
+    /// The pages that must go for an extent to be available: all of them inactive, clean and not referenced. `None` if
+    /// something else is in it, or if nothing need go.
+    fn contributors(&mut self, pmap: &mut impl Pmap, extent: Extent) -> Option<Vec<(u32, PageOf)>> {
+        let first = extent.start.0 as u32;
+        let frames = first..first + self.frames.ladder.pages(extent.level) as u32;
+        if frames.clone().any(|frame| self.list_of(frame) == Some(List::Active)) {
+            return None;
+        }
+        let mut taken = Vec::new();
+        for frame in frames.clone() {
+            match self.list_of(frame) {
+                Some(List::Inactive) => {
+                    let page = self.frames.page_of(frame)?;
+                    if self.is_dirty(pmap, page, frame) {
+                        return None;
+                    }
+                    taken.push((frame, page));
+                }
+                Some(_) => {}
+                None => {
+                    let alone = Extent { start: Pfn(u64::from(frame)), level: Level::BASE };
+                    if !self.frames.buddy.is_free(alone) && self.frames.covering(frame).is_none() {
+                        return None;
+                    }
+                }
+            }
+        }
+        for &(frame, page) in &taken {
+            if self.list_of(frame) != Some(List::Inactive) {
+                return None;
+            }
+            let sample = self.sample(pmap, page, frame, false);
+            if sample.referenced {
+                self.age(frame, sample.level, true, false);
+                return None;
+            }
+        }
+        Some(taken)
+    }
+
+    /// Frees the cache pages in an extent that hold their frames.
+    fn free_held_in(&mut self, extent: Extent) {
+        let first = extent.start.0 as u32;
+        for frame in first..first + self.frames.ladder.pages(extent.level) as u32 {
+            if let Some((object, index)) = self.page_on(frame, List::Cache) {
+                self.frames.unpopulate(object, index, index + 1);
+            }
+        }
+    }
+}
+

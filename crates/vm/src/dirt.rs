@@ -1,0 +1,158 @@
+//! Dirty pages: which base pages of a superpage were written (Navarro et al., section 4.7). A clean superpage is demoted at
+//! its first write; or what was written is inferred from digests of contents; and what is dirty is written out.
+
+use crate::away::PageOf;
+use crate::fault::Site;
+use crate::object::ObjectId;
+use crate::policy::{Dirty, Hash};
+use crate::vm::Vm;
+use crate::{Backed, Pmap, Store, Used};
+use superpage_pages::{Level, Protection};
+
+impl Vm {
+    /// Whether it matters, for what is written out, which pages of an object are dirty.
+    pub(crate) fn dirt_matters(&self, object: ObjectId) -> bool {
+        match self.policy.dirty {
+            Dirty::All => true,
+            Dirty::Files => self.objects.get(object).file.is_some(),
+            Dirty::Nowhere => false,
+        }
+    }
+
+    /// Whether the first write to each clean page of an object traps: such pages are mapped without the right to write.
+    pub(crate) fn tracks_dirt(&self, object: ObjectId) -> bool {
+        (self.policy.demote_on_write || self.policy.hash == Hash::Late) && self.dirt_matters(object)
+    }
+
+    /// The rights of a mapping of pages of an object that are clean, where the entry gives `rights`.
+    pub(crate) fn rights_if_clean(&self, object: ObjectId, rights: Protection) -> Protection {
+        if rights.contains(Protection::WRITE) && self.tracks_dirt(object) { rights & !Protection::WRITE } else { rights }
+    }
+
+    /// A mapping of `count` frames is no more; what its dirty bit said is kept with the frames.
+    #[inline]
+    pub(crate) fn note_modified(&mut self, used: Used, first: u32, count: u64) {
+        if let Some(pages) = &mut self.frames.pages
+            && used.modified
+        {
+            (first..first + count as u32).for_each(|frame| pages.set_dirty(frame, true));
+        }
+    }
+
+    /// A superpage that may not be written yet is written. If it is clean it is demoted around the page, or its pages are to
+    /// be hashed first. Gives the level of the mapping that may now be written.
+    pub(crate) fn first_write(
+        &mut self,
+        pmap: &mut impl Pmap,
+        site: &Site,
+        object: ObjectId,
+        frame: u32,
+        level: Level,
+    ) -> Level {
+        let (pages, size) = (self.frames.ladder.pages(level), self.frames.ladder.size(level));
+        let start = site.at.align_down(pages);
+        if pmap.used(site.space, start, size).modified {
+            return level;
+        }
+        if self.policy.demote_on_write {
+            self.demote_around(pmap, site.space, &site.entry, object, site.at, false);
+            self.frames.stats.demotions_on_write += 1;
+            return Level::BASE;
+        }
+        let first = frame - (site.at - start) as u32;
+        self.to_hash.extend(first..first + pages as u32);
+        level
+    }
+
+    /// A page was populated from its backing store.
+    #[inline]
+    pub(crate) fn hash_when_read(&mut self, frame: u32) {
+        if matches!(self.policy.hash, Hash::Read | Hash::Idle) {
+            self.to_hash.push_back(frame);
+        }
+    }
+
+    /// Whether pages must be hashed before the program goes on: the policy hashes when a page is read, or before a clean
+    /// superpage is written. Asked after every fault, once the frame is filled and before the access is retried.
+    pub fn hash_wanted(&self) -> bool {
+        self.policy.hash != Hash::Idle && !self.to_hash.is_empty()
+    }
+
+    /// Hashes all pages that wait for it. O(pages).
+    pub fn run_hash(&mut self, pmap: &impl Pmap, store: &mut impl Store) {
+        self.idle(pmap, store, u64::MAX);
+    }
+
+    /// The idle loop: hashes up to `most` pages that were read in and are still clean. Gives how many.
+    pub fn idle(&mut self, pmap: &impl Pmap, store: &mut impl Store, most: u64) -> u64 {
+        let mut hashed = 0;
+        while hashed < most
+            && let Some(frame) = self.to_hash.pop_front()
+        {
+            // The page may have gone since, or may have been written: then its digest says nothing.
+            let Some(page) = self.frames.page_of(frame) else { continue };
+            if !self.is_dirty(pmap, page, frame) {
+                let digest = store.digest(superpage_pages::Pfn(u64::from(frame)));
+                self.frames.digests.insert(frame, digest);
+                hashed += 1;
+            }
+        }
+        self.frames.stats.pages_hashed += hashed;
+        hashed
+    }
+
+    /// Whether a populated page is to be taken for dirty.
+    pub(crate) fn is_dirty(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> bool {
+        let kept = self.frames.pages.as_ref().is_some_and(|pages| pages.dirty(frame));
+        kept || self.mappings(pmap, page, frame).iter().any(|mapping| {
+            let start = mapping.at.align_down(self.frames.ladder.pages(mapping.level));
+            pmap.used(mapping.space, start, self.frames.ladder.size(mapping.level)).modified
+        })
+    }
+
+    /// Whether there is a place that a page could be written to.
+    pub(crate) fn can_be_written(&self, page: PageOf) -> bool {
+        let away = &self.frames.away;
+        self.objects.get(page.0).file.is_some() || away.slot(page).is_some() || away.has_vacant_slot()
+    }
+
+    /// Where a page is written to; `None` if swap space is full.
+    fn backing(&mut self, page: PageOf) -> Option<Backed> {
+        match self.objects.get(page.0).file {
+            Some(file) => Some(Backed::File { file, page: page.1 }),
+            None => self.frames.away.assign_slot(page).map(|slot| Backed::Swap { slot }),
+        }
+    }
+
+    /// Writes a page out that is taken for dirty, unless its digest says that it never changed. `false` if swap space is
+    /// full. Dirty bits of mappings are the caller's to clear.
+    pub(crate) fn launder(&mut self, store: &mut impl Store, page: PageOf, frame: u32) -> bool {
+        let contents = superpage_pages::Pfn(u64::from(frame));
+        if let Some(known) = self.frames.digests.get(&frame).copied() {
+            let now = store.digest(contents);
+            self.frames.stats.pages_hashed += 1;
+            self.frames.digests.insert(frame, now);
+            if now == known {
+                self.frames.stats.pages_spared += 1;
+                self.set_clean(frame);
+                return true;
+            }
+        }
+        let Some(backed) = self.backing(page) else {
+            self.frames.digests.remove(&frame);
+            return false;
+        };
+        store.write(backed, contents);
+        let stats = &mut self.frames.stats;
+        stats.page_outs += 1;
+        stats.bytes_written += self.frames.ladder.base().bytes();
+        self.set_clean(frame);
+        true
+    }
+
+    fn set_clean(&mut self, frame: u32) {
+        if let Some(pages) = &mut self.frames.pages {
+            pages.set_dirty(frame, false);
+        }
+    }
+}

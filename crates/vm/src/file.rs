@@ -1,0 +1,176 @@
+//! Files and their pages: opened and closed, read and written without a mapping, written out, removed. A file is a memory
+//! object like any other; where the policy reclaims pages, its pages outlive its mappings and opens: the page cache.
+
+use crate::fault::{Content, Fault, FaultKind};
+use crate::object::ObjectId;
+use crate::pages::List;
+use crate::policy::Close;
+use crate::vm::Vm;
+use crate::{Error, FaultError, PAGES_LIMIT, Pmap, Store};
+use alloc::vec::Vec;
+use superpage_pages::{Level, Pfn, Vpn};
+
+impl Vm {
+    /// A process opens a file of so many base pages; counted, for the last close. O(1).
+    ///
+    /// # Errors
+    /// The file would be too long.
+    pub fn open(&mut self, file: u32, pages: u64) -> Result<(), Error> {
+        self.may_be_long(pages)?;
+        let object = self.objects.file(file, pages);
+        self.objects.get_mut(object).opens += 1;
+        Ok(())
+    }
+
+    /// One open less. After the last one, and without a mapping, clean pages become inactive if the policy says so, or go
+    /// where it keeps no pages. O(pages of the file) then.
+    ///
+    /// # Errors
+    /// The file is not open.
+    pub fn close(&mut self, file: u32) -> Result<(), Error> {
+        let object = self.objects.find_file(file).ok_or(Error::NotOpen(file))?;
+        let known = self.objects.get_mut(object);
+        known.opens = known.opens.checked_sub(1).ok_or(Error::NotOpen(file))?;
+        self.closed(object);
+        Ok(())
+    }
+
+    /// A page of an open file is read without a mapping: it is populated if it was not. As after a fault, the frame is the
+    /// caller's to fill if the kind says so; otherwise the kind is [`FaultKind::Resident`]. O(number of sizes).
+    ///
+    /// # Errors
+    /// The file is not open ([`FaultError::NotOpen`]), or no frame is left.
+    pub fn read(&mut self, file: u32, page: u64) -> Result<Fault, FaultError> {
+        self.access_file(file, page, Content::File(file))
+    }
+
+    /// A whole page of an open file is written without a mapping: it is populated if it was not, without a read, and
+    /// dirty. The file becomes longer if need be. O(number of sizes).
+    ///
+    /// # Errors
+    /// As [`Vm::read`].
+    pub fn write(&mut self, file: u32, page: u64) -> Result<Fault, FaultError> {
+        let fault = self.access_file(file, page, Content::Overwritten)?;
+        if let Some(pages) = &mut self.frames.pages {
+            pages.set_dirty(fault.frame.0 as u32, true);
+        }
+        Ok(fault)
+    }
+
+    fn access_file(&mut self, file: u32, page: u64, content: Content) -> Result<Fault, FaultError> {
+        let object = self.objects.find_file(file).ok_or(FaultError::NotOpen(file))?;
+        if page >= PAGES_LIMIT || self.objects.get(object).opens == 0 {
+            return Err(FaultError::NotOpen(file));
+        }
+        let known = self.objects.get_mut(object);
+        known.high = known.high.max(page + 1);
+        // What is populated here is not mapped.
+        known.sole = false;
+        let mut walk = self.frames.population.walk(object, page);
+        if walk.populated {
+            self.frames.used_again(walk.frame);
+            self.frames.stats.file_hits += 1;
+            let (kind, frame, mapped) = (FaultKind::Resident, Pfn(u64::from(walk.frame)), Level::BASE);
+            let (source, backed) = (None, None);
+            return Ok(Fault { kind, frame, source, backed, reserved: false, allocated: None, preempted: 0, mapped });
+        }
+        let preferred = self.preferred(object, page, &walk);
+        let cached = self.frames.away.cached((object, page));
+        let (content, populated, copied) = match cached {
+            Some(frame) => {
+                let done = self.frames.reactivate(&self.policy, object, page, &mut walk, preferred, frame);
+                let (populated, copied) = done.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
+                (Content::Cached(frame), populated, copied.then_some(Pfn(u64::from(frame))))
+            }
+            None => {
+                let done = self.frames.populate(&self.policy, object, page, &mut walk, preferred);
+                (content, done.ok_or(FaultError::OutOfMemory(Vpn(page)))?, None)
+            }
+        };
+        let fault = self.note_content(object, walk.frame, page, content);
+        Ok(Fault {
+            source: copied,
+            reserved: populated.reserved,
+            allocated: (!populated.reserved).then_some(populated.allocated),
+            preempted: populated.preempted,
+            ..fault
+        })
+    }
+
+    /// Writes the dirty pages of a file out. Those of a dirty superpage are all taken for dirty, unless digests tell.
+    /// O(pages of the file).
+    ///
+    /// # Errors
+    /// No file with this number is open, mapped or cached.
+    pub fn sync(&mut self, pmap: &mut impl Pmap, store: &mut impl Store, file: u32) -> Result<(), Error> {
+        let object = self.objects.find_file(file).ok_or(Error::NotOpen(file))?;
+        let (base, mut cleaned) = (self.frames.ladder.base(), Vec::new());
+        for index in self.populated(object) {
+            let frame = self.frames.population.walk(object, index).frame;
+            if self.is_dirty(pmap, (object, index), frame) {
+                self.launder(store, (object, index), frame);
+                cleaned.push((index, frame));
+            }
+        }
+        for (index, frame) in cleaned {
+            for mapping in self.mappings(pmap, (object, index), frame) {
+                let pages = self.frames.ladder.pages(mapping.level);
+                let (start, size) = (mapping.at.align_down(pages), self.frames.ladder.size(mapping.level));
+                // A superpage's bit is one for all its pages: they have all been written by now.
+                if pmap.clear_modified(mapping.space, start, size) || size == base {
+                    let rights = self.rights_if_clean(object, mapping.rights);
+                    if rights != mapping.rights {
+                        pmap.protect(mapping.space, start, size, rights);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The file is deleted: its pages go, dirty or not. Those that are still mapped go with their last mapping, and opens
+    /// are forgotten. O(pages of the file).
+    pub fn remove_file(&mut self, file: u32) {
+        let Some(object) = self.objects.find_file(file) else { return };
+        let known = self.objects.get_mut(object);
+        (known.opens, known.removed) = (0, true);
+        self.closed(object);
+    }
+
+    /// The indices of the populated pages of an object, ascending.
+    pub(crate) fn populated(&self, object: ObjectId) -> Vec<u64> {
+        let mut runs = Vec::new();
+        self.frames.population.runs(object, 0, PAGES_LIMIT, &mut runs);
+        runs.into_iter().flat_map(|(from, to)| from..to).collect()
+    }
+
+    /// A file has one open or mapping less: if it was the last, its pages have their turn.
+    pub(crate) fn closed(&mut self, object: ObjectId) {
+        let known = *self.objects.get(object);
+        if known.file.is_none() || known.opens > 0 || known.entries > 0 || known.shadows > 0 {
+            return;
+        }
+        if self.frames.pages.is_none() || known.removed {
+            self.frames.release(object, 0, PAGES_LIMIT);
+            self.objects.remove(object);
+            return;
+        }
+        self.objects.get_mut(object).sole = false;
+        if self.policy.close == Close::Inactive {
+            for index in self.populated(object) {
+                let frame = self.frames.population.walk(object, index).frame;
+                if let Some(pages) = &mut self.frames.pages
+                    && pages.list(frame) == Some(List::Active)
+                    && !pages.dirty(frame)
+                {
+                    pages.put(frame, List::Inactive);
+                }
+            }
+        }
+    }
+
+    fn may_be_long(&self, pages: u64) -> Result<(), Error> {
+        if pages <= PAGES_LIMIT { Ok(()) } else { Err(Error::Range { start: 0, pages }) }
+    }
+}
+

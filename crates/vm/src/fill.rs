@@ -1,0 +1,110 @@
+//! Population beyond what a program touches: once a share of a region is populated, the rest of it (Navarro et al., sections
+//! 2.3 and 4.5; Talluri and Hill, ASPLOS 1994).
+
+use crate::bitmap::Bitmap;
+use crate::fault::{Content, Site};
+use crate::object::ObjectId;
+use crate::vm::Vm;
+use crate::{Backed, Pmap};
+use superpage_pages::{Access, Level, Pfn, Protection};
+
+/// A page that a fault populated beside its own: the frame is to be filled, with zeroes or from where it says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Filled {
+    /// The frame.
+    pub frame: Pfn,
+    /// Where to read it from; `None`: zeroes.
+    pub backed: Option<Backed>,
+}
+
+impl Vm {
+    /// What the last fault populated beside its own page, because enough of a region was populated: to be filled by the
+    /// caller like the page itself.
+    pub fn filled(&self) -> &[Filled] {
+        &self.filled
+    }
+
+    /// Populates and maps the rest of each region around a page of which enough is populated, from the smallest up. Gives the
+    /// level of the largest region that is fully populated now. O(pages of the region).
+    pub(crate) fn fill_up(
+        &mut self,
+        pmap: &mut impl Pmap,
+        site: &Site,
+        object: ObjectId,
+        rights: Protection,
+    ) -> u8 {
+        let entry = &site.entry;
+        let index = entry.index(site.at.0);
+        let walk = self.frames.population.walk(object, index);
+        let known = *self.objects.get(object);
+        let simple = object == entry.object && !entry.copy && known.backing.is_none();
+        let mut full = 0;
+        for level in 1..=walk.covered {
+            let pages = self.frames.population.pages(level);
+            let (low, at) = (index & !(pages - 1), site.at.align_down(pages));
+            let inside = low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at;
+            let (cached, swapped) = self.frames.away.pages_in(object, low, low + pages);
+            let populated = self.frames.population.count(level, walk.slots[level as usize]);
+            let enough = 8 * populated >= u64::from(self.policy.threshold) * pages;
+            if !simple || !inside || !enough || !cached.is_empty() || !swapped.is_empty() {
+                break;
+            }
+            for page in low..low + pages {
+                if !self.frames.population.walk(object, page).populated {
+                    self.fill_one(pmap, site, object, page, rights);
+                }
+            }
+            full = level;
+        }
+        full
+    }
+
+    fn fill_one(
+        &mut self,
+        pmap: &mut impl Pmap,
+        site: &Site,
+        object: ObjectId,
+        index: u64,
+        rights: Protection,
+    ) {
+        let mut walk = self.frames.population.walk(object, index);
+        let policy = &self.policy;
+        let done = self.frames.populate_untouched(policy, object, index, &mut walk);
+        debug_assert!(done, "the frame is reserved");
+        let content = self.objects.get(object).file.map_or(Content::Zero, Content::File);
+        let fault = self.note_content(object, walk.frame, index, content);
+        let (at, base) = (site.entry.page(index), self.frames.ladder.base());
+        let rights = self.rights_if_clean(object, rights);
+        pmap.enter(site.space, at, fault.frame, base, rights, Access::Read);
+        self.frames.stats.mapped[Level::BASE.index()] += 1;
+        self.filled.push(Filled { frame: fault.frame, backed: fault.backed });
+    }
+}
+
+impl crate::frames::Frames {
+    /// Populates a page whose frame is reserved, though nobody touches it.
+    fn populate_untouched(
+        &mut self,
+        policy: &crate::Policy,
+        object: ObjectId,
+        index: u64,
+        walk: &mut crate::population::Walk,
+    ) -> bool {
+        let peak = self.stats.peak_touched_pages;
+        let done = self.populate(policy, object, index, walk, Level::BASE).is_some();
+        let frames = self.buddy.frames() as usize;
+        if self.untouched.is_none() {
+            self.untouched = Bitmap::new(frames).ok();
+        }
+        // It was counted as touched.
+        if let Some(untouched) = &mut self.untouched
+            && done
+        {
+            untouched.insert(walk.frame as usize);
+            self.stats.touched_pages -= 1;
+            self.stats.peak_touched_pages = peak;
+            self.stats.untouched_pages += 1;
+        }
+        done
+    }
+}

@@ -1,0 +1,241 @@
+//! What is kept of each frame for the page daemon: which page list it is on, how active its page is, whether it is dirty;
+//! and the way back from a frame to its page.
+//!
+//! A frame whose page is populated is on one list, *active*, *inactive* or *cache*, each in approximate LRU order
+//! (Navarro et al., section 5.1). A frame that counts as free but still holds a page is on the cache list too. Links are
+//! frame numbers, so that every operation is O(1). Kept only where the policy reclaims pages.
+
+use crate::population::NONE;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use alloc::vec;
+
+/// The page lists.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum List {
+    /// Used of late.
+    Active,
+    /// Not used for long; still mapped where it was.
+    Inactive,
+    /// Clean and unmapped.
+    Cache,
+}
+
+/// How many page lists there are; in a frame's state, the number that stands for none.
+const LISTS: usize = 3;
+
+/// The activity of a page that was just populated, what a reference adds, and the most it can be: those of FreeBSD.
+const ACTIVITY: u8 = 5;
+const ADVANCE: u8 = 3;
+const MOST: u8 = 64;
+
+/// What is kept of a frame beside its links.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct State {
+    list: u8,
+    activity: u8,
+    /// Contents differ from what is in backing store, whatever mappings say.
+    dirty: bool,
+    /// Found referenced when last looked at.
+    recent: bool,
+}
+
+const NOWHERE: State = State { list: LISTS as u8, activity: 0, dirty: false, recent: false };
+
+#[derive(Clone, Copy)]
+struct Link {
+    prev: u32,
+    next: u32,
+}
+
+#[derive(Clone, Copy)]
+struct Ends {
+    head: u32,
+    tail: u32,
+    count: u32,
+}
+
+/// See the module.
+pub(crate) struct Pages {
+    links: Vec<Link>,
+    states: Vec<State>,
+    ends: [Ends; LISTS],
+    /// By level from 1 up: for each extent of that size the node that has it.
+    extents: Vec<Vec<u32>>,
+    /// For a frame of a page that was placed singly, the lowest node of its population map. Made at the first such page.
+    singles: Vec<u32>,
+}
+
+impl Pages {
+    /// For `frames` frames; `orders` are the orders of the levels from 1 up.
+    pub(crate) fn new(frames: u64, orders: &[u32]) -> Pages {
+        let frames = frames as usize;
+        Pages {
+            links: vec![Link { prev: NONE, next: NONE }; frames],
+            states: vec![NOWHERE; frames],
+            ends: [Ends { head: NONE, tail: NONE, count: 0 }; LISTS],
+            extents: orders.iter().map(|order| vec![NONE; frames >> order]).collect(),
+            singles: Vec::new(),
+        }
+    }
+
+    /// The list that a frame is on.
+    pub(crate) fn list(&self, frame: u32) -> Option<List> {
+        [Some(List::Active), Some(List::Inactive), Some(List::Cache), None][self.states[frame as usize].list as usize]
+    }
+
+    /// The first frame of a list.
+    pub(crate) fn head(&self, list: List) -> Option<u32> {
+        Some(self.ends[list as usize].head).filter(|frame| *frame != NONE)
+    }
+
+    /// The frame that follows on the same list.
+    pub(crate) fn next(&self, frame: u32) -> Option<u32> {
+        Some(self.links[frame as usize].next).filter(|frame| *frame != NONE)
+    }
+
+    /// The number of frames on a list.
+    pub(crate) fn count(&self, list: List) -> u64 {
+        u64::from(self.ends[list as usize].count)
+    }
+
+    /// The frame's page was just populated: at the tail of the active list.
+    pub(crate) fn add(&mut self, frame: u32) {
+        debug_assert!(self.states[frame as usize] == NOWHERE);
+        self.states[frame as usize].activity = ACTIVITY;
+        self.link(frame, List::Active);
+    }
+
+    /// The frame's page is no more.
+    pub(crate) fn remove(&mut self, frame: u32) {
+        self.unlink(frame);
+        self.states[frame as usize] = NOWHERE;
+    }
+
+    /// Puts a frame at the tail of a list, from whatever list it is on.
+    pub(crate) fn put(&mut self, frame: u32, list: List) {
+        self.unlink(frame);
+        self.link(frame, list);
+    }
+
+    /// Puts a frame that is used again at the tail of the active list.
+    pub(crate) fn activate(&mut self, frame: u32) {
+        let state = &mut self.states[frame as usize];
+        state.activity = state.activity.max(ACTIVITY);
+        self.put(frame, List::Active);
+    }
+
+    /// The page was, or was not, found referenced. Gives the activity that it has now.
+    pub(crate) fn sampled(&mut self, frame: u32, referenced: bool) -> u8 {
+        let state = &mut self.states[frame as usize];
+        state.recent = referenced;
+        state.activity = match referenced {
+            true => (state.activity + ADVANCE).min(MOST),
+            false => state.activity.saturating_sub(1),
+        };
+        state.activity
+    }
+
+    /// Whether the page was found referenced when it was last looked at.
+    pub(crate) fn recent(&self, frame: u32) -> bool {
+        self.states[frame as usize].recent
+    }
+
+    /// Whether contents differ from backing store, as far as no mapping tells.
+    pub(crate) fn dirty(&self, frame: u32) -> bool {
+        self.states[frame as usize].dirty
+    }
+
+    pub(crate) fn set_dirty(&mut self, frame: u32, dirty: bool) {
+        self.states[frame as usize].dirty = dirty;
+    }
+
+    /// The node that has the extent of this level which starts at the frame; `NONE` if none does.
+    pub(crate) fn extent(&self, level: u8, frame: u32, order: u32) -> u32 {
+        self.extents[level as usize - 1].get((frame >> order) as usize).copied().unwrap_or(NONE)
+    }
+
+    /// A node got an extent, or lost it (`NONE`).
+    pub(crate) fn set_extent(&mut self, level: u8, first: u32, order: u32, slot: u32) {
+        self.extents[level as usize - 1][(first >> order) as usize] = slot;
+    }
+
+    /// The lowest node of a page that was placed singly, in this frame.
+    pub(crate) fn single(&self, frame: u32) -> u32 {
+        self.singles.get(frame as usize).copied().unwrap_or(NONE)
+    }
+
+    /// A page of a lowest node was placed singly.
+    pub(crate) fn set_single(&mut self, frame: u32, slot: u32) {
+        if self.singles.is_empty() {
+            self.singles = vec![NONE; self.links.len()];
+        }
+        self.singles[frame as usize] = slot;
+    }
+
+    /// Checks links and counts.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        let mut seen = 0;
+        for list in [List::Active, List::Inactive, List::Cache] {
+            let (mut prev, mut count) = (NONE, 0);
+            let mut next = self.head(list);
+            while let Some(frame) = next {
+                if self.list(frame) != Some(list) || self.links[frame as usize].prev != prev {
+                    return Err(format!("frame {frame} on list {list:?} has a wrong back link or list"));
+                }
+                (prev, count, next) = (frame, count + 1, self.next(frame));
+                if count > self.links.len() {
+                    return Err(format!("list {list:?} has a cycle"));
+                }
+            }
+            let ends = self.ends[list as usize];
+            if ends.tail != prev || ends.count as usize != count {
+                return Err(format!("list {list:?} has another tail, or not {} frames", ends.count));
+            }
+            seen += count;
+        }
+        let listed = self.states.iter().filter(|state| (state.list as usize) < LISTS).count();
+        if listed == seen { Ok(()) } else { Err(format!("{listed} frames say that they are on lists, {seen} are")) }
+    }
+
+    /// Bytes held.
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        self.links.capacity() * size_of::<Link>()
+            + self.states.capacity() * size_of::<State>()
+            + self.extents.iter().map(|extents| extents.capacity() * 4).sum::<usize>()
+            + self.singles.capacity() * 4
+    }
+
+    fn link(&mut self, frame: u32, list: List) {
+        let ends = &mut self.ends[list as usize];
+        ends.count += 1;
+        let tail = core::mem::replace(&mut ends.tail, frame);
+        if tail == NONE {
+            ends.head = frame;
+        } else {
+            self.links[tail as usize].next = frame;
+        }
+        self.links[frame as usize] = Link { prev: tail, next: NONE };
+        self.states[frame as usize].list = list as u8;
+    }
+
+    fn unlink(&mut self, frame: u32) {
+        let list = self.states[frame as usize].list as usize;
+        if list == LISTS {
+            return;
+        }
+        let Link { prev, next } = self.links[frame as usize];
+        let ends = &mut self.ends[list];
+        ends.count -= 1;
+        match prev {
+            NONE => ends.head = next,
+            prev => self.links[prev as usize].next = next,
+        }
+        match next {
+            NONE => self.ends[list].tail = prev,
+            next => self.links[next as usize].prev = prev,
+        }
+        self.states[frame as usize].list = LISTS as u8;
+    }
+}

@@ -1,0 +1,57 @@
+//! From a page of a memory object back to where it is mapped.
+
+use crate::away::PageOf;
+use crate::space::Entry;
+use crate::vm::Vm;
+use crate::{Pmap, SpaceId};
+use alloc::vec::Vec;
+use superpage_pages::{Level, Pfn, Protection, Vpn};
+
+/// One mapping of a page.
+#[derive(Clone, Copy)]
+pub(crate) struct Mapping {
+    pub(crate) space: SpaceId,
+    pub(crate) entry: Entry,
+    /// The base page.
+    pub(crate) at: Vpn,
+    /// The level of the page that maps it.
+    pub(crate) level: Level,
+    pub(crate) rights: Protection,
+}
+
+impl Vm {
+    /// All mappings of a page, which is in `frame`. O(address spaces, and objects that shadow the page's).
+    pub(crate) fn mappings(&self, pmap: &impl Pmap, (object, index): PageOf, frame: u32) -> Vec<Mapping> {
+        let mut found = Vec::new();
+        self.mappings_of(pmap, object, index, frame, &mut found);
+        found
+    }
+
+    fn mappings_of(
+        &self,
+        pmap: &impl Pmap,
+        object: crate::object::ObjectId,
+        index: u64,
+        frame: u32,
+        found: &mut Vec<Mapping>,
+    ) {
+        let known = self.objects.get(object);
+        if known.entries > 0 {
+            for (number, space) in self.spaces.iter().enumerate() {
+                let Some(space) = space else { continue };
+                for entry in space.holding(object, index) {
+                    let (space, at) = (SpaceId(number as u32), entry.page(index));
+                    if let Some(mapped) = pmap.lookup(space, at)
+                        && mapped.frame == Pfn(u64::from(frame))
+                    {
+                        let level = self.level(mapped.size);
+                        found.push(Mapping { space, entry, at, level, rights: mapped.protection });
+                    }
+                }
+            }
+        }
+        if known.shadows > 0 {
+            self.objects.shadows_of(object).for_each(|shadow| self.mappings_of(pmap, shadow, index, frame, found));
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Frames for the kernel's own use (Navarro et al., section 5.2): in contiguous pools, so that they fragment memory no more
+//! than they must, or one by one wherever a base page is free.
+
+use crate::frames::Frames;
+use crate::policy::{Policy, Wired};
+use crate::vm::Vm;
+use crate::{Error, population::NONE};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use superpage_pages::{Extent, Level, Pfn};
+
+/// A pool is at most this share of memory.
+const SHARE: u64 = 64;
+
+/// An extent that the kernel has, and which of its frames are not in use.
+struct Pool {
+    level: Level,
+    /// Descending, so that the lowest is taken next.
+    vacant: Vec<u32>,
+}
+
+/// The pools, by their first frame.
+#[derive(Default)]
+pub(crate) struct Pools {
+    pools: BTreeMap<u32, Pool>,
+    used: u64,
+}
+
+impl Pools {
+    /// All extents that the kernel has in pools.
+    pub(crate) fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
+        self.pools.iter().map(|(first, pool)| Extent { start: Pfn(u64::from(*first)), level: pool.level })
+    }
+
+    /// Frames in use.
+    pub(crate) fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Checks that the vacant frames of each pool are its own and counted right; `pages` gives the frames of a level.
+    pub(crate) fn validate(&self, pages: impl Fn(Level) -> u64) -> Result<(), String> {
+        let mut used = 0;
+        for (first, pool) in &self.pools {
+            let all = pages(pool.level);
+            let inside = |frame: &u32| (u64::from(*first)..u64::from(*first) + all).contains(&u64::from(*frame));
+            let descending = pool.vacant.windows(2).all(|pair| pair[0] > pair[1]);
+            if !pool.vacant.iter().all(inside) || !descending || pool.vacant.len() as u64 == all {
+                return Err(format!("the pool of kernel frames at {first} has wrong vacant frames, or only such"));
+            }
+            used += all - pool.vacant.len() as u64;
+        }
+        if used == self.used { Ok(()) } else { Err(format!("{used} kernel frames are in use, not {}", self.used)) }
+    }
+
+    /// Bytes held, about.
+    pub(crate) fn metadata_bytes(&self) -> usize {
+        let vacant: usize = self.pools.values().map(|pool| pool.vacant.capacity() * 4).sum();
+        self.pools.len() * size_of::<(u32, Pool)>() + vacant
+    }
+}
+
+impl Frames {
+    fn wire_page(&mut self, policy: &Policy) -> Option<u32> {
+        let open = self.pools.pools.iter_mut().find(|(_, pool)| !pool.vacant.is_empty());
+        let frame = match open {
+            Some((_, pool)) => pool.vacant.pop()?,
+            None => self.new_pool(policy)?,
+        };
+        self.pools.used += 1;
+        Some(frame)
+    }
+
+    /// Makes a pool and takes its first frame.
+    fn new_pool(&mut self, policy: &Policy) -> Option<u32> {
+        let most = match policy.wired {
+            Wired::Scatter => Level::BASE,
+            Wired::Cluster => {
+                let fits = |level: &Level| self.ladder.pages(*level) <= self.buddy.frames() / SHARE;
+                self.ladder.levels().rev().find(fits).unwrap_or(Level::BASE)
+            }
+        };
+        let free = (1..=most.0).rev().find_map(|level| self.buddy.allocate(Level(level)));
+        let extent = match free {
+            Some(extent) => {
+                self.drop_cached_in(extent);
+                extent
+            }
+            None => self.allocate_base(policy)?,
+        };
+        let (first, pages) = (extent.start.0 as u32, self.ladder.pages(extent.level));
+        self.stats.wired_frames += pages;
+        let vacant = (first + 1..first + pages as u32).rev().collect();
+        self.pools.pools.insert(first, Pool { level: extent.level, vacant });
+        Some(first)
+    }
+
+    fn unwire_page(&mut self, frame: u32) -> bool {
+        let Some((&first, pool)) = self.pools.pools.range_mut(..=frame).next_back() else { return false };
+        let pages = self.ladder.pages(pool.level);
+        if u64::from(frame - first) >= pages || pool.vacant.contains(&frame) {
+            return false;
+        }
+        let at = pool.vacant.partition_point(|vacant| *vacant > frame);
+        pool.vacant.insert(at, frame);
+        self.pools.used -= 1;
+        if pool.vacant.len() as u64 == pages {
+            let extent = Extent { start: Pfn(u64::from(first)), level: pool.level };
+            self.pools.pools.remove(&first);
+            self.stats.wired_frames -= pages;
+            self.buddy.free(extent);
+        }
+        true
+    }
+}
+
+impl Vm {
+    /// Takes a frame for the kernel's own use: from a pool of contiguous frames, or wherever one is free, as the policy
+    /// says. A pool takes the largest extent that is free, up to 1/64 of memory. O(pools).
+    ///
+    /// # Errors
+    /// [`Error::NoFrame`] if none is left: run the daemon, and try again.
+    pub fn wire_page(&mut self) -> Result<Pfn, Error> {
+        let frame = self.frames.wire_page(&self.policy).ok_or(Error::NoFrame)?;
+        debug_assert_ne!(frame, NONE);
+        Ok(Pfn(u64::from(frame)))
+    }
+
+    /// Gives back a frame that [`Vm::wire_page`] gave.
+    ///
+    /// # Errors
+    /// [`Error::NotWired`], with nothing changed, if it is none.
+    pub fn unwire_page(&mut self, frame: Pfn) -> Result<(), Error> {
+        let number = u32::try_from(frame.0).map_err(|_| Error::NotWired(frame))?;
+        if self.frames.unwire_page(number) { Ok(()) } else { Err(Error::NotWired(frame)) }
+    }
+
+    /// Frames of kernel pools that are in use; [`crate::Stats::wired_frames`] counts the pools whole.
+    pub fn kernel_frames(&self) -> u64 {
+        self.frames.pools.used()
+    }
+}
