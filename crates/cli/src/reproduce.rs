@@ -63,6 +63,10 @@ impl Reproduce {
         let stop = stop::flag();
         let report = superpage_reproduce::run(experiments, &options, &stop, &Bars(Mutex::new(None)));
         superpage_reproduce::write(&report, self.format, &mut std::io::stdout())?;
+        if let Some(path) = &self.export_html {
+            std::fs::write(path, superpage_reproduce::html(&report))
+                .map_err(|error| Failure::Run(format!("cannot write {}: {error}", path.display())))?;
+        }
         for failure in &report.failures {
             eprintln!("superpage: {failure}");
         }

@@ -12,7 +12,17 @@ macro_rules! files {
 }
 
 /// All built-in experiments, in the order in which they stand in their paper. A new one is a file and a line here.
-static FILES: &[(&str, &str, &str)] = &files!["navarro02" / "table2", "navarro02" / "table3",];
+static FILES: &[(&str, &str, &str)] = &files![
+    "navarro02" / "figure1",
+    "navarro02" / "table1",
+    "navarro02" / "table2",
+    "navarro02" / "table3",
+    "navarro02" / "fragmentation",
+    "navarro02" / "concurrent",
+    "navarro02" / "adversaries",
+    "navarro02" / "dirty",
+    "navarro02" / "scalability",
+];
 
 fn built_in((paper, name, text): &(&str, &str, &str)) -> Experiment {
     Experiment::parse(text, paper, name, &format!("experiments/{paper}/{name}.toml")).expect("built-in files are right")

@@ -43,6 +43,9 @@ pub struct Experiment {
     /// Kind `coverage`: the computers of the figure.
     #[serde(default, rename = "workstation")]
     pub(crate) workstations: Vec<crate::coverage::Workstation>,
+    /// Kind `coverage`: when machines of the built-in files came to market.
+    #[serde(default)]
+    pub(crate) years: BTreeMap<String, f64>,
     /// Kind `operations`: the sizes over which operations are measured.
     pub(crate) ladders: Option<BTreeMap<String, Vec<PageSize>>>,
 }
@@ -76,7 +79,11 @@ pub(crate) struct Run {
 
 /// A run as files have it: a policy's name, or a table.
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "a policy, or a table with policy, machine, replication, workload, long")]
+#[serde(
+    untagged,
+    deny_unknown_fields,
+    expecting = "a policy, or a table with policy, machine, replication, workload, long"
+)]
 enum RunText {
     Policy(String),
     #[serde(rename_all = "kebab-case")]
@@ -215,7 +222,10 @@ pub(crate) struct Series {
     pub(crate) name: String,
     /// A curve that the experiment gives.
     pub(crate) points: Option<String>,
-    /// Kind `bars`: a measure for each group.
+    /// Kind `scatter`: whether its points are joined by a line.
+    #[serde(default)]
+    pub(crate) line: bool,
+    /// Kind `bars`: a measure for each group, with the item named.
     #[serde(default)]
     pub(crate) values: Vec<Text>,
     /// Kind `bars`: the paper's values, drawn as marks.

@@ -1,5 +1,6 @@
 //! Findings: what a paper says of a quantity, what was measured here, and whether they agree.
 
+use crate::computed::{Point, Shown};
 use crate::experiment::{Cell, Column, Experiment, Item, Kind, Single};
 use crate::judge::{Tolerance, Verdict};
 use crate::lookup::Lookup;
@@ -36,6 +37,10 @@ pub(crate) trait Values {
     fn value(&self, item: Option<&Item>, name: &str) -> Option<Value>;
     /// Why a value is missing.
     fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome>;
+    /// What went wrong in a run that was gone through to its end, and that the value comes from.
+    fn error(&self, item: Option<&Item>, name: &str) -> Option<&str>;
+    /// The points of a curve, none if there is no such curve.
+    fn curve(&self, name: &str) -> Vec<Point>;
 }
 
 impl Values for Lookup<'_> {
@@ -45,6 +50,14 @@ impl Values for Lookup<'_> {
 
     fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome> {
         Lookup::problem(self, item, name)
+    }
+
+    fn error(&self, item: Option<&Item>, name: &str) -> Option<&str> {
+        Lookup::error(self, item, name)
+    }
+
+    fn curve(&self, name: &str) -> Vec<Point> {
+        Lookup::curve(self, name)
     }
 }
 
@@ -85,6 +98,21 @@ pub(crate) fn findings(experiment: &Experiment, passes: &Passes, values: &dyn Va
         found.extend(answer(experiment, values, lookup.item(&single.item), measure, &of_single(single)));
     }
     found
+}
+
+/// A finding that is shown beside the paper, which has no number for it.
+pub(crate) fn shown(experiment: &Experiment, shown: Shown) -> Finding {
+    Finding {
+        paper: experiment.paper.clone(),
+        experiment: experiment.name.clone(),
+        item: shown.item,
+        quantity: shown.quantity,
+        paper_value: None,
+        measured: Some(Value::Number(shown.value)),
+        tolerance: None,
+        verdict: Verdict::Shown,
+        reason: Some(shown.reason),
+    }
 }
 
 fn of_column<'a>(item: &'a Item, column: &'a Column, paper: Option<Value>) -> Question<'a> {
@@ -138,6 +166,11 @@ fn answer(
             _ => "there is no such value".into(),
         });
     }
+    if let Some(measure) = measure {
+        let mut error = None;
+        measure.names(&mut |name| error = error.or_else(|| values.error(item, name)));
+        reason = reason.or_else(|| error.map(|error| format!("in the run a process was ended: {error}")));
+    }
     let mut tolerance = None;
     if let (None, Some(paper), Some(measured), Some(by)) =
         (question.shown, question.paper, measured, question.tolerance)
@@ -145,7 +178,7 @@ fn answer(
         verdict = by.judge(paper, measured, question.steps);
         tolerance = Some(by.describe(paper, question.steps));
         if verdict == Verdict::Differs {
-            reason = question.because.cloned();
+            reason = question.because.cloned().or(reason);
         }
     }
     Some(Finding {

@@ -5,25 +5,35 @@
 #![forbid(unsafe_code)]
 
 mod catalogue;
+mod computed;
 mod coverage;
+mod drawing;
 mod experiment;
 mod finding;
+mod html;
 mod judge;
 mod lookup;
 mod measure;
+mod operations;
 mod streams;
+mod table;
 mod write;
 
 pub use catalogue::{experiments, select};
 pub use experiment::Experiment;
 pub use finding::Finding;
+pub use html::html;
 pub use judge::Verdict;
 pub use measure::Value;
 pub use streams::{Options, Watch};
 pub use write::write;
 
+use computed::Computed;
+use drawing::Drawing;
+use experiment::Kind;
+use finding::Values;
 use lookup::Lookup;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use streams::Passes;
 
 /// What came of a set of experiments.
@@ -37,6 +47,7 @@ pub struct Report {
 pub(crate) struct Done {
     pub(crate) experiment: Experiment,
     pub(crate) findings: Vec<Finding>,
+    pub(crate) drawings: Vec<Drawing>,
 }
 
 impl Report {
@@ -53,9 +64,26 @@ pub fn run(experiments: Vec<Experiment>, options: &Options, stop: &AtomicBool, w
     let mut passes = Passes::of(&experiments, options.long);
     passes.run(options, stop, watch);
     let failures = passes.failures();
-    let judge = |experiment: Experiment| {
-        let findings = finding::findings(&experiment, &passes, &Lookup { experiment: &experiment, passes: &passes });
-        Done { experiment, findings }
+    let done = experiments.into_iter().map(|experiment| judge(experiment, &passes, stop)).collect();
+    Report { done, failures }
+}
+
+/// Findings and drawings of an experiment whose streams have run.
+fn judge(experiment: Experiment, passes: &Passes, stop: &AtomicBool) -> Done {
+    let mut computed = match experiment.kind {
+        _ if stop.load(Ordering::Relaxed) => Computed::default(),
+        Kind::Coverage => coverage::compute(&experiment),
+        Kind::Operations => operations::compute(&experiment),
+        Kind::Grid | Kind::Sequence => Computed::default(),
     };
-    Report { done: experiments.into_iter().map(judge).collect(), failures }
+    let shown: Vec<Finding> = computed.shown.drain(..).map(|shown| finding::shown(&experiment, shown)).collect();
+    let lookup = Lookup { experiment: &experiment, passes };
+    let values: &dyn Values = match experiment.kind {
+        Kind::Grid | Kind::Sequence => &lookup,
+        Kind::Coverage | Kind::Operations => &computed,
+    };
+    let mut findings = finding::findings(&experiment, passes, values);
+    findings.extend(shown);
+    let drawings = drawing::drawings(&experiment, values);
+    Done { experiment, findings, drawings }
 }

@@ -1,5 +1,6 @@
 //! Values by name: `all.pages.4M@fftw-1` is the key `pages`, `4M` of the run `all`, in the part `fftw 1` of the stream.
 
+use crate::computed::Point;
 use crate::experiment::{Experiment, Item, slug, split};
 use crate::measure::Value;
 use crate::streams::{Outcome, Passes};
@@ -24,10 +25,34 @@ impl<'a> Lookup<'a> {
 
     /// Why some value of a measure is missing, or must be read with care: the first reason there is.
     pub(crate) fn problem(&self, item: Option<&Item>, name: &str) -> Option<&'a Outcome> {
+        self.outcome(item, name).filter(|outcome| !matches!(outcome, Outcome::Done(_)))
+    }
+
+    /// What went wrong in the run of a value that was found.
+    pub(crate) fn error(&self, item: Option<&Item>, name: &str) -> Option<&'a str> {
+        match self.outcome(item, name)? {
+            Outcome::Done(done) => done.error(),
+            _ => None,
+        }
+    }
+
+    fn outcome(&self, item: Option<&Item>, name: &str) -> Option<&'a Outcome> {
         let (named, rest) = split(name);
         let item = named.map_or(item, |named| self.item(named))?;
-        let run = self.experiment.runs.get(rest.split('.').next()?)?;
-        self.passes.outcome(item, run).filter(|outcome| !matches!(outcome, Outcome::Done(_)))
+        self.passes.outcome(item, self.experiment.runs.get(rest.split('.').next()?)?)
+    }
+
+    /// A quantity over time: `Item:run.contiguity`, over seconds of modelled time.
+    pub(crate) fn curve(&self, name: &str) -> Vec<Point> {
+        let found = || {
+            let (item, rest) = split(name);
+            let (run, key) = rest.split_once('.')?;
+            match self.passes.outcome(self.item(item?)?, self.experiment.runs.get(run)?)? {
+                Outcome::Done(done) => done.over_time(key),
+                _ => None,
+            }
+        };
+        found().unwrap_or_default()
     }
 
     /// The item of this name, spaces or not.

@@ -1,6 +1,7 @@
 //! What must be run for a set of experiments: each stream once, with all policies that any of them asks for.
 
-use crate::experiment::{Experiment, Item, Kind, Run};
+use crate::computed::Point;
+use crate::experiment::{Experiment, Item, Kind, Run, slug};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, TableKind};
@@ -53,16 +54,43 @@ pub(crate) enum Outcome {
     Interrupted,
 }
 
-/// What a policy did over a stream, whole and by part.
+/// What a policy did over a stream.
 #[derive(Clone)]
-pub(crate) struct Ran {
-    row: Row,
-}
+pub(crate) struct Ran(superpage_sim::Run);
 
 impl Ran {
-    /// The counts of the part of this name, or of the whole.
+    /// The counts of a part of the stream, or of the whole. A part is named as its mark is, up to the colon, and with a
+    /// number behind it where it is not the first of its name: `fftw-2`.
     pub(crate) fn part(&self, name: Option<&str>) -> Option<&Row> {
-        name.is_none().then_some(&self.row)
+        let Some(name) = name else { return Some(&self.0.row) };
+        let numbered =
+            name.rsplit_once('-').and_then(|(name, n)| Some((name, n.parse::<usize>().ok()?.checked_sub(1)?)));
+        let (name, index) = numbered.unwrap_or((name, 0));
+        let alike = |part: &&superpage_sim::Part| slug(part.name.split(':').next().unwrap_or_default().trim()) == name;
+        self.0.parts.iter().filter(alike).nth(index).map(|part| &part.row)
+    }
+
+    /// What ended a process early, if something did.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.0.row.error.as_deref()
+    }
+
+    /// A quantity of the state of memory over seconds of modelled time.
+    pub(crate) fn over_time(&self, key: &str) -> Option<Vec<Point>> {
+        let value = |sample: &superpage_sim::Sample| {
+            Some(match key {
+                "contiguity" => sample.contiguity,
+                "free_bytes" => sample.free_bytes as f64,
+                "cache_bytes" => sample.cache_bytes as f64,
+                "inactive_bytes" => sample.inactive_bytes as f64,
+                "active_bytes" => sample.active_bytes as f64,
+                "wired_bytes" => sample.wired_bytes as f64,
+                _ => return None,
+            })
+        };
+        let point =
+            |sample: &superpage_sim::Sample| Some(Point { x: sample.seconds, y: value(sample)?, label: String::new() });
+        self.0.samples.iter().map(point).collect()
     }
 }
 
@@ -180,14 +208,16 @@ impl Pass {
                 Err(problem) => *outcome = Outcome::Failed(problem),
             }
         }
-        let rows = superpage_sim::run(&setups, source.as_mut(), stop, &|progress| watch.progress(progress));
-        let rows = rows.map_err(|error| Outcome::Failed(error.to_string()))?;
+        let samples = superpage_sim::Watch { sample_seconds: self.stream.sample_seconds };
+        let progress = |progress| watch.progress(progress);
+        let runs = superpage_sim::run_parts(&setups, source.as_mut(), stop, &progress, &samples);
+        let runs = runs.map_err(|error| Outcome::Failed(error.to_string()))?;
         for (index, outcome) in wanted {
-            let row = &rows[index];
-            *outcome = match &row.error {
-                Some(error) => Outcome::Failed(error.clone()),
-                None if !row.complete => Outcome::Interrupted,
-                None => Outcome::Done(Box::new(Ran { row: row.clone() })),
+            let run = &runs[index];
+            *outcome = match &run.row.error {
+                Some(error) if !run.row.complete => Outcome::Failed(error.clone()),
+                None if !run.row.complete => Outcome::Interrupted,
+                _ => Outcome::Done(Box::new(Ran(run.clone()))),
             };
         }
         Ok(())

@@ -1,0 +1,57 @@
+//! Values by name that an experiment works out for itself, without a stream: those of the kinds `coverage` and `operations`.
+
+use crate::experiment::Item;
+use crate::finding::Values;
+use crate::measure::Value;
+use crate::streams::Outcome;
+use std::collections::BTreeMap;
+
+/// A point of a curve.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Point {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    /// A letter beside it.
+    pub(crate) label: String,
+}
+
+/// A value to be shown that the paper has no number for.
+pub(crate) struct Shown {
+    pub(crate) item: String,
+    pub(crate) quantity: String,
+    pub(crate) value: f64,
+    pub(crate) reason: String,
+}
+
+/// What was worked out.
+#[derive(Default)]
+pub(crate) struct Computed {
+    pub(crate) values: BTreeMap<String, f64>,
+    pub(crate) curves: BTreeMap<String, Vec<Point>>,
+    pub(crate) shown: Vec<Shown>,
+}
+
+impl Computed {
+    /// Adds a point to the curve of this name.
+    pub(crate) fn point(&mut self, curve: &str, x: f64, y: f64, label: &str) {
+        self.curves.entry(curve.into()).or_default().push(Point { x, y, label: label.into() });
+    }
+}
+
+impl Values for Computed {
+    fn value(&self, _: Option<&Item>, name: &str) -> Option<Value> {
+        self.values.get(name).copied().map(Value::Number)
+    }
+
+    fn problem(&self, _: Option<&Item>, _: &str) -> Option<&Outcome> {
+        None
+    }
+
+    fn error(&self, _: Option<&Item>, _: &str) -> Option<&str> {
+        None
+    }
+
+    fn curve(&self, name: &str) -> Vec<Point> {
+        self.curves.get(name).cloned().unwrap_or_default()
+    }
+}

@@ -1,0 +1,252 @@
+//! Figures as SVG: scatters with letters, lines, grouped bars. Series differ in colour, and in mark or dash as well.
+
+use super::escape;
+use super::scale::{Scale, tick};
+use crate::computed::Point;
+use crate::drawing::{Drawing, Drawn};
+use crate::experiment::{Axis, FigureKind};
+use std::fmt::Write;
+
+const WIDTH: f64 = 760.0;
+const HEIGHT: f64 = 420.0;
+const LEFT: f64 = 66.0;
+const RIGHT: f64 = 742.0;
+const BOTTOM: f64 = 362.0;
+/// The height of a line of the legend.
+const LINE: f64 = 20.0;
+/// About the width of a letter.
+const LETTER: f64 = 6.7;
+
+/// Dashes of lines, by the number of the series.
+const DASHES: [&str; 6] = ["none", "7 4", "2 3", "9 3 2 3", "4 2", "12 4"];
+
+/// One figure, with its title and its description for those who cannot see it.
+pub(super) fn svg(drawing: &Drawing, id: &str) -> String {
+    let (legend, lines) = legend(drawing);
+    let top = 14.0 + LINE * lines as f64;
+    let mut out = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\
+         <title id=\"{id}-title\">{}</title><desc id=\"{id}-desc\">{}</desc>{legend}",
+        escape(&drawing.title),
+        escape(&drawing.alt)
+    );
+    match drawing.kind {
+        FigureKind::Bars => bars(drawing, top, &mut out),
+        FigureKind::Scatter | FigureKind::Lines => points(drawing, top, &mut out),
+    }
+    out + "</svg>"
+}
+
+/// The names of the series, and how many lines they take.
+fn legend(drawing: &Drawing) -> (String, usize) {
+    let (mut out, mut x, mut line) = (String::new(), LEFT, 0);
+    let mut entry = |name: &str, sample: &dyn Fn(f64, f64) -> String| {
+        let width = 34.0 + LETTER * name.chars().count() as f64 + 16.0;
+        if x > LEFT && x + width > RIGHT {
+            (x, line) = (LEFT, line + 1);
+        }
+        let y = 16.0 + LINE * line as f64;
+        let name = escape(name);
+        let _ = write!(out, "{}<text x=\"{}\" y=\"{}\">{name}</text>", sample(x, y - 4.0), x + 32.0, y);
+        x += width;
+    };
+    for (index, series) in drawing.series.iter().enumerate() {
+        let sample = |x: f64, y: f64| match drawing.kind {
+            FigureKind::Bars => rectangle(index, x + 8.0, y - 7.0, 14.0, 14.0),
+            _ => {
+                let line = if series.line { path(index, &[(x, y), (x + 26.0, y)]) } else { String::new() };
+                let marked = !series.line || series.points.len() <= MARKED;
+                let letters = series.points.first().is_some_and(|point| is_letter(&point.label));
+                let mark = match (marked, letters) {
+                    (true, true) => letter(index, x + 13.0, y, "A"),
+                    (true, false) if !series.line || drawing.kind == FigureKind::Lines => mark(index, x + 13.0, y),
+                    _ => String::new(),
+                };
+                line + &mark
+            }
+        };
+        entry(&series.name, &sample);
+    }
+    if drawing.series.iter().any(|series| !series.paper.is_empty()) {
+        entry("the paper's values", &|x, y| paper_mark(x + 2.0, x + 28.0, y));
+    }
+    (out, line + 1)
+}
+
+/// The most points of a line that are marked one by one.
+const MARKED: usize = 16;
+
+fn is_letter(label: &str) -> bool {
+    label.chars().count() == 1
+}
+
+fn points(drawing: &Drawing, top: f64, out: &mut String) {
+    let all = || drawing.series.iter().flat_map(|series| &series.points);
+    let mut x = Scale::over(all().map(|point| point.x), drawing.x.log, false, (LEFT, RIGHT));
+    if drawing.kind == FigureKind::Scatter {
+        x = x.close(all().map(|point| point.x));
+    }
+    let mut exact: Vec<f64> = Vec::new();
+    if drawing.x.bytes {
+        exact = all().map(|point| point.x).collect();
+        exact.sort_by(f64::total_cmp);
+        exact.dedup();
+        if let (Some(first), Some(last)) = (exact.first(), exact.last()) {
+            x = x.tight(first / 2.0, last * 2.0);
+        }
+    }
+    let y = Scale::over(all().map(|point| point.y), drawing.y.log, drawing.kind == FigureKind::Lines, (BOTTOM, top));
+    let ticks = if exact.is_empty() { x.ticks() } else { exact };
+    axes(drawing, top, &y, out);
+    for value in ticks {
+        let place = x.at(value);
+        let text = if drawing.x.bytes {
+            superpage_sim::bytes(value as u64).replace(".00", "")
+        } else {
+            tick_of(&drawing.x, value)
+        };
+        let _ = write!(out, "<path class=\"tick\" d=\"M{place:.1} {BOTTOM}v5\"/>");
+        let _ = write!(
+            out,
+            "<text class=\"number\" x=\"{place:.1}\" y=\"{}\" text-anchor=\"middle\">{text}</text>",
+            BOTTOM + 20.0
+        );
+    }
+    let mut taken = Vec::new();
+    for (index, series) in drawing.series.iter().enumerate() {
+        let places: Vec<(f64, f64)> = series.points.iter().map(|point| (x.at(point.x), y.at(point.y))).collect();
+        if series.line {
+            *out += &path(index, &places);
+        }
+        if !series.line || places.len() <= MARKED && drawing.kind == FigureKind::Lines {
+            marks(index, series, &places, &mut taken, out);
+        }
+    }
+}
+
+/// The marks of a series, with their labels where nothing else is.
+fn marks(index: usize, series: &Drawn, places: &[(f64, f64)], taken: &mut Vec<[f64; 4]>, out: &mut String) {
+    for (Point { label, .. }, (x, y)) in series.points.iter().zip(places) {
+        if is_letter(label) {
+            taken.push([x - 6.0, y - 7.0, x + 6.0, y + 7.0]);
+            *out += &letter(index, *x, *y, label);
+            continue;
+        }
+        *out += &mark(index, *x, *y);
+        taken.push([x - 5.0, y - 5.0, x + 5.0, y + 5.0]);
+        if label.is_empty() {
+            continue;
+        }
+        let width = LETTER * label.chars().count() as f64;
+        let free = |[left, top, right, bottom]: [f64; 4], taken: &[[f64; 4]]| {
+            left > LEFT
+                && right < WIDTH
+                && taken.iter().all(|other| right < other[0] || left > other[2] || bottom < other[1] || top > other[3])
+        };
+        let (left, right) = (x - 9.0 - width, x + 9.0);
+        let offsets = [0.0, -11.0, 11.0, -22.0, 22.0, -33.0, 33.0];
+        let spots = offsets.iter().flat_map(|dy| [left, right].map(|at| [at, y + dy - 6.0, at + width, y + dy + 6.0]));
+        let Some(spot) = spots.into_iter().find(|spot| free(*spot, taken)) else { continue };
+        taken.push(spot);
+        let _ = write!(
+            out,
+            "<text class=\"label s{index}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            spot[0],
+            spot[3] - 2.0,
+            escape(label)
+        );
+    }
+}
+
+fn bars(drawing: &Drawing, top: f64, out: &mut String) {
+    let values = || drawing.series.iter().flat_map(|s| s.points.iter().map(|p| p.y).chain(s.paper.iter().copied()));
+    let y = Scale::over(values(), drawing.y.log, true, (BOTTOM, top));
+    axes(drawing, top, &y, out);
+    let group = (RIGHT - LEFT) / drawing.groups.len().max(1) as f64;
+    let width = (group * 0.76 / drawing.series.len().max(1) as f64).min(58.0);
+    for (number, name) in drawing.groups.iter().enumerate() {
+        let middle = LEFT + group * (number as f64 + 0.5);
+        let name = escape(name);
+        let _ = write!(
+            out,
+            "<text class=\"number\" x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>",
+            BOTTOM + 20.0
+        );
+        for (index, series) in drawing.series.iter().enumerate() {
+            let left = middle + width * (index as f64 - drawing.series.len() as f64 / 2.0);
+            if let Some(point) = series.points.iter().find(|point| point.x == number as f64) {
+                let height = BOTTOM - y.at(point.y);
+                *out += &rectangle(index, left + 2.0, BOTTOM - height, width - 4.0, height);
+                let text = tick((point.y * 100.0).round() / 100.0);
+                let above = BOTTOM - height - 5.0;
+                let _ = write!(
+                    out,
+                    "<text class=\"value\" x=\"{:.1}\" y=\"{above:.1}\" text-anchor=\"middle\">{text}</text>",
+                    left + width / 2.0
+                );
+            }
+            if let Some(paper) = series.paper.get(number) {
+                *out += &paper_mark(left, left + width, y.at(*paper));
+            }
+        }
+    }
+}
+
+/// The frame, the lines of the y axis with their numbers, and the names of both axes.
+fn axes(drawing: &Drawing, top: f64, y: &Scale, out: &mut String) {
+    for value in y.ticks() {
+        let place = y.at(value);
+        let _ = write!(out, "<path class=\"grid\" d=\"M{LEFT} {place:.1}H{RIGHT}\"/>");
+        let _ = write!(
+            out,
+            "<text class=\"number\" x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            LEFT - 8.0,
+            place + 4.0,
+            tick(value)
+        );
+    }
+    let _ = write!(out, "<path class=\"axis\" d=\"M{LEFT} {top}V{BOTTOM}H{RIGHT}\"/>");
+    let (x, y) = (escape(&drawing.x.label), escape(&drawing.y.label));
+    let (middle, half) = ((LEFT + RIGHT) / 2.0, (top + BOTTOM) / 2.0);
+    let _ = write!(out, "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{x}</text>", BOTTOM + 44.0);
+    let _ = write!(out, "<text transform=\"translate(15 {half}) rotate(-90)\" text-anchor=\"middle\">{y}</text>");
+}
+
+/// A number of the x axis; years have no thousands.
+fn tick_of(axis: &Axis, value: f64) -> String {
+    if axis.log { tick(value) } else { format!("{}", (value * 1000.0).round() / 1000.0) }
+}
+
+fn path(index: usize, places: &[(f64, f64)]) -> String {
+    let mut d = String::new();
+    for (number, (x, y)) in places.iter().enumerate() {
+        let _ = write!(d, "{}{x:.1} {y:.1}", if number == 0 { 'M' } else { 'L' });
+    }
+    format!("<path class=\"line s{index}\" stroke-dasharray=\"{}\" d=\"{d}\"/>", DASHES[index % DASHES.len()])
+}
+
+/// A mark of a shape of its own for each series.
+fn mark(index: usize, x: f64, y: f64) -> String {
+    let shape = match index % 4 {
+        0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\""),
+        1 => format!("<rect x=\"{:.1}\" y=\"{:.1}\" width=\"8\" height=\"8\"", x - 4.0, y - 4.0),
+        2 => format!("<path d=\"M{x:.1} {:.1}l5 9h-10z\"", y - 6.0),
+        _ => format!("<path d=\"M{x:.1} {:.1}l6 6-6 6-6-6z\"", y - 6.0),
+    };
+    format!("{shape} class=\"mark s{index}\"/>")
+}
+
+fn letter(index: usize, x: f64, y: f64, label: &str) -> String {
+    let label = escape(label);
+    format!("<text class=\"letter s{index}\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", y + 5.0)
+}
+
+fn rectangle(index: usize, x: f64, y: f64, width: f64, height: f64) -> String {
+    let class = format!("class=\"bar s{index} h{}\"", index % 2);
+    format!("<rect {class} x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>")
+}
+
+/// The paper's value: a line across a bar.
+fn paper_mark(left: f64, right: f64, y: f64) -> String {
+    format!("<path class=\"paper\" d=\"M{left:.1} {y:.1}H{right:.1}\"/>")
+}

@@ -1,0 +1,224 @@
+//! The report as a page: each table with the paper's columns beside ours, verdicts by sign and colour, and the figures. One
+//! file that needs nothing else, for light and dark screens, for paper, and for screen readers.
+
+mod chart;
+mod scale;
+
+use crate::experiment::{Column, Item};
+use crate::write::number;
+use crate::{Done, Finding, Report, Value, Verdict};
+use std::fmt::Write;
+
+/// The report as one HTML file.
+pub fn html(report: &Report) -> String {
+    let papers: Vec<&str> = report.done.iter().map(|done| done.experiment.paper()).collect();
+    let mut names = papers.clone();
+    names.dedup();
+    let mut out = format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>superpage reproduce {names}</title>\n<style>\n{}</style>\n</head>\n<body>\n<header>\n\
+         <h1>superpage reproduce {names}</h1>\n<p class=\"lead\">What the paper says of each quantity beside what was found \
+         here. A value that is not judged is shown with the reason. Times are modelled from exact counts, unless it says that \
+         they are this machine's.</p>\n",
+        include_str!("style.css"),
+        names = escape(&names.join(" ")),
+    );
+    out += "<ul class=\"counts\">";
+    for (verdict, word) in
+        [(Verdict::Agrees, "agree"), (Verdict::Differs, "differ"), (Verdict::Shown, "are only shown")]
+    {
+        let count = report.findings().filter(|finding| finding.verdict == verdict).count();
+        let _ = write!(out, "<li>{} <b>{count}</b> {word}</li>", sign(verdict));
+    }
+    out += "</ul>\n<nav aria-label=\"Experiments\"><ol>\n";
+    for done in &report.done {
+        let (id, title) = (&done.experiment.name, escape(&done.experiment.title));
+        let _ = writeln!(
+            out,
+            "<li><a href=\"#{id}\">{title}</a> <span class=\"tally\">{}</span></li>",
+            tally(&done.findings)
+        );
+    }
+    out += "</ol></nav>\n</header>\n<main>\n";
+    report.done.iter().for_each(|done| section(done, &mut out));
+    out + "</main>\n</body>\n</html>\n"
+}
+
+/// Text as HTML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+/// A verdict in one character, and in a word for those who hear it.
+fn sign(verdict: Verdict) -> String {
+    let sign = match verdict {
+        Verdict::Agrees => '✓',
+        Verdict::Differs => '≠',
+        Verdict::Shown => '·',
+    };
+    format!("<span class=\"sign\" role=\"img\" aria-label=\"{verdict}\">{sign}</span>")
+}
+
+fn tally(findings: &[Finding]) -> String {
+    let count = |verdict| findings.iter().filter(|finding| finding.verdict == verdict).count();
+    let all = [(Verdict::Agrees, "✓"), (Verdict::Differs, "≠"), (Verdict::Shown, "·")];
+    let some = all.into_iter().filter(|(verdict, _)| count(*verdict) > 0);
+    some.map(|(verdict, sign)| format!("{sign}&#8239;{}", count(verdict))).collect::<Vec<_>>().join("&ensp;")
+}
+
+/// The reasons of an experiment, numbered in the order in which they are met.
+struct Notes<'a> {
+    id: &'a str,
+    reasons: Vec<&'a str>,
+}
+
+impl<'a> Notes<'a> {
+    /// A link to the reason, if there is one.
+    fn link(&mut self, reason: Option<&'a str>) -> String {
+        let Some(reason) = reason else { return String::new() };
+        let index = self.reasons.iter().position(|known| *known == reason).unwrap_or_else(|| {
+            self.reasons.push(reason);
+            self.reasons.len() - 1
+        }) + 1;
+        format!("<sup><a href=\"#{}-{index}\" aria-label=\"note {index}\">{index}</a></sup>", self.id)
+    }
+}
+
+fn section(done: &Done, out: &mut String) {
+    let experiment = &done.experiment;
+    let id = &experiment.name;
+    let _ = write!(
+        out,
+        "<section id=\"{id}\" aria-labelledby=\"{id}-h\">\n<h2 id=\"{id}-h\">{}</h2>\n<dl><dt>In the paper</dt><dd>{} (section \
+         {})</dd><dt>Here</dt><dd>{}</dd></dl>\n",
+        escape(&experiment.title),
+        escape(&experiment.there),
+        escape(&experiment.section),
+        escape(&experiment.here)
+    );
+    for (index, drawing) in done.drawings.iter().enumerate() {
+        let drawn = chart::svg(drawing, &format!("{id}-figure{index}"));
+        let _ = writeln!(out, "<figure><figcaption>{}</figcaption>{drawn}</figure>", escape(&drawing.title));
+    }
+    let mut notes = Notes { id, reasons: Vec::new() };
+    let (cells, rest): (Vec<&Finding>, Vec<&Finding>) =
+        done.findings.iter().partition(|finding| in_grid(done, finding));
+    if !cells.is_empty() {
+        grid(done, &cells, &mut notes, out);
+    }
+    let (judged, shown): (Vec<&Finding>, Vec<&Finding>) = rest.into_iter().partition(|f| f.paper_value.is_some());
+    if !judged.is_empty() {
+        list(&judged, &mut notes, out);
+    }
+    if !shown.is_empty() {
+        let _ = writeln!(out, "<details><summary>{} values that the paper has no number for</summary>", shown.len());
+        values(&shown, out);
+        *out += "</details>\n";
+    }
+    if !notes.reasons.is_empty() {
+        *out += "<ol class=\"notes\">\n";
+        for (index, reason) in notes.reasons.iter().enumerate() {
+            let _ = writeln!(out, "<li id=\"{id}-{}\">{}</li>", index + 1, escape(reason));
+        }
+        *out += "</ol>\n";
+    }
+    *out += "</section>\n";
+}
+
+fn in_grid(done: &Done, finding: &Finding) -> bool {
+    done.experiment.items.iter().any(|item| item.name == finding.item)
+        && done.experiment.columns.iter().any(|column| column.quantity == finding.quantity)
+}
+
+/// Items down, quantities across, each with the paper's value and ours.
+fn grid<'a>(done: &Done, findings: &[&'a Finding], notes: &mut Notes<'a>, out: &mut String) {
+    let columns: Vec<&Column> = done.experiment.columns.iter().collect();
+    let _ = write!(
+        out,
+        "<div class=\"scroll\" tabindex=\"0\"><table><caption class=\"heard\">{}</caption>\n<thead><tr><th rowspan=\"2\" scope=\"col\">",
+        escape(&done.experiment.title)
+    );
+    for column in &columns {
+        let _ = write!(out, "</th><th class=\"wide\" colspan=\"2\" scope=\"colgroup\">{}", escape(&column.quantity));
+    }
+    *out += "</th></tr>\n<tr>";
+    for _ in &columns {
+        *out += "<th class=\"sub\" scope=\"col\">paper</th><th class=\"sub\" scope=\"col\">here</th>";
+    }
+    *out += "</tr></thead>\n<tbody>\n";
+    for item in &done.experiment.items {
+        let row: Vec<&Finding> = findings.iter().copied().filter(|finding| finding.item == item.name).collect();
+        if !row.is_empty() {
+            line(item, &columns, &row, notes, out);
+        }
+    }
+    *out += "</tbody></table></div>\n";
+}
+
+fn line<'a>(item: &Item, columns: &[&Column], row: &[&'a Finding], notes: &mut Notes<'a>, out: &mut String) {
+    let idle = row.iter().all(|finding| finding.measured.is_none());
+    let common = item.shown.as_deref();
+    // The reason that the whole row has stands at its name.
+    let has = |finding: &&&'a Finding| finding.reason.is_some() && (idle || finding.reason.as_deref() == common);
+    let whole = row.iter().find(has).map(|finding| notes.link(finding.reason.as_deref()));
+    let link = whole.unwrap_or_default();
+    let class = if idle { " class=\"idle\"" } else { "" };
+    let _ = write!(out, "<tr{class}><th scope=\"row\">{}{link}</th>", escape(&item.name));
+    for column in columns {
+        let Some(finding) = row.iter().find(|finding| finding.quantity == column.quantity) else {
+            *out += "<td class=\"paper\">–</td><td>–</td>";
+            continue;
+        };
+        let own = finding.reason.as_deref().filter(|reason| Some(*reason) != common && !idle);
+        let own = own.map(|_| notes.link(finding.reason.as_deref())).unwrap_or_default();
+        cells(finding, &own, out);
+    }
+    *out += "</tr>\n";
+}
+
+/// The paper's value and ours, with the verdict.
+fn cells(finding: &Finding, note: &str, out: &mut String) {
+    let value = |value: Option<Value>| value.map_or("–".into(), |value| escape(&number(value)));
+    let _ = write!(out, "<td class=\"paper\">{}</td>", value(finding.paper_value));
+    let title =
+        finding.tolerance.as_ref().map(|text| format!(" title=\"tolerance: {}\"", escape(text))).unwrap_or_default();
+    let mark = if finding.measured.is_some() { sign(finding.verdict) } else { String::new() };
+    let _ = write!(out, "<td class=\"{}\"{title}>{}{mark}{note}</td>", finding.verdict, value(finding.measured));
+}
+
+/// One quantity a line.
+fn list<'a>(findings: &[&'a Finding], notes: &mut Notes<'a>, out: &mut String) {
+    *out += "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\" class=\"text\">item</th>\
+             <th scope=\"col\" class=\"text\">quantity</th><th scope=\"col\">paper</th><th scope=\"col\">here</th><th scope=\"col\">tolerance</th>\
+             </tr></thead>\n<tbody>\n";
+    for finding in findings {
+        let _ = write!(
+            out,
+            "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td>",
+            escape(&finding.item),
+            escape(&finding.quantity)
+        );
+        let link = notes.link(finding.reason.as_deref());
+        cells(finding, &link, out);
+        let _ = writeln!(out, "<td>{}</td></tr>", finding.tolerance.as_deref().map(escape).unwrap_or_default());
+    }
+    *out += "</tbody></table></div>\n";
+}
+
+/// What the paper has no number for, with where it comes from.
+fn values(findings: &[&Finding], out: &mut String) {
+    *out += "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\" class=\"text\">item</th>\
+             <th scope=\"col\" class=\"text\">quantity</th><th scope=\"col\">here</th><th scope=\"col\" class=\"text\">from</th>\
+             </tr></thead>\n<tbody>\n";
+    for finding in findings {
+        let (item, quantity) = (escape(&finding.item), escape(&finding.quantity));
+        let value = finding.measured.map_or("–".into(), number);
+        let reason = finding.reason.as_deref().map(escape).unwrap_or_default();
+        let _ = writeln!(
+            out,
+            "<tr><th scope=\"row\">{item}</th><td class=\"text\">{quantity}</td><td>{value}</td><td class=\"text\">{reason}</td></tr>"
+        );
+    }
+    *out += "</tbody></table></div>\n";
+}

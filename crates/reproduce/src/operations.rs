@@ -1,0 +1,198 @@
+//! Kind `operations`: what one operation of the memory manager costs, against the size of the superpage (section 6.8).
+//!
+//! Each is counted, in entries of the page table, and timed, with the manager and the table both at work. Counts are the
+//! same everywhere; times are this machine's.
+
+use crate::computed::{Computed, Shown};
+use crate::experiment::Experiment;
+use crate::table::{Form, Table};
+use std::time::Instant;
+use superpage_pages::{Access, Extent, Ladder, Level, Pfn, Protection, Vpn};
+use superpage_vm::{Backing, Buddy, Config, Growth, Map, Policy, SpaceId, Vm};
+
+/// How often each operation is timed; the least time counts, as all others have something else in them.
+const ROUNDS: usize = 5;
+
+/// One operation at one size.
+#[derive(Clone, Copy)]
+struct Cost {
+    /// Entries written.
+    writes: u64,
+    /// Entries gone through.
+    traversals: u64,
+    nanoseconds: f64,
+}
+
+/// Costs by operation and level.
+struct Costs {
+    /// The operation, the level, and what it cost.
+    found: Vec<(&'static str, Level, Cost)>,
+}
+
+impl Costs {
+    /// Takes in one more measurement: counts must be as before, of times the least counts.
+    fn note(&mut self, operation: &'static str, level: Level, cost: Cost) {
+        match self.found.iter_mut().find(|(known, at, _)| *known == operation && *at == level) {
+            Some((.., known)) => known.nanoseconds = known.nanoseconds.min(cost.nanoseconds),
+            None => self.found.push((operation, level, cost)),
+        }
+    }
+}
+
+/// A manager with a table, and the region that is mapped.
+struct Bench {
+    vm: Vm,
+    table: Table,
+    space: SpaceId,
+}
+
+/// The region's first page: aligned to every size.
+const FIRST: Vpn = Vpn(1 << 30);
+
+impl Bench {
+    /// `frames` of memory, and a mapping of `pages`.
+    fn new(form: Form, ladder: Ladder, frames: u64, pages: u64) -> Bench {
+        let policy = Policy::named("reservation").expect("a built-in policy");
+        let mut vm = Vm::new(Config { ladder, frames, policy }).expect("memory of at least an extent");
+        let mut table = Table::new(form, ladder, FIRST, pages);
+        let space = vm.create_space();
+        let (backing, growth, protection) = (Backing::Anonymous, Growth::Fixed, Protection::READ_WRITE);
+        let map = Map { start: FIRST, pages, protection, shared: false, backing, growth };
+        vm.map(&mut table, space, map).expect("a mapping in an empty space");
+        Bench { vm, table, space }
+    }
+
+    /// Does something, and says what it cost.
+    fn cost<T>(&mut self, what: impl FnOnce(&mut Bench) -> T) -> (Cost, T) {
+        let before = (self.table.writes, self.table.traversals);
+        let start = Instant::now();
+        let result = what(self);
+        let nanoseconds = start.elapsed().as_nanos() as f64;
+        (
+            Cost { writes: self.table.writes - before.0, traversals: self.table.traversals - before.1, nanoseconds },
+            result,
+        )
+    }
+
+    /// A first write to the page.
+    fn touch(&mut self, page: u64) -> (Cost, Level) {
+        self.cost(|bench| {
+            let fault = bench.vm.fault(&mut bench.table, bench.space, FIRST + page, Access::Write);
+            fault.expect("memory is not full").mapped
+        })
+    }
+}
+
+/// Measures all operations over the superpage sizes of the ladder.
+fn measure(form: Form, ladder: Ladder) -> Costs {
+    let mut costs = Costs { found: Vec::new() };
+    let largest = ladder.pages(ladder.largest());
+    for _ in 0..ROUNDS {
+        // Every page of one largest superpage is touched in order. A fault that completes an extent promotes it.
+        let mut bench = Bench::new(form, ladder, 2 * largest, largest);
+        for page in 0..largest {
+            let (cost, level) = bench.touch(page);
+            let operation = match (page, level) {
+                (0, _) => continue,
+                (_, Level::BASE) => "fault",
+                _ => "promotion",
+            };
+            costs.note(operation, level, cost);
+        }
+        // One page of a superpage of each size is protected, which demotes it step by step.
+        for level in ladder.levels().skip(1) {
+            let pages = ladder.pages(level);
+            let mut bench = Bench::new(form, ladder, 2 * pages, pages);
+            (0..pages).for_each(|page| _ = bench.touch(page));
+            let (cost, ()) = bench.cost(|bench| {
+                let done = bench.vm.protect(&mut bench.table, bench.space, FIRST, 1, Protection::READ);
+                done.expect("a page that is mapped");
+            });
+            costs.note("demotion", level, cost);
+        }
+        for level in ladder.levels().skip(1) {
+            // Memory is one extent of the size, and a first fault reserves it all; the next in another extent preempts it.
+            let pages = ladder.pages(level);
+            let mut bench = Bench::new(form, ladder, pages, 2 * pages.max(largest));
+            bench.touch(0);
+            let (cost, _) = bench.touch(largest);
+            costs.note("preemption", level, cost);
+        }
+        for level in ladder.levels() {
+            let mut buddy = Buddy::new(ladder, 2 * largest).expect("memory of two extents");
+            // Something small is taken, so that an extent must be split off and joined again.
+            buddy.allocate_at(Extent { start: Pfn(0), level: Level::BASE });
+            let start = Instant::now();
+            let extent = buddy.allocate(level).expect("half of memory is free");
+            buddy.free(std::hint::black_box(extent));
+            let nanoseconds = start.elapsed().as_nanos() as f64;
+            costs.note("allocate and free", level, Cost { writes: 0, traversals: 0, nanoseconds });
+        }
+    }
+    costs
+}
+
+/// Costs by size: values `FORM.OPERATION.writes.SIZE`, likewise `traversals` and `nanoseconds`, and curves
+/// `FORM.OPERATION.writes` and so on over the bytes of the size. A form is `replicated` or `single`.
+pub(crate) fn compute(experiment: &Experiment) -> Computed {
+    let mut found = Computed::default();
+    for (form, name) in [(Form::Replicated, "replicated"), (Form::Single, "single")] {
+        let sizes = experiment.ladders.as_ref().and_then(|ladders| ladders.get(name));
+        let Some(Ok(ladder)) = sizes.map(|sizes| Ladder::new(sizes)) else { continue };
+        for (operation, level, cost) in measure(form, ladder).found {
+            let (size, slug) = (ladder.size(level), operation.replace(' ', "-"));
+            let numbers = [
+                ("writes", "entries written", cost.writes as f64),
+                ("traversals", "entries gone through", cost.traversals as f64),
+                ("nanoseconds", "nanoseconds here", cost.nanoseconds),
+            ];
+            for (key, quantity, value) in numbers {
+                found.values.insert(format!("{name}.{slug}.{key}.{size}"), value);
+                found.point(&format!("{name}.{slug}.{key}"), size.bytes() as f64, value, "");
+                if operation != "allocate and free" || key == "nanoseconds" {
+                    found.shown.push(Shown {
+                        item: format!("{operation}, {size}"),
+                        quantity: format!("{quantity}, {}", if form == Form::Single { "one entry each" } else { name }),
+                        value,
+                        reason: "the paper gives orders of growth, no numbers".into(),
+                    });
+                }
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ladder() -> Ladder {
+        Ladder::new(&["16K", "256K", "4M", "64M"].map(|size| size.parse().unwrap())).unwrap()
+    }
+
+    fn counts(form: Form, operation: &str) -> Vec<(u64, u64)> {
+        let costs = measure(form, ladder()).found;
+        let of = |found: &&(&str, Level, Cost)| found.0 == operation && found.1 > Level::BASE;
+        costs.iter().filter(of).map(|(.., cost)| (cost.writes, cost.traversals)).collect()
+    }
+
+    #[test]
+    fn promotion_writes_every_replicated_entry_at_each_size() {
+        // Beside the entry of the page itself: 16 entries, then these again and 256, then these again and 4096.
+        let expected = [(1 + 16, 16), (1 + 16 + 256, 16 + 256), (1 + 16 + 256 + 4096, 16 + 256 + 4096)];
+        assert_eq!(counts(Form::Replicated, "promotion"), expected);
+    }
+
+    #[test]
+    fn promotion_writes_one_entry_a_size_where_there_is_one() {
+        assert_eq!(counts(Form::Single, "promotion"), [(1 + 1, 16), (1 + 2, 32), (1 + 3, 48)]);
+    }
+
+    #[test]
+    fn preemption_does_not_touch_the_table() {
+        for form in [Form::Replicated, Form::Single] {
+            assert_eq!(counts(form, "preemption"), [(1, 0); 3]);
+        }
+    }
+}
