@@ -89,6 +89,10 @@ impl Vm {
         core::iter::successors(pages.head(list), |frame| pages.next(*frame)).collect()
     }
 
+    fn head_of(&self, list: List) -> Option<u32> {
+        self.frames.pages.as_ref().and_then(|pages| pages.head(list))
+    }
+
     fn list_of(&self, frame: u32) -> Option<List> {
         self.frames.pages.as_ref().and_then(|pages| pages.list(frame))
     }
@@ -262,24 +266,31 @@ impl Vm {
         }
         let (order, pages) = (self.frames.ladder.order(level), self.frames.ladder.pages(level));
         let mut seen = vec![false; (self.frames.buddy.frames() >> order) as usize];
-        for frame in self.frames_of(List::Inactive) {
+        let mut next = self.head_of(List::Inactive);
+        while let Some(frame) = next {
+            next = self.frames.pages.as_ref().and_then(|pages| pages.next(frame));
             let Some(seen) = seen.get_mut((frame >> order) as usize) else { continue };
             if core::mem::replace(seen, true) {
                 continue;
             }
             let extent = Extent { start: Pfn(u64::from(frame)).align_down(pages), level };
-            let Some(taken) = self.contributors(pmap, extent) else { continue };
-            for (frame, page) in taken {
-                // Clean, so nothing is written and swap space cannot be full.
-                self.take_out(pmap, &mut crate::NoStore, page, frame);
+            if let Some(taken) = self.contributors(pmap, extent) {
+                for (frame, page) in taken {
+                    // Clean, so nothing is written and swap space cannot be full.
+                    self.take_out(pmap, &mut crate::NoStore, page, frame);
+                }
+                if self.policy.cache == Cache::Held {
+                    self.free_held_in(extent);
+                }
+                self.frames.stats.contiguity_restored += 1;
+                goal -= 1;
+                if goal == 0 {
+                    return;
+                }
             }
-            if self.policy.cache == Cache::Held {
-                self.free_held_in(extent);
-            }
-            self.frames.stats.contiguity_restored += 1;
-            goal -= 1;
-            if goal == 0 {
-                return;
+            // The next one may have gone, or may be active again: then what was seen is passed over once more.
+            if next.is_some_and(|next| self.list_of(next) != Some(List::Inactive)) {
+                next = self.head_of(List::Inactive);
             }
         }
     }
