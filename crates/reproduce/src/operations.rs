@@ -53,7 +53,7 @@ impl Bench {
     /// `frames` of memory, and a mapping of `pages`.
     fn new(form: Form, ladder: Ladder, frames: u64, pages: u64) -> Bench {
         let policy = Policy::named("reservation").expect("a built-in policy");
-        let mut vm = Vm::new(Config { ladder, frames, policy }).expect("memory of at least an extent");
+        let mut vm = Vm::new(Config { ladder, frames, policy, swap_pages: 0 }).expect("memory of at least an extent");
         let mut table = Table::new(form, ladder, FIRST, pages);
         let space = vm.create_space();
         let (backing, growth, protection) = (Backing::Anonymous, Growth::Fixed, Protection::READ_WRITE);
