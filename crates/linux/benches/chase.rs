@@ -55,7 +55,7 @@ mod chase {
     }
 
     /// Makes one random cycle of all cache lines (Sattolo's algorithm), with the same seed for all.
-    pub fn cycle(memory: &mut [u8]) {
+    pub(crate) fn cycle(memory: &mut [u8]) {
         let words = words(memory);
         let lines = words.len() / (LINE / 8);
         let at = |line: usize| line * (LINE / 8);
@@ -71,7 +71,7 @@ mod chase {
         }
     }
 
-    pub fn nanoseconds(memory: &mut [u8]) -> f64 {
+    pub(crate) fn nanoseconds(memory: &mut [u8]) -> f64 {
         let words = words(memory);
         let (mut line, begun) = (0, Instant::now());
         for _ in 0..LOADS {

@@ -1,6 +1,6 @@
 //! A hash table that lives in a region, beside the same table in plain anonymous memory with huge pages and without.
 //!
-//! `cargo run --release -p superpage-linux --example hash_table [MEGABYTES [LIMIT [SWAP_DIR]]]`
+//! `cargo run --release -p superpage-linux --example hash_table [MEGABYTES [LIMIT_MEGABYTES [SWAP_DIRECTORY]]]`
 
 #[cfg(target_os = "linux")]
 mod anonymous;
@@ -96,10 +96,13 @@ mod linux {
         begun.elapsed().as_secs_f64() * 1e6 / (memory.len() / step) as f64
     }
 
-    pub fn main() -> Result<(), Box<dyn std::error::Error>> {
+    pub(crate) fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut arguments = std::env::args().skip(1);
-        let mut size = |text: Option<String>| text.map(|text| text.parse::<usize>().map(|mb| mb << 20)).transpose();
+        let size = |text: Option<String>| text.map(|text| text.parse::<usize>().map(|mb| mb << 20)).transpose();
         let bytes = size(arguments.next())?.unwrap_or(256 << 20);
+        if !bytes.is_power_of_two() {
+            return Err(format!("a table of {} MB cannot be; name a power of two", bytes >> 20).into());
+        }
         let limit = size(arguments.next())?;
         let swap_dir = arguments.next();
         let build = || {

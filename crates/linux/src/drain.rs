@@ -4,13 +4,15 @@
 //! between them would get a frame that nobody gave it. So the new mapping is made and registered elsewhere and then
 //! moved to its place (`mremap`), which keeps the registration and is one step to all other threads. The kernel lets
 //! a move return only when its message has been read from the `userfaultfd`; hence a thread that reads while the
-//! pager moves.
+//! pager moves. A single page whose frame is filled already needs none of that: who touches it early finds what it would
+//! have found later.
 
 use crate::memory::BASE;
 use crate::uffd::{Message, Tell, Uffd};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};
+use std::ffi::c_void;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -37,10 +39,11 @@ impl Drain {
     }
 
     /// Makes `pages` base pages of the region at `at` show the frames of `file` from `frame` on. None of the pages is mapped
-    /// afterwards.
+    /// afterwards, but one alone may be.
     ///
     /// # Errors
-    /// The process has too many mappings, or the system is out of memory; nothing is changed.
+    /// The process has too many mappings, or the system is out of memory; nothing is changed, but that one page alone may
+    /// show nothing.
     pub(crate) fn show(
         &self,
         uffd: &Uffd,
@@ -50,36 +53,45 @@ impl Drain {
         frame: Pfn,
     ) -> io::Result<()> {
         let bytes = pages * BASE;
+        let offset = frame.0 * BASE as u64;
         let rights = ProtFlags::READ | ProtFlags::WRITE;
+        if pages == 1 {
+            // SAFETY: the page is the region's and in nobody's use; it appears with its contents, as at any fault.
+            let shown = unsafe {
+                rustix::mm::mmap(at.cast(), bytes, rights, MapFlags::SHARED | MapFlags::FIXED, file, offset)
+            }?;
+            return register(uffd, shown, bytes);
+        }
         // SAFETY: a new mapping where the kernel chooses touches nothing that exists.
-        let staged = unsafe {
-            rustix::mm::mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, file, frame.0 * BASE as u64)
-        }?;
-        // SAFETY: the mapping is our own; a child process is not to inherit it, since it would have no pager.
-        let moved = unsafe { rustix::mm::madvise(staged, bytes, Advice::LinuxDontFork) }
-            .map_err(io::Error::from)
-            .and_then(|()| uffd.register(staged.addr() as u64, bytes as u64, Tell::Minor))
-            .and_then(|()| {
-                self.start
-                    .as_ref()
-                    .expect("the thread runs until the drop")
-                    .send(())
-                    .expect("the thread runs until the drop");
-                // SAFETY: the range at `at` is the region's, where pages come and go as in any paged memory; what was mapped
-                // there is no page in use, as the caller has seen to.
-                let moved = unsafe { rustix::mm::mremap_fixed(staged, bytes, bytes, MremapFlags::MAYMOVE, at.cast()) };
-                if moved.is_err() {
-                    rustix::io::write(&*self.cancel, &1_u64.to_ne_bytes())?;
-                }
-                moved?;
-                Ok(())
-            });
+        let staged = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, file, offset) }?;
+        let moved = register(uffd, staged, bytes).and_then(|()| self.put(staged, bytes, at));
         if moved.is_err() {
             // SAFETY: the mapping is our own and was not moved.
             let _ = unsafe { rustix::mm::munmap(staged, bytes) };
         }
         moved
     }
+
+    /// Moves a mapping to its place.
+    fn put(&self, staged: *mut c_void, bytes: usize, at: *mut u8) -> io::Result<()> {
+        let start = self.start.as_ref().expect("the thread runs until the drop");
+        start.send(()).expect("the thread runs until the drop");
+        // SAFETY: the range at `at` is the region's, where pages come and go as in any paged memory; what was mapped there is
+        // no page in use, as the caller has seen to.
+        let moved = unsafe { rustix::mm::mremap_fixed(staged, bytes, bytes, MremapFlags::MAYMOVE, at.cast()) };
+        if moved.is_err() {
+            rustix::io::write(&*self.cancel, &1_u64.to_ne_bytes())?;
+        }
+        moved?;
+        Ok(())
+    }
+}
+
+/// Makes a mapping one that tells of its faults and that no child process inherits: a child would have no pager.
+fn register(uffd: &Uffd, mapping: *mut c_void, bytes: usize) -> io::Result<()> {
+    // SAFETY: the mapping is of this crate; the advice changes no memory.
+    unsafe { rustix::mm::madvise(mapping, bytes, Advice::LinuxDontFork) }?;
+    uffd.register(mapping.addr() as u64, bytes as u64, Tell::MinorOrMissing)
 }
 
 impl Drop for Drain {

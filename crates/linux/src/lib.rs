@@ -14,6 +14,7 @@ mod memory;
 mod pager;
 mod region;
 mod stats;
+mod swap;
 mod tables;
 mod uffd;
 

@@ -88,14 +88,17 @@ impl Memory {
         let frames = BLOCK.min(self.frames() - first);
         let plain = FallocateFlags::empty();
         let (offset, bytes) = ((first * BASE) as u64, (frames * BASE) as u64);
-        // Around one page, a hole collapses to a huge page of zeroes with nothing else to copy.
+        let at = self.at(first);
+        let whole = || frames == BLOCK && collapse(at, BLOCK * BASE).is_ok();
+        // Around one page, a hole collapses to a huge page of zeroes with nothing else to copy; but not where the region still
+        // shows a block that was withdrawn, since a hole is something to tell of there.
         rustix::fs::fallocate(&self.file, plain, offset, BASE as u64)?;
-        self.blocks[block] = if frames == BLOCK && collapse(self.at(first), BLOCK * BASE).is_ok() {
-            Block::Huge
-        } else {
+        let mut huge = whole();
+        if !huge {
             rustix::fs::fallocate(&self.file, plain, offset, bytes)?;
-            Block::Small
-        };
+            huge = whole();
+        }
+        self.blocks[block] = if huge { Block::Huge } else { Block::Small };
         self.zero[first..first + frames].fill(true);
         Ok(())
     }
@@ -140,6 +143,14 @@ impl Memory {
         self.zero[frame.0 as usize] = false;
         // SAFETY: as in `contents`; and `self` is borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.at(frame.0 as usize), BASE) }
+    }
+
+    /// Copies one frame to another.
+    pub(crate) fn copy(&mut self, from: Pfn, to: Pfn) {
+        assert_ne!(from, to, "a frame is not copied to itself");
+        self.zero[to.0 as usize] = false;
+        // SAFETY: both frames lie in the window and are different; as in `contents`.
+        unsafe { std::ptr::copy_nonoverlapping(self.at(from.0 as usize), self.at(to.0 as usize), BASE) };
     }
 
     fn at(&self, frame: usize) -> *mut u8 {

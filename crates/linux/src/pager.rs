@@ -6,6 +6,7 @@
 
 use crate::drain::Drain;
 use crate::memory::{BASE, BLOCK, Memory, collapse, zap};
+use crate::swap::{Swap, SwapStore};
 use crate::tables::{Present, Tables};
 use crate::uffd::{Message, Uffd};
 use crate::{Error, RegionStats};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 use superpage_pages::{Access, Extent, Level, Pfn, Vpn};
-use superpage_vm::{FaultError, FaultKind, SpaceId, Vm};
+use superpage_vm::{Backed, Fault, FaultError, FaultKind, SpaceId, Vm};
 
 /// What others ask of the pager.
 pub(crate) enum Request {
@@ -43,6 +44,7 @@ pub(crate) struct Pager {
     pub(crate) space: SpaceId,
     pub(crate) tables: Tables,
     pub(crate) memory: Memory,
+    pub(crate) swap: Swap,
     pub(crate) uffd: Arc<Uffd>,
     pub(crate) drain: Drain,
     /// The first page of the region.
@@ -120,37 +122,85 @@ impl Pager {
             self.stats.plain_messages += 1;
             self.stats.message_nanoseconds += begun.elapsed().as_nanos() as u64;
         }
+        while self.vm.daemon_wanted() && self.run_daemon() {}
         Ok(())
     }
 
     /// Resolves a fault: when this returns well, the access can be tried again.
     fn fault(&mut self, at: Vpn, access: Access) -> Result<(), Error> {
-        let fault = self.vm.fault(&mut self.tables, self.space, at, access).map_err(|error| match error {
-            FaultError::OutOfMemory(_) => Error::OutOfMemory(self.tables.index(at)),
-            other => panic!("the region is one mapping for reading and writing: {other}"),
-        })?;
-        if let Err(error) = self.carry_out(at, fault.kind, fault.frame, fault.allocated) {
-            // The system is out of memory or of mappings. The page is as if it had never been.
+        let fault = loop {
+            match self.vm.fault(&mut self.tables, self.space, at, access) {
+                Ok(fault) => break fault,
+                Err(FaultError::OutOfMemory(_)) if self.run_daemon() => {}
+                Err(FaultError::OutOfMemory(_)) => return Err(Error::OutOfMemory(self.tables.index(at))),
+                Err(other) => panic!("the region is one mapping for reading and writing: {other}"),
+            }
+        };
+        if let Err(error) = self.carry_out(at, &fault) {
+            // The system is out of memory or of mappings, or the swap file fails. The page is as if it had never been.
             let _ = self.vm.discard(&mut self.tables, self.space, at, 1);
-            return Err(Error::System { what: "get memory for a page of the region", source: error });
+            self.tables.entered.clear();
+            return Err(Error::System { what: "get the contents of a page of the region", source: error });
         }
         Ok(())
     }
 
-    fn carry_out(&mut self, at: Vpn, kind: FaultKind, frame: Pfn, allocated: Option<Level>) -> io::Result<()> {
+    fn carry_out(&mut self, at: Vpn, fault: &Fault) -> io::Result<()> {
+        let frame = fault.frame;
         self.memory.provide(frame)?;
-        match kind {
-            FaultKind::Zero => self.memory.zero(frame),
-            FaultKind::Resident | FaultKind::Spurious => {}
-            other => panic!("a region has no fault of kind {other:?}"),
+        match (fault.kind, fault.source) {
+            (FaultKind::Zero, _) => self.memory.zero(frame),
+            (FaultKind::Swap, _) => self.read(fault.backed, frame)?,
+            (FaultKind::Cached, Some(source)) => self.memory.copy(source, frame),
+            (FaultKind::Cached | FaultKind::Resident | FaultKind::Spurious, _) => {}
+            (other, _) => panic!("a region has no fault of kind {other:?}"),
+        }
+        for filled in self.vm.filled().to_vec() {
+            self.memory.provide(filled.frame)?;
+            match filled.backed {
+                None => self.memory.zero(filled.frame),
+                backed => self.read(backed, filled.frame)?,
+            }
+        }
+        if self.vm.hash_wanted() {
+            self.vm.run_hash(&self.tables, &mut SwapStore { swap: &mut self.swap, memory: &self.memory });
         }
         if !self.tables.shows(at, frame) {
-            let level = allocated.unwrap_or(Level::BASE);
+            let level = fault.allocated.unwrap_or(Level::BASE);
             let extent = Extent::around(self.tables.ladder(), frame, level);
             let pages = self.tables.ladder().pages(level);
             self.show(at.align_down(pages), pages, extent.start)?;
         }
         self.resume(at)
+    }
+
+    fn read(&mut self, backed: Option<Backed>, frame: Pfn) -> io::Result<()> {
+        match backed {
+            Some(Backed::Swap { slot }) => self.swap.read(slot, self.memory.contents_mut(frame)),
+            other => panic!("a region has no page in {other:?}"),
+        }
+    }
+
+    /// Runs the manager's page daemon once, and says whether it made progress.
+    fn run_daemon(&mut self) -> bool {
+        let begun = Instant::now();
+        let mut store = SwapStore { swap: &mut self.swap, memory: &self.memory };
+        let progress = self.vm.run_daemon(&mut self.tables, &mut store);
+        for start in std::mem::take(&mut self.tables.promoted) {
+            let mapping = self.tables.mapping(start);
+            // What is in use is made one page now; what is not, when it is used.
+            if let Some(mapping) = mapping.filter(|mapping| mapping.start == start && mapping.level == self.largest())
+                && matches!(mapping.present, Present::Part | Present::All)
+            {
+                self.assemble(start);
+            }
+        }
+        self.stats.daemon_nanoseconds += begun.elapsed().as_nanos() as u64;
+        progress
+    }
+
+    fn largest(&self) -> Level {
+        self.tables.ladder().largest()
     }
 
     /// Makes pages that are in no one's use show the frames from `frame` on.
@@ -164,29 +214,45 @@ impl Pager {
         Ok(())
     }
 
-    /// Puts the mapping that holds `at` into the kernel's tables.
+    /// Puts what was entered, and the mapping that holds `at`, into the kernel's tables.
     fn resume(&mut self, at: Vpn) -> io::Result<()> {
+        self.tables.promoted.clear();
         let mapping = self.tables.mapping(at).expect("a resolved fault has a mapping");
-        let start = self.tables.address(mapping.start);
-        let bytes = self.tables.ladder().size(mapping.level).bytes() as usize;
-        if bytes == BLOCK * BASE && mapping.present != Present::Huge {
-            let begun = Instant::now();
-            let collapsed = collapse(start, bytes);
-            self.stats.collapses += 1;
-            self.stats.collapse_nanoseconds += begun.elapsed().as_nanos() as u64;
-            if collapsed.is_ok() {
-                self.tables.set_present(mapping.start, Present::Huge);
-                return self.uffd.wake(start.addr() as u64, bytes as u64);
-            }
-            self.stats.collapses_refused += 1;
+        let start = self.tables.address(mapping.start).addr() as u64;
+        let bytes = self.tables.ladder().size(mapping.level).bytes();
+        if mapping.level == self.largest() && (mapping.present == Present::Huge || self.assemble(mapping.start)) {
+            self.tables.entered.clear();
+            return self.uffd.wake(start, bytes);
         }
+        let mut entered = std::mem::take(&mut self.tables.entered);
+        for page in entered.drain(..).filter(|page| *page != at) {
+            let mapping = self.tables.mapping(page).expect("what was entered is mapped");
+            if !self.tables.shows(page, mapping.frame + (page - mapping.start)) {
+                self.show(page, 1, mapping.frame + (page - mapping.start))?;
+            }
+            self.uffd.resume(self.tables.address(page).addr() as u64, BASE as u64)?;
+            self.tables.set_present(mapping.start, mapping.present);
+        }
+        self.tables.entered = entered;
         match mapping.present {
-            Present::Huge => return self.uffd.wake(start.addr() as u64, bytes as u64),
-            Present::All => self.uffd.resume(self.tables.address(at).addr() as u64, BASE as u64)?,
-            Present::None | Present::Part => self.uffd.resume(start.addr() as u64, bytes as u64)?,
+            Present::None | Present::Part => self.uffd.resume(start, bytes)?,
+            Present::All | Present::Huge => self.uffd.resume(self.tables.address(at).addr() as u64, BASE as u64)?,
         }
         self.tables.set_present(mapping.start, Present::All);
         Ok(())
+    }
+
+    /// Makes one page of 2 MB of what is mapped there, in place, in the kernel's tables. `false` if the kernel refuses.
+    fn assemble(&mut self, start: Vpn) -> bool {
+        let begun = Instant::now();
+        let collapsed = collapse(self.tables.address(start), BLOCK * BASE);
+        self.stats.collapses += 1;
+        self.stats.collapse_nanoseconds += begun.elapsed().as_nanos() as u64;
+        match collapsed {
+            Ok(()) => self.tables.set_present(start, Present::Huge),
+            Err(_) => self.stats.collapses_refused += 1,
+        }
+        collapsed.is_ok()
     }
 
     /// The page cannot be had: whoever waits for it gets `SIGBUS`.
@@ -225,12 +291,13 @@ impl Pager {
     }
 
     fn trim(&mut self) {
-        let ladder = *self.tables.ladder();
+        let level = self.largest();
         let blocks: Vec<usize> = self.memory.provided().collect();
         for block in blocks {
-            let extent = Extent { start: Pfn((block * BLOCK) as u64), level: ladder.largest() };
-            if extent.start.0 + BLOCK as u64 <= self.memory.frames() as u64 && self.vm.buddy().is_free(extent) {
-                // A block that stays is only not given back.
+            let extent = Extent { start: Pfn((block * BLOCK) as u64), level };
+            // Free frames may hold cache pages, whose contents are still of use.
+            if self.vm.buddy().is_free(extent) && self.vm.buddy().cached_in(extent).next().is_none() {
+                // A block that cannot be given back stays.
                 let _ = self.memory.withdraw(block);
             }
         }
@@ -243,6 +310,8 @@ impl Pager {
             huge_blocks,
             small_blocks,
             huge_bytes: self.tables.huge() << 21,
+            pages_out: self.swap.pages_out,
+            pages_in: self.swap.pages_in,
             user_mode_only: self.uffd.user_mode_only(),
             ..self.stats
         }

@@ -3,6 +3,7 @@
 use crate::drain::Drain;
 use crate::memory::{self, BASE, Memory};
 use crate::pager::{Pager, Request};
+use crate::swap::Swap;
 use crate::tables::Tables;
 use crate::uffd::{Tell, Uffd};
 use crate::{Error, RegionStats};
@@ -17,7 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use superpage_pages::{Ladder, PageSize, Protection, Vpn};
-use superpage_vm::{Backing, Config, Growth, Map, Policy, Vm};
+use superpage_vm::{Backing, Config, Growth, Hash, Map, Policy, Reclaim, Vm};
 
 /// A piece of memory under a hard limit, whose pages grow from 4 KB to 2 MB in place as they are used, for buffer pools
 /// and arenas.
@@ -79,7 +80,8 @@ impl Builder {
         self
     }
 
-    /// What the manager does; without this, policy `reservation`.
+    /// What the manager does; without this, policy `reservation` with digests (`hash=read`). Without a swap directory nothing
+    /// is reclaimed, whatever the policy says.
     pub fn policy(mut self, policy: Policy) -> Builder {
         self.policy = policy;
         self
@@ -108,7 +110,11 @@ impl Builder {
         }
         let (pages, frames) = (bytes / BASE, limit / BASE);
         enough_mappings(pages, frames)?;
-        let policy = self.policy;
+        let mut policy = self.policy;
+        if self.swap_dir.is_none() {
+            policy.reclaim = Reclaim::Nothing;
+        }
+        let swap = Swap::new(self.swap_dir.as_deref(), pages)?;
         let uffd = Arc::new(Uffd::open()?);
         let memory = Memory::new(frames)?;
         let range = Reserved::new(bytes)?;
@@ -117,7 +123,8 @@ impl Builder {
         missing.map_err(Error::system("register the region with userfaultfd"))?;
 
         let mut tables = Tables::new(ladder, range.start, pages);
-        let mut vm = Vm::new(Config { ladder, frames: frames as u64, policy }).map_err(|_| Error::Limit(limit))?;
+        let config = Config { ladder, frames: frames as u64, policy, swap_pages: pages as u64 };
+        let mut vm = Vm::new(config).map_err(|_| Error::Limit(limit))?;
         let space = vm.create_space();
         let (protection, backing, growth) = (Protection::READ_WRITE, Backing::Anonymous, Growth::Fixed);
         let map = Map { start: first, pages: pages as u64, protection, shared: true, backing, growth };
@@ -134,6 +141,7 @@ impl Builder {
             space,
             tables,
             memory,
+            swap,
             uffd,
             drain,
             first,
@@ -159,7 +167,9 @@ impl Builder {
 impl Region {
     /// A region of no size yet, with no limit and no swap directory.
     pub fn builder() -> Builder {
-        let policy = Policy::named("reservation").expect("a policy that the manager names");
+        let mut policy = Policy::named("reservation").expect("a policy that the manager names");
+        // A region cannot see which pages were only read; digests spare it writing those out.
+        policy.hash = Hash::Read;
         Builder { bytes: 0, limit: None, swap_dir: None, policy }
     }
 

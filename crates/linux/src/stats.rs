@@ -31,6 +31,8 @@ pub struct RegionStats {
     pub pages_out: u64,
     /// Base pages read from it.
     pub pages_in: u64,
+    /// Nanoseconds that the page daemon took.
+    pub daemon_nanoseconds: u64,
     /// Faults that ended with `SIGBUS`: no frame was left, or contents were lost.
     pub refused: u64,
     /// Whether system calls that touch an absent page of the region fail (`EFAULT`), for want of rights.

@@ -67,6 +67,10 @@ pub(crate) struct Tables {
     start: *mut u8,
     pages: Vec<Page>,
     huge: u64,
+    /// Pages entered that are not in the kernel's tables yet.
+    pub(crate) entered: Vec<Vpn>,
+    /// Starts of regions promoted to the largest size that may not be one page in the kernel's tables yet.
+    pub(crate) promoted: Vec<Vpn>,
 }
 
 // SAFETY: the pointer is the start of the region, bound to no thread; nothing is read or written through it here.
@@ -75,7 +79,8 @@ unsafe impl Send for Tables {}
 impl Tables {
     /// For so many base pages from `start` on, none mapped.
     pub(crate) fn new(ladder: Ladder, start: *mut u8, pages: usize) -> Tables {
-        Tables { ladder, first: Vpn((start.addr() / BASE) as u64), start, pages: vec![ABSENT; pages], huge: 0 }
+        let (first, pages) = (Vpn((start.addr() / BASE) as u64), vec![ABSENT; pages]);
+        Tables { ladder, first, start, pages, huge: 0, entered: Vec::new(), promoted: Vec::new() }
     }
 
     /// The ladder of sizes.
@@ -192,12 +197,13 @@ impl Tables {
 }
 
 impl Pmap for Tables {
-    fn enter(&mut self, _: SpaceId, at: Vpn, frame: Pfn, size: PageSize, _: Protection, _: Access) {
+    fn enter(&mut self, _: SpaceId, at: Vpn, frame: Pfn, size: PageSize, _: Protection, access: Access) {
         let level = self.level(size);
         assert!(self.mapping(at).is_none(), "{at:?} is mapped already");
-        let page = self.page(at);
         // The pager puts it into the kernel's tables when it has filled the frame, before anything else is asked of it.
-        let used = Used { referenced: true, modified: true };
+        self.entered.push(at);
+        let page = self.page(at);
+        let used = Used { referenced: true, modified: access == Access::Write };
         *page = Page { frame: frame.0 as u32, level: level.0, present: Present::All, used, ..*page };
     }
 
@@ -225,6 +231,9 @@ impl Pmap for Tables {
             used.modified |= page.used.modified;
         }
         let present = if least == most { least } else { Present::Part };
+        if level == self.ladder.largest() {
+            self.promoted.push(at);
+        }
         let page = self.page(at);
         *page = Page { level: level.0, present, used, ..*page };
     }

@@ -19,6 +19,7 @@ const API_VERSION: u64 = 0xaa;
 const USER_MODE_ONLY: u32 = 1;
 
 const FEATURE_EVENT_REMAP: u64 = 1 << 2;
+const FEATURE_MISSING_SHMEM: u64 = 1 << 5;
 const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
 const FEATURE_POISON: u64 = 1 << 14;
 
@@ -116,8 +117,8 @@ pub(crate) enum Message {
 pub(crate) enum Tell {
     /// Faults where no page is.
     Missing = 1,
-    /// Faults where the page is in the file but not mapped.
-    Minor = 4,
+    /// Faults where the page is in the file but not mapped, and where the file has a hole.
+    MinorOrMissing = 5,
 }
 
 /// A `userfaultfd` ready for use.
@@ -142,6 +143,9 @@ impl Uffd {
         // The features of a kernel are only told at the first request of a descriptor, which then is of no more use.
         let (probe, _) = descriptor()?;
         let offered = handshake(&probe, 0).map_err(|_| Error::Kernel("interface of the version known here"))?;
+        if offered & FEATURE_MISSING_SHMEM == 0 {
+            return Err(Error::Kernel("faults on shared memory"));
+        }
         if offered & FEATURE_MINOR_SHMEM == 0 {
             return Err(Error::Kernel("minor faults on shared memory"));
         }
@@ -150,7 +154,7 @@ impl Uffd {
         }
         let (fd, user_mode_only) = descriptor()?;
         let poison = offered & FEATURE_POISON;
-        handshake(&fd, FEATURE_MINOR_SHMEM | FEATURE_EVENT_REMAP | poison)
+        handshake(&fd, FEATURE_MISSING_SHMEM | FEATURE_MINOR_SHMEM | FEATURE_EVENT_REMAP | poison)
             .map_err(Error::system("start userfaultfd"))?;
         Ok(Uffd { fd, user_mode_only, poison: poison != 0 })
     }

@@ -77,7 +77,8 @@ fn a_full_block_becomes_one_page_in_place() {
     println!("{stats:?}");
 }
 
-/// Two threads write and read words at random, each its own, and each page is also used by the other.
+/// Two threads write and read words at random, each its own, and each page is also used by the other. Of 64 accesses,
+/// 63 are in a quarter of the region that moves on and on.
 fn churn(region: &Region, accesses: usize) {
     let words = words(region);
     std::thread::scope(|scope| {
@@ -85,9 +86,12 @@ fn churn(region: &Region, accesses: usize) {
             scope.spawn(move || {
                 let mut shadow = vec![0_u64; words.len() / 2];
                 let mut state = 0x9e37_79b9_7f4a_7c15 + thread as u64;
-                for _ in 0..accesses / 2 {
+                for access in 0..accesses / 2 {
                     let value = random(&mut state);
-                    let at = value as usize % shadow.len();
+                    let far = value >> 32 & 63 == 0;
+                    let within = if far { shadow.len() } else { shadow.len() / 4 };
+                    let hot = if far { 0 } else { shadow.len() / 8 * (access / 100_000) };
+                    let at = (hot + (value & 0xffff_ffff) as usize % within) % shadow.len();
                     let word = &words[2 * at + thread];
                     assert_eq!(word.load(Ordering::Relaxed), shadow[at], "word {at} of thread {thread}");
                     if value >> 62 != 0 {
@@ -208,4 +212,52 @@ fn what_cannot_be_is_refused_with_the_way_out() {
     let outside = region.discard(0..BLOCK + PAGE).unwrap_err().to_string();
     assert!(outside.contains("0..2101248") && outside.contains("2097152"), "{outside}");
     assert!(matches!(region.populate(1..PAGE), Err(Error::Range { .. })));
+}
+
+#[test]
+fn contents_are_right_under_half_the_memory() {
+    let (bytes, limit) = (24 << 20, 12 << 20);
+    let directory = std::env::temp_dir();
+    let Some(region) = region(Region::builder().bytes(bytes).limit(limit).swap_dir(directory)) else { return };
+    churn(&region, 1_000_000);
+    region.validate().unwrap();
+    let stats = region.stats();
+    println!("{stats:?}");
+    assert!(stats.pages_out > 0 && stats.pages_in > 0 && stats.refused == 0, "{stats:?}");
+    assert!(stats.resident_bytes() <= limit as u64 && stats.held_bytes() <= limit as u64);
+    assert!(smaps(&region, "Rss") <= limit);
+    assert_eq!(smaps(&region, "ShmemPmdMapped") as u64, stats.huge_bytes);
+}
+
+#[test]
+fn what_is_written_twice_the_limit_long_comes_back() {
+    let (bytes, limit) = (32 << 20, 16 << 20);
+    let directory = std::env::temp_dir();
+    let Some(region) = region(Region::builder().bytes(bytes).limit(limit).swap_dir(directory)) else { return };
+    let words = words(&region);
+    for (at, word) in words.iter().enumerate() {
+        word.store(at as u64, Ordering::Relaxed);
+    }
+    let written = region.stats();
+    for _ in 0..2 {
+        for (at, word) in words.iter().enumerate() {
+            assert_eq!(word.load(Ordering::Relaxed), at as u64);
+        }
+    }
+    region.validate().unwrap();
+    let stats = region.stats();
+    assert!(written.promoted_bytes() > 0, "{written:?}");
+    assert_eq!(smaps(&region, "ShmemPmdMapped") as u64, stats.huge_bytes);
+    // What was only read is not written again.
+    assert!(stats.pages_in >= 2 * (bytes - limit) as u64 / PAGE as u64, "{stats:?}");
+    assert!(stats.pages_out < 2 * (bytes / PAGE) as u64, "{stats:?}");
+    println!("{written:?}\n{stats:?}");
+
+    // Blocks given back lose no page that is elsewhere.
+    region.discard(bytes / 4..bytes).unwrap();
+    region.trim();
+    for (at, word) in words.iter().enumerate() {
+        assert_eq!(word.load(Ordering::Relaxed), if at < bytes / 4 / 8 { at as u64 } else { 0 });
+    }
+    region.validate().unwrap();
 }

@@ -3,7 +3,7 @@
 use std::io;
 
 /// A range of anonymous memory, at a multiple of 2 MB.
-pub struct Anonymous {
+pub(crate) struct Anonymous {
     start: *mut u8,
     bytes: usize,
     map: *mut libc::c_void,
@@ -14,7 +14,7 @@ const BLOCK: usize = 2 << 20;
 
 impl Anonymous {
     /// Maps it, and asks for huge pages (`MADV_HUGEPAGE`) or for none.
-    pub fn new(bytes: usize, huge: bool) -> io::Result<Anonymous> {
+    pub(crate) fn new(bytes: usize, huge: bool) -> io::Result<Anonymous> {
         let mapped = bytes + BLOCK;
         let (rights, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: a new mapping where the kernel chooses touches nothing that exists.
@@ -30,13 +30,13 @@ impl Anonymous {
 
     /// Makes each 2 MB of it, populated by base pages, a huge page now, by copying.
     #[allow(dead_code, reason = "not all that share this file ask for it")]
-    pub fn collapse(&self) -> io::Result<()> {
+    pub(crate) fn collapse(&self) -> io::Result<()> {
         self.advise(libc::MADV_HUGEPAGE)?;
         self.advise(libc::MADV_COLLAPSE)
     }
 
     /// All of it.
-    pub fn as_mut_slice(&mut self) -> &mut [u8] {
+    pub(crate) fn as_mut_slice(&mut self) -> &mut [u8] {
         // SAFETY: the range is mapped, zeroed, ours, and borrowed alone.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.bytes) }
     }

@@ -1,0 +1,93 @@
+//! Where pages go that the limit leaves no room for: an unlinked file, a slot of it for each page of the region.
+
+use crate::Error;
+use crate::memory::{BASE, Memory};
+use rustix::fs::FallocateFlags;
+use rustix::io::Errno;
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use superpage_pages::Pfn;
+use superpage_vm::{Backed, Store};
+
+/// See the module.
+pub(crate) struct Swap {
+    /// `None`: nothing is ever written out.
+    file: Option<File>,
+    /// Pages that could not be written are kept here: over the limit, but not lost.
+    kept: HashMap<u32, Box<[u8]>>,
+    pub(crate) pages_out: u64,
+    pub(crate) pages_in: u64,
+}
+
+impl Swap {
+    /// A file of `slots` pages in a directory; all of its space is taken now, so that it cannot run out.
+    ///
+    /// # Errors
+    /// The directory does not take a file of this size.
+    pub(crate) fn new(directory: Option<&Path>, slots: usize) -> Result<Swap, Error> {
+        let make = |directory: &Path| {
+            let file = tempfile::tempfile_in(directory)?;
+            let bytes = (slots * BASE) as u64;
+            match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+                // Some file systems cannot promise space.
+                Err(Errno::OPNOTSUPP) => file.set_len(bytes)?,
+                other => other?,
+            }
+            Ok::<File, io::Error>(file)
+        };
+        let file = directory.map(make).transpose();
+        let file = file.map_err(Error::system("make a swap file of the region's size in the swap directory"))?;
+        Ok(Swap { file, kept: HashMap::new(), pages_out: 0, pages_in: 0 })
+    }
+
+    /// Reads a page back.
+    ///
+    /// # Errors
+    /// The file does not give it: its contents are lost.
+    pub(crate) fn read(&mut self, slot: u32, contents: &mut [u8]) -> io::Result<()> {
+        if let Some(kept) = self.kept.get(&slot) {
+            contents.copy_from_slice(kept);
+        } else {
+            let file = self.file.as_ref().ok_or_else(|| io::Error::other("the region has no swap file"))?;
+            file.read_exact_at(contents, offset(slot))?;
+        }
+        self.pages_in += 1;
+        Ok(())
+    }
+
+    fn write(&mut self, slot: u32, contents: &[u8]) {
+        self.pages_out += 1;
+        let written = self.file.as_ref().map(|file| file.write_all_at(contents, offset(slot)));
+        if let Some(Ok(())) = written {
+            self.kept.remove(&slot);
+        } else {
+            self.kept.insert(slot, contents.into());
+        }
+    }
+}
+
+fn offset(slot: u32) -> u64 {
+    u64::from(slot) * BASE as u64
+}
+
+/// The swap file and the frames, as the manager sees them.
+pub(crate) struct SwapStore<'a> {
+    pub(crate) swap: &'a mut Swap,
+    pub(crate) memory: &'a Memory,
+}
+
+impl Store for SwapStore<'_> {
+    fn write(&mut self, to: Backed, frame: Pfn) {
+        match to {
+            Backed::Swap { slot } => self.swap.write(slot, self.memory.contents(frame)),
+            Backed::File { file, .. } => panic!("a region has no file {file}"),
+        }
+    }
+
+    fn digest(&mut self, frame: Pfn) -> u128 {
+        xxhash_rust::xxh3::xxh3_128(self.memory.contents(frame))
+    }
+}
