@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use superpage_pages::{PageSize, parse_bytes};
-use superpage_sim::{Conditions, Format, Progress, Row, Setup, Watch, rows, run_parts};
+use superpage_sim::{Conditions, Digest, Files, Format, Progress, Row, Setup, Watch, rows, run_parts};
 use superpage_trace::{Source, record, workload};
 
 /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
@@ -37,6 +37,18 @@ pub(crate) struct Sim {
     /// Memory of the simulated machine, instead of what its file says
     #[arg(long, value_name = "SIZE", value_parser = bytes)]
     memory: Option<u64>,
+
+    /// Swap space of the simulated machine, instead of twice its memory
+    #[arg(long, value_name = "SIZE", value_parser = bytes)]
+    swap: Option<u64>,
+
+    /// Whether files have been read before the run (warm: the first read of a page of them takes no time) or not (cold)
+    #[arg(long, value_name = "warm|cold", default_value = "warm", value_parser = str::parse::<Files>)]
+    files: Files,
+
+    /// The hash function whose cost digests have, under policies that take them: fast or sha-1
+    #[arg(long, value_name = "HASH", default_value = "fast", value_parser = str::parse::<Digest>)]
+    digest: Digest,
 
     /// Put an immovable page into this share (0 to 1) of the largest extents before the run
     #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
@@ -104,7 +116,14 @@ fn after_help() -> String {
 
 impl Sim {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let conditions = Conditions { sizes: self.sizes.clone(), memory: self.memory, fragment: self.fragment };
+        let conditions = Conditions {
+            sizes: self.sizes.clone(),
+            memory: self.memory,
+            swap: self.swap,
+            fragment: self.fragment,
+            files: self.files,
+            digest: self.digest,
+        };
         let setups = superpage_sim::plan(&self.machines, &self.policies, &conditions)?;
         if let Some(threads) = self.threads {
             rayon::ThreadPoolBuilder::new()

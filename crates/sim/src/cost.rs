@@ -4,27 +4,29 @@ use crate::estimate::Whole;
 use superpage_mmu::{Counters, Machine};
 use superpage_vm::Stats;
 
-/// The cycles that a run took, by the machine's costs.
-///
-/// Instructions at the machine's rate without TLB misses; translation, as the machine counts it; and the kernel's work.
-/// Files are taken to be in memory already, as after the warm-up run of Navarro et al., section 6.3: what is read of them
-/// is counted in the row, but its I/O costs no time.
-pub(crate) fn cycles(machine: &Machine, whole: &Whole, counters: &Counters, stats: &Stats) -> u64 {
+/// The cycles of the program itself: instructions at the machine's rate without TLB misses, and translation as the machine
+/// counts it.
+pub(crate) fn program(machine: &Machine, whole: &Whole, counters: &Counters) -> u64 {
+    // The only product with a fraction; below 2^53 it is exact to the cycle on every machine.
+    let own = (whole.instructions as f64 * machine.costs.cycles_per_instruction) as u64;
+    own + whole.translation_cycles + machine.translation_cycles(counters).use_traps
+}
+
+/// The cycles of the kernel's work but for digests; `copied` are bytes that it copied for reads and writes of files.
+pub(crate) fn kernel(machine: &Machine, counters: &Counters, stats: &Stats, copied: u64) -> u64 {
     let costs = &machine.costs;
     let kilobytes = |bytes: u64| bytes.div_ceil(1024);
-    let kernel = stats.faults * costs.fault
+    stats.faults * costs.fault
         + kilobytes(stats.bytes_zeroed) * costs.zero_per_kb
-        + kilobytes(stats.bytes_copied) * costs.copy_per_kb
+        + kilobytes(stats.bytes_copied + copied) * costs.copy_per_kb
         + counters.pte_writes * costs.pte_write
         + counters.pte_traversals * costs.pte_traversal
         + stats.promotions.iter().sum::<u64>() * costs.promotion
         + stats.demotions.iter().sum::<u64>() * costs.demotion
         + stats.reservations_preempted * costs.preemption
         + counters.shootdowns * costs.shootdown
-        + counters.switches * costs.switch;
-    // The only product with a fraction; below 2^53 it is exact to the cycle on every machine.
-    let own = (whole.instructions as f64 * costs.cycles_per_instruction) as u64;
-    own + whole.translation_cycles + machine.translation_cycles(counters).use_traps + kernel
+        + counters.switches * costs.switch
+        + stats.daemon_scanned * costs.daemon_page
 }
 
 /// The values of the machine file that nobody has published, as `key = value`.

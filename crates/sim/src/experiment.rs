@@ -3,7 +3,7 @@
 
 use crate::piece::{Phases, Piece};
 use crate::point::Point;
-use crate::{Error, Row, Run, Setup, Watch};
+use crate::{Digest, Error, Files, Row, Run, Setup, Watch};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::Machine;
@@ -17,8 +17,14 @@ pub struct Conditions {
     pub sizes: Option<Vec<PageSize>>,
     /// Bytes of memory; `None`: what the machine file says.
     pub memory: Option<u64>,
+    /// Bytes of swap space; `None`: twice the memory, as FreeBSD's installer gives it.
+    pub swap: Option<u64>,
     /// The share, from 0 to 1, of the largest extents that hold an immovable page before the run.
     pub fragment: f64,
+    /// Whether files have been read before.
+    pub files: Files,
+    /// The hash function for digests.
+    pub digest: Digest,
 }
 
 /// The points of a grid over one workload: every machine with every policy, `base` always among them.

@@ -5,7 +5,7 @@ use crate::point::{Point, Problem};
 use superpage_mmu::{Request, Trap};
 use superpage_pages::{Access, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
-use superpage_vm::{Backing, FaultError, Growth, Map};
+use superpage_vm::{Backing, Fault, FaultError, FaultKind, Growth, Map};
 
 impl Point {
     /// What the kernel does when the hardware cannot go on: until the access succeeds, as a processor would retry it.
@@ -14,25 +14,33 @@ impl Point {
         if trap == Trap::Absent {
             self.windows.fault(access == Access::Execute);
         }
-        let text = |error: superpage_vm::Error| Problem::Run(error.to_string());
-        let mut trap = Some(trap);
-        // A fault maps the page, or first a mapping must be made or widened: three steps are the most that it can take.
-        for _ in 0..4 {
-            let Some(_) = trap else { return Ok(()) };
+        // A fault maps the page. Before, a mapping may have to be made or widened, or a page brought in that is then copied:
+        // four steps are the most that it can take.
+        let mut steps = 0;
+        while steps < 4 {
+            steps += 1;
             match self.vm.fault(&mut Hardware(&mut self.mmu), self.space, page, access) {
-                Ok(_) => trap = self.mmu.retry(request).err(),
+                Ok(fault) => {
+                    self.fill(&fault);
+                    if self.mmu.retry(request).is_ok() {
+                        self.note_writes(&[request]);
+                        self.daemon();
+                        return Ok(());
+                    }
+                }
                 Err(FaultError::Unmapped(_)) => {
                     self.unmapped_accesses += 1;
                     let (backing, growth) = (Backing::Anonymous, Growth::Fixed);
                     let map = Map { start: page, pages: 1, protection: rights(access), shared: false, backing, growth };
-                    self.vm.map(&mut Hardware(&mut self.mmu), self.space, map).map_err(text)?;
+                    self.vm.map(&mut Hardware(&mut self.mmu), self.space, map).map_err(Problem::run)?;
                 }
                 Err(FaultError::Protection(..)) => {
                     self.widened_rights += 1;
                     let held = self.mmu.lookup(self.space.0, page).map_or(Protection::NONE, |(_, _, held)| held);
                     let mut hardware = Hardware(&mut self.mmu);
-                    self.vm.protect(&mut hardware, self.space, page, 1, held | rights(access)).map_err(text)?;
+                    self.vm.protect(&mut hardware, self.space, page, 1, held | rights(access)).map_err(Problem::run)?;
                 }
+                Err(FaultError::OutOfMemory(_)) if self.run_daemon() => steps -= 1,
                 Err(error @ FaultError::OutOfMemory(_)) => return Err(Problem::Process(error.to_string())),
                 Err(error) => return Err(Problem::Run(error.to_string())),
             }
@@ -40,8 +48,57 @@ impl Point {
         Err(Problem::Run(format!("page {:#x} traps again and again: a fault in superpage itself", page.0)))
     }
 
+    /// Gives the frames that were just populated their contents, and takes the digests that the policy wants of them.
+    #[inline]
+    pub(crate) fn fill(&mut self, fault: &Fault) {
+        match (fault.backed, fault.kind) {
+            (Some(from), _) => self.disk.read(from, fault.frame),
+            (None, FaultKind::Zero) => self.disk.zero(fault.frame),
+            (None, FaultKind::Copy) => self.disk.copy(fault.source, fault.frame),
+            (None, FaultKind::Cached) if fault.source.is_some() => {
+                self.copied_bytes += self.setup.ladder.base().bytes();
+                self.disk.copy(fault.source, fault.frame);
+            }
+            _ => {}
+        }
+        for filled in self.vm.filled() {
+            match filled.backed {
+                Some(from) => self.disk.read(from, filled.frame),
+                None => self.disk.zero(filled.frame),
+            }
+        }
+        if self.vm.hash_wanted() {
+            self.vm.run_hash(&Hardware(&mut self.mmu), &mut self.disk);
+        }
+    }
+
+    /// Lets the page daemon run if it has something to do.
+    #[inline]
+    pub(crate) fn daemon(&mut self) {
+        if self.vm.daemon_wanted() {
+            self.run_daemon();
+        }
+    }
+
+    /// Runs the page daemon; whether that made room.
+    pub(crate) fn run_daemon(&mut self) -> bool {
+        self.note_peak();
+        let before = self.kernel_cycles();
+        let room = self.vm.run_daemon(&mut Hardware(&mut self.mmu), &mut self.disk);
+        self.daemon_cycles += self.kernel_cycles() - before;
+        room
+    }
+
+    /// Deals with what went wrong: a process that cannot go on is ended, and the run goes on; else the run is over.
+    pub(crate) fn give_up(&mut self, problem: Problem) {
+        self.failed = match problem {
+            Problem::Process(reason) => self.end_process(&reason).err().map(|error| error.to_string()),
+            Problem::Run(reason) => Some(reason),
+        };
+    }
+
     /// Ends the current process, which cannot go on; what the stream still has of it is left out.
-    pub(crate) fn end_process(&mut self, reason: &str) -> Result<(), String> {
+    fn end_process(&mut self, reason: &str) -> Result<(), superpage_vm::Error> {
         let process = self.process.expect("only a process faults");
         self.reasons.push(format!("process {} was ended: {reason}", process.0));
         self.exit()?;
@@ -51,52 +108,72 @@ impl Point {
     }
 
     /// The current process ceases.
-    fn exit(&mut self) -> Result<(), String> {
+    fn exit(&mut self) -> Result<(), superpage_vm::Error> {
         self.note_peak();
-        self.vm.exit(&mut Hardware(&mut self.mmu), self.space).map_err(text)?;
+        self.vm.exit(&mut Hardware(&mut self.mmu), self.space)?;
         if let Some(process) = self.process.take() {
+            self.close_all(process)?;
+            self.disk.end(process);
             self.spaces.remove(&process);
         }
         Ok(())
     }
 
     /// What the stream says besides accesses.
-    pub(crate) fn event(&mut self, event: &Event) -> Result<(), String> {
+    pub(crate) fn event(&mut self, event: &Event) -> Result<(), Problem> {
         match *event {
             Event::Switch { process, .. } => self.switch(process),
-            Event::Exit if self.dead => {
-                (self.dead, self.process) = (false, None);
-                Ok(())
-            }
+            Event::Exit if self.dead => (self.dead, self.process) = (false, None),
             // Nor do the children of a process exist that was ended.
-            Event::Fork { child } if self.dead => {
-                self.ended.insert(child);
-                Ok(())
+            Event::Fork { child } if self.dead => drop(self.ended.insert(child)),
+            Event::Mark(ref name) => self.mark(name),
+            Event::Idle { microseconds } => self.idle(microseconds),
+            Event::Note(_) => {}
+            _ if self.dead => {}
+            Event::Skipped { references, instructions } => self.windows.skip(references, instructions),
+            Event::Exit => self.exit().map_err(Problem::run)?,
+            Event::Rewrite { start, pages } => {
+                let (first, count) = inward(self.shift, start, pages);
+                self.disk.rewrite(self.process, first, count);
             }
-            Event::Mark(ref name) => {
-                self.mark(name);
-                Ok(())
+            Event::Map { .. }
+            | Event::Unmap { .. }
+            | Event::Protect { .. }
+            | Event::Discard { .. }
+            | Event::Grow { .. }
+            | Event::Remap { .. }
+            | Event::Fork { .. }
+            | Event::Exec => self.memory_event(event).map_err(Problem::run)?,
+            Event::Open { .. }
+            | Event::Close { .. }
+            | Event::Read { .. }
+            | Event::Write { .. }
+            | Event::Sync { .. }
+            | Event::Remove { .. }
+            | Event::Wire { .. }
+            | Event::Unwire { .. } => {
+                self.note_peak();
+                self.file_event(event)?;
             }
-            Event::Idle { microseconds } => {
-                self.idle_microseconds += microseconds;
-                Ok(())
-            }
-            Event::Note(_) => Ok(()),
-            _ if self.dead => Ok(()),
-            Event::Exit => self.exit(),
-            Event::Skipped { references, instructions } => {
-                self.windows.skip(references, instructions);
-                Ok(())
-            }
-            _ => self.request(event),
         }
+        self.daemon();
+        Ok(())
     }
 
-    fn switch(&mut self, process: ProcessId) -> Result<(), String> {
+    /// Nothing runs but the idle loop, which may have digests to take.
+    fn idle(&mut self, microseconds: u64) {
+        self.idle_microseconds += microseconds;
+        let machine = &self.setup.machine;
+        let cycles = u128::from(microseconds) * u128::from(machine.clock.hertz) / 1_000_000;
+        let pages = cycles / u128::from(self.digest_cycles().max(1));
+        self.idle_hashed += self.vm.idle(&Hardware(&mut self.mmu), &mut self.disk, pages as u64);
+    }
+
+    fn switch(&mut self, process: ProcessId) {
         self.process = Some(process);
         self.dead = self.ended.contains(&process);
         if self.dead {
-            return Ok(());
+            return;
         }
         self.space = match self.spaces.get(&process) {
             Some(space) => *space,
@@ -107,11 +184,10 @@ impl Point {
             }
         };
         self.mmu.switch(self.space.0);
-        Ok(())
     }
 
-    /// What the current process asks of the kernel.
-    fn request(&mut self, event: &Event) -> Result<(), String> {
+    /// Carries out what the current process asks for its address space.
+    fn memory_event(&mut self, event: &Event) -> Result<(), superpage_vm::Error> {
         self.note_peak();
         let (hardware, shift) = (&mut Hardware(&mut self.mmu), self.shift);
         match *event {
@@ -120,6 +196,7 @@ impl Point {
                 let backing = match backing {
                     superpage_trace::Backing::Anonymous => Backing::Anonymous,
                     superpage_trace::Backing::File { file, file_pages, offset } => {
+                        self.held.reach(file, file_pages);
                         let (offset, end) = (offset >> shift, file_pages.div_ceil(1 << shift));
                         Backing::File { file, pages: end, offset }
                     }
@@ -130,59 +207,45 @@ impl Point {
                     superpage_trace::Growth::Down => Growth::Down,
                 };
                 let map = Map { start, pages, protection, shared, backing, growth };
-                self.vm.map(hardware, self.space, map).map_err(text)
+                self.vm.map(hardware, self.space, map)
             }
             Event::Unmap { start, pages } => match inward(shift, start, pages) {
                 (_, 0) => Ok(()),
-                (first, count) => self.vm.unmap(hardware, self.space, first, count).map_err(text),
+                (first, count) => self.vm.unmap(hardware, self.space, first, count),
             },
             Event::Protect { start, pages, protection } => match inward(shift, start, pages) {
                 (_, 0) => Ok(()),
-                (first, count) => self.vm.protect(hardware, self.space, first, count, protection).map_err(text),
+                (first, count) => self.vm.protect(hardware, self.space, first, count, protection),
             },
             Event::Discard { start, pages } => match inward(shift, start, pages) {
                 (_, 0) => Ok(()),
-                (first, count) => self.vm.discard(hardware, self.space, first, count).map_err(text),
+                (first, count) => self.vm.discard(hardware, self.space, first, count),
             },
             Event::Grow { start, pages } => {
                 let (first, count) = outward(shift, start, pages);
-                self.vm.grow(hardware, self.space, first, count).map_err(text)
+                self.vm.grow(hardware, self.space, first, count)
             }
             Event::Remap { from, from_pages, to, to_pages } => {
                 let (from, to) = (outward(shift, from, from_pages), outward(shift, to, to_pages));
                 match self.vm.remap(hardware, self.space, from, to) {
                     // Pages that the stream can tell apart and this machine cannot; what is touched there is mapped then.
                     Err(superpage_vm::Error::Overlap(_) | superpage_vm::Error::Unmapped(_)) => Ok(()),
-                    other => other.map_err(text),
+                    other => other,
                 }
             }
             Event::Fork { child } => {
-                let space = self.vm.fork(hardware, self.space).map_err(text)?;
+                let space = self.vm.fork(hardware, self.space)?;
                 self.spaces.insert(child, space);
-                Ok(())
+                self.process.map_or(Ok(()), |parent| self.inherit(parent, child))
             }
-            Event::Exec => self.vm.exec(hardware, self.space).map_err(text),
-            Event::Open { .. }
-            | Event::Close { .. }
-            | Event::Read { .. }
-            | Event::Write { .. }
-            | Event::Sync { .. }
-            | Event::Remove { .. }
-            | Event::Wire { .. }
-            | Event::Unwire { .. }
-            | Event::Rewrite { .. } => Ok(()),
-            Event::Switch { .. }
-            | Event::Exit
-            | Event::Skipped { .. }
-            | Event::Mark(_)
-            | Event::Idle { .. }
-            | Event::Note(_) => unreachable!("these ask nothing of the memory manager"),
+            Event::Exec => self.vm.exec(hardware, self.space),
+            _ => unreachable!("{event:?} is none of address spaces"),
         }
     }
 }
 
 /// Base pages of `1 << shift` pages of the stream: all that hold one of these.
-fn outward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
+pub(crate) fn outward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
     let first = start >> shift;
     (Vpn(first), (start + pages).div_ceil(1 << shift) - first)
 }
@@ -191,10 +254,6 @@ fn outward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
 fn inward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
     let first = start.div_ceil(1 << shift);
     (Vpn(first), ((start + pages) >> shift).saturating_sub(first))
-}
-
-fn text(error: superpage_vm::Error) -> String {
-    error.to_string()
 }
 
 /// The least rights with which `access` is allowed.

@@ -6,10 +6,13 @@
 //! here decides what a kernel or a TLB does.
 #![forbid(unsafe_code)]
 
+mod contents;
 mod cost;
+mod disk;
 mod error;
 mod estimate;
 mod experiment;
+mod files;
 mod hardware;
 mod kernel;
 mod machine;
@@ -23,6 +26,7 @@ mod requests;
 mod row;
 mod setup;
 
+pub use disk::Files;
 pub use error::Error;
 pub use experiment::{Conditions, Progress, plan, plan_machines, run, run_parts};
 pub use machine::{machine, machines};
@@ -30,4 +34,4 @@ pub use parts::{Part, Run, Sample, Watch, rows};
 pub use policy::{policies, policy, policy_keys};
 pub use report::{Format, bytes, count, time, write};
 pub use row::{Row, Sampled};
-pub use setup::Setup;
+pub use setup::{Digest, Setup};

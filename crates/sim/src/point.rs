@@ -1,16 +1,19 @@
 //! One point of a grid: a machine with a kernel on it, driven by the stream.
 
 use crate::cost;
-use crate::estimate::Windows;
+use crate::disk::Disk;
+use crate::estimate::{Whole, Windows};
+use crate::files::Held;
 use crate::hardware::Hardware;
 use crate::memory::{contiguity, fragment};
 use crate::parts::Peak;
 use crate::piece::{Mark, Phase, Piece};
-use crate::{Error, Part, Row, Run, Sample, Setup, Watch};
+use crate::{Digest, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{Mmu, Request};
+use superpage_pages::Access;
 use superpage_trace::{Info, ProcessId};
-use superpage_vm::{Config, SpaceId, Vm};
+use superpage_vm::{Config, Hash, SpaceId, Vm};
 
 /// A machine with a kernel on it, in the middle of a stream.
 pub(crate) struct Point {
@@ -33,9 +36,16 @@ pub(crate) struct Point {
     pub(crate) unmapped_accesses: u64,
     pub(crate) widened_rights: u64,
     pub(crate) idle_microseconds: u64,
+    pub(crate) disk: Disk,
+    pub(crate) held: Held,
+    /// Bytes that the kernel copied besides those that the memory manager counts.
+    pub(crate) copied_bytes: u64,
+    /// Pages whose digests the idle loop took.
+    pub(crate) idle_hashed: u64,
+    pub(crate) daemon_cycles: u64,
     pub(crate) windows: Windows,
     /// Why the run could not go on.
-    failed: Option<String>,
+    pub(crate) failed: Option<String>,
     /// Why processes were ended, in order.
     pub(crate) reasons: Vec<String>,
     parts: Vec<Part>,
@@ -55,7 +65,7 @@ pub(crate) struct Open {
     pub(crate) peak: Peak,
 }
 
-/// Why the accesses of a stretch could not all be made.
+/// Why something could not be done.
 pub(crate) enum Problem {
     /// The process cannot go on.
     Process(String),
@@ -63,11 +73,18 @@ pub(crate) enum Problem {
     Run(String),
 }
 
+impl Problem {
+    pub(crate) fn run(error: superpage_vm::Error) -> Problem {
+        Problem::Run(error.to_string())
+    }
+}
+
 impl Point {
     pub(crate) fn new(setup: &Setup, info: &Info, first: Phase, watch: &Watch) -> Result<Point, Error> {
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
-        let (ladder, frames, policy) = (setup.ladder, setup.frames, setup.policy.clone());
-        let config = Config { ladder, frames, policy, swap_pages: 0 };
+        let Setup { ladder, frames, swap_pages, .. } = *setup;
+        let hashes = setup.policy.hash != Hash::Off;
+        let config = Config { ladder, frames, policy: setup.policy.clone(), swap_pages };
         let mut vm = Vm::new(config).map_err(cannot)?;
         fragment(&mut vm, &setup.ladder, setup.frames, setup.fragment).map_err(cannot)?;
         let mut point = Point {
@@ -84,6 +101,11 @@ impl Point {
             unmapped_accesses: 0,
             widened_rights: 0,
             idle_microseconds: 0,
+            disk: Disk::new(setup.files, ladder.base().bytes(), hashes),
+            held: Held::default(),
+            copied_bytes: 0,
+            idle_hashed: 0,
+            daemon_cycles: 0,
             windows: Windows::new(first),
             failed: None,
             reasons: Vec::new(),
@@ -114,10 +136,7 @@ impl Point {
                 let mut done = stretch.done;
                 if let Err((request, problem)) = self.requests(requests.stretch(index)) {
                     done = piece.until(self.base_shift(), index, request);
-                    match problem {
-                        Problem::Process(reason) => self.failed = self.end_process(&reason).err(),
-                        Problem::Run(reason) => self.failed = Some(reason),
-                    }
+                    self.give_up(problem);
                 }
                 self.references += done.references;
                 self.instructions += done.instructions;
@@ -126,7 +145,7 @@ impl Point {
             match stretch.mark {
                 Some(Mark::Event(event)) => {
                     if let Err(problem) = self.event(&piece.batch.events[event].1) {
-                        self.failed = Some(problem);
+                        self.give_up(problem);
                     }
                 }
                 Some(Mark::Phase(phase)) => self.windows.turn(phase, &self.setup.machine, self.mmu.counters()),
@@ -140,12 +159,26 @@ impl Point {
     fn requests(&mut self, requests: &[Request]) -> Result<(), (usize, Problem)> {
         let mut at = 0;
         while let Some((index, trap)) = self.mmu.run(&requests[at..]) {
+            self.note_writes(&requests[at..at + index]);
             at += index;
             self.trap(requests[at], trap).map_err(|problem| (at, problem))?;
             at += 1;
             self.look();
         }
+        self.note_writes(&requests[at..]);
         Ok(())
+    }
+
+    /// These requests were carried out: what they wrote has changed.
+    #[inline]
+    pub(crate) fn note_writes(&mut self, requests: &[Request]) {
+        let Some(contents) = &mut self.disk.contents else { return };
+        for request in requests.iter().filter(|request| request.access() == Access::Write) {
+            let page = request.page();
+            if let Some((frame, _, _)) = self.mmu.lookup(self.space.0, page) {
+                contents.write(self.process, page, frame);
+            }
+        }
     }
 
     /// Takes a sample if one is due.
@@ -172,10 +205,35 @@ impl Point {
 
     /// The modelled time so far, idle time with it.
     fn seconds(&self) -> f64 {
+        self.cycles(&self.whole()) as f64 / self.setup.machine.clock.hertz as f64 + self.idle_microseconds as f64 / 1e6
+    }
+
+    fn whole(&self) -> Whole {
+        let (counters, machine) = (self.mmu.counters(), &self.setup.machine);
+        self.windows.whole(&self.info, machine, counters, self.references, self.instructions)
+    }
+
+    /// The modelled time so far, in cycles.
+    fn cycles(&self, whole: &Whole) -> u64 {
+        let (counters, machine) = (self.mmu.counters(), &self.setup.machine);
+        cost::program(machine, whole, counters) + self.kernel_cycles() + self.disk.cycles(machine)
+    }
+
+    /// What of it is the kernel's work, the disk's left out.
+    pub(crate) fn kernel_cycles(&self) -> u64 {
         let (stats, counters, machine) = (self.vm.stats(), self.mmu.counters(), &self.setup.machine);
-        let whole = self.windows.whole(&self.info, machine, counters, self.references, self.instructions);
-        let cycles = cost::cycles(machine, &whole, counters, &stats);
-        cycles as f64 / machine.clock.hertz as f64 + self.idle_microseconds as f64 / 1e6
+        let digests = (stats.pages_hashed - self.idle_hashed) * self.digest_cycles();
+        cost::kernel(machine, counters, &stats, self.copied_bytes) + digests
+    }
+
+    /// What a digest of a base page costs.
+    pub(crate) fn digest_cycles(&self) -> u64 {
+        let costs = &self.setup.machine.costs;
+        let each = match self.setup.digest {
+            Digest::Fast => costs.hash_per_kb,
+            Digest::Sha1 => costs.sha1_per_kb,
+        };
+        (self.setup.ladder.base().bytes() >> 10) * each
     }
 
     /// A part begins, and the one that went on is over.
@@ -237,8 +295,8 @@ impl Point {
     fn row(&self) -> Row {
         let (stats, counters, machine) = (self.vm.stats(), self.mmu.counters(), &self.setup.machine);
         let base = self.setup.ladder.base().bytes();
-        let whole = self.windows.whole(&self.info, machine, counters, self.references, self.instructions);
-        let cycles = cost::cycles(machine, &whole, counters, &stats);
+        let whole = self.whole();
+        let cycles = self.cycles(&whole);
         let error: Vec<&str> = self.reasons.iter().chain(&self.failed).map(String::as_str).collect();
         Row {
             workload: self.info.workload.clone(),
@@ -266,13 +324,23 @@ impl Point {
             demotions: stats.demotions.iter().sum(),
             reservations_made: stats.reservations_made,
             reservations_preempted: stats.reservations_preempted,
-            // Nothing is paged until there is a page daemon: these are counts, and they are zero.
-            page_ins: 0,
-            page_outs: 0,
+            page_ins: stats.page_ins,
+            page_outs: stats.page_outs,
+            io_requests: self.disk.requests,
+            io_seconds: self.disk.cycles(machine) as f64 / machine.clock.hertz as f64,
             bytes_zeroed: stats.bytes_zeroed,
-            bytes_copied: stats.bytes_copied,
+            bytes_copied: stats.bytes_copied + self.copied_bytes,
             bytes_read: stats.bytes_read,
-            bytes_written: 0,
+            bytes_written: stats.bytes_written,
+            pages_hashed: stats.pages_hashed,
+            pages_spared: stats.pages_spared,
+            evictions: stats.evictions,
+            cache_reactivated: stats.cache_reactivated,
+            daemon_runs: stats.daemon_runs,
+            daemon_cycles: self.daemon_cycles,
+            contiguity_requests: stats.contiguity_requests,
+            contiguity_failed: stats.contiguity_failed,
+            contiguity_satisfied: stats.contiguity_requests - stats.contiguity_failed,
             contiguity: contiguity(&self.vm, &self.setup.ladder, self.setup.frames),
             frames_leaked: 0,
             pte_traversals: counters.pte_traversals,

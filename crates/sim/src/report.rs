@@ -171,7 +171,9 @@ fn table(rows: &[Row]) -> String {
             count(first.instructions),
             if group.iter().all(|row| row.complete) { "" } else { ", not to its end" }
         );
-        let head = [
+        // What nothing was paged for has no such columns.
+        let paged = group.iter().any(|row| row.io_requests > 0);
+        let mut head = vec![
             "machine",
             "policy",
             "TLB misses",
@@ -184,14 +186,17 @@ fn table(rows: &[Row]) -> String {
             "faults",
             "promoted",
             "preempted",
-            "pages",
         ];
+        if paged {
+            head.extend(["paged in", "paged out", "disk time"]);
+        }
+        head.push("pages");
         let cells = group.iter().map(|row| {
             let misses = match row.sampled.as_ref().and_then(|sampled| sampled.tlb_misses_error) {
                 Some(error) => format!("{} ± {}", count(row.tlb_misses), count(error as u64)),
                 None => count(row.tlb_misses),
             };
-            vec![
+            let mut cells = vec![
                 row.machine.clone(),
                 row.policy.clone(),
                 misses,
@@ -204,8 +209,12 @@ fn table(rows: &[Row]) -> String {
                 count(row.faults),
                 count(row.promotions),
                 count(row.reservations_preempted),
-                pages(&row.pages),
-            ]
+            ];
+            if paged {
+                cells.extend([count(row.page_ins), count(row.page_outs), time(row.io_seconds)]);
+            }
+            cells.push(pages(&row.pages));
+            cells
         });
         out += &grid(&head, cells, &["machine", "policy", "pages"]);
         for note in notes(group) {

@@ -62,6 +62,11 @@ pub struct Row {
     pub page_ins: u64,
     /// Pages written to backing store.
     pub page_outs: u64,
+    /// Requests to the disk: runs of adjacent pages of one file, or of swap space, one way. The first read of a page of a
+    /// warm file is none.
+    pub io_requests: u64,
+    /// The time that they took, in which nothing else goes on: part of `cycles`.
+    pub io_seconds: f64,
     /// Bytes zeroed by the kernel.
     pub bytes_zeroed: u64,
     /// Bytes copied by the kernel.
@@ -70,6 +75,24 @@ pub struct Row {
     pub bytes_read: u64,
     /// Bytes written to backing store.
     pub bytes_written: u64,
+    /// Digests taken of pages.
+    pub pages_hashed: u64,
+    /// Pages of dirty superpages that were not written, as their digests had not changed.
+    pub pages_spared: u64,
+    /// Pages that the page daemon took out of use.
+    pub evictions: u64,
+    /// Cache pages that were used again with their contents.
+    pub cache_reactivated: u64,
+    /// Runs of the page daemon.
+    pub daemon_runs: u64,
+    /// The daemon's work: part of `cycles`.
+    pub daemon_cycles: u64,
+    /// Allocations for which the preferred size is more than a base page.
+    pub contiguity_requests: u64,
+    /// Those that had to do with less.
+    pub contiguity_failed: u64,
+    /// Those that got it.
+    pub contiguity_satisfied: u64,
     /// Contiguity that is left when the run ends, before its memory is given back: the metric of Navarro et al.,
     /// section 6.5, from 0 to 1.
     pub contiguity: f64,
@@ -128,6 +151,7 @@ impl Row {
         }
         self.seconds -= before.seconds;
         self.idle_seconds -= before.idle_seconds;
+        self.io_seconds -= before.io_seconds;
         // The errors of the part are those that came after the errors before it.
         if let (Some(all), Some(old)) = (&self.error, &before.error) {
             self.error = all.strip_prefix(old.as_str()).and_then(|new| new.strip_prefix("; ")).map(str::to_string);
@@ -137,7 +161,7 @@ impl Row {
     }
 
     /// All plain counts, which only grow while a run goes on.
-    fn counts(&mut self) -> [&mut u64; 24] {
+    fn counts(&mut self) -> [&mut u64; 34] {
         [
             &mut self.references,
             &mut self.instructions,
@@ -154,10 +178,20 @@ impl Row {
             &mut self.reservations_preempted,
             &mut self.page_ins,
             &mut self.page_outs,
+            &mut self.io_requests,
             &mut self.bytes_zeroed,
             &mut self.bytes_copied,
             &mut self.bytes_read,
             &mut self.bytes_written,
+            &mut self.pages_hashed,
+            &mut self.pages_spared,
+            &mut self.evictions,
+            &mut self.cache_reactivated,
+            &mut self.daemon_runs,
+            &mut self.daemon_cycles,
+            &mut self.contiguity_requests,
+            &mut self.contiguity_failed,
+            &mut self.contiguity_satisfied,
             &mut self.frames_leaked,
             &mut self.pte_traversals,
             &mut self.shootdowns,

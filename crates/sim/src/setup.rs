@@ -1,6 +1,6 @@
 //! What a point of a grid is made of, checked before anything runs.
 
-use crate::{Conditions, Error};
+use crate::{Conditions, Error, Files};
 use superpage_mmu::Machine;
 use superpage_pages::{Ladder, format_bytes};
 use superpage_vm::Policy;
@@ -14,7 +14,32 @@ pub struct Setup {
     pub(crate) name: String,
     pub(crate) policy: Policy,
     pub(crate) frames: u64,
+    pub(crate) swap_pages: u64,
     pub(crate) fragment: f64,
+    pub(crate) files: Files,
+    pub(crate) digest: Digest,
+}
+
+/// Which hash function takes digests, where a policy does: it decides what they cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Digest {
+    /// A fast one of today.
+    #[default]
+    Fast,
+    /// SHA-1, as Navarro et al. propose, section 4.7.
+    Sha1,
+}
+
+impl std::str::FromStr for Digest {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Digest, String> {
+        match text {
+            "fast" => Ok(Digest::Fast),
+            "sha-1" => Ok(Digest::Sha1),
+            _ => Err(format!("{text}: expected fast or sha-1")),
+        }
+    }
 }
 
 impl Setup {
@@ -45,7 +70,9 @@ impl Setup {
                 machine.name
             )));
         }
+        let Conditions { fragment, files, digest, .. } = *conditions;
         let frames = memory >> ladder.base().shift();
-        Ok(Setup { machine, ladder, name: name.into(), policy, frames, fragment: conditions.fragment })
+        let swap_pages = conditions.swap.unwrap_or(2 * memory) >> ladder.base().shift();
+        Ok(Setup { machine, ladder, name: name.into(), policy, frames, swap_pages, fragment, files, digest })
     }
 }

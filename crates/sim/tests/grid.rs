@@ -67,7 +67,7 @@ fn no_frame_is_lost_with_memory_scarce_or_not_fragmented_or_not() {
     for workload in WORKLOADS {
         for memory in [64 << 20, 8 << 20, 2 << 20] {
             for fragment in [0.0, 0.5, 1.0] {
-                let conditions = Conditions { memory: Some(memory), fragment, sizes: None };
+                let conditions = Conditions { memory: Some(memory), fragment, ..Conditions::default() };
                 for row in grid(workload, &["alpha-21264", "skylake-sp"], &policies, &conditions) {
                     assert_eq!(row.frames_leaked, 0, "{workload} {} {}", row.machine, row.policy);
                     assert_eq!(row.error.is_some(), !row.complete);

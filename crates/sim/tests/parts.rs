@@ -124,7 +124,8 @@ fn memory_that_runs_out_ends_one_process_and_not_the_run() {
     script.event(Event::Exit);
     script.process(0);
     script.touch(0x1000..0x1100, Access::Read);
-    for row in run_script(&mut script, "zen5", &["base", "reservation"], 2 << 20) {
+    let conditions = Conditions { memory: Some(2 << 20), swap: Some(0), ..Conditions::default() };
+    for row in run_script(&mut script, "zen5", &["base", "reservation"], &conditions) {
         let error = row.error.as_deref().unwrap();
         assert!(error.starts_with("process 1 was ended") && error.contains("page 0x10100"), "{error}");
         assert_eq!(error.matches("process").count(), 2, "one was ended, and its child never began: {error}");
@@ -142,7 +143,8 @@ fn references_before_a_process_is_ended_are_counted_exactly() {
     script.process(0);
     script.map(0x1000, 512);
     script.touch(0x1000..0x1200, Access::Write);
-    for row in run_script(&mut script, "alpha-21264", &["base", "reservation"], 64 * 8192) {
+    let conditions = Conditions { memory: Some(64 * 8192), swap: Some(0), ..Conditions::default() };
+    for row in run_script(&mut script, "alpha-21264", &["base", "reservation"], &conditions) {
         assert_eq!((row.references, row.faults), (128, 64));
     }
 }

@@ -78,6 +78,9 @@ impl Machine {
         if self.clock.hertz == 0 {
             return fail("clock.hertz", "expected at least 1".into());
         }
+        if self.disk.bytes_per_second == 0 {
+            return fail("disk.bytes-per-second", "expected at least 1".into());
+        }
         let line = self.memory.line_bytes;
         if !line.is_power_of_two() || line < ENTRY_BYTES {
             return fail("memory.line-bytes", format!("{line} is no power of two of at least {ENTRY_BYTES}"));

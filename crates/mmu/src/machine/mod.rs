@@ -42,6 +42,8 @@ pub struct Machine {
     pub line_cache: Vec<LineCacheSpec>,
     /// What work of the operating system costs.
     pub costs: Costs,
+    /// The backing store.
+    pub disk: Disk,
     /// Keys whose values nobody has published, with those values; gathered when the file is read.
     #[serde(skip)]
     assumed: Vec<(String, String)>,
@@ -334,8 +336,27 @@ pub struct Costs {
     pub switch: u64,
     /// A trap that only sets a use bit, where the machine does that by a trap.
     pub use_trap: u64,
-    /// Reading or writing one base page from or to the disk.
-    pub page_io: u64,
+    /// Looking at one page's reference bits in the page daemon; without page-table entries.
+    pub daemon_page: u64,
+    /// Taking a digest of 1 KB by a fast hash.
+    pub hash_per_kb: u64,
+    /// The same by SHA-1.
+    pub sha1_per_kb: u64,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// The backing store: one disk for files and swap space, which does one request at a time.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Disk {
+    /// The time until the first byte of a request that does not continue the one before.
+    pub seek_microseconds: u64,
+    /// Bytes a second from there on.
+    pub bytes_per_second: u64,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.

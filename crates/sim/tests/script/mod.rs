@@ -91,11 +91,10 @@ impl Source for Marked {
     }
 }
 
-/// The rows of a script on one machine with so much memory.
-pub(crate) fn run_script(script: &mut Script, machine: &str, policies: &[&str], memory: u64) -> Vec<Row> {
+/// The rows of a script on one machine.
+pub(crate) fn run_script(script: &mut Script, machine: &str, policies: &[&str], conditions: &Conditions) -> Vec<Row> {
     script.done = false;
     let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
-    let conditions = Conditions { memory: Some(memory), ..Conditions::default() };
-    let setups = plan(&[machine.into()], &policies, &conditions).unwrap();
+    let setups = plan(&[machine.into()], &policies, conditions).unwrap();
     run(&setups, script, &AtomicBool::new(false), &|_| {}).unwrap()
 }

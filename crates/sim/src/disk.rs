@@ -1,0 +1,204 @@
+//! The backing store of a point: one disk for files and swap space, and what it costs.
+
+use crate::contents::Contents;
+use std::collections::HashSet;
+use superpage_mmu::Machine;
+use superpage_pages::{Pfn, Vpn};
+use superpage_trace::ProcessId;
+use superpage_vm::{Backed, Store};
+
+/// Whether the files of a run have been read before it begins.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Files {
+    /// Yes, as after the warm-up run of Navarro et al., section 6.3: the first read of each of their pages takes no time. One
+    /// that was in memory since and is read again does.
+    #[default]
+    Warm,
+    /// No: every read takes its time.
+    Cold,
+}
+
+impl std::str::FromStr for Files {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Files, String> {
+        match text {
+            "warm" => Ok(Files::Warm),
+            "cold" => Ok(Files::Cold),
+            _ => Err(format!("{text}: expected warm or cold")),
+        }
+    }
+}
+
+/// Which way a request goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    In,
+    Out,
+}
+
+/// The disk: it does one request at a time, and nothing else goes on meanwhile.
+pub(crate) struct Disk {
+    files: Files,
+    /// Bytes of a base page.
+    page: u64,
+    /// What the transfer before was.
+    last: Option<(Way, Backed)>,
+    /// Runs of adjacent pages of one file, or of swap space, transferred one way without another between them.
+    pub(crate) requests: u64,
+    /// Bytes transferred by them.
+    bytes: u64,
+    /// Pages of files that have been in memory, where that matters.
+    known: HashSet<(u32, u64)>,
+    /// What pages hold, where the policy takes digests.
+    pub(crate) contents: Option<Contents>,
+}
+
+impl Disk {
+    pub(crate) fn new(files: Files, page: u64, contents: bool) -> Disk {
+        let contents = contents.then(Contents::default);
+        Disk { files, page, last: None, requests: 0, bytes: 0, known: HashSet::new(), contents }
+    }
+
+    /// Fills a frame from where its contents are.
+    pub(crate) fn read(&mut self, from: Backed, frame: Pfn) {
+        if let Some(contents) = &mut self.contents {
+            contents.load(from, frame);
+        }
+        if !self.is_new(from) {
+            self.transfer(Way::In, from);
+        }
+    }
+
+    /// A frame is filled with zeroes.
+    #[inline]
+    pub(crate) fn zero(&mut self, frame: Pfn) {
+        if let Some(contents) = &mut self.contents {
+            contents.zero(frame);
+        }
+    }
+
+    /// A frame is filled from another one.
+    pub(crate) fn copy(&mut self, from: Option<Pfn>, to: Pfn) {
+        if let (Some(contents), Some(from)) = (&mut self.contents, from) {
+            contents.copy(from, to);
+        }
+    }
+
+    /// From here on the process writes what is there already to these pages, if any.
+    pub(crate) fn rewrite(&mut self, process: Option<ProcessId>, start: Vpn, pages: u64) {
+        if let (Some(contents), Some(process)) = (&mut self.contents, process) {
+            contents.rewrite(process, start, pages);
+        }
+    }
+
+    /// The process ends.
+    pub(crate) fn end(&mut self, process: ProcessId) {
+        if let Some(contents) = &mut self.contents {
+            contents.end(process);
+        }
+    }
+
+    /// A page of a file came into being in memory, or was read there: whether it is the first time, and costs nothing.
+    pub(crate) fn is_new(&mut self, page: Backed) -> bool {
+        match page {
+            Backed::File { file, page } => self.files == Files::Warm && self.known.insert((file, page)),
+            Backed::Swap { .. } => false,
+        }
+    }
+
+    /// A file is deleted.
+    pub(crate) fn forget(&mut self, file: u32) {
+        self.known.retain(|(known, _)| *known != file);
+        if let Some(contents) = &mut self.contents {
+            contents.forget(file);
+        }
+    }
+
+    fn transfer(&mut self, way: Way, place: Backed) {
+        let follows = match (self.last, place) {
+            (Some((before, Backed::File { file, page })), Backed::File { file: f, page: p }) => {
+                (before, file, page + 1) == (way, f, p)
+            }
+            (Some((before, Backed::Swap { slot })), Backed::Swap { slot: s }) => (before, slot + 1) == (way, s),
+            _ => false,
+        };
+        self.requests += u64::from(!follows);
+        self.bytes += self.page;
+        self.last = Some((way, place));
+    }
+
+    /// The time that all transfers took, in cycles of the machine.
+    pub(crate) fn cycles(&self, machine: &Machine) -> u64 {
+        let (disk, hertz) = (&machine.disk, u128::from(machine.clock.hertz));
+        let seeks = u128::from(self.requests) * u128::from(disk.seek_microseconds) * hertz / 1_000_000;
+        let moves = u128::from(self.bytes) * hertz / u128::from(disk.bytes_per_second);
+        (seeks + moves) as u64
+    }
+}
+
+impl Store for Disk {
+    fn write(&mut self, to: Backed, frame: Pfn) {
+        if let Some(contents) = &mut self.contents {
+            contents.save(to, frame);
+        }
+        self.transfer(Way::Out, to);
+    }
+
+    fn digest(&mut self, frame: Pfn) -> u128 {
+        self.contents.as_ref().map_or(0, |contents| contents.digest(frame))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const AT: Pfn = Pfn(0);
+
+    fn file(page: u64) -> Backed {
+        Backed::File { file: 1, page }
+    }
+
+    #[test]
+    fn adjacent_pages_of_one_file_one_way_are_one_request() {
+        let mut disk = Disk::new(Files::Cold, 4096, false);
+        for page in [0, 1, 2, 4, 5] {
+            disk.read(file(page), AT);
+        }
+        assert_eq!(disk.requests, 2);
+        disk.write(file(6), AT);
+        disk.write(file(7), AT);
+        disk.write(Backed::File { file: 2, page: 8 }, AT);
+        assert_eq!(disk.requests, 4);
+        disk.write(Backed::Swap { slot: 9 }, AT);
+        disk.write(Backed::Swap { slot: 10 }, AT);
+        disk.read(Backed::Swap { slot: 11 }, AT);
+        assert_eq!((disk.requests, disk.bytes), (6, 11 * 4096));
+    }
+
+    #[test]
+    fn a_request_costs_its_seek_and_each_byte_its_share_of_the_rate() {
+        let machine = Machine::builtin("alpha-21264").unwrap();
+        let mut disk = Disk::new(Files::Cold, 8192, false);
+        disk.write(file(0), AT);
+        disk.write(file(1), AT);
+        let cycles = |seconds: f64| (seconds * machine.clock.hertz as f64) as u64;
+        let (seek, rate) = (machine.disk.seek_microseconds as f64 / 1e6, machine.disk.bytes_per_second as f64);
+        assert_eq!(disk.cycles(&machine), cycles(seek) + cycles(16384.0 / rate));
+    }
+
+    #[test]
+    fn warm_files_cost_nothing_at_first_and_something_after_eviction() {
+        let mut disk = Disk::new(Files::Warm, 4096, false);
+        disk.read(file(0), AT);
+        assert_eq!(disk.requests, 0);
+        disk.read(file(0), AT);
+        assert_eq!(disk.requests, 1);
+        disk.forget(1);
+        disk.read(file(0), AT);
+        assert_eq!(disk.requests, 1, "another file has the number");
+        disk.read(Backed::Swap { slot: 0 }, AT);
+        assert_eq!(disk.requests, 2, "swap always costs");
+    }
+}

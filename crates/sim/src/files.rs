@@ -1,0 +1,173 @@
+//! Files, and memory for the kernel itself, as a stream asks for them.
+
+use crate::hardware::Hardware;
+use crate::kernel::outward;
+use crate::point::{Point, Problem};
+use std::collections::{BTreeMap, VecDeque};
+use superpage_pages::Pfn;
+use superpage_trace::{Event, ProcessId};
+use superpage_vm::{Backed, Error, Fault, FaultError};
+
+/// What the kernel of a point knows of files and of its own frames.
+#[derive(Default)]
+pub(crate) struct Held {
+    /// How often each process has each file open.
+    opens: BTreeMap<ProcessId, BTreeMap<u32, u64>>,
+    /// The length of each file, in pages of the stream.
+    lengths: BTreeMap<u32, u64>,
+    /// The kernel's frames, the oldest first.
+    frames: VecDeque<Pfn>,
+    /// What they are for, in pages of the stream.
+    wired: u64,
+}
+
+impl Held {
+    /// The file is at least so long.
+    pub(crate) fn reach(&mut self, file: u32, pages: u64) {
+        let length = self.lengths.entry(file).or_default();
+        *length = pages.max(*length);
+    }
+}
+
+impl Point {
+    /// Carries out what an event asks for files or for the kernel's own memory.
+    pub(crate) fn file_event(&mut self, event: &Event) -> Result<(), Problem> {
+        let process = self.process.unwrap_or(ProcessId(0));
+        match *event {
+            Event::Open { file, file_pages } => {
+                self.held.reach(file, file_pages);
+                self.open(process, file, 1).map_err(Problem::run)
+            }
+            Event::Close { file } => self.close(process, file, 1).map_err(Problem::run),
+            Event::Read { file, start, pages } => self.read(file, start, pages),
+            Event::Write { file, start, pages } => self.write(file, start, pages),
+            Event::Sync { file } => match self.vm.sync(&mut Hardware(&mut self.mmu), &mut self.disk, file) {
+                // Nothing of it was ever in memory.
+                Err(Error::NotOpen(_)) => Ok(()),
+                other => other.map_err(Problem::run),
+            },
+            Event::Remove { file } => {
+                self.vm.remove_file(file);
+                self.disk.forget(file);
+                self.held.lengths.remove(&file);
+                for files in self.held.opens.values_mut() {
+                    files.remove(&file);
+                }
+                Ok(())
+            }
+            Event::Wire { pages } => self.wire(pages),
+            Event::Unwire { pages } => {
+                self.held.wired = self.held.wired.saturating_sub(pages);
+                self.unwire().map_err(Problem::run)
+            }
+            _ => unreachable!("{event:?} is none of files"),
+        }
+    }
+
+    fn open(&mut self, process: ProcessId, file: u32, times: u64) -> Result<(), Error> {
+        let pages = self.held.lengths.get(&file).map_or(0, |length| length.div_ceil(1 << self.shift));
+        for _ in 0..times {
+            self.vm.open(file, pages)?;
+            *self.held.opens.entry(process).or_default().entry(file).or_default() += 1;
+        }
+        Ok(())
+    }
+
+    fn close(&mut self, process: ProcessId, file: u32, times: u64) -> Result<(), Error> {
+        let Some(opens) = self.held.opens.get_mut(&process).and_then(|files| files.get_mut(&file)) else {
+            return Err(Error::NotOpen(file));
+        };
+        for _ in 0..times.min(*opens) {
+            *opens -= 1;
+            self.vm.close(file)?;
+        }
+        Ok(())
+    }
+
+    /// A forked child has open what its parent has.
+    pub(crate) fn inherit(&mut self, parent: ProcessId, child: ProcessId) -> Result<(), Error> {
+        let files = self.held.opens.get(&parent).cloned().unwrap_or_default();
+        files.into_iter().try_for_each(|(file, times)| self.open(child, file, times))
+    }
+
+    /// A process that ends has nothing open any more.
+    pub(crate) fn close_all(&mut self, process: ProcessId) -> Result<(), Error> {
+        let files = self.held.opens.get(&process).cloned().unwrap_or_default();
+        files.into_iter().try_for_each(|(file, times)| self.close(process, file, times))?;
+        self.held.opens.remove(&process);
+        Ok(())
+    }
+
+    fn read(&mut self, file: u32, start: u64, pages: u64) -> Result<(), Problem> {
+        let (first, count) = outward(self.shift, start, pages);
+        for page in first.0..first.0 + count {
+            self.file_page(|point| point.vm.read(file, page))?;
+        }
+        self.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
+        Ok(())
+    }
+
+    fn write(&mut self, file: u32, start: u64, pages: u64) -> Result<(), Problem> {
+        let (first, count) = outward(self.shift, start, pages);
+        let length = self.held.lengths.get(&file).copied().unwrap_or(0);
+        for page in first.0..first.0 + count {
+            let (low, high) = (page << self.shift, (page + 1) << self.shift);
+            // What is not overwritten of a page must be there first.
+            if low < start && low < length || high > start + pages && start + pages < length.min(high) {
+                self.file_page(|point| point.vm.read(file, page))?;
+            }
+            let fault = self.file_page(|point| point.vm.write(file, page))?;
+            self.disk.is_new(Backed::File { file, page });
+            if let Some(contents) = &mut self.disk.contents {
+                contents.change(fault.frame);
+            }
+        }
+        self.held.reach(file, start + pages);
+        self.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
+        Ok(())
+    }
+
+    /// One page of a file that is open; the daemon makes room if there is none.
+    fn file_page(&mut self, work: impl Fn(&mut Point) -> Result<Fault, FaultError>) -> Result<Fault, Problem> {
+        loop {
+            match work(self) {
+                Ok(fault) => {
+                    self.fill(&fault);
+                    self.daemon();
+                    return Ok(fault);
+                }
+                Err(FaultError::OutOfMemory(_)) if self.run_daemon() => {}
+                Err(error @ FaultError::OutOfMemory(_)) => return Err(Problem::Process(error.to_string())),
+                Err(error) => return Err(Problem::Run(error.to_string())),
+            }
+        }
+    }
+
+    fn wire(&mut self, pages: u64) -> Result<(), Problem> {
+        let wanted = (self.held.wired + pages).div_ceil(1 << self.shift);
+        while (self.held.frames.len() as u64) < wanted {
+            match self.vm.wire_page() {
+                Ok(frame) => self.held.frames.push_back(frame),
+                Err(Error::NoFrame) if self.run_daemon() => {}
+                Err(error @ Error::NoFrame) => {
+                    self.unwire().map_err(Problem::run)?;
+                    return Err(Problem::Process(error.to_string()));
+                }
+                Err(error) => return Err(Problem::run(error)),
+            }
+        }
+        self.held.wired += pages;
+        Ok(())
+    }
+
+    /// Gives back the oldest frames beyond those that are still wanted.
+    fn unwire(&mut self) -> Result<(), Error> {
+        let wanted = self.held.wired.div_ceil(1 << self.shift);
+        while self.held.frames.len() as u64 > wanted
+            && let Some(frame) = self.held.frames.pop_front()
+        {
+            self.vm.unwire_page(frame)?;
+        }
+        Ok(())
+    }
+}
