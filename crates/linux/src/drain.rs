@@ -43,7 +43,7 @@ impl Drain {
     ///
     /// # Errors
     /// The process has too many mappings, or the system is out of memory; nothing is changed, but that one page alone may
-    /// show nothing.
+    /// be no memory any more.
     pub(crate) fn show(
         &self,
         uffd: &Uffd,
@@ -60,7 +60,13 @@ impl Drain {
             let shown = unsafe {
                 rustix::mm::mmap(at.cast(), bytes, rights, MapFlags::SHARED | MapFlags::FIXED, file, offset)
             }?;
-            return register(uffd, shown, bytes);
+            let registered = register(uffd, shown, bytes);
+            if registered.is_err() {
+                // Nobody would hear of faults there. Better none at all than a frame that is somebody else's later.
+                // SAFETY: the page is the region's, and its user was told of an error.
+                let _ = unsafe { rustix::mm::munmap(shown, bytes) };
+            }
+            return registered;
         }
         // SAFETY: a new mapping where the kernel chooses touches nothing that exists.
         let staged = unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, rights, MapFlags::SHARED, file, offset) }?;

@@ -60,21 +60,22 @@ impl Pager {
     pub(crate) fn run(mut self, requests: &Receiver<Request>, bell: &OwnedFd) -> io::Result<()> {
         let mut messages = VecDeque::new();
         loop {
-            self.uffd.read(|message| messages.push_back(message))?;
-            if messages.is_empty() {
-                let mut ready = [PollFd::new(&*self.uffd, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
-                match rustix::event::poll(&mut ready, None) {
-                    Err(rustix::io::Errno::INTR) => continue,
-                    other => other?,
-                };
-                if !ready[1].revents().is_empty() {
-                    rustix::io::read(bell, &mut [0; 8])?;
-                    while let Ok(request) = requests.try_recv() {
-                        match request {
-                            Request::Message(message) => messages.push_back(message),
-                            Request::Stop => return Ok(()),
-                            other => self.answer(other),
-                        }
+            let mut ready = [PollFd::new(&*self.uffd, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+            match rustix::event::poll(&mut ready, None) {
+                Err(rustix::io::Errno::INTR) => continue,
+                other => other?,
+            };
+            let (fault, rung) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
+            if fault {
+                self.uffd.read(|message| messages.push_back(message))?;
+            }
+            if rung {
+                rustix::io::read(bell, &mut [0; 8])?;
+                while let Ok(request) = requests.try_recv() {
+                    match request {
+                        Request::Message(message) => messages.push_back(message),
+                        Request::Stop => return Ok(()),
+                        other => self.answer(other),
                     }
                 }
             }

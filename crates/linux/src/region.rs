@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use superpage_pages::{Ladder, PageSize, Protection, Vpn};
-use superpage_vm::{Backing, Config, Growth, Hash, Map, Policy, Reclaim, Vm};
+use superpage_vm::{Backing, Config, Dirty, Growth, Hash, Map, Policy, Reclaim, Vm};
 
 /// A piece of memory under a hard limit, whose pages grow from 4 KB to 2 MB in place as they are used, for buffer pools
 /// and arenas.
@@ -81,7 +81,7 @@ impl Builder {
     }
 
     /// What the manager does; without this, policy `reservation` with digests (`hash=read`). Without a swap directory nothing
-    /// is reclaimed, whatever the policy says.
+    /// is reclaimed, whatever the policy says; dirty bits are of no account for promotion here.
     pub fn policy(mut self, policy: Policy) -> Builder {
         self.policy = policy;
         self
@@ -114,6 +114,8 @@ impl Builder {
         if self.swap_dir.is_none() {
             policy.reclaim = Reclaim::Nothing;
         }
+        // There are no clean superpages here to be kept from writes: all that is mapped may have been written.
+        policy.dirty = Dirty::Nowhere;
         let swap = Swap::new(self.swap_dir.as_deref(), pages)?;
         let uffd = Arc::new(Uffd::open()?);
         let memory = Memory::new(frames)?;
