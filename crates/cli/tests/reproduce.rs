@@ -1,0 +1,198 @@
+//! `superpage reproduce`: names, experiment files, rows in every format, the page, and exit statuses.
+
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn superpage(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_superpage")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A small experiment that has everything: runs, columns, an item that runs, one without a trace, one that is only shown,
+/// single values, a figure.
+const SMALL: &str = r#"
+title = "Table 9: small"
+section = "9"
+there = "something"
+here = "something small"
+kind = "sequence"
+
+[runs]
+base = "base"
+all = "reservation"
+
+[[column]]
+quantity = "pages of 64 KB"
+measure = "all.pages.64K"
+tolerance = "exact"
+
+[[column]]
+quantity = "order: more promotions"
+measure = "all.promotions > base.promotions"
+paper = true
+
+[[item]]
+name = "twice"
+workload = "touch:bytes=64K ; touch:bytes=128K"
+paper = [2]
+
+[[item]]
+name = "not there"
+trace = "none.sp"
+paper = [1]
+
+[[item]]
+name = "not ours"
+shown = "it is not ours to run"
+paper = [3]
+
+[[value]]
+item = "twice"
+quantity = "promotions in the second part"
+measure = "all.promotions@touch-2"
+paper = 3
+tolerance = "exact"
+because = "the paper is made up"
+
+[[figure]]
+title = "Promotions"
+alt = "Two bars."
+kind = "bars"
+x = { label = "part" }
+y = { label = "promotions" }
+groups = ["1", "2"]
+series = [{ name = "all", values = ["twice:all.promotions@touch", "twice:all.promotions@touch-2"], paper = [1, 3] }]
+"#;
+
+fn file(folder: &Path, text: &str) -> PathBuf {
+    let path = folder.join("small.toml");
+    std::fs::write(&path, text).unwrap();
+    path
+}
+
+fn rows(path: &Path) -> (Vec<Value>, Output) {
+    let output = superpage(&["reproduce", path.to_str().unwrap(), "--format", "json"]);
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    (rows.as_array().unwrap().clone(), output)
+}
+
+#[test]
+fn without_names_the_experiments_are_listed() {
+    for arguments in [&["reproduce"][..], &["reproduce", "--list"], &["reproduce", "navarro02", "--list"]] {
+        let output = superpage(arguments);
+        assert!(output.status.success());
+        let list = text(&output.stdout);
+        for name in ["figure1", "table1", "table2", "table3", "fragmentation", "concurrent", "adversaries", "dirty"] {
+            assert!(list.contains(&format!("navarro02/{name} ")), "{list}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_those_that_there_are() {
+    let output = superpage(&["reproduce", "navarro02/table9"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(output.stdout.is_empty());
+    assert!(
+        text(&output.stderr).contains("there is no experiment navarro02/table9; take a paper or one of navarro02/")
+    );
+}
+
+#[test]
+fn every_row_has_its_keys_and_its_verdict() {
+    let folder = tempfile::tempdir().unwrap();
+    let (rows, output) = rows(&file(folder.path(), SMALL));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let keys = "paper experiment item quantity paper_value measured tolerance verdict reason";
+    for row in &rows {
+        assert_eq!(row.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" "), keys);
+        assert_eq!(row["experiment"], "small");
+    }
+    let seen: Vec<(&str, &str)> =
+        rows.iter().map(|row| (row["item"].as_str().unwrap(), row["verdict"].as_str().unwrap())).collect();
+    let expected = [
+        ("twice", "agrees"),
+        ("twice", "agrees"),
+        ("not there", "shown"),
+        ("not there", "shown"),
+        ("not ours", "shown"),
+        ("twice", "differs"),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!((&rows[0]["paper_value"], &rows[0]["measured"]), (&Value::from(2.0), &Value::from(2.0)));
+    assert_eq!((&rows[1]["paper_value"], &rows[1]["measured"]), (&Value::from(true), &Value::from(true)));
+    assert!(rows[2]["measured"].is_null());
+    assert!(rows[2]["reason"].as_str().unwrap().contains("there is no trace corpus/none.sp"));
+    assert_eq!(rows[4]["reason"], "it is not ours to run");
+    assert_eq!((&rows[5]["measured"], &rows[5]["reason"]), (&Value::from(2.0), &Value::from("the paper is made up")));
+}
+
+#[test]
+fn the_same_rows_come_in_every_format() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), SMALL);
+    let run = |format| superpage(&["reproduce", path.to_str().unwrap(), "--format", format]).stdout;
+    let table = text(&run("table"));
+    assert!(
+        table.contains("Table 9: small") && table.contains("6 findings: 2 agree, 1 differ, 3 are shown"),
+        "{table}"
+    );
+    let csv = text(&run("csv"));
+    assert_eq!(csv.lines().count(), 7);
+    assert!(csv.starts_with("paper,experiment,item,quantity,paper_value,measured,tolerance,verdict,reason\n"), "{csv}");
+    let parquet = run("parquet");
+    assert!(parquet.starts_with(b"PAR1") && parquet.ends_with(b"PAR1"));
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_tells_what_its_figures_show() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let path = file(folder.path(), SMALL);
+    let output = superpage(&["reproduce", path.to_str().unwrap(), "--export-html", page.to_str().unwrap()]);
+    assert!(output.status.success());
+    let page = std::fs::read_to_string(page).unwrap();
+    for part in ["<svg", "<desc id=\"small-figure0-desc\">Two bars.</desc>", "class=\"agrees\"", "class=\"differs\""] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert!(!page.contains("http") && !page.contains("<script") && !page.contains("<link"));
+}
+
+#[test]
+fn a_run_that_fails_leaves_the_other_rows_and_status_1() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), &SMALL.replace("all = \"reservation\"", "all = \"none-such\""));
+    let (rows, output) = rows(&path);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(rows.len(), 6);
+    assert!(rows[0]["reason"].as_str().unwrap().starts_with("the run failed: "), "{}", rows[0]);
+    assert!(text(&output.stderr).contains("none-such"));
+}
+
+#[test]
+fn a_bad_file_is_refused_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        ("kind = \"sequence\"", "kind = \"poem\"", "line 6"),
+        ("paper = [2]", "paper = [2, 3]", "item twice has 2 values of the paper, expected 1"),
+        ("all.pages.64K", "al.pages.64K", "there is no run al; expected one of all, base"),
+        ("\"all.pages.64K\"", "\"all.pages.64K +\"", "expected a number or a name, found its end"),
+        ("tolerance = \"exact\"\n\n[[column]]", "[[column]]", "column \"pages of 64 KB\" needs a tolerance"),
+        ("workload = ", "work = ", "line 24"),
+        ("groups = [\"1\", \"2\"]", "groups = [\"1\"]", "series all has not 1 values"),
+    ];
+    for (old, new, problem) in cases {
+        assert!(SMALL.contains(old), "{old}");
+        let path = file(folder.path(), &SMALL.replacen(old, new, 1));
+        let output = superpage(&["reproduce", path.to_str().unwrap()]);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(output.stdout.is_empty());
+        assert!(error.contains("small.toml") && error.contains(problem), "{problem}: {error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    }
+}
