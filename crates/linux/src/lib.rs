@@ -21,3 +21,8 @@ mod uffd;
 pub use error::Error;
 pub use region::{Builder, Region};
 pub use stats::RegionStats;
+
+/// The guide for builders of kernels: its programs are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/kernel.md")]
+struct Guide;
