@@ -221,10 +221,12 @@ impl Pager {
         let mapping = self.tables.mapping(at).expect("a resolved fault has a mapping");
         let start = self.tables.address(mapping.start).addr() as u64;
         let bytes = self.tables.ladder().size(mapping.level).bytes();
-        if mapping.level == self.largest() && (mapping.present == Present::Huge || self.assemble(mapping.start)) {
-            self.tables.entered.clear();
+        let largest = mapping.level == self.largest();
+        if mapping.present == Present::Huge {
             return self.uffd.wake(start, bytes);
         }
+        // Who waits goes on at once; the rest can be done while it runs.
+        self.uffd.resume(self.tables.address(at).addr() as u64, BASE as u64)?;
         let mut entered = std::mem::take(&mut self.tables.entered);
         for page in entered.drain(..).filter(|page| *page != at) {
             let mapping = self.tables.mapping(page).expect("what was entered is mapped");
@@ -235,9 +237,11 @@ impl Pager {
             self.tables.set_present(mapping.start, mapping.present);
         }
         self.tables.entered = entered;
-        match mapping.present {
-            Present::None | Present::Part => self.uffd.resume(start, bytes)?,
-            Present::All | Present::Huge => self.uffd.resume(self.tables.address(at).addr() as u64, BASE as u64)?,
+        if largest && self.assemble(mapping.start) {
+            return self.uffd.wake(start, bytes);
+        }
+        if mapping.present < Present::All {
+            self.uffd.resume(start, bytes)?;
         }
         self.tables.set_present(mapping.start, Present::All);
         Ok(())

@@ -208,6 +208,15 @@ fn what_cannot_be_is_refused_with_the_way_out() {
     let refused = |builder: superpage_linux::Builder| builder.build().unwrap_err().to_string();
     assert!(refused(Region::builder()).contains("from one base page"));
     assert!(refused(Region::builder().bytes(BLOCK).limit(1 << 20)).contains("from 2 MB"));
+    if let Ok(text) = std::fs::read_to_string("/proc/sys/vm/max_map_count")
+        && let Ok(have) = text.trim().parse::<usize>()
+        && have < 1 << 30
+    {
+        let scattered = Region::builder().bytes(have * PAGE).limit(BLOCK);
+        assert!(refused(scattered).contains("vm.max_map_count"));
+    }
+    let nowhere = Region::builder().bytes(BLOCK).swap_dir("/nonexistent");
+    assert!(refused(nowhere).contains("swap directory"));
     let Some(region) = region(Region::builder().bytes(BLOCK)) else { return };
     let outside = region.discard(0..BLOCK + PAGE).unwrap_err().to_string();
     assert!(outside.contains("0..2101248") && outside.contains("2097152"), "{outside}");
