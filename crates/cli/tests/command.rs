@@ -104,6 +104,9 @@ fn what_is_unknown_is_refused_with_what_is_known() {
     refused(&["sim", "touch", "--memory", "lots"], &["lots"]);
     refused(&["sim", "touch", "--memory", "32K", "-m", "alpha-21264"], &["less than one superpage of 64K", "--memory"]);
     refused(&["sim", "touch", "--fragment", "2"], &["from 0 to 1"]);
+    refused(&["sim", "touch", "--swap", "some"], &["some"]);
+    refused(&["sim", "touch", "--files", "tepid"], &["tepid", "warm or cold"]);
+    refused(&["sim", "touch", "--digest", "md5"], &["md5", "fast or sha-1"]);
     refused(&["sim", "touch", "--threads", "0"], &["threads"]);
     refused(&["sim"], &["WORKLOAD"]);
     refused(&["sim", "--", "/no/such/program"], &["/no/such/program"]);
@@ -115,7 +118,8 @@ fn what_is_unknown_is_refused_with_what_is_known() {
 
 #[test]
 fn memory_that_runs_out_ends_the_run_with_a_row_and_status_1() {
-    let output = superpage(&["sim", "touch:bytes=64M", "--memory", "4M", "-m", "zen5", "--format", "json"]);
+    let output =
+        superpage(&["sim", "touch:bytes=64M", "--memory", "4M", "--swap", "8M", "-m", "zen5", "--format", "json"]);
     assert_eq!(output.status.code(), Some(1));
     let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     for row in rows.as_array().unwrap() {
@@ -123,6 +127,24 @@ fn memory_that_runs_out_ends_the_run_with_a_row_and_status_1() {
         assert!(row["error"].as_str().unwrap().contains("memory"));
         assert_eq!(row["frames_leaked"], 0);
     }
+}
+
+#[test]
+fn swap_space_and_cold_files_show_in_rows_and_table() {
+    let touch = ["sim", "touch:bytes=8M", "--memory", "4M", "-m", "zen5"];
+    let table = text(&superpage(&touch).stdout);
+    assert!(table.contains("paged out") && table.contains("disk time"), "{table}");
+    let first = |more: &[&str]| {
+        let output = superpage(&[more, &["-m", "zen5", "--format", "json"]].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        rows[0].clone()
+    };
+    let row = first(&touch[..4]);
+    assert_eq!(row["bytes_written"], row["page_outs"].as_u64().unwrap() * 4096);
+    let [warm, cold] = ["warm", "cold"].map(|files| first(&["sim", "cmp:bytes=1M", "--files", files]));
+    assert_eq!((&warm["io_requests"], &warm["page_ins"]), (&0.into(), &cold["page_ins"]));
+    assert!(cold["io_requests"].as_u64().unwrap() > 0);
 }
 
 #[test]

@@ -24,8 +24,8 @@ mod walker;
 pub use cost::TranslationCycles;
 pub use counters::{Counters, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 pub use machine::{
-    Clock, Costs, Disk, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages, Serves, SetBy, Spaces, TableKind,
-    TlbSpec, Walk, WalkCacheSpec, Ways,
+    Clock, Costs, Disk, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages, Serves, SetBy, Spaces,
+    TableKind, TlbSpec, Walk, WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};
 pub use replacement::Replacement;

@@ -91,20 +91,16 @@ impl Point {
 
     /// Deals with what went wrong: a process that cannot go on is ended, and the run goes on; else the run is over.
     pub(crate) fn give_up(&mut self, problem: Problem) {
-        self.failed = match problem {
-            Problem::Process(reason) => self.end_process(&reason).err().map(|error| error.to_string()),
-            Problem::Run(reason) => Some(reason),
-        };
-    }
-
-    /// Ends the current process, which cannot go on; what the stream still has of it is left out.
-    fn end_process(&mut self, reason: &str) -> Result<(), superpage_vm::Error> {
-        let process = self.process.expect("only a process faults");
-        self.reasons.push(format!("process {} was ended: {reason}", process.0));
-        self.exit()?;
-        self.ended.insert(process);
-        (self.process, self.dead) = (Some(process), true);
-        Ok(())
+        match (problem, self.process) {
+            (Problem::Process(reason), Some(process)) => {
+                self.reasons.push(format!("process {} was ended: {reason}", process.0));
+                self.failed = self.exit().err().map(|error| error.to_string());
+                self.ended.insert(process);
+                // What the stream still has of it is left out.
+                (self.process, self.dead) = (Some(process), true);
+            }
+            (Problem::Process(reason) | Problem::Run(reason), _) => self.failed = Some(reason),
+        }
     }
 
     /// The current process ceases.

@@ -35,7 +35,8 @@ impl Requests {
     }
 
     /// Takes over `batch`. A run that stays on the page of the run before it in its stream can neither miss nor fault,
-    /// as in [`superpage_trace::Run`], and makes no request; after an event every run does.
+    /// as in [`superpage_trace::Run`], and makes no request; after an event every run does. (That the page daemon takes a page
+    /// away while a run is on it is not seen: a run is one moment.)
     pub(crate) fn prepare(&mut self, batch: &Batch, stretches: &[Stretch]) {
         self.requests.clear();
         self.ends.clear();
@@ -54,7 +55,9 @@ impl Requests {
 
     fn extend(&mut self, runs: &[Run]) {
         for run in runs {
-            self.requests.extend(next(&mut self.last, self.shift, run));
+            if let Some(request) = next(&mut self.last, self.shift, run) {
+                self.requests.push(request);
+            }
         }
     }
 
