@@ -23,7 +23,9 @@ pub struct RegionStats {
     pub shown_nanoseconds: u64,
     /// Blocks of 2 MB of physical memory made as one huge page, now.
     pub huge_blocks: u64,
-    /// Blocks for which the kernel had no huge page: nothing in them is mapped larger than a base page until it has, now.
+    /// Blocks for which the kernel had no huge page: nothing in them is mapped larger than a base page until it has, now. If
+    /// they stay, see that `/sys/kernel/mm/transparent_hugepage/shmem_enabled` is not `deny`, that the process has huge pages
+    /// not disabled (`PR_SET_THP_DISABLE`), and that memory is not too fragmented.
     pub small_blocks: u64,
     /// Bytes mapped by 2 MB pages in hardware, now.
     pub huge_bytes: u64,

@@ -91,3 +91,28 @@ impl Store for SwapStore<'_> {
         xxhash_rust::xxh3::xxh3_128(self.memory.contents(frame))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back_also_where_the_file_fails() {
+        let mut page = [0; BASE];
+        let mut whole = Swap::new(Some(&std::env::temp_dir()), 3).unwrap();
+        let mut none = Swap::new(None, 3).unwrap();
+        for swap in [&mut whole, &mut none] {
+            for slot in 0..3 {
+                swap.write(slot, &[slot as u8 + 1; BASE]);
+            }
+            swap.write(1, &[9; BASE]);
+            for (slot, expected) in [1, 9, 3].into_iter().enumerate() {
+                swap.read(slot as u32, &mut page).unwrap();
+                assert_eq!(page, [expected; BASE]);
+            }
+            assert_eq!((swap.pages_out, swap.pages_in), (4, 3));
+        }
+        assert!(whole.kept.is_empty());
+        assert!(none.read(3, &mut page).is_err());
+    }
+}

@@ -183,24 +183,47 @@ fn system_calls_may_use_the_memory() {
     assert!(std::str::from_utf8(text).unwrap().contains('-'));
 }
 
+/// Runs a test of this file again, alone in a process of its own; there, gives `None`.
+fn alone(test: &str) -> Option<std::process::Output> {
+    const CHILD: &str = "SUPERPAGE_TEST_CHILD";
+    if std::env::var_os(CHILD).is_some() {
+        return None;
+    }
+    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+    Some(child.args(["--exact", test]).env(CHILD, "1").output().unwrap())
+}
+
 #[test]
 fn memory_that_runs_out_ends_the_access_with_sigbus() {
     use std::os::unix::process::ExitStatusExt;
-    const CHILD: &str = "SUPERPAGE_TEST_CHILD";
-    if std::env::var_os(CHILD).is_some() {
-        let region = Region::builder().bytes(2 * BLOCK).limit(BLOCK).build().unwrap();
-        for page in words(&region).chunks(512) {
-            page[0].store(1, Ordering::Relaxed);
-        }
-        return;
-    }
     if region(Region::builder().bytes(BLOCK)).is_none() {
         return;
     }
-    let mut child = std::process::Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "memory_that_runs_out_ends_the_access_with_sigbus"]).env(CHILD, "1");
-    let output = child.output().unwrap();
-    assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
+    if let Some(output) = alone("memory_that_runs_out_ends_the_access_with_sigbus") {
+        assert_eq!(output.status.signal(), Some(libc::SIGBUS), "{output:?}");
+        return;
+    }
+    let region = Region::builder().bytes(2 * BLOCK).limit(BLOCK).build().unwrap();
+    for page in words(&region).chunks(512) {
+        page[0].store(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_region_works_without_huge_pages() {
+    if let Some(output) = alone("a_region_works_without_huge_pages") {
+        assert!(output.status.success(), "{output:?}");
+        return;
+    }
+    // SAFETY: this only forbids huge pages to this process, which is there for this test.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) }, 0);
+    let builder = Region::builder().bytes(4 * BLOCK).limit(3 * BLOCK).swap_dir(std::env::temp_dir());
+    let Some(region) = region(builder) else { return };
+    churn(&region, 100_000);
+    region.validate().unwrap();
+    let stats = region.stats();
+    assert_eq!((stats.huge_blocks, stats.small_blocks, stats.huge_bytes), (0, 3, 0));
+    assert_eq!(smaps(&region, "ShmemPmdMapped"), 0);
 }
 
 #[test]
