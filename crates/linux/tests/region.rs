@@ -248,7 +248,7 @@ fn what_cannot_be_is_refused_with_the_way_out() {
 
 #[test]
 fn contents_are_right_under_half_the_memory() {
-    let (bytes, limit) = (24 << 20, 12 << 20);
+    let (bytes, limit) = (8 << 20, 4 << 20);
     let directory = std::env::temp_dir();
     let Some(region) = region(Region::builder().bytes(bytes).limit(limit).swap_dir(directory)) else { return };
     churn(&region, 1_000_000);
