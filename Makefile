@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
-.PHONY: help build demo test lint bench corpus fuzz
+.PHONY: help build demo test lint bench corpus fuzz reproduce
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -19,6 +19,9 @@ lint: ## what CI checks beside the tests: format, clippy, docs
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+reproduce: build ## every table and figure of the papers beside what runs here: minutes, and target/reproduce.html
+	$(SUPERPAGE) reproduce navarro02 --export-html target/reproduce.html
 
 bench: ## the numbers of docs/results.md, each beside its reference
 	$(CARGO) bench --workspace --locked

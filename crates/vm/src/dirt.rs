@@ -26,7 +26,11 @@ impl Vm {
 
     /// The rights of a mapping of pages of an object that are clean, where the entry gives `rights`.
     pub(crate) fn rights_if_clean(&self, object: ObjectId, rights: Protection) -> Protection {
-        if rights.contains(Protection::WRITE) && self.tracks_dirt(object) { rights & !Protection::WRITE } else { rights }
+        if rights.contains(Protection::WRITE) && self.tracks_dirt(object) {
+            rights & !Protection::WRITE
+        } else {
+            rights
+        }
     }
 
     /// A mapping of `count` frames is no more; what its dirty bit said is kept with the frames.

@@ -173,4 +173,3 @@ impl Vm {
         if pages <= PAGES_LIMIT { Ok(()) } else { Err(Error::Range { start: 0, pages }) }
     }
 }
-

@@ -26,13 +26,7 @@ impl Vm {
 
     /// Populates and maps the rest of each region around a page of which enough is populated, from the smallest up. Gives the
     /// level of the largest region that is fully populated now. O(pages of the region).
-    pub(crate) fn fill_up(
-        &mut self,
-        pmap: &mut impl Pmap,
-        site: &Site,
-        object: ObjectId,
-        rights: Protection,
-    ) -> u8 {
+    pub(crate) fn fill_up(&mut self, pmap: &mut impl Pmap, site: &Site, object: ObjectId, rights: Protection) -> u8 {
         let entry = &site.entry;
         let index = entry.index(site.at.0);
         let walk = self.frames.population.walk(object, index);
@@ -59,14 +53,7 @@ impl Vm {
         full
     }
 
-    fn fill_one(
-        &mut self,
-        pmap: &mut impl Pmap,
-        site: &Site,
-        object: ObjectId,
-        index: u64,
-        rights: Protection,
-    ) {
+    fn fill_one(&mut self, pmap: &mut impl Pmap, site: &Site, object: ObjectId, index: u64, rights: Protection) {
         let mut walk = self.frames.population.walk(object, index);
         let policy = &self.policy;
         let done = self.frames.populate_untouched(policy, object, index, &mut walk);

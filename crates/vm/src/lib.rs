@@ -67,8 +67,8 @@ pub use mapping::{Backing, Map};
 pub use object::Growth;
 pub use pmap::{Mapped, Pmap, SpaceId, Used};
 pub use policy::{
-    Cache, Close, Demote, Dirty, Hash, Key, Lists, PastEnd, Pieces, Place, Policy, PolicyError, Promote, Reclaim, Reserve,
-    Scarce, Wake, Wired,
+    Cache, Close, Demote, Dirty, Hash, Key, Lists, PastEnd, Pieces, Place, Policy, PolicyError, Promote, Reclaim,
+    Reserve, Scarce, Wake, Wired,
 };
 pub use soft::SoftPmap;
 pub use stats::Stats;

@@ -56,7 +56,18 @@ pub(crate) struct Object {
 impl Object {
     pub(crate) fn new(growth: Growth, low: u64, high: u64) -> Object {
         let low = if growth == Growth::Down { high } else { low };
-        Object { file: None, growth, low, high, entries: 0, shadows: 0, opens: 0, removed: false, backing: None, sole: true }
+        Object {
+            file: None,
+            growth,
+            low,
+            high,
+            entries: 0,
+            shadows: 0,
+            opens: 0,
+            removed: false,
+            backing: None,
+            sole: true,
+        }
     }
 
     /// The preferred size for a reservation around a page: at most `largest`, which overlaps nothing, and as the rules of

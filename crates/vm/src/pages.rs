@@ -8,8 +8,8 @@
 use crate::population::NONE;
 use alloc::format;
 use alloc::string::String;
-use alloc::vec::Vec;
 use alloc::vec;
+use alloc::vec::Vec;
 
 /// The page lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

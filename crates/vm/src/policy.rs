@@ -505,7 +505,10 @@ mod tests {
         let policy: Policy = "reservation:preempt=off,pieces=free".parse().unwrap();
         assert_eq!((policy.scarce, policy.pieces), (Scarce::Smaller, Pieces::Free));
         let message = |text: &str| text.parse::<Policy>().unwrap_err().to_string();
-        assert_eq!(message("reserve"), "no policy is named `reserve`; the policies are base, reservation, freebsd, talluri-hill");
+        assert_eq!(
+            message("reserve"),
+            "no policy is named `reserve`; the policies are base, reservation, freebsd, talluri-hill"
+        );
         assert!(message("base:x=1").contains("place, growing-limit"));
         assert!(message("base:preempt=maybe").ends_with("on, off"));
         assert!(message("base:preempt").contains("key=value"));

@@ -143,8 +143,7 @@ impl Vm {
     pub(crate) fn holder(&self, front: ObjectId, index: u64) -> Option<(ObjectId, Walk)> {
         let mut walks = self.objects.chain(front).map(|object| (object, self.frames.population.walk(object, index)));
         let away = &self.frames.away;
-        let elsewhere =
-            |object| away.cached((object, index)).is_some() || away.slot((object, index)).is_some();
+        let elsewhere = |object| away.cached((object, index)).is_some() || away.slot((object, index)).is_some();
         walks.find(|(object, walk)| walk.populated || !away.is_empty() && elsewhere(*object))
     }
 

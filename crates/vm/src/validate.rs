@@ -139,7 +139,10 @@ impl Vm {
             for index in self.populated(object) {
                 let frame = frames.population.walk(object, index).frame;
                 check(frames.page_of(frame) == Some((object, index)), || {
-                    format!("page {index:#x} of {object:?} is in frame {frame}, which leads to {:?}", frames.page_of(frame))
+                    format!(
+                        "page {index:#x} of {object:?} is in frame {frame}, which leads to {:?}",
+                        frames.page_of(frame)
+                    )
                 })?;
             }
         }
