@@ -90,7 +90,13 @@ impl Ran {
         };
         let point =
             |sample: &superpage_sim::Sample| Some(Point { x: sample.seconds, y: value(sample)?, label: String::new() });
-        self.0.samples.iter().map(point).collect()
+        let mut points = self.0.samples.iter().map(point).collect::<Option<Vec<Point>>>()?;
+        if key == "contiguity" && !points.is_empty() {
+            // The end itself, which falls between two samples.
+            let row = &self.0.row;
+            points.push(Point { x: row.seconds + row.idle_seconds, y: row.contiguity, label: String::new() });
+        }
+        Some(points)
     }
 }
 

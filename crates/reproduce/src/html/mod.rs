@@ -50,6 +50,13 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
+/// Text as HTML, with what stands in backquotes as code.
+fn prose(text: &str) -> String {
+    let parts = escape(text);
+    let parts = parts.split('`').enumerate();
+    parts.map(|(i, part)| if i % 2 == 0 { part.to_string() } else { format!("<code>{part}</code>") }).collect()
+}
+
 /// A verdict in one character, and in a word for those who hear it.
 fn sign(verdict: Verdict) -> String {
     let sign = match verdict {
@@ -93,9 +100,9 @@ fn section(done: &Done, out: &mut String) {
         "<section id=\"{id}\" aria-labelledby=\"{id}-h\">\n<h2 id=\"{id}-h\">{}</h2>\n<dl><dt>In the paper</dt><dd>{} (section \
          {})</dd><dt>Here</dt><dd>{}</dd></dl>\n",
         escape(&experiment.title),
-        escape(&experiment.there),
+        prose(&experiment.there),
         escape(&experiment.section),
-        escape(&experiment.here)
+        prose(&experiment.here)
     );
     for (index, drawing) in done.drawings.iter().enumerate() {
         let drawn = chart::svg(drawing, &format!("{id}-figure{index}"));
@@ -119,7 +126,7 @@ fn section(done: &Done, out: &mut String) {
     if !notes.reasons.is_empty() {
         *out += "<ol class=\"notes\">\n";
         for (index, reason) in notes.reasons.iter().enumerate() {
-            let _ = writeln!(out, "<li id=\"{id}-{}\">{}</li>", index + 1, escape(reason));
+            let _ = writeln!(out, "<li id=\"{id}-{}\">{}</li>", index + 1, prose(reason));
         }
         *out += "</ol>\n";
     }
