@@ -1,7 +1,10 @@
 //! A machine with one process, for tests of one behaviour each.
 #![allow(dead_code, reason = "each test uses a part of it")]
 
-use superpage_pages::{Access, Ladder, Level, PageSize, Protection, Vpn};
+mod disk;
+
+use disk::Disk;
+use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
 use superpage_vm::{Backing, Config, Fault, FaultError, Growth, Map, Pmap, SoftPmap, SpaceId, Vm};
 
 /// The page sizes of the Alpha 21264 (Navarro et al., section 6.1): every ratio is 8.
@@ -11,15 +14,21 @@ pub(crate) struct Machine {
     pub(crate) vm: Vm,
     pub(crate) pmap: SoftPmap,
     pub(crate) space: SpaceId,
+    pub(crate) disk: Disk,
 }
 
 impl Machine {
     pub(crate) fn new(sizes: &str, frames: u64, policy: &str) -> Machine {
+        Machine::with_swap(sizes, frames, policy, 0)
+    }
+
+    /// With so many pages of swap space.
+    pub(crate) fn with_swap(sizes: &str, frames: u64, policy: &str, swap_pages: u64) -> Machine {
         let sizes: Vec<PageSize> = sizes.split(' ').map(|size| size.parse().unwrap()).collect();
         let ladder = Ladder::new(&sizes).unwrap();
-        let mut vm = Vm::new(Config { ladder, frames, policy: policy.parse().unwrap(), swap_pages: 0 }).unwrap();
+        let mut vm = Vm::new(Config { ladder, frames, policy: policy.parse().unwrap(), swap_pages }).unwrap();
         let space = vm.create_space();
-        Machine { vm, pmap: SoftPmap::new(ladder), space }
+        Machine { vm, pmap: SoftPmap::new(ladder), space, disk: Disk::new(frames) }
     }
 
     pub(crate) fn alpha(frames: u64) -> Machine {
@@ -54,8 +63,80 @@ impl Machine {
         let fault = self.vm.fault(&mut self.pmap, self.space, Vpn(page), access);
         self.vm.validate(&self.pmap).unwrap();
         let fault = fault?;
+        self.disk.fill(&fault, self.vm.filled());
+        if self.vm.hash_wanted() {
+            self.vm.run_hash(&self.pmap, &mut self.disk);
+        }
         assert!(self.pmap.access(self.space, Vpn(page), access));
         Ok(Some(fault))
+    }
+
+    /// An access that goes through, after as many faults as it takes: the frame. Where memory is full the daemon runs,
+    /// as long as it makes progress.
+    pub(crate) fn access(&mut self, page: u64, access: Access) -> Result<Pfn, FaultError> {
+        while !self.pmap.access(self.space, Vpn(page), access) {
+            match self.vm.fault(&mut self.pmap, self.space, Vpn(page), access) {
+                Ok(fault) => self.disk.fill(&fault, self.vm.filled()),
+                Err(FaultError::OutOfMemory(_)) if self.daemon() => {}
+                Err(error) => return Err(error),
+            }
+            if self.vm.hash_wanted() {
+                self.vm.run_hash(&self.pmap, &mut self.disk);
+            }
+        }
+        Ok(self.frame(page).expect("what was accessed is mapped"))
+    }
+
+    /// Writes a value to a page, if it can be had.
+    pub(crate) fn try_put(&mut self, page: u64, value: u64) -> Result<(), FaultError> {
+        let frame = self.access(page, Access::Write)?;
+        self.disk.memory[frame.0 as usize] = value;
+        Ok(())
+    }
+
+    /// Writes a value to a page.
+    pub(crate) fn put(&mut self, page: u64, value: u64) {
+        self.try_put(page, value).unwrap();
+    }
+
+    /// Reads the value of a page.
+    pub(crate) fn get(&mut self, page: u64) -> u64 {
+        let frame = self.access(page, Access::Read).unwrap();
+        self.disk.memory[frame.0 as usize]
+    }
+
+    /// Runs the page daemon: whether it took a page out of use.
+    pub(crate) fn daemon(&mut self) -> bool {
+        let progress = self.vm.run_daemon(&mut self.pmap, &mut self.disk);
+        self.vm.validate(&self.pmap).unwrap();
+        progress
+    }
+
+    /// Writes the dirty pages of the file out.
+    pub(crate) fn sync(&mut self) {
+        self.vm.sync(&mut self.pmap, &mut self.disk, 1).unwrap();
+        self.vm.validate(&self.pmap).unwrap();
+    }
+
+    /// The frame that a page is mapped to.
+    pub(crate) fn frame(&self, page: u64) -> Option<Pfn> {
+        self.pmap.lookup(self.space, Vpn(page)).map(|mapped| mapped.frame)
+    }
+
+    /// The mapped pages of these.
+    pub(crate) fn mapped(&self, pages: impl Iterator<Item = u64>) -> Vec<u64> {
+        pages.filter(|page| self.frame(*page).is_some()).collect()
+    }
+
+    /// Takes every page of all processes out of use: another one writes to several times as many as there are frames.
+    /// Swap space must have room for all.
+    pub(crate) fn squeeze(&mut self) {
+        let (space, frames) = (self.space, self.vm.buddy().frames());
+        self.space = self.vm.create_space();
+        self.anonymous(1 << 30, 8 * frames, Growth::Fixed);
+        (0..8 * frames).for_each(|page| self.put((1 << 30) + page, page));
+        self.vm.exit(&mut self.pmap, self.space).unwrap();
+        self.space = space;
     }
 
     /// A write that must fault.

@@ -1,0 +1,172 @@
+//! Swap space: pages of anonymous memory written there and read back, when it is full, and when its slots are given back.
+
+mod machine;
+
+use machine::Machine;
+use superpage_pages::{Access, Vpn};
+use superpage_vm::{FaultError, FaultKind, Growth};
+
+const FRAMES: u64 = 64;
+
+/// A value for each page.
+fn value(page: u64) -> u64 {
+    3 * page + 1
+}
+
+fn filled(policy: &str, pages: u64, swap_pages: u64) -> Machine {
+    let mut machine = Machine::with_swap("8K 64K", FRAMES, policy, swap_pages);
+    machine.anonymous(0, pages, Growth::Fixed);
+    (0..pages).for_each(|page| machine.put(page, value(page)));
+    machine
+}
+
+#[test]
+fn four_times_as_much_as_memory_holds_what_was_written() {
+    for policy in ["base", "reservation", "freebsd", "talluri-hill"] {
+        let mut machine = filled(policy, 4 * FRAMES, 4 * FRAMES);
+        for round in 0..3 {
+            (0..4 * FRAMES).for_each(|page| assert_eq!(machine.get(page), value(page), "{policy}, round {round}"));
+        }
+        let stats = machine.vm.stats();
+        assert_eq!(stats.page_outs, 4 * FRAMES, "{policy}: each page was written once");
+        assert!(stats.page_ins >= 3 * 3 * FRAMES, "{policy}: {}", stats.page_ins);
+        machine.end();
+    }
+}
+
+#[test]
+fn memory_and_swap_space_full_is_an_error_and_nothing_is_lost() {
+    for policy in ["base", "reservation", "freebsd"] {
+        let mut machine = Machine::with_swap("8K 64K", FRAMES, policy, 5);
+        machine.anonymous(0, 100, Growth::Fixed);
+        (0..FRAMES + 5).for_each(|page| machine.put(page, value(page)));
+        for _ in 0..2 {
+            let full = machine.try_put(FRAMES + 5, 1);
+            assert_eq!(full, Err(FaultError::OutOfMemory(Vpn(FRAMES + 5))), "{policy}");
+            assert!(!machine.daemon(), "no page can go");
+        }
+        assert_eq!(machine.vm.stats().resident_pages, FRAMES);
+        // The contents of what stayed, and with room made, of what went.
+        let resident = machine.mapped(0..FRAMES + 5);
+        assert_eq!(resident.len() as u64, FRAMES);
+        assert!(resident.iter().all(|page| machine.get(*page) == value(*page)));
+        machine.unmap(FRAMES - 16, 16);
+        let mut left = (0..FRAMES - 16).chain(FRAMES..FRAMES + 5);
+        assert!(left.all(|page| machine.get(page) == value(page)), "{policy}");
+        machine.end();
+    }
+}
+
+#[test]
+fn without_swap_space_only_clean_pages_go() {
+    let mut machine = Machine::new("8K 64K", FRAMES, "reservation");
+    machine.anonymous(0, 40, Growth::Fixed);
+    (0..40).for_each(|page| machine.put(page, value(page)));
+    machine.file(1024, 200, true, 0);
+    for page in 0..200 {
+        assert_eq!(machine.get(1024 + page), 0);
+    }
+    assert!((0..40).all(|page| machine.frame(page).is_some()), "dirty, with no place to be written to");
+    assert_eq!(machine.vm.stats().page_outs, 0);
+    machine.end();
+}
+
+#[test]
+fn a_page_keeps_its_slot_until_it_is_given_up() {
+    let mut machine = filled("base", 2 * FRAMES, 2 * FRAMES);
+    let slots: std::collections::BTreeSet<u64> = machine.disk.stored.keys().map(|(_, slot)| *slot).collect();
+    (0..2 * FRAMES).for_each(|page| machine.put(page, value(page) + 1));
+    (0..2 * FRAMES).for_each(|page| assert_eq!(machine.get(page), value(page) + 1));
+    let again: std::collections::BTreeSet<u64> = machine.disk.stored.keys().map(|(_, slot)| *slot).collect();
+    assert!(slots.is_subset(&again));
+    assert_eq!(again.len() as u64, 2 * FRAMES, "one slot for each page, written as often as the page changed");
+    machine.end();
+}
+
+#[test]
+fn slots_are_given_back_by_unmap_exit_exec_and_discard() {
+    // Swap space has room for one round: what a round leaves behind would end the next.
+    let mut machine = Machine::with_swap("8K 64K", FRAMES, "reservation", FRAMES);
+    let first = machine.space;
+    for round in 0..12 {
+        machine.space = machine.vm.create_space();
+        machine.anonymous(0, 2 * FRAMES, Growth::Fixed);
+        (0..2 * FRAMES).for_each(|page| machine.put(page, value(page)));
+        assert!(machine.try_put(0, 1).is_err(), "round {round}: memory and swap space are full");
+        match round % 4 {
+            0 => machine.unmap(0, 2 * FRAMES),
+            1 => machine.vm.exec(&mut machine.pmap, machine.space).unwrap(),
+            2 => machine.vm.discard(&mut machine.pmap, machine.space, Vpn(0), 2 * FRAMES).unwrap(),
+            _ => {}
+        }
+        machine.vm.validate(&machine.pmap).unwrap();
+        machine.vm.exit(&mut machine.pmap, machine.space).unwrap();
+    }
+    machine.space = first;
+    machine.end();
+}
+
+#[test]
+fn after_fork_both_read_from_swap_and_a_write_copies() {
+    let mut machine = Machine::with_swap("8K 64K", FRAMES, "reservation", 1000);
+    machine.anonymous(0, 16, Growth::Fixed);
+    (0..16).for_each(|page| machine.put(page, value(page)));
+    let parent = machine.space;
+    let child = machine.vm.fork(&mut machine.pmap, parent).unwrap();
+    machine.squeeze();
+    assert!(machine.mapped(0..16).is_empty());
+    machine.space = child;
+    assert_eq!(machine.read(3).kind, FaultKind::Swap);
+    machine.space = parent;
+    assert_eq!(machine.read(3).kind, FaultKind::Resident, "one page for both");
+    // The write of a page that is away: it is brought in, then copied.
+    machine.space = child;
+    let faults = machine.vm.stats();
+    machine.put(4, 1000);
+    let now = machine.vm.stats();
+    assert_eq!((now.faults_swap - faults.faults_swap, now.faults_copy - faults.faults_copy), (1, 1));
+    machine.put(3, 1001);
+    machine.squeeze();
+    for (space, expected) in [(parent, [value(3), value(4), value(5)]), (child, [1001, 1000, value(5)])] {
+        machine.space = space;
+        assert_eq!([3, 4, 5].map(|page| machine.get(page)), expected);
+    }
+    machine.vm.exit(&mut machine.pmap, parent).unwrap();
+    assert_eq!([2, 3, 4, 5].map(|page| machine.get(page)), [value(2), 1001, 1000, value(5)]);
+    machine.end();
+}
+
+#[test]
+fn a_shadow_takes_over_pages_that_are_in_swap_space() {
+    let mut machine = Machine::with_swap("8K 64K", FRAMES, "reservation", 1000);
+    machine.anonymous(0, 16, Growth::Fixed);
+    (0..16).for_each(|page| machine.put(page, value(page)));
+    let parent = machine.space;
+    let child = machine.vm.fork(&mut machine.pmap, parent).unwrap();
+    (0..8).for_each(|page| machine.put(page, 100 + page));
+    machine.squeeze();
+    // Of what is away, some is back, in the shadow and behind it.
+    assert_eq!([2, 10].map(|page| machine.get(page)), [102, value(10)]);
+    let collapses = machine.vm.stats().collapses;
+    machine.vm.exit(&mut machine.pmap, child).unwrap();
+    machine.vm.validate(&machine.pmap).unwrap();
+    assert_eq!(machine.vm.stats().collapses, collapses + 1);
+    for round in 0..2 {
+        let expected = |page| if page < 8 { 100 + page } else { value(page) };
+        assert!((0..16).all(|page| machine.get(page) == expected(page)), "round {round}");
+        machine.squeeze();
+    }
+    machine.end();
+}
+
+#[test]
+fn a_page_that_was_never_written_has_no_slot() {
+    let mut machine = Machine::with_swap("8K 64K", FRAMES, "reservation", 1000);
+    machine.anonymous(0, 16, Growth::Fixed);
+    (0..16).for_each(|page| assert_eq!(machine.get(page), 0));
+    machine.squeeze();
+    let before = machine.vm.stats();
+    assert_eq!(machine.try_touch(0, Access::Read).unwrap().unwrap().kind, FaultKind::Zero);
+    assert_eq!(machine.vm.stats().page_ins, before.page_ins);
+    machine.end();
+}
