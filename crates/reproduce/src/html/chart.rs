@@ -101,7 +101,7 @@ fn points(drawing: &Drawing, top: f64, out: &mut String) {
     for value in ticks {
         let place = x.at(value);
         let text = if drawing.x.bytes {
-            superpage_sim::bytes(value as u64).replace(".00", "")
+            superpage_sim::bytes(value as u64).replace(".00", "").replace(".0 ", " ")
         } else {
             tick_of(&drawing.x, value)
         };
@@ -112,9 +112,13 @@ fn points(drawing: &Drawing, top: f64, out: &mut String) {
             BOTTOM + 20.0
         );
     }
-    let mut taken = Vec::new();
+    let places = |series: &Drawn| -> Vec<(f64, f64)> {
+        series.points.iter().map(|point| (x.at(point.x), y.at(point.y))).collect()
+    };
+    // First all marks, then labels where nothing else is.
+    let mut taken: Vec<[f64; 4]> = Vec::new();
     for (index, series) in drawing.series.iter().enumerate() {
-        let places: Vec<(f64, f64)> = series.points.iter().map(|point| (x.at(point.x), y.at(point.y))).collect();
+        let places = places(series);
         if series.line {
             *out += &path(index, &places);
         }
@@ -122,39 +126,47 @@ fn points(drawing: &Drawing, top: f64, out: &mut String) {
             marks(index, series, &places, &mut taken, out);
         }
     }
+    for (index, series) in drawing.series.iter().enumerate() {
+        for (Point { label, .. }, (x, y)) in series.points.iter().zip(places(series)) {
+            if label.chars().count() > 1 {
+                name(index, label, (x, y), &mut taken, out);
+            }
+        }
+    }
 }
 
-/// The marks of a series, with their labels where nothing else is.
+/// Whether two boxes have something in common; a box is left, top, right, bottom.
+fn meet(a: &[f64; 4], b: &[f64; 4]) -> bool {
+    a[0] <= b[2] && b[0] <= a[2] && a[1] <= b[3] && b[1] <= a[3]
+}
+
+/// The marks of a series. A letter moves aside if another stands in its place.
 fn marks(index: usize, series: &Drawn, places: &[(f64, f64)], taken: &mut Vec<[f64; 4]>, out: &mut String) {
     for (Point { label, .. }, (x, y)) in series.points.iter().zip(places) {
-        if is_letter(label) {
-            taken.push([x - 6.0, y - 7.0, x + 6.0, y + 7.0]);
-            *out += &letter(index, *x, *y, label);
+        let around = |x: f64| [x - 5.0, y - 6.0, x + 5.0, y + 6.0];
+        if !is_letter(label) {
+            *out += &mark(index, *x, *y);
+            taken.push(around(*x));
             continue;
         }
-        *out += &mark(index, *x, *y);
-        taken.push([x - 5.0, y - 5.0, x + 5.0, y + 5.0]);
-        if label.is_empty() {
-            continue;
-        }
-        let width = LETTER * label.chars().count() as f64;
-        let free = |[left, top, right, bottom]: [f64; 4], taken: &[[f64; 4]]| {
-            left > LEFT
-                && right < WIDTH
-                && taken.iter().all(|other| right < other[0] || left > other[2] || bottom < other[1] || top > other[3])
-        };
-        let (left, right) = (x - 9.0 - width, x + 9.0);
-        let offsets = [0.0, -11.0, 11.0, -22.0, 22.0, -33.0, 33.0];
-        let spots = offsets.iter().flat_map(|dy| [left, right].map(|at| [at, y + dy - 6.0, at + width, y + dy + 6.0]));
-        let Some(spot) = spots.into_iter().find(|spot| free(*spot, taken)) else { continue };
+        let aside = [0.0, 11.0, -11.0, 22.0, -22.0].into_iter().map(|dx| x + dx);
+        let free = aside.into_iter().find(|x| !taken.iter().any(|other| meet(&around(*x), other))).unwrap_or(*x);
+        *out += &letter(index, free, *y, label);
+        taken.push(around(free));
+    }
+}
+
+/// The name of a mark, in the first place around it that is free; left out if there is none.
+fn name(index: usize, label: &str, (x, y): (f64, f64), taken: &mut Vec<[f64; 4]>, out: &mut String) {
+    let width = LETTER * label.chars().count() as f64;
+    let offsets = [0.0, -12.0, 12.0, -24.0, 24.0, -36.0, 36.0];
+    let sides = [x - 9.0 - width, x + 9.0];
+    let spots = offsets.iter().flat_map(|dy| sides.map(|at| [at, y + dy - 5.0, at + width, y + dy + 5.0]));
+    let free = |spot: &[f64; 4]| spot[0] > LEFT && spot[2] < WIDTH && !taken.iter().any(|other| meet(spot, other));
+    if let Some(spot) = spots.into_iter().find(free) {
         taken.push(spot);
-        let _ = write!(
-            out,
-            "<text class=\"label s{index}\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            spot[0],
-            spot[3] - 2.0,
-            escape(label)
-        );
+        let (left, base, label) = (spot[0], spot[3] - 1.0, escape(label));
+        let _ = write!(out, "<text class=\"label s{index}\" x=\"{left:.1}\" y=\"{base:.1}\">{label}</text>");
     }
 }
 
