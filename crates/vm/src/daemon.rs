@@ -9,13 +9,15 @@ use crate::vm::Vm;
 use crate::{Pmap, Store};
 use alloc::vec;
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Level, MAX_LEVELS, Pfn};
+use superpage_pages::{Extent, Level, Pfn};
 
 /// What a look at a page's mappings said.
 struct Sample {
     referenced: bool,
-    /// The page maps with others, as a superpage of this level: they are aged together.
+    /// The page was mapped with others, as a superpage of this level: they are aged together.
     level: Level,
+    /// The superpage is no more, and which of its parts were referenced is not known.
+    split: bool,
 }
 
 impl Vm {
@@ -41,9 +43,11 @@ impl Vm {
     /// Whether the page daemon has something to do: memory is short, or a request for contiguity failed and the policy has
     /// it woken by that. The kernel asks between one operation and the next. O(1).
     pub fn daemon_wanted(&self) -> bool {
-        self.frames.pages.is_some()
-            && (self.available() < self.least()
-                || self.policy.wake == Wake::Contiguity && self.frames.wanted != [0; MAX_LEVELS])
+        let Some(pages) = &self.frames.pages else { return false };
+        // Where the whole inactive list did not help, it will not until something changes.
+        let mut goals = self.frames.wanted.iter().zip(&self.exhausted);
+        let contiguity = goals.any(|(goal, exhausted)| *goal > 0 && *exhausted != Some(pages.changes()));
+        self.available() < self.least() || self.policy.wake == Wake::Contiguity && contiguity
     }
 
     /// Runs the page daemon once: until enough memory is available if it is short, or all pages were looked at often enough to
@@ -62,7 +66,9 @@ impl Vm {
         }
         if self.policy.wake == Wake::Contiguity {
             for level in self.frames.ladder.levels().skip(1).rev() {
-                self.restore_contiguity(pmap, level, goals[level.index()]);
+                let met = self.restore_contiguity(pmap, level, goals[level.index()]);
+                let changes = self.frames.pages.as_ref().map(|pages| pages.changes());
+                self.exhausted[level.index()] = if met { None } else { changes };
             }
         }
         self.frames.stats.evictions > before
@@ -107,7 +113,7 @@ impl Vm {
             let Some(page) = self.page_on(frame, List::Inactive) else { continue };
             let sample = self.sample(pmap, page, frame, true);
             if sample.referenced {
-                self.age(frame, sample.level, true, false);
+                self.age(frame, &sample, false);
             } else if !self.take_out(pmap, store, page, frame) {
                 // Swap space is full: the page stays, and others are tried first the next time.
                 self.put(frame, List::Active);
@@ -127,7 +133,7 @@ impl Vm {
             let sample = self.sample(pmap, page, frame, true);
             let known = self.objects.get(page.0);
             let needed = known.entries > 0 || known.shadows > 0;
-            self.age(frame, sample.level, sample.referenced, !needed);
+            self.age(frame, &sample, !needed);
             if sample.referenced && sample.level == Level::BASE {
                 self.repromote(pmap, page, frame);
             }
@@ -147,15 +153,16 @@ impl Vm {
 
     /// Notes for a page, and those that one superpage maps with it, whether it was referenced, and puts them on the list that
     /// follows: active, or inactive once no activity is left or nothing needs the object.
-    fn age(&mut self, frame: u32, level: Level, referenced: bool, unneeded: bool) {
-        let count = self.frames.ladder.pages(level) as u32;
+    fn age(&mut self, frame: u32, sample: &Sample, unneeded: bool) {
+        let referenced = sample.referenced;
+        let count = self.frames.ladder.pages(sample.level) as u32;
         let first = frame & !(count - 1);
         let Some(pages) = &mut self.frames.pages else { return };
         for frame in first..first + count {
             if !matches!(pages.list(frame), Some(List::Active | List::Inactive)) {
                 continue;
             }
-            let activity = pages.sampled(frame, referenced);
+            let activity = pages.sampled(frame, referenced, !sample.split);
             let keep = referenced || activity > 0 && !unneeded;
             pages.put(frame, if keep { List::Active } else { List::Inactive });
         }
@@ -165,8 +172,7 @@ impl Vm {
     /// referenced is demoted around the page, with the policy's probability, to see which of its parts are in use.
     fn sample(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32, pressure: bool) -> Sample {
         self.frames.stats.daemon_scanned += 1;
-        let base = self.frames.ladder.base();
-        let mut sample = Sample { referenced: false, level: Level::BASE };
+        let mut sample = Sample { referenced: false, level: Level::BASE, split: false };
         for mapping in self.mappings(pmap, page, frame) {
             let size = self.frames.ladder.size(mapping.level);
             let start = mapping.at.align_down(self.frames.ladder.pages(mapping.level));
@@ -174,15 +180,14 @@ impl Vm {
                 sample.referenced |= pmap.clear_referenced(mapping.space, start, size);
                 continue;
             }
-            let referenced = pmap.used(mapping.space, start, size).referenced;
+            let referenced = pmap.clear_referenced(mapping.space, start, size);
             sample.referenced |= referenced;
+            sample.level = sample.level.max(mapping.level);
             if referenced && pressure && self.speculates() {
+                // The bit is cleared before, so that the parts start without it, and only those in use will have it again.
                 self.demote_around(pmap, mapping.space, &mapping.entry, page.0, mapping.at, false);
                 self.frames.stats.speculative_demotions += 1;
-                pmap.clear_referenced(mapping.space, mapping.at, base);
-            } else {
-                pmap.clear_referenced(mapping.space, start, size);
-                sample.level = sample.level.max(mapping.level);
+                sample.split = true;
             }
         }
         sample
@@ -259,10 +264,11 @@ impl Vm {
     }
 
     /// Makes up to `goal` extents of a level available by taking inactive pages out of use, the least recent first; only
-    /// pages of an extent that then has nothing else in it. Pages that must be written out first do not take part.
-    fn restore_contiguity(&mut self, pmap: &mut impl Pmap, level: Level, mut goal: u64) {
+    /// pages of an extent that then has nothing else in it. Pages that must be written out first do not take part. Gives
+    /// whether the goal is met.
+    fn restore_contiguity(&mut self, pmap: &mut impl Pmap, level: Level, mut goal: u64) -> bool {
         if goal == 0 {
-            return;
+            return true;
         }
         let (order, pages) = (self.frames.ladder.order(level), self.frames.ladder.pages(level));
         let mut seen = vec![false; (self.frames.buddy.frames() >> order) as usize];
@@ -285,7 +291,7 @@ impl Vm {
                 self.frames.stats.contiguity_restored += 1;
                 goal -= 1;
                 if goal == 0 {
-                    return;
+                    return true;
                 }
             }
             // The next one may have gone, or may be active again: then what was seen is passed over once more.
@@ -293,6 +299,7 @@ impl Vm {
                 next = self.head_of(List::Inactive);
             }
         }
+        false
     }
 
     /// The pages that must go for an extent to be available: all of them inactive, clean and not referenced. `None` if
@@ -328,7 +335,7 @@ impl Vm {
             }
             let sample = self.sample(pmap, page, frame, false);
             if sample.referenced {
-                self.age(frame, sample.level, true, false);
+                self.age(frame, &sample, false);
                 return None;
             }
         }

@@ -161,7 +161,14 @@ impl Frames {
                 if let Some(extent) = self.buddy.allocate(Level(level)) {
                     return Some((extent, preempted));
                 }
-                if level == 0 && self.free_held() {
+                if level == 0
+                    && let Some(frame) = self.free_held()
+                {
+                    // Its frame may be reserved now, with other cache pages that need not go.
+                    while let Some(node) = self.covering(frame) {
+                        self.preempt(policy, node);
+                        preempted += 1;
+                    }
                     continue;
                 }
                 if level > 0 && policy.scarce == Scarce::Smaller {
@@ -193,14 +200,14 @@ impl Frames {
         }
     }
 
-    /// Frees the oldest cache page that holds its frame, if there is one.
-    fn free_held(&mut self) -> bool {
-        let oldest = self.pages.as_ref().and_then(|pages| pages.head(List::Cache));
-        let Some((object, index)) = oldest.and_then(|frame| self.page_of(frame)) else { return false };
+    /// Gives up the oldest cache page that holds its frame, if there is one, and says which frame that is.
+    fn free_held(&mut self) -> Option<u32> {
+        let oldest = self.pages.as_ref().and_then(|pages| pages.head(List::Cache))?;
+        let (object, index) = self.page_of(oldest)?;
         let before = self.stats.resident_pages;
         self.unpopulate(object, index, index + 1);
         debug_assert!(self.stats.resident_pages < before, "a cache page that holds its frame is populated");
-        true
+        Some(oldest)
     }
 
     /// A frame for the kernel itself.

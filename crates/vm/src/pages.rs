@@ -61,6 +61,8 @@ pub(crate) struct Pages {
     links: Vec<Link>,
     states: Vec<State>,
     ends: [Ends; LISTS],
+    /// Counts what may make more pages contribute to contiguity.
+    changes: u64,
     /// By level from 1 up: for each extent of that size the node that has it.
     extents: Vec<Vec<u32>>,
     /// For a frame of a page that was placed singly, the lowest node of its population map. Made at the first such page.
@@ -75,6 +77,7 @@ impl Pages {
             links: vec![Link { prev: NONE, next: NONE }; frames],
             states: vec![NOWHERE; frames],
             ends: [Ends { head: NONE, tail: NONE, count: 0 }; LISTS],
+            changes: 0,
             extents: orders.iter().map(|order| vec![NONE; frames >> order]).collect(),
             singles: Vec::new(),
         }
@@ -83,6 +86,11 @@ impl Pages {
     /// The list that a frame is on.
     pub(crate) fn list(&self, frame: u32) -> Option<List> {
         [Some(List::Active), Some(List::Inactive), Some(List::Cache), None][self.states[frame as usize].list as usize]
+    }
+
+    /// A number that is another one once a page has become inactive, has left the active list, or is clean.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// The first frame of a list.
@@ -126,10 +134,11 @@ impl Pages {
         self.put(frame, List::Active);
     }
 
-    /// The page was, or was not, found referenced. Gives the activity that it has now.
-    pub(crate) fn sampled(&mut self, frame: u32, referenced: bool) -> u8 {
+    /// The page was, or was not, found referenced; `alone`: it itself, and not only a superpage that it was a part of. Gives
+    /// the activity that it has now.
+    pub(crate) fn sampled(&mut self, frame: u32, referenced: bool, alone: bool) -> u8 {
         let state = &mut self.states[frame as usize];
-        state.recent = referenced;
+        state.recent = referenced && alone;
         state.activity = match referenced {
             true => (state.activity + ADVANCE).min(MOST),
             false => state.activity.saturating_sub(1),
@@ -148,6 +157,7 @@ impl Pages {
     }
 
     pub(crate) fn set_dirty(&mut self, frame: u32, dirty: bool) {
+        self.changes += u64::from(!dirty);
         self.states[frame as usize].dirty = dirty;
     }
 
@@ -208,6 +218,7 @@ impl Pages {
     }
 
     fn link(&mut self, frame: u32, list: List) {
+        self.changes += u64::from(list == List::Inactive);
         let ends = &mut self.ends[list as usize];
         ends.count += 1;
         let tail = core::mem::replace(&mut ends.tail, frame);
@@ -225,6 +236,7 @@ impl Pages {
         if list == LISTS {
             return;
         }
+        self.changes += u64::from(list == List::Active as usize);
         let Link { prev, next } = self.links[frame as usize];
         let ends = &mut self.ends[list];
         ends.count -= 1;

@@ -41,6 +41,8 @@ pub struct Vm {
     pub(crate) to_hash: VecDeque<u32>,
     /// Decides on speculative demotions: the same for the same history.
     pub(crate) dice: u64,
+    /// By level: what [`Pages::changes`] was when all of the inactive list had no more contiguity to give.
+    pub(crate) exhausted: [Option<u64>; MAX_LEVELS],
 }
 
 impl Vm {
@@ -71,7 +73,16 @@ impl Vm {
             buddy,
         };
         let (filled, to_hash) = (Vec::new(), VecDeque::new());
-        Ok(Vm { frames, objects: Objects::new(), spaces: Vec::new(), policy, filled, to_hash, dice: 0 })
+        Ok(Vm {
+            frames,
+            objects: Objects::new(),
+            spaces: Vec::new(),
+            policy,
+            filled,
+            to_hash,
+            dice: 0,
+            exhausted: [None; MAX_LEVELS],
+        })
     }
 
     /// The page sizes in use.
