@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{Mmu, Request};
 use superpage_pages::Access;
 use superpage_trace::{Info, ProcessId};
-use superpage_vm::{Config, Hash, SpaceId, Vm};
+use superpage_vm::{Config, Hash, SpaceId, Stats, Vm};
 
 /// A machine with a kernel on it, in the middle of a stream.
 pub(crate) struct Point {
@@ -194,10 +194,10 @@ impl Point {
         self.samples.push(Sample {
             seconds,
             contiguity: contiguity(&self.vm, ladder, frames),
-            free_bytes: bytes(self.vm.buddy().free_frames()),
-            cache_bytes: 0,
-            inactive_bytes: 0,
-            active_bytes: bytes(stats.resident_pages),
+            free_bytes: bytes(self.vm.buddy().plain_frames()),
+            cache_bytes: bytes(stats.cache_pages),
+            inactive_bytes: bytes(stats.inactive_pages),
+            active_bytes: bytes(active(&stats)),
             wired_bytes: bytes(stats.wired_frames),
             pages: ladder.sizes().iter().copied().zip(stats.mapped).collect(),
         });
@@ -271,8 +271,8 @@ impl Point {
     /// Ends all processes, checks that no frame is lost, and gives what was counted.
     pub(crate) fn finish(mut self, info: &Info, complete: bool) -> Run {
         self.info = info.clone();
-        let left = contiguity(&self.vm, &self.setup.ladder, self.setup.frames);
         self.close_part();
+        let left = self.row();
         let spaces: Vec<SpaceId> = self.spaces.values().copied().collect();
         for space in spaces {
             if let Err(error) = self.vm.exit(&mut Hardware(&mut self.mmu), space) {
@@ -280,7 +280,15 @@ impl Point {
             }
         }
         let frames_leaked = self.vm.leaked_frames();
-        let mut row = Row { contiguity: left, frames_leaked, ..self.row() };
+        let mut row = Row {
+            active_bytes: left.active_bytes,
+            inactive_bytes: left.inactive_bytes,
+            cache_bytes: left.cache_bytes,
+            swap_used_bytes: left.swap_used_bytes,
+            contiguity: left.contiguity,
+            frames_leaked,
+            ..self.row()
+        };
         row.complete &= complete;
         for part in &mut self.parts {
             part.row.workload.clone_from(&row.workload);
@@ -341,6 +349,10 @@ impl Point {
             contiguity_requests: stats.contiguity_requests,
             contiguity_failed: stats.contiguity_failed,
             contiguity_satisfied: stats.contiguity_requests - stats.contiguity_failed,
+            active_bytes: active(&stats) * base,
+            inactive_bytes: stats.inactive_pages * base,
+            cache_bytes: stats.cache_pages * base,
+            swap_used_bytes: stats.swap_used_pages * base,
             contiguity: contiguity(&self.vm, &self.setup.ladder, self.setup.frames),
             frames_leaked: 0,
             pte_traversals: counters.pte_traversals,
@@ -353,6 +365,11 @@ impl Point {
             assumed: cost::assumed(machine),
         }
     }
+}
+
+/// Pages in use of late; all that are resident where there are no page lists.
+fn active(stats: &Stats) -> u64 {
+    if stats.inactive_pages + stats.cache_pages == 0 { stats.resident_pages } else { stats.active_pages }
 }
 
 /// How much more is resident than was touched, in percent.

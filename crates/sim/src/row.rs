@@ -93,6 +93,15 @@ pub struct Row {
     pub contiguity_failed: u64,
     /// Those that got it.
     pub contiguity_satisfied: u64,
+    /// Pages on the active list when the run ends, before its memory is given back; all that are resident, under a policy
+    /// without page lists.
+    pub active_bytes: u64,
+    /// Pages on the inactive list then.
+    pub inactive_bytes: u64,
+    /// Clean pages then that are kept, but count as available.
+    pub cache_bytes: u64,
+    /// Pages in swap space then.
+    pub swap_used_bytes: u64,
     /// Contiguity that is left when the run ends, before its memory is given back: the metric of Navarro et al.,
     /// section 6.5, from 0 to 1.
     pub contiguity: f64,

@@ -89,12 +89,6 @@ impl Vm {
         }
     }
 
-    /// The frames of a list as they are now, from its head.
-    fn frames_of(&self, list: List) -> Vec<u32> {
-        let Some(pages) = &self.frames.pages else { return Vec::new() };
-        core::iter::successors(pages.head(list), |frame| pages.next(*frame)).collect()
-    }
-
     fn head_of(&self, list: List) -> Option<u32> {
         self.frames.pages.as_ref().and_then(|pages| pages.head(list))
     }
@@ -105,12 +99,11 @@ impl Vm {
 
     /// Takes inactive pages out of use, the least recent first; those that were referenced are active again.
     fn scan_inactive(&mut self, pmap: &mut impl Pmap, store: &mut impl Store, target: u64) {
-        for frame in self.frames_of(List::Inactive) {
-            if self.available() >= target {
-                return;
-            }
-            // Pages of a superpage move together, so the list may have changed since.
-            let Some(page) = self.page_on(frame, List::Inactive) else { continue };
+        // Whatever becomes of the first page of the list, it leaves it.
+        while self.available() < target
+            && let Some(frame) = self.head_of(List::Inactive)
+            && let Some(page) = self.frames.page_of(frame)
+        {
             let sample = self.sample(pmap, page, frame, true);
             if sample.referenced {
                 self.age(frame, &sample, false);
@@ -124,16 +117,20 @@ impl Vm {
     /// Makes active pages inactive that were not referenced for long, until there are enough of them.
     fn scan_active(&mut self, pmap: &mut impl Pmap, target: u64) {
         let enough = target + target / 2;
-        for frame in self.frames_of(List::Active) {
+        // Each page once: what is looked at goes to the tail, and all parts of a superpage at once.
+        let mut left = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Active));
+        while left > 0
+            && let Some(frame) = self.head_of(List::Active)
+            && let Some(page) = self.frames.page_of(frame)
+        {
             let inactive = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Inactive));
             if inactive + self.available() >= enough + target {
                 return;
             }
-            let Some(page) = self.page_on(frame, List::Active) else { continue };
             let sample = self.sample(pmap, page, frame, true);
             let known = self.objects.get(page.0);
             let needed = known.entries > 0 || known.shadows > 0;
-            self.age(frame, &sample, !needed);
+            left -= self.age(frame, &sample, !needed).min(left);
             if sample.referenced && sample.level == Level::BASE {
                 self.repromote(pmap, page, frame);
             }
@@ -152,20 +149,24 @@ impl Vm {
     }
 
     /// Notes for a page, and those that one superpage maps with it, whether it was referenced, and puts them on the list that
-    /// follows: active, or inactive once no activity is left or nothing needs the object.
-    fn age(&mut self, frame: u32, sample: &Sample, unneeded: bool) {
+    /// follows: active, or inactive once no activity is left or nothing needs the object. Gives how many were active.
+    fn age(&mut self, frame: u32, sample: &Sample, unneeded: bool) -> u64 {
         let referenced = sample.referenced;
         let count = self.frames.ladder.pages(sample.level) as u32;
         let first = frame & !(count - 1);
-        let Some(pages) = &mut self.frames.pages else { return };
+        let Some(pages) = &mut self.frames.pages else { return 0 };
+        let mut active = 0;
         for frame in first..first + count {
-            if !matches!(pages.list(frame), Some(List::Active | List::Inactive)) {
-                continue;
+            match pages.list(frame) {
+                Some(List::Active) => active += 1,
+                Some(List::Inactive) => {}
+                _ => continue,
             }
             let activity = pages.sampled(frame, referenced, !sample.split);
             let keep = referenced || activity > 0 && !unneeded;
             pages.put(frame, if keep { List::Active } else { List::Inactive });
         }
+        active
     }
 
     /// Looks whether a page was referenced, in any mapping, and clears the bits. With memory short, a superpage that was

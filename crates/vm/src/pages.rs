@@ -22,7 +22,7 @@ pub(crate) enum List {
     Cache,
 }
 
-/// How many page lists there are; in a frame's state, the number that stands for none.
+/// How many page lists there are.
 const LISTS: usize = 3;
 
 /// The activity of a page that was just populated, what a reference adds, and the most it can be: those of FreeBSD.
@@ -30,24 +30,19 @@ const ACTIVITY: u8 = 5;
 const ADVANCE: u8 = 3;
 const MOST: u8 = 64;
 
-/// What is kept of a frame beside its links.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct State {
-    list: u8,
-    activity: u8,
-    /// Contents differ from what is in backing store, whatever mappings say.
-    dirty: bool,
-    /// Found referenced when last looked at.
-    recent: bool,
-}
+/// What is kept of a frame beside its links, as bytes: the number of its list from 1, or 0 for none; its activity; whether
+/// contents differ from backing store, whatever mappings say; whether it was found referenced when last looked at. All 0 in
+/// a frame without a page, so that a system need not touch what is kept of memory that is never used.
+type State = [u8; 4];
 
-const NOWHERE: State = State { list: LISTS as u8, activity: 0, dirty: false, recent: false };
+const LIST: usize = 0;
+const ACTIVE: usize = 1;
+const DIRTY: usize = 2;
+const RECENT: usize = 3;
 
-#[derive(Clone, Copy)]
-struct Link {
-    prev: u32,
-    next: u32,
-}
+/// Of a frame's links, the frame before it and after it on its list.
+const PREV: usize = 0;
+const NEXT: usize = 1;
 
 #[derive(Clone, Copy)]
 struct Ends {
@@ -58,14 +53,15 @@ struct Ends {
 
 /// See the module.
 pub(crate) struct Pages {
-    links: Vec<Link>,
+    links: Vec<[u32; 2]>,
     states: Vec<State>,
     ends: [Ends; LISTS],
     /// Counts what may make more pages contribute to contiguity.
     changes: u64,
     /// By level from 1 up: for each extent of that size the node that has it.
     extents: Vec<Vec<u32>>,
-    /// For a frame of a page that was placed singly, the lowest node of its population map. Made at the first such page.
+    /// For a frame of a page that was placed singly, one more than the lowest node of its population map. Made at the first
+    /// such page.
     singles: Vec<u32>,
 }
 
@@ -74,8 +70,8 @@ impl Pages {
     pub(crate) fn new(frames: u64, orders: &[u32]) -> Pages {
         let frames = frames as usize;
         Pages {
-            links: vec![Link { prev: NONE, next: NONE }; frames],
-            states: vec![NOWHERE; frames],
+            links: vec![[0; 2]; frames],
+            states: vec![[0; 4]; frames],
             ends: [Ends { head: NONE, tail: NONE, count: 0 }; LISTS],
             changes: 0,
             extents: orders.iter().map(|order| vec![NONE; frames >> order]).collect(),
@@ -85,7 +81,7 @@ impl Pages {
 
     /// The list that a frame is on.
     pub(crate) fn list(&self, frame: u32) -> Option<List> {
-        [Some(List::Active), Some(List::Inactive), Some(List::Cache), None][self.states[frame as usize].list as usize]
+        [None, Some(List::Active), Some(List::Inactive), Some(List::Cache)][self.states[frame as usize][LIST] as usize]
     }
 
     /// A number that is another one once a page has become inactive, has left the active list, or is clean.
@@ -100,7 +96,7 @@ impl Pages {
 
     /// The frame that follows on the same list.
     pub(crate) fn next(&self, frame: u32) -> Option<u32> {
-        Some(self.links[frame as usize].next).filter(|frame| *frame != NONE)
+        Some(self.links[frame as usize][NEXT]).filter(|frame| *frame != NONE)
     }
 
     /// The number of frames on a list.
@@ -110,15 +106,15 @@ impl Pages {
 
     /// The frame's page was just populated: at the tail of the active list.
     pub(crate) fn add(&mut self, frame: u32) {
-        debug_assert!(self.states[frame as usize] == NOWHERE);
-        self.states[frame as usize].activity = ACTIVITY;
+        debug_assert_eq!(self.states[frame as usize], [0; 4]);
+        self.states[frame as usize][ACTIVE] = ACTIVITY;
         self.link(frame, List::Active);
     }
 
     /// The frame's page is no more.
     pub(crate) fn remove(&mut self, frame: u32) {
         self.unlink(frame);
-        self.states[frame as usize] = NOWHERE;
+        self.states[frame as usize] = [0; 4];
     }
 
     /// Puts a frame at the tail of a list, from whatever list it is on.
@@ -129,8 +125,8 @@ impl Pages {
 
     /// Puts a frame that is used again at the tail of the active list.
     pub(crate) fn activate(&mut self, frame: u32) {
-        let state = &mut self.states[frame as usize];
-        state.activity = state.activity.max(ACTIVITY);
+        let activity = &mut self.states[frame as usize][ACTIVE];
+        *activity = (*activity).max(ACTIVITY);
         self.put(frame, List::Active);
     }
 
@@ -138,27 +134,27 @@ impl Pages {
     /// the activity that it has now.
     pub(crate) fn sampled(&mut self, frame: u32, referenced: bool, alone: bool) -> u8 {
         let state = &mut self.states[frame as usize];
-        state.recent = referenced && alone;
-        state.activity = match referenced {
-            true => (state.activity + ADVANCE).min(MOST),
-            false => state.activity.saturating_sub(1),
+        state[RECENT] = u8::from(referenced && alone);
+        state[ACTIVE] = match referenced {
+            true => (state[ACTIVE] + ADVANCE).min(MOST),
+            false => state[ACTIVE].saturating_sub(1),
         };
-        state.activity
+        state[ACTIVE]
     }
 
     /// Whether the page was found referenced when it was last looked at.
     pub(crate) fn recent(&self, frame: u32) -> bool {
-        self.states[frame as usize].recent
+        self.states[frame as usize][RECENT] != 0
     }
 
     /// Whether contents differ from backing store, as far as no mapping tells.
     pub(crate) fn dirty(&self, frame: u32) -> bool {
-        self.states[frame as usize].dirty
+        self.states[frame as usize][DIRTY] != 0
     }
 
     pub(crate) fn set_dirty(&mut self, frame: u32, dirty: bool) {
         self.changes += u64::from(!dirty);
-        self.states[frame as usize].dirty = dirty;
+        self.states[frame as usize][DIRTY] = u8::from(dirty);
     }
 
     /// The node that has the extent of this level which starts at the frame; `NONE` if none does.
@@ -173,15 +169,15 @@ impl Pages {
 
     /// The lowest node of a page that was placed singly, in this frame.
     pub(crate) fn single(&self, frame: u32) -> u32 {
-        self.singles.get(frame as usize).copied().unwrap_or(NONE)
+        self.singles.get(frame as usize).map_or(NONE, |slot| slot.wrapping_sub(1))
     }
 
     /// A page of a lowest node was placed singly.
     pub(crate) fn set_single(&mut self, frame: u32, slot: u32) {
         if self.singles.is_empty() {
-            self.singles = vec![NONE; self.links.len()];
+            self.singles = vec![0; self.links.len()];
         }
-        self.singles[frame as usize] = slot;
+        self.singles[frame as usize] = slot + 1;
     }
 
     /// Checks links and counts.
@@ -191,7 +187,7 @@ impl Pages {
             let (mut prev, mut count) = (NONE, 0);
             let mut next = self.head(list);
             while let Some(frame) = next {
-                if self.list(frame) != Some(list) || self.links[frame as usize].prev != prev {
+                if self.list(frame) != Some(list) || self.links[frame as usize][PREV] != prev {
                     return Err(format!("frame {frame} on list {list:?} has a wrong back link or list"));
                 }
                 (prev, count, next) = (frame, count + 1, self.next(frame));
@@ -205,13 +201,13 @@ impl Pages {
             }
             seen += count;
         }
-        let listed = self.states.iter().filter(|state| (state.list as usize) < LISTS).count();
+        let listed = self.states.iter().filter(|state| state[LIST] != 0).count();
         if listed == seen { Ok(()) } else { Err(format!("{listed} frames say that they are on lists, {seen} are")) }
     }
 
     /// Bytes held.
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.links.capacity() * size_of::<Link>()
+        self.links.capacity() * size_of::<[u32; 2]>()
             + self.states.capacity() * size_of::<State>()
             + self.extents.iter().map(|extents| extents.capacity() * 4).sum::<usize>()
             + self.singles.capacity() * 4
@@ -225,29 +221,25 @@ impl Pages {
         if tail == NONE {
             ends.head = frame;
         } else {
-            self.links[tail as usize].next = frame;
+            self.links[tail as usize][NEXT] = frame;
         }
-        self.links[frame as usize] = Link { prev: tail, next: NONE };
-        self.states[frame as usize].list = list as u8;
+        self.links[frame as usize] = [tail, NONE];
+        self.states[frame as usize][LIST] = list as u8 + 1;
     }
 
     fn unlink(&mut self, frame: u32) {
-        let list = self.states[frame as usize].list as usize;
-        if list == LISTS {
-            return;
-        }
-        self.changes += u64::from(list == List::Active as usize);
-        let Link { prev, next } = self.links[frame as usize];
-        let ends = &mut self.ends[list];
-        ends.count -= 1;
+        let Some(list) = self.list(frame) else { return };
+        self.changes += u64::from(list == List::Active);
+        let [prev, next] = self.links[frame as usize];
+        self.ends[list as usize].count -= 1;
         match prev {
-            NONE => ends.head = next,
-            prev => self.links[prev as usize].next = next,
+            NONE => self.ends[list as usize].head = next,
+            prev => self.links[prev as usize][NEXT] = next,
         }
         match next {
-            NONE => self.ends[list].tail = prev,
-            next => self.links[next as usize].prev = prev,
+            NONE => self.ends[list as usize].tail = prev,
+            next => self.links[next as usize][PREV] = prev,
         }
-        self.states[frame as usize].list = LISTS as u8;
+        self.states[frame as usize][LIST] = 0;
     }
 }

@@ -93,6 +93,14 @@ pub struct Stats {
     pub mapped: [u64; MAX_LEVELS],
     /// The same when the touched pages were last at their peak.
     pub mapped_at_peak: [u64; MAX_LEVELS],
+    /// Frames on the active list, now; where the policy reclaims nothing there are no lists, and this is 0.
+    pub active_pages: u64,
+    /// Frames on the inactive list, now.
+    pub inactive_pages: u64,
+    /// Frames that hold a cache page, now: they count as free or not, as the policy says.
+    pub cache_pages: u64,
+    /// Pages in swap space, now.
+    pub swap_used_pages: u64,
     /// Frames wired, now.
     pub wired_frames: u64,
     /// Shadow objects that took over the pages of the object behind them.

@@ -4,7 +4,7 @@ use crate::away::Away;
 use crate::fill::Filled;
 use crate::frames::Frames;
 use crate::object::Objects;
-use crate::pages::Pages;
+use crate::pages::{List, Pages};
 use crate::policy::{Policy, Reclaim};
 use crate::population::Population;
 use crate::reservation::Reservations;
@@ -104,6 +104,12 @@ impl Vm {
     pub fn stats(&self) -> Stats {
         let mut stats = self.frames.stats;
         stats.note_peak();
+        if let Some(pages) = &self.frames.pages {
+            stats.active_pages = pages.count(List::Active);
+            stats.inactive_pages = pages.count(List::Inactive);
+            stats.cache_pages = pages.count(List::Cache);
+        }
+        stats.swap_used_pages = self.frames.away.slots_used();
         stats
     }
 
