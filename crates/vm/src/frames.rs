@@ -8,7 +8,7 @@ use crate::away::{Away, PageOf};
 use crate::bitmap::Bitmap;
 use crate::object::ObjectId;
 use crate::pages::{List, Pages};
-use crate::policy::{Lists, Pieces, Place, Policy, Scarce};
+use crate::policy::{Lists, Pieces, Place, Policy, Reserve, Scarce};
 use crate::population::{NONE, NodeId, Population, Walk};
 use crate::reservation::Reservations;
 use crate::wired::Pools;
@@ -156,7 +156,8 @@ impl Frames {
         if preferred > Level::BASE {
             self.stats.contiguity_requests += 1;
         }
-        for level in (0..=preferred.0).rev() {
+        let sizes = |level: &u8| policy.reserve != Reserve::Largest || *level == preferred.0 || *level == 0;
+        for level in (0..=preferred.0).rev().filter(sizes) {
             loop {
                 if let Some(extent) = self.buddy.allocate(Level(level)) {
                     return Some((extent, preempted));

@@ -128,6 +128,20 @@ impl Machine {
         pages.filter(|page| self.frame(*page).is_some()).collect()
     }
 
+    /// Takes every page of all processes out of use that can go without swap space: a file is read that is several times as
+    /// long as memory.
+    pub(crate) fn squeeze_with_file(&mut self) {
+        let pages = 8 * self.vm.buddy().frames();
+        self.vm.open(u32::MAX, pages).unwrap();
+        for page in 0..pages {
+            while let Err(error) = self.vm.read(u32::MAX, page) {
+                assert!(self.daemon(), "{error}");
+            }
+        }
+        self.vm.close(u32::MAX).unwrap();
+        self.vm.remove_file(u32::MAX);
+    }
+
     /// Takes every page of all processes out of use: another one writes to several times as many as there are frames.
     /// Swap space must have room for all.
     pub(crate) fn squeeze(&mut self) {

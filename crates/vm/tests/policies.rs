@@ -1,0 +1,199 @@
+//! What the policies `freebsd` and `talluri-hill` do differently.
+
+mod machine;
+
+use machine::Machine;
+use superpage_pages::{Extent, Level, Pfn};
+use superpage_vm::{FaultKind, Growth, Policy, Stats};
+
+const ARM: &str = "4K 64K 2M";
+
+#[test]
+fn freebsd_reserves_the_largest_size_or_nothing() {
+    let mut machine = Machine::new(ARM, 4096, "freebsd");
+    machine.anonymous(512, 512, Growth::Fixed);
+    assert_eq!(machine.write(512).allocated, Some(Level(2)));
+    machine.write_all(513..528);
+    assert_eq!(machine.level(512), Some(Level(1)), "smaller superpages are made inside");
+    // A file of less than 2 MB reserves nothing, though it holds 64 KB.
+    machine.file(2048, 100, true, 0);
+    machine.vm.open(2, 100).unwrap();
+    assert_eq!(machine.vm.read(2, 0).unwrap().allocated, Some(Level::BASE));
+    machine.vm.close(2).unwrap();
+    machine.vm.remove_file(2);
+    machine.end();
+}
+
+#[test]
+fn freebsd_takes_base_pages_where_the_largest_size_is_not_free() {
+    let mut machine = Machine::new(ARM, 511, "freebsd");
+    machine.anonymous(512, 512, Growth::Fixed);
+    assert_eq!(machine.write(512).allocated, Some(Level::BASE), "64 KB are free, but never reserved alone");
+    assert_eq!(machine.write(528).allocated, Some(Level::BASE));
+    assert_eq!(machine.vm.stats().reservations_made, 0);
+    machine.end();
+}
+
+#[test]
+fn freebsd_reserves_past_the_end_of_anonymous_objects_only() {
+    for (policy, anonymous) in [("freebsd", 2), ("reservation", 1)] {
+        let mut machine = Machine::new(ARM, 4096, policy);
+        machine.anonymous(1024, 20, Growth::Fixed);
+        assert_eq!(machine.write(1024).allocated, Some(Level(anonymous)), "{policy}");
+        machine.vm.open(1, 20).unwrap();
+        let file = machine.vm.read(1, 0).unwrap().allocated;
+        assert_eq!(file, Some(Level(u8::from(policy == "reservation"))), "{policy}");
+        machine.vm.close(1).unwrap();
+        machine.end();
+    }
+}
+
+/// Three reservations of 2 MB and no frame beside them, the least recent with a page in its first 64 KB and one in the next;
+/// then a page that preempts it. The first frames of the reservations that are left, and the machine.
+fn preempt(policy: &str) -> (Vec<Pfn>, Machine) {
+    let mut machine = Machine::new(ARM, 3 * 512, policy);
+    machine.anonymous(0, 3 * 512, Growth::Fixed);
+    for page in [0, 17, 512, 1024] {
+        machine.write(page);
+    }
+    machine.file(1 << 20, 1, true, 0);
+    assert_eq!(machine.write(1 << 20).preempted, 1);
+    let left = machine.vm.ladder().levels().flat_map(|level| machine.vm.reservations(level)).map(|extent| extent.start);
+    let mut left: Vec<Pfn> = left.collect();
+    left.sort_unstable();
+    (left, machine)
+}
+
+#[test]
+fn freebsd_breaks_all_of_a_reservation_and_frees_every_hole() {
+    let (left, machine) = preempt("freebsd");
+    assert_eq!(left, [Pfn(512), Pfn(1024)], "nothing of the least recent one stays reserved");
+    // Its two pages and the new one are all that is populated of it.
+    assert_eq!(machine.vm.buddy().free_frames(), 512 - 3);
+    assert_eq!(machine.vm.stats().pieces_kept, 0);
+    machine.end();
+    let (left, machine) = preempt("reservation:preempt=off");
+    assert_eq!(left, [Pfn(0), Pfn(16), Pfn(512), Pfn(1024)], "what is partially populated does");
+    assert_eq!(machine.vm.buddy().free_frames(), 512 - 2 * 16 - 1);
+    machine.end();
+}
+
+#[test]
+fn freebsd_has_one_queue_whatever_a_reservation_would_yield() {
+    // The least recent reservation yields 64 KB, a more recent one only base pages: a list for each size finds that first.
+    for (policy, first) in [("freebsd", true), ("freebsd:lists=by-size", false)] {
+        let mut machine = Machine::new(ARM, 1024, policy);
+        machine.anonymous(0, 1024, Growth::Fixed);
+        machine.write(0);
+        machine.write_all((0..32).map(|part| 512 + 16 * part));
+        assert_eq!(machine.lists()[..2], [1, 1]);
+        machine.file(1 << 20, 1, true, 0);
+        assert_eq!(machine.write(1 << 20).preempted, 1);
+        assert_eq!(machine.lists()[..2], if first { [1, 0] } else { [0, 1] }, "{policy}");
+        machine.end();
+    }
+}
+
+#[test]
+fn freebsd_demotes_to_base_pages_and_keeps_no_cache_pages() {
+    let policy: Policy = "freebsd".parse().unwrap();
+    assert_eq!(
+        policy,
+        "reservation:growing-limit=off,past-end=anonymous,reserve=largest,preempt=off,pieces=free,lists=one,\
+        stepwise=off,demote-on-unmap=off,speculate=0/4,cache=free,wake=memory,close=keep"
+            .parse()
+            .unwrap()
+    );
+    let mut machine = Machine::new(ARM, 1024, "freebsd");
+    machine.file(512, 512, true, 0);
+    (512..1024).for_each(|page| assert_eq!(machine.get(page), 0));
+    assert_eq!(machine.level(512), Some(Level(2)));
+    machine.put(512 + 100, 1);
+    assert_eq!(machine.vm.stats().mapped[..3], [512, 0, 0], "at the first write");
+    machine.squeeze_with_file();
+    assert_eq!(machine.read(512).kind, FaultKind::File);
+    assert_eq!(machine.vm.stats().cache_reactivated, 0);
+    machine.end();
+}
+
+/// Touches the first `touched` pages of 64 under a policy: what came of it.
+fn touch(sizes: &str, policy: &str, touched: u64) -> (Stats, Machine) {
+    let mut machine = Machine::new(sizes, 4096, policy);
+    machine.anonymous(512, 64, Growth::Fixed);
+    (0..touched).for_each(|page| machine.put(512 + page, page + 1));
+    (0..touched).for_each(|page| assert_eq!(machine.get(512 + page), page + 1));
+    (machine.vm.stats(), machine)
+}
+
+#[test]
+fn talluri_hill_populates_the_rest_at_half_and_counts_the_bloat() {
+    let (stats, machine) = touch("4K 64K", "talluri-hill", 7);
+    assert_eq!((stats.touched_pages, stats.resident_pages, stats.untouched_pages), (7, 7, 0));
+    machine.end();
+    let (stats, mut machine) = touch("4K 64K", "talluri-hill", 8);
+    assert_eq!((stats.touched_pages, stats.resident_pages, stats.untouched_pages), (8, 16, 8));
+    assert_eq!((stats.promotions[1], machine.level(512 + 15)), (1, Some(Level(1))));
+    assert_eq!(stats.bytes_zeroed, 16 * 4096);
+    assert_eq!(machine.get(512 + 12), 0, "what was populated beside is filled too");
+    // The next region of the mapping starts anew.
+    assert_eq!(machine.write(512 + 16).allocated, Some(Level(1)));
+    machine.unmap(512, 64);
+    let stats = machine.vm.stats();
+    assert_eq!((stats.touched_pages, stats.resident_pages, stats.untouched_pages), (0, 0, 0));
+    assert_eq!((stats.peak_touched_pages, stats.peak_resident_pages), (9, 17));
+    machine.end();
+}
+
+#[test]
+fn talluri_hill_knows_one_superpage_size() {
+    let (stats, machine) = touch(machine::ALPHA, "talluri-hill", 64);
+    assert_eq!(stats.promotions[..4], [0, 8, 0, 0]);
+    assert_eq!(stats.allocations[..4], [0, 8, 0, 0]);
+    assert_eq!((stats.touched_pages, stats.untouched_pages), (32, 32), "of each 64 KB the first half faulted");
+    machine.end();
+}
+
+#[test]
+fn the_threshold_is_a_parameter_of_every_policy() {
+    for eighths in 1..8 {
+        let policy = format!("reservation:threshold={eighths}/8");
+        let (stats, machine) = touch("8K 64K", &policy, eighths);
+        assert_eq!((stats.touched_pages, stats.resident_pages), (eighths, 8), "{policy}");
+        machine.end();
+    }
+    let (stats, machine) = touch("8K 64K", "reservation", 7);
+    assert_eq!((stats.touched_pages, stats.resident_pages), (7, 7));
+    machine.end();
+}
+
+#[test]
+fn pages_of_a_file_that_are_populated_beside_are_read() {
+    let mut machine = Machine::new("4K 64K", 4096, "talluri-hill");
+    (0..16).for_each(|page| {
+        machine.disk.stored.insert((Some(1), page), page + 1);
+    });
+    machine.file(512, 64, true, 0);
+    (0..8).for_each(|page| assert_eq!(machine.get(512 + page), page + 1));
+    let stats = machine.vm.stats();
+    assert_eq!((stats.page_ins, stats.untouched_pages), (16, 8));
+    (8..16).for_each(|page| assert_eq!(machine.get(512 + page), page + 1));
+    assert_eq!(machine.vm.stats().faults, 8);
+    machine.end();
+}
+
+#[test]
+fn talluri_hill_preempts_when_memory_is_full() {
+    let mut machine = Machine::new("4K 64K", 32, "talluri-hill");
+    machine.anonymous(0, 64, Growth::Fixed);
+    (0..2).for_each(|region| machine.put(16 * region, region));
+    let fault = machine.write(32);
+    assert_eq!(
+        (fault.preempted, fault.allocated),
+        (1, Some(Level::BASE)),
+        "a reservation of 16 with a page in it yields no 16"
+    );
+    let free = Extent { start: Pfn(2), level: Level::BASE };
+    assert!(machine.vm.buddy().is_free(free));
+    assert_eq!((machine.get(0), machine.get(16)), (0, 1));
+    machine.end();
+}
