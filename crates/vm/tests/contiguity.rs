@@ -1,0 +1,163 @@
+//! The contiguity-aware page daemon (Navarro et al., section 5.1, changes 2 and 3): woken by failed requests for extents,
+//! it restores what failed and no more, out of inactive pages; and closed files make pages inactive.
+
+mod machine;
+
+use machine::Machine;
+use superpage_pages::{Extent, Level, Pfn};
+use superpage_vm::{FaultKind, Growth};
+
+/// The plain daemon that the paper compares with.
+const PLAIN: &str = "reservation:cache=held,wake=memory,close=keep";
+
+/// A memory of ten extents of 64 KB: nine hold 72 pages of a file that was read, of the last one frame is the kernel's. So
+/// seven frames are available, which is enough, but no extent.
+fn full(policy: &str) -> Machine {
+    let mut machine = Machine::with_swap("8K 64K", 80, policy, 1000);
+    machine.vm.wire(Extent { start: Pfn(79), level: Level::BASE }).unwrap();
+    machine.vm.open(1, 72).unwrap();
+    (0..72).for_each(|page| assert_eq!(read(&mut machine, page), FaultKind::File));
+    assert_eq!(machine.vm.buddy().free_extents(Level(1)), 0);
+    assert!(!machine.vm.daemon_wanted());
+    machine
+}
+
+/// Reads a page of the open file without a mapping.
+fn read(machine: &mut Machine, page: u64) -> FaultKind {
+    let fault = machine.vm.read(1, page).unwrap();
+    machine.disk.fill(&fault, &[]);
+    machine.vm.validate(&machine.pmap).unwrap();
+    fault.kind
+}
+
+/// So many regions that would take an extent each, if there was one.
+fn fail(machine: &mut Machine, count: u64) {
+    for region in 0..count {
+        let start = 4096 + 64 * region;
+        machine.anonymous(start, 8, Growth::Fixed);
+        assert_eq!(machine.write(start).allocated, Some(Level::BASE));
+    }
+    assert_eq!(machine.vm.stats().contiguity_failed, count);
+}
+
+/// Runs the daemon; gives what it evicted and the extents that are free then.
+fn run(machine: &mut Machine) -> (u64, u64) {
+    let before = machine.vm.stats().evictions;
+    machine.daemon();
+    (machine.vm.stats().evictions - before, machine.vm.buddy().free_extents(Level(1)))
+}
+
+fn end(mut machine: Machine) {
+    machine.vm.exit(&mut machine.pmap, machine.space).unwrap();
+    machine.vm.remove_file(1);
+    machine.vm.validate(&machine.pmap).unwrap();
+    assert_eq!(machine.vm.buddy().free_frames(), 79);
+}
+
+#[test]
+fn the_daemon_restores_exactly_the_extents_that_failed() {
+    for failed in [1, 2, 3] {
+        let mut machine = full("reservation");
+        machine.vm.close(1).unwrap();
+        fail(&mut machine, failed);
+        assert!(machine.vm.daemon_wanted());
+        assert_eq!(run(&mut machine), (8 * failed, failed));
+        assert_eq!(machine.vm.stats().contiguity_restored, failed);
+        // It has done what it was woken for.
+        assert!(!machine.vm.daemon_wanted());
+        assert_eq!(run(&mut machine), (0, failed));
+        // The least recent went; their contents are kept as long as nobody takes the frames.
+        machine.vm.open(1, 72).unwrap();
+        assert_eq!(read(&mut machine, 8 * failed), FaultKind::Resident);
+        assert_eq!(read(&mut machine, 8 * failed - 1), FaultKind::Cached);
+        machine.anonymous(2048, 8, Growth::Fixed);
+        let allocated = machine.write(2048).allocated;
+        assert_eq!(allocated, Some(Level(u8::from(failed > 1))), "the extent that was not taken back");
+        end(machine);
+    }
+}
+
+#[test]
+fn only_pages_that_contribute_are_moved() {
+    let mut machine = full("reservation");
+    // The first extent gets a dirty page, the second one that is used again after the close.
+    let fault = machine.vm.write(1, 5).unwrap();
+    machine.disk.memory[fault.frame.0 as usize] = 77;
+    machine.vm.close(1).unwrap();
+    machine.vm.open(1, 72).unwrap();
+    read(&mut machine, 9);
+    fail(&mut machine, 2);
+    assert_eq!(run(&mut machine), (16, 2));
+    let kinds = [0, 5, 8, 9, 15, 16, 31, 32].map(|page| read(&mut machine, page));
+    let (there, cached) = (FaultKind::Resident, FaultKind::Cached);
+    assert_eq!(kinds, [there, there, there, there, there, cached, cached, there]);
+    assert_eq!(machine.vm.stats().page_outs, 0);
+    end(machine);
+}
+
+#[test]
+fn mapped_pages_that_are_referenced_stay() {
+    let mut machine = full("reservation");
+    machine.file(512, 72, true, 0);
+    (0..72).for_each(|page| assert_eq!(machine.get(512 + page), 0));
+    machine.unmap(512 + 8, 64);
+    machine.vm.close(1).unwrap();
+    fail(&mut machine, 1);
+    assert_eq!(run(&mut machine), (0, 0), "as long as the file is mapped its pages are active");
+    machine.unmap(512, 8);
+    fail_again(&mut machine);
+    assert_eq!(run(&mut machine), (8, 1));
+    end(machine);
+}
+
+/// One more request that fails.
+fn fail_again(machine: &mut Machine) {
+    machine.anonymous(8192, 8, Growth::Fixed);
+    assert_eq!(machine.write(8192).allocated, Some(Level::BASE));
+}
+
+#[test]
+fn at_the_end_of_the_inactive_list_it_sleeps_again() {
+    let mut machine = full("reservation");
+    machine.vm.close(1).unwrap();
+    machine.vm.open(1, 72).unwrap();
+    // Of nine extents all but the last have a page in use.
+    (0..8).for_each(|extent| assert_eq!(read(&mut machine, 8 * extent + 3), FaultKind::Resident));
+    fail(&mut machine, 3);
+    assert_eq!(run(&mut machine), (8, 1));
+    assert!(!machine.vm.daemon_wanted());
+    assert_eq!(run(&mut machine), (0, 1));
+    end(machine);
+}
+
+#[test]
+fn the_plain_daemon_does_nothing_for_contiguity() {
+    let mut machine = full(PLAIN);
+    machine.vm.close(1).unwrap();
+    fail(&mut machine, 3);
+    assert!(!machine.vm.daemon_wanted());
+    assert_eq!(run(&mut machine), (0, 0));
+    end(machine);
+    // With the switches one by one: woken by memory only; woken, but nothing is inactive.
+    for (switch, wanted, evicted) in [("wake=memory", false, 0), ("close=keep", true, 0), ("cache=held", true, 24)] {
+        let mut machine = full(&format!("reservation:{switch}"));
+        machine.vm.close(1).unwrap();
+        fail(&mut machine, 3);
+        assert_eq!(machine.vm.daemon_wanted(), wanted, "{switch}");
+        assert_eq!(run(&mut machine), (evicted, evicted / 8), "{switch}");
+        end(machine);
+    }
+}
+
+#[test]
+fn pages_become_inactive_at_the_last_close_only() {
+    let mut machine = full("reservation");
+    machine.vm.open(1, 72).unwrap();
+    machine.vm.close(1).unwrap();
+    fail(&mut machine, 1);
+    assert_eq!(run(&mut machine), (0, 0), "it is open still");
+    machine.vm.close(1).unwrap();
+    fail_again(&mut machine);
+    assert_eq!(run(&mut machine), (8, 1));
+    end(machine);
+}
