@@ -18,7 +18,7 @@ fn populate(map: &mut Population, pages: impl IntoIterator<Item = u64>) -> Fille
         let mut walk = map.walk(OBJECT, page);
         assert!(!walk.populated);
         filled = map.populate(OBJECT, page, &mut walk);
-        map.set_single(walk.slots[1], (page % 4) as u32, page as u32 + 1000);
+        map.set_single(walk.slots[1], (page % map.pages(1)) as u32, page as u32 + 1000);
         assert!(map.walk(OBJECT, page).populated);
     }
     filled
@@ -73,4 +73,67 @@ fn runs_are_whole_however_the_tree_is_cut() {
     map.runs(OBJECT, 10, 64, &mut runs);
     assert_eq!(runs, [(10, 40), (62, 64)]);
     assert_eq!(map.walk(OBJECT, 63).frame, 1063);
+}
+
+/// The map that section 4.9 describes, on the Alpha processor: base pages of 8 KB in regions of 64 KB, 512 KB and 4 MB, R = 8.
+fn alpha() -> Population {
+    let sizes = [13, 16, 19, 22].map(|shift| PageSize::from_shift(shift).unwrap());
+    Population::new(&Ladder::new(&sizes).unwrap())
+}
+
+/// Figure 3 shows such a tree without numbers that the text repeats, so its regions are chosen here: of 4 MB the first 64 KB
+/// are full, the second have three pages, the sixth one; the second 512 KB are full; the last have their last page.
+fn figure_3() -> Population {
+    let mut map = alpha();
+    populate(&mut map, (0..11).chain([40]).chain(64..128).chain([511]));
+    map
+}
+
+#[test]
+fn the_counters_of_figure_3_are_those_of_the_regions_below() {
+    let map = figure_3();
+    // The root: three regions of 512 KB with a page, one full. Then somepop and fullpop down the path.
+    assert_eq!(counts(&map, 0), [(3, 1), (3, 1), (8, 8)]);
+    assert_eq!(counts(&map, 10), [(3, 1), (3, 1), (3, 3)]);
+    assert_eq!(counts(&map, 40), [(3, 1), (3, 1), (1, 1)]);
+    assert_eq!(counts(&map, 100), [(3, 1), (8, 8), (8, 8)]);
+    assert_eq!(counts(&map, 511), [(3, 1), (1, 0), (1, 1)]);
+    // No child stands for a region without a page: the path ends above it.
+    assert_eq!(counts(&map, 20), [(3, 1), (3, 1)]);
+    assert_eq!(counts(&map, 200), [(3, 1)]);
+    assert_eq!(counts(&map, 512), []);
+}
+
+#[test]
+fn the_four_uses_of_a_population_map() {
+    let mut map = figure_3();
+    // The first 512 KB are a reservation at frame 1024; so is the full region after them.
+    for (page, frame) in [(0, 1024), (64, 4096)] {
+        let slot = map.walk(OBJECT, page).slots[2];
+        map.node_mut(2, slot).frame = frame;
+    }
+    // 1. Reserved frame lookup: populated or not, and where the path ends early.
+    let found = |page| {
+        let walk = map.walk(OBJECT, page);
+        (walk.frame, walk.covered, walk.populated)
+    };
+    assert_eq!([0, 11, 20, 63].map(found), [(1024, 2, true), (1035, 2, false), (1044, 2, false), (1087, 2, false)]);
+    assert_eq!((found(127), found(128)), ((4159, 2, true), (NONE, 0, false)));
+    // 2. Overlap avoidance: the first node from the root that nothing is populated in.
+    let largest = |page| map.walk(OBJECT, page).lowest - 1;
+    assert_eq!([41, 20, 200, 504, 500, 512].map(largest), [0, 1, 2, 0, 1, 3]);
+    // 3. Promotion decisions: the largest full region in an extent.
+    let full = |page| map.full_level(&map.walk(OBJECT, page));
+    assert_eq!([3, 9, 70, 511].map(full), [1, 0, 2, 0]);
+    // 4. Preemption assistance: what of the first reservation is unpopulated, partially and fully populated.
+    let slot = map.walk(OBJECT, 0).slots[2];
+    let pieces: Vec<char> = (0..8)
+        .map(|position| match map.child(2, slot, position) {
+            NONE => 'e',
+            child if map.is_full(1, child) => 'f',
+            _ => 'p',
+        })
+        .collect();
+    assert_eq!(pieces, ['f', 'p', 'e', 'e', 'e', 'p', 'e', 'e']);
+    assert_eq!(map.largest_free(2, slot, 1), Some(1), "so it would yield 64 KB");
 }
