@@ -137,6 +137,8 @@ pub(crate) struct Item {
     pub(crate) long: Option<String>,
     /// Memory of the machine, instead of what its file says.
     pub(crate) memory: Option<String>,
+    /// The hash function for digests, `fast` or `sha-1`, instead of the fast one.
+    pub(crate) digest: Option<String>,
     /// Every how many seconds of modelled time the state of memory is noted.
     pub(crate) sample_seconds: Option<f64>,
     /// The paper's values, in the order of the columns that have none of their own. `"-"`: the paper has none.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, TableKind};
 use superpage_pages::parse_bytes;
-use superpage_sim::{Conditions, Progress, Row, Setup};
+use superpage_sim::{Conditions, Digest, Progress, Row, Setup};
 use superpage_trace::{Source, workload};
 
 /// How experiments are run.
@@ -33,6 +33,7 @@ struct Stream {
     machine: String,
     replication: bool,
     memory: Option<String>,
+    digest: Option<String>,
     sample_seconds: Option<f64>,
 }
 
@@ -194,6 +195,7 @@ fn stream(item: &Item, run: &Run, long: bool) -> Option<Stream> {
         machine: run.machine.clone(),
         replication: run.replication,
         memory: item.memory.clone(),
+        digest: item.digest.clone(),
         sample_seconds: item.sample_seconds,
     })
 }
@@ -257,7 +259,8 @@ impl Stream {
             without_replication(&mut machine);
         }
         let memory = self.memory.as_deref().map(parse_bytes).transpose().map_err(|error| error.to_string())?;
-        let conditions = Conditions { memory, ..Conditions::default() };
+        let digest = self.digest.as_deref().map_or(Ok(Digest::default()), str::parse)?;
+        let conditions = Conditions { memory, digest, ..Conditions::default() };
         let setups = superpage_sim::plan_machines(&[machine], &[policy.to_string()], &conditions).map_err(text)?;
         Ok(setups.into_iter().next_back().expect("a plan has at least base"))
     }

@@ -20,13 +20,21 @@ pub(crate) fn kernel(machine: &Machine, counters: &Counters, stats: &Stats, copi
         + kilobytes(stats.bytes_zeroed) * costs.zero_per_kb
         + kilobytes(stats.bytes_copied + copied) * costs.copy_per_kb
         + counters.pte_writes * costs.pte_write
-        + counters.pte_traversals * costs.pte_traversal
-        + stats.promotions.iter().sum::<u64>() * costs.promotion
-        + stats.demotions.iter().sum::<u64>() * costs.demotion
-        + stats.reservations_preempted * costs.preemption
+        + superpages(machine, counters, stats)
         + counters.shootdowns * costs.shootdown
         + counters.switches * costs.switch
         + stats.daemon_scanned * costs.daemon_page
+}
+
+/// The part of the kernel's work that is there for superpages only: promotions, demotions, preemptions, and traversals of
+/// replicated entries. What it would cost a program that has no benefit from them (Navarro et al., section 6.6, "Overhead
+/// in practice").
+pub(crate) fn superpages(machine: &Machine, counters: &Counters, stats: &Stats) -> u64 {
+    let costs = &machine.costs;
+    counters.pte_traversals * costs.pte_traversal
+        + stats.promotions.iter().sum::<u64>() * costs.promotion
+        + stats.demotions.iter().sum::<u64>() * costs.demotion
+        + stats.reservations_preempted * costs.preemption
 }
 
 /// The values of the machine file that nobody has published, as `key = value`.

@@ -346,6 +346,7 @@ impl Point {
             cache_reactivated: stats.cache_reactivated,
             daemon_runs: stats.daemon_runs,
             daemon_cycles: self.daemon_cycles,
+            superpage_cycles: cost::superpages(machine, counters, &stats),
             contiguity_requests: stats.contiguity_requests,
             contiguity_failed: stats.contiguity_failed,
             contiguity_satisfied: stats.contiguity_requests - stats.contiguity_failed,

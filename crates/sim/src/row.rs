@@ -87,6 +87,8 @@ pub struct Row {
     pub daemon_runs: u64,
     /// The daemon's work: part of `cycles`.
     pub daemon_cycles: u64,
+    /// The work of promotions, demotions, preemptions and traversals of replicated entries: part of `cycles`.
+    pub superpage_cycles: u64,
     /// Allocations for which the preferred size is more than a base page.
     pub contiguity_requests: u64,
     /// Those that had to do with less.
@@ -170,7 +172,7 @@ impl Row {
     }
 
     /// All plain counts, which only grow while a run goes on.
-    fn counts(&mut self) -> [&mut u64; 34] {
+    fn counts(&mut self) -> [&mut u64; 35] {
         [
             &mut self.references,
             &mut self.instructions,
@@ -198,6 +200,7 @@ impl Row {
             &mut self.cache_reactivated,
             &mut self.daemon_runs,
             &mut self.daemon_cycles,
+            &mut self.superpage_cycles,
             &mut self.contiguity_requests,
             &mut self.contiguity_failed,
             &mut self.contiguity_satisfied,

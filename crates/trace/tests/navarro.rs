@@ -158,6 +158,8 @@ fn dirty_file_writes_one_page_of_each_largest_superpage() {
     let rewrites: Vec<_> = same.iter().filter(|(_, word)| word.starts_with("rewrite")).cloned().collect();
     assert_eq!(rewrites.len(), 2 * 64);
     assert_eq!(rewrites[2..4], of(&[(257, "rewrite 2 at 0x40004"), (258, "rewrite 0 at 0x0")]));
+    let idle = words("dirty-file:bytes=1M,every=2,idle=3").into_iter().find(|(_, word)| word.starts_with("idle"));
+    assert_eq!(idle.expect("the processor idles").0, 256, "after the reads");
     let some = words("dirty-file:bytes=16M,every=1,same=0.25");
     let some = some.iter().filter(|(_, word)| word.starts_with("rewrite 2")).count();
     assert!((440..=584).contains(&some), "{some} of 2048, expected a quarter");

@@ -6,7 +6,8 @@
 //! one word is written into every `every`-th page of `page` bytes, the first included. 4 instructions an access are
 //! assumed. With `same` above 0 that share of the writes, chosen at random, stores what the page holds already (an
 //! [`Event::Rewrite`] says so), as a program does that overwrites a field with the value it has: what a kernel sees that
-//! compares digests of contents (section 4.7).
+//! compares digests of contents (section 4.7). With `idle` the processor has nothing to do between the reads and the writes,
+//! and a kernel can take such digests then.
 
 use super::Kind;
 use super::files::{data_file, open_and_map, unmap_and_close};
@@ -25,6 +26,7 @@ pub(super) const KIND: Kind = Kind {
         Parameter { name: "page", default: "8K", help: "the size of these pages, a multiple of 4K" },
         Parameter { name: "same", default: "0", help: "the share of the writes that store what is there already" },
         Parameter { name: "seed", default: "1", help: "chooses these writes" },
+        Parameter { name: "idle", default: "0", help: "milliseconds of idleness between the reads and the writes" },
     ],
     start,
 };
@@ -38,9 +40,10 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let step = page.saturating_mul(values.count("every", 1..=MOST_COUNT)?);
     let same = values.fraction("same", 0.0..=1.0)?;
     let random = Random::new(values.seed()?);
+    let idle = values.count("idle", 0..=1_000_000)?;
     let pass = Pass::new(REGION, bytes, PAGE, Access::Read, 4);
     let runs = pass.pages() + bytes.div_ceil(step);
-    Ok(Running::start(values, Dirty { bytes, page, step, same, random, pass, state: State::Start }, false, runs))
+    Ok(Running::start(values, Dirty { bytes, page, step, same, random, idle, pass, state: State::Start }, false, runs))
 }
 
 struct Dirty {
@@ -50,6 +53,8 @@ struct Dirty {
     step: u64,
     same: f64,
     random: Random,
+    /// Milliseconds in which nothing runs, before the writes.
+    idle: u64,
     pass: Pass,
     state: State,
 }
@@ -73,6 +78,9 @@ impl Program for Dirty {
             }
             State::Read => {
                 if !self.pass.step(out) {
+                    if self.idle > 0 {
+                        out.event(Event::Idle { microseconds: self.idle * 1000 });
+                    }
                     self.state = State::Write(0);
                 }
             }
