@@ -88,7 +88,12 @@ fn shuffled(mut pages: Vec<Vpn>) -> Vec<Vpn> {
 }
 
 fn row(what: &str, ours: String, figure: &str) {
-    println!("{what:<82} {ours:>9}   {figure}");
+    println!("{what:<100} {ours:>9}   {figure}");
+}
+
+/// What a policy keeps for the page daemon, in words.
+fn lists(reclaim: &str) -> &'static str {
+    if reclaim == "none" { "without page lists" } else { "with page lists" }
 }
 
 /// Bytes of memory in the bench: 4 GiB, or a little when only tested.
@@ -96,13 +101,13 @@ fn memory() -> u64 {
     if std::env::args().any(|argument| argument == "--bench") { 4 << 30 } else { 64 << 20 }
 }
 
-fn faults(sizes: &str, rounds: u32) {
+fn faults(sizes: &str, reclaim: &str, rounds: u32) {
     let base = ladder(sizes).base().bytes();
     let pages = memory() / base;
     let largest = ladder(sizes).pages(ladder(sizes).largest()).min(pages);
     for (order, random) in [("in order", false), ("at random over all", true)] {
         for (promote, how) in [("never", "no promotion"), ("full", "promotion")] {
-            let policy = format!("reservation:promote={promote}");
+            let policy = format!("reservation:promote={promote},reclaim={reclaim}");
             let ours = least(rounds, || {
                 let (mut vm, space, start) = process(sizes, &policy, pages, pages);
                 let (heads, rest): (Vec<Vpn>, Vec<Vpn>) =
@@ -111,7 +116,7 @@ fn faults(sizes: &str, rounds: u32) {
                 touch(&mut vm, space, &if random { shuffled(rest) } else { rest })
             });
             row(
-                &format!("{sizes}: fault that finds its reservation, {order}, {how}"),
+                &format!("{sizes} {}: fault that finds its reservation, {order}, {how}", lists(reclaim)),
                 format!("{ours:.1} ns"),
                 "under 60 ns",
             );
@@ -122,14 +127,14 @@ fn faults(sizes: &str, rounds: u32) {
         // The largest size but one, so that a large memory has many.
         let size = ladder(sizes);
         let level = size.largest().down();
-        let policy = "reservation";
+        let policy = format!("reservation:reclaim={reclaim}");
         let sizes: Vec<String> = size.sizes()[..=level.index()].iter().map(PageSize::to_string).collect();
-        let (mut vm, space, start) = process(&sizes.join("/"), policy, pages, pages);
+        let (mut vm, space, start) = process(&sizes.join("/"), &policy, pages, pages);
         let heads: Vec<Vpn> =
             (0..extents.min(pages / size.pages(level))).map(|i| start + i * size.pages(level)).collect();
         touch(&mut vm, space, &heads)
     });
-    row(&format!("{sizes}: fault that makes a reservation"), format!("{ours:.1} ns"), "-");
+    row(&format!("{sizes} {}: fault that makes a reservation", lists(reclaim)), format!("{ours:.1} ns"), "-");
 }
 
 /// The last fault of a region, which promotes it, less the fault before it: by size.
@@ -192,7 +197,7 @@ fn main() {
     let rounds = if memory() > 1 << 30 { 5 } else { 1 };
     row("what", "ours".into(), "figure of DESIGN.md");
     for sizes in [MODERN, ARM, ALPHA] {
-        faults(sizes, rounds);
+        ["none", "lru"].iter().for_each(|reclaim| faults(sizes, reclaim, rounds));
     }
     for sizes in [MODERN, ARM, ALPHA] {
         promotions(sizes, rounds.min(2));
@@ -201,6 +206,7 @@ fn main() {
         preemptions(sizes, rounds);
     }
     for sizes in [MODERN, ARM, ALPHA] {
+        metadata(sizes, "reservation:reclaim=none");
         metadata(sizes, "reservation");
     }
     metadata(MODERN, "base");

@@ -30,19 +30,21 @@ const ACTIVITY: u8 = 5;
 const ADVANCE: u8 = 3;
 const MOST: u8 = 64;
 
-/// What is kept of a frame beside its links, as bytes: the number of its list from 1, or 0 for none; its activity; whether
-/// contents differ from backing store, whatever mappings say; whether it was found referenced when last looked at. All 0 in
-/// a frame without a page, so that a system need not touch what is kept of memory that is never used.
-type State = [u8; 4];
+/// What is kept of a frame, side by side since a fault at random misses the cache for it: the frame before it and after it
+/// on its list, and its state. All 0 in a frame without a page, so that a system need not touch what is kept of memory that
+/// is never used.
+type Kept = [u32; 3];
 
+const PREV: usize = 0;
+const NEXT: usize = 1;
+const STATE: usize = 2;
+
+/// Of a state, as bytes: the number of the frame's list from 1, or 0 for none; its activity; whether contents differ from
+/// backing store, whatever mappings say; whether it was found referenced when last looked at.
 const LIST: usize = 0;
 const ACTIVE: usize = 1;
 const DIRTY: usize = 2;
 const RECENT: usize = 3;
-
-/// Of a frame's links, the frame before it and after it on its list.
-const PREV: usize = 0;
-const NEXT: usize = 1;
 
 #[derive(Clone, Copy)]
 struct Ends {
@@ -53,8 +55,7 @@ struct Ends {
 
 /// See the module.
 pub(crate) struct Pages {
-    links: Vec<[u32; 2]>,
-    states: Vec<State>,
+    kept: Vec<Kept>,
     ends: [Ends; LISTS],
     /// Counts what may make more pages contribute to contiguity.
     changes: u64,
@@ -70,8 +71,7 @@ impl Pages {
     pub(crate) fn new(frames: u64, orders: &[u32]) -> Pages {
         let frames = frames as usize;
         Pages {
-            links: vec![[0; 2]; frames],
-            states: vec![[0; 4]; frames],
+            kept: vec![[0; 3]; frames],
             ends: [Ends { head: NONE, tail: NONE, count: 0 }; LISTS],
             changes: 0,
             extents: orders.iter().map(|order| vec![NONE; frames >> order]).collect(),
@@ -81,7 +81,7 @@ impl Pages {
 
     /// The list that a frame is on.
     pub(crate) fn list(&self, frame: u32) -> Option<List> {
-        [None, Some(List::Active), Some(List::Inactive), Some(List::Cache)][self.states[frame as usize][LIST] as usize]
+        [None, Some(List::Active), Some(List::Inactive), Some(List::Cache)][self.state(frame, LIST) as usize]
     }
 
     /// A number that is another one once a page has become inactive, has left the active list, or is clean.
@@ -96,7 +96,7 @@ impl Pages {
 
     /// The frame that follows on the same list.
     pub(crate) fn next(&self, frame: u32) -> Option<u32> {
-        Some(self.links[frame as usize][NEXT]).filter(|frame| *frame != NONE)
+        Some(self.kept[frame as usize][NEXT]).filter(|frame| *frame != NONE)
     }
 
     /// The number of frames on a list.
@@ -106,15 +106,15 @@ impl Pages {
 
     /// The frame's page was just populated: at the tail of the active list.
     pub(crate) fn add(&mut self, frame: u32) {
-        debug_assert_eq!(self.states[frame as usize], [0; 4]);
-        self.states[frame as usize][ACTIVE] = ACTIVITY;
+        debug_assert_eq!(self.kept[frame as usize][STATE], 0);
+        self.set(frame, ACTIVE, ACTIVITY);
         self.link(frame, List::Active);
     }
 
     /// The frame's page is no more.
     pub(crate) fn remove(&mut self, frame: u32) {
         self.unlink(frame);
-        self.states[frame as usize] = [0; 4];
+        self.kept[frame as usize][STATE] = 0;
     }
 
     /// Puts a frame at the tail of a list, from whatever list it is on.
@@ -125,36 +125,35 @@ impl Pages {
 
     /// Puts a frame that is used again at the tail of the active list.
     pub(crate) fn activate(&mut self, frame: u32) {
-        let activity = &mut self.states[frame as usize][ACTIVE];
-        *activity = (*activity).max(ACTIVITY);
+        self.set(frame, ACTIVE, self.state(frame, ACTIVE).max(ACTIVITY));
         self.put(frame, List::Active);
     }
 
     /// The page was, or was not, found referenced; `alone`: it itself, and not only a superpage that it was a part of. Gives
     /// the activity that it has now.
     pub(crate) fn sampled(&mut self, frame: u32, referenced: bool, alone: bool) -> u8 {
-        let state = &mut self.states[frame as usize];
-        state[RECENT] = u8::from(referenced && alone);
-        state[ACTIVE] = match referenced {
-            true => (state[ACTIVE] + ADVANCE).min(MOST),
-            false => state[ACTIVE].saturating_sub(1),
+        let activity = match referenced {
+            true => (self.state(frame, ACTIVE) + ADVANCE).min(MOST),
+            false => self.state(frame, ACTIVE).saturating_sub(1),
         };
-        state[ACTIVE]
+        self.set(frame, ACTIVE, activity);
+        self.set(frame, RECENT, u8::from(referenced && alone));
+        activity
     }
 
     /// Whether the page was found referenced when it was last looked at.
     pub(crate) fn recent(&self, frame: u32) -> bool {
-        self.states[frame as usize][RECENT] != 0
+        self.state(frame, RECENT) != 0
     }
 
     /// Whether contents differ from backing store, as far as no mapping tells.
     pub(crate) fn dirty(&self, frame: u32) -> bool {
-        self.states[frame as usize][DIRTY] != 0
+        self.state(frame, DIRTY) != 0
     }
 
     pub(crate) fn set_dirty(&mut self, frame: u32, dirty: bool) {
         self.changes += u64::from(!dirty);
-        self.states[frame as usize][DIRTY] = u8::from(dirty);
+        self.set(frame, DIRTY, u8::from(dirty));
     }
 
     /// The node that has the extent of this level which starts at the frame; `NONE` if none does.
@@ -175,7 +174,7 @@ impl Pages {
     /// A page of a lowest node was placed singly.
     pub(crate) fn set_single(&mut self, frame: u32, slot: u32) {
         if self.singles.is_empty() {
-            self.singles = vec![0; self.links.len()];
+            self.singles = vec![0; self.kept.len()];
         }
         self.singles[frame as usize] = slot + 1;
     }
@@ -187,11 +186,11 @@ impl Pages {
             let (mut prev, mut count) = (NONE, 0);
             let mut next = self.head(list);
             while let Some(frame) = next {
-                if self.list(frame) != Some(list) || self.links[frame as usize][PREV] != prev {
+                if self.list(frame) != Some(list) || self.kept[frame as usize][PREV] != prev {
                     return Err(format!("frame {frame} on list {list:?} has a wrong back link or list"));
                 }
                 (prev, count, next) = (frame, count + 1, self.next(frame));
-                if count > self.links.len() {
+                if count > self.kept.len() {
                     return Err(format!("list {list:?} has a cycle"));
                 }
             }
@@ -201,16 +200,26 @@ impl Pages {
             }
             seen += count;
         }
-        let listed = self.states.iter().filter(|state| state[LIST] != 0).count();
+        let listed = (0..self.kept.len() as u32).filter(|frame| self.list(*frame).is_some()).count();
         if listed == seen { Ok(()) } else { Err(format!("{listed} frames say that they are on lists, {seen} are")) }
     }
 
     /// Bytes held.
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.links.capacity() * size_of::<[u32; 2]>()
-            + self.states.capacity() * size_of::<State>()
+        self.kept.capacity() * size_of::<Kept>()
             + self.extents.iter().map(|extents| extents.capacity() * 4).sum::<usize>()
             + self.singles.capacity() * 4
+    }
+
+    fn state(&self, frame: u32, byte: usize) -> u8 {
+        self.kept[frame as usize][STATE].to_le_bytes()[byte]
+    }
+
+    fn set(&mut self, frame: u32, byte: usize, value: u8) {
+        let state = &mut self.kept[frame as usize][STATE];
+        let mut bytes = state.to_le_bytes();
+        bytes[byte] = value;
+        *state = u32::from_le_bytes(bytes);
     }
 
     fn link(&mut self, frame: u32, list: List) {
@@ -221,25 +230,25 @@ impl Pages {
         if tail == NONE {
             ends.head = frame;
         } else {
-            self.links[tail as usize][NEXT] = frame;
+            self.kept[tail as usize][NEXT] = frame;
         }
-        self.links[frame as usize] = [tail, NONE];
-        self.states[frame as usize][LIST] = list as u8 + 1;
+        (self.kept[frame as usize][PREV], self.kept[frame as usize][NEXT]) = (tail, NONE);
+        self.set(frame, LIST, list as u8 + 1);
     }
 
     fn unlink(&mut self, frame: u32) {
         let Some(list) = self.list(frame) else { return };
         self.changes += u64::from(list == List::Active);
-        let [prev, next] = self.links[frame as usize];
+        let [prev, next, _] = self.kept[frame as usize];
         self.ends[list as usize].count -= 1;
         match prev {
             NONE => self.ends[list as usize].head = next,
-            prev => self.links[prev as usize][NEXT] = next,
+            prev => self.kept[prev as usize][NEXT] = next,
         }
         match next {
             NONE => self.ends[list as usize].tail = prev,
-            next => self.links[next as usize][PREV] = prev,
+            next => self.kept[next as usize][PREV] = prev,
         }
-        self.states[frame as usize][LIST] = 0;
+        self.set(frame, LIST, 0);
     }
 }
