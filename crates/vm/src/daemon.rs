@@ -41,13 +41,16 @@ impl Vm {
     }
 
     /// Whether the page daemon has something to do: memory is short, or a request for contiguity failed and the policy has
-    /// it woken by that. The kernel asks between one operation and the next. O(1).
+    /// it woken by that. Where no page could go (swap space is full), it waits until some are freed, or until
+    /// [`crate::FaultError::OutOfMemory`]. The kernel asks between one operation and the next. O(1).
     pub fn daemon_wanted(&self) -> bool {
         let Some(pages) = &self.frames.pages else { return false };
         // Where the whole inactive list did not help, it will not until something changes.
         let mut goals = self.frames.wanted.iter().zip(&self.exhausted);
         let contiguity = goals.any(|(goal, exhausted)| *goal > 0 && *exhausted != Some(pages.changes()));
-        self.available() < self.least() || self.policy.wake == Wake::Contiguity && contiguity
+        let short =
+            self.available() < self.least() && self.futile.is_none_or(|at| self.frames.stats.resident_pages < at);
+        short || self.policy.wake == Wake::Contiguity && contiguity
     }
 
     /// Runs the page daemon once: until enough memory is available if it is short, or all pages were looked at often enough to
@@ -63,6 +66,8 @@ impl Vm {
         let goals = core::mem::take(&mut self.frames.wanted);
         if self.available() < self.least() {
             self.restore_memory(pmap, store);
+            let futile = self.frames.stats.evictions == before;
+            self.futile = futile.then_some(self.frames.stats.resident_pages);
         }
         if self.policy.wake == Wake::Contiguity {
             for level in self.frames.ladder.levels().skip(1).rev() {

@@ -43,6 +43,8 @@ pub struct Vm {
     pub(crate) dice: u64,
     /// By level: what [`Pages::changes`] was when all of the inactive list had no more contiguity to give.
     pub(crate) exhausted: [Option<u64>; MAX_LEVELS],
+    /// How many pages were resident when memory was short and the daemon found none that could go.
+    pub(crate) futile: Option<u64>,
 }
 
 impl Vm {
@@ -82,6 +84,7 @@ impl Vm {
             to_hash,
             dice: 0,
             exhausted: [None; MAX_LEVELS],
+            futile: None,
         })
     }
 

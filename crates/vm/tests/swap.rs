@@ -58,6 +58,26 @@ fn memory_and_swap_space_full_is_an_error_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_daemon_that_can_do_nothing_sleeps_until_something_is_freed() {
+    // Fewer than four frames are available, and no page can go.
+    let mut machine = filled("reservation:wake=memory", FRAMES - 2, 0);
+    machine.anonymous(1024, 1, Growth::Fixed);
+    assert!(machine.vm.daemon_wanted() && !machine.daemon());
+    assert!(!machine.vm.daemon_wanted(), "not at every fault that follows");
+    machine.put(1024, 1);
+    assert!(!machine.vm.daemon_wanted());
+    machine.unmap(1024, 1);
+    machine.unmap(0, 1);
+    assert!(machine.vm.daemon_wanted());
+    assert!(!machine.daemon());
+    machine.unmap(8, 16);
+    machine.file(2048, 200, true, 0);
+    (0..200).for_each(|page| assert_eq!(machine.get(2048 + page), 0));
+    assert!(machine.vm.stats().evictions > 0, "memory full of clean pages is an error that it can mend");
+    machine.end();
+}
+
+#[test]
 fn without_swap_space_only_clean_pages_go() {
     let mut machine = Machine::new("8K 64K", FRAMES, "reservation");
     machine.anonymous(0, 40, Growth::Fixed);
