@@ -62,6 +62,7 @@ impl Vm {
             return false;
         }
         self.frames.stats.daemon_runs += 1;
+        self.frames.stats.note_peak();
         let before = self.frames.stats.evictions;
         let goals = core::mem::take(&mut self.frames.wanted);
         if self.available() < self.least() {
