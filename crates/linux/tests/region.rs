@@ -278,7 +278,8 @@ fn what_is_written_twice_the_limit_long_comes_back() {
     }
     region.validate().unwrap();
     let stats = region.stats();
-    assert!(written.promoted_bytes() > 0, "{written:?}");
+    // Under pressure what was promoted is demoted again to see which parts are in use.
+    assert!(written.manager.promotions[2] > 0, "{written:?}");
     assert_eq!(smaps(&region, "ShmemPmdMapped") as u64, stats.huge_bytes);
     // What was only read is not written again.
     assert!(stats.pages_in >= 2 * (bytes - limit) as u64 / PAGE as u64, "{stats:?}");
