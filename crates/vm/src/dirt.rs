@@ -7,7 +7,7 @@ use crate::object::ObjectId;
 use crate::policy::{Dirty, Hash};
 use crate::vm::Vm;
 use crate::{Backed, Pmap, Store, Used};
-use superpage_pages::{Level, Protection};
+use superpage_pages::{Level, Pfn, Protection};
 
 impl Vm {
     /// Whether it matters, for what is written out, which pages of an object are dirty.
@@ -96,7 +96,7 @@ impl Vm {
             // The page may have gone since, or may have been written: then its digest says nothing.
             let Some(page) = self.frames.page_of(frame) else { continue };
             if !self.is_dirty(pmap, page, frame) {
-                let digest = store.digest(superpage_pages::Pfn(u64::from(frame)));
+                let digest = store.digest(Pfn(u64::from(frame)));
                 self.frames.digests.insert(frame, digest);
                 hashed += 1;
             }
@@ -131,7 +131,7 @@ impl Vm {
     /// Writes a page out that is taken for dirty, unless its digest says that it never changed. `false` if swap space is
     /// full. Dirty bits of mappings are the caller's to clear.
     pub(crate) fn launder(&mut self, store: &mut impl Store, page: PageOf, frame: u32) -> bool {
-        let contents = superpage_pages::Pfn(u64::from(frame));
+        let contents = Pfn(u64::from(frame));
         if let Some(known) = self.frames.digests.get(&frame).copied() {
             let now = store.digest(contents);
             self.frames.stats.pages_hashed += 1;

@@ -189,7 +189,7 @@ impl Vm {
     }
 
     /// The preferred size of a reservation for a page that has no frame reserved.
-    pub(crate) fn preferred(&mut self, object: ObjectId, index: u64, walk: &Walk) -> Level {
+    pub(crate) fn preferred(&self, object: ObjectId, index: u64, walk: &Walk) -> Level {
         if walk.covered > 0 {
             return Level::BASE;
         }

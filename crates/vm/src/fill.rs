@@ -3,9 +3,11 @@
 
 use crate::bitmap::Bitmap;
 use crate::fault::{Content, Site};
+use crate::frames::Frames;
 use crate::object::ObjectId;
+use crate::population::Walk;
 use crate::vm::Vm;
-use crate::{Backed, Pmap};
+use crate::{Backed, Pmap, Policy};
 use superpage_pages::{Access, Level, Pfn, Protection};
 
 /// A page that a fault populated beside its own: the frame is to be filled, with zeroes or from where it says.
@@ -68,15 +70,9 @@ impl Vm {
     }
 }
 
-impl crate::frames::Frames {
+impl Frames {
     /// Populates a page whose frame is reserved, though nobody touches it.
-    fn populate_untouched(
-        &mut self,
-        policy: &crate::Policy,
-        object: ObjectId,
-        index: u64,
-        walk: &mut crate::population::Walk,
-    ) -> bool {
+    fn populate_untouched(&mut self, policy: &Policy, object: ObjectId, index: u64, walk: &mut Walk) -> bool {
         let peak = self.stats.peak_touched_pages;
         let done = self.populate(policy, object, index, walk, Level::BASE).is_some();
         let frames = self.buddy.frames() as usize;

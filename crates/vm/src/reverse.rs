@@ -1,6 +1,7 @@
 //! From a page of a memory object back to where it is mapped.
 
 use crate::away::PageOf;
+use crate::object::ObjectId;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId};
@@ -27,14 +28,7 @@ impl Vm {
         found
     }
 
-    fn mappings_of(
-        &self,
-        pmap: &impl Pmap,
-        object: crate::object::ObjectId,
-        index: u64,
-        frame: u32,
-        found: &mut Vec<Mapping>,
-    ) {
+    fn mappings_of(&self, pmap: &impl Pmap, object: ObjectId, index: u64, frame: u32, found: &mut Vec<Mapping>) {
         let known = self.objects.get(object);
         if known.entries > 0 {
             for (number, space) in self.spaces.iter().enumerate() {
