@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use superpage_pages::parse_count;
-use superpage_sim::{Progress, count};
+use superpage_report::count;
+use superpage_sim::Progress;
 use superpage_trace::file::Writer;
 use superpage_trace::{Batch, Sampling, Source, record};
 

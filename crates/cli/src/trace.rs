@@ -8,7 +8,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use superpage_sim::{Progress, bytes, count};
+use superpage_report::{bytes, count};
+use superpage_sim::Progress;
 use superpage_trace::file::{Reader, Writer};
 use superpage_trace::{Batch, Source, Summary, export, import, info};
 

@@ -1,58 +1,32 @@
-//! What can go wrong, as values.
+//! What can go wrong on a live system, as values.
 
 use std::io;
+use std::path::PathBuf;
 
-/// Why a region was not made, or an operation on it was refused.
+/// Why something was not done on a live system. Each is one sentence for a person.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No way to a `userfaultfd` that this process may use.
-    #[error(
-        "this process may not use userfaultfd ({0}); run as root, or get access to /dev/userfaultfd, or set \
-         vm.unprivileged_userfaultfd to 1"
-    )]
-    Rights(io::Error),
-    /// The kernel's `userfaultfd` lacks what a region needs.
-    #[error("this kernel's userfaultfd has no {0}; Linux 6.1 or later on x86-64 or AArch64 has it")]
-    Kernel(&'static str),
-    /// The base page is not of 4 KB.
-    #[error("the base page of this machine has {0} bytes; a region needs 4096")]
-    BasePage(usize),
-    /// A size that no region can have.
-    #[error("a region has from one base page to 2^44 bytes, not {0}")]
-    Bytes(usize),
-    /// A limit that no region can have.
-    #[error("the limit of a region is from 2 MB to 2^44 bytes, not {0}")]
-    Limit(usize),
-    /// The kernel may run out of mappings.
-    #[error(
-        "under this limit the region may need {need} mappings, and vm.max_map_count is {have}; raise it to {raise}"
-    )]
-    Mappings {
-        /// Mappings at most needed.
-        need: u64,
-        /// What the kernel allows a process.
-        have: u64,
-        /// What it should be.
-        raise: u64,
+    /// What the user asked for makes no sense, or cannot be read.
+    #[error("{0}")]
+    Usage(String),
+    /// The kernel, the machine or the rights of this process do not allow it; the sentence says what would.
+    #[error("{0}")]
+    Unable(String),
+    /// A file that could not be read or written.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// `read`, `write`, `create`.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
     },
-    /// No frame is left and none can be evicted.
-    #[error("no frame is left for page {0} of the region; raise its limit, name a swap directory, or discard pages")]
-    OutOfMemory(usize),
-    /// A range that does not lie in the region, or is not of whole base pages.
-    #[error("bytes {start}..{end} are not whole base pages inside the region of {bytes} bytes")]
-    Range {
-        /// The first byte.
-        start: usize,
-        /// The byte after the last.
-        end: usize,
-        /// The size of the region.
-        bytes: usize,
-    },
-    /// The system refused something.
+    /// The system refused something else.
     #[error("cannot {what}: {source}")]
     System {
         /// What was tried.
-        what: &'static str,
+        what: String,
         /// What the system said.
         source: io::Error,
     },
@@ -60,7 +34,20 @@ pub enum Error {
 
 impl Error {
     /// For `map_err`: the system refused to do `what`.
-    pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
-        move |source| Error::System { what, source: source.into() }
+    pub fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Error {
+        move |source| Error::System { what: what.into(), source: source.into() }
+    }
+
+    /// For `map_err`: `what` (read, write, create) was not possible with the file.
+    pub fn file<E: Into<io::Error>>(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> Error {
+        move |source| Error::File { what, path: path.into(), source: source.into() }
+    }
+
+    /// The exit status of a command that ends with this: 2 for bad usage or input, else 1.
+    pub fn status(&self) -> u8 {
+        match self {
+            Error::Usage(_) => 2,
+            _ => 1,
+        }
     }
 }

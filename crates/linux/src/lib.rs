@@ -1,26 +1,17 @@
-//! The live side on Linux: [`Region`], a piece of a program's memory whose pager is [`superpage_vm`].
+//! The live side on Linux: what pages of several sizes do for real programs, and giving them to programs that do not ask.
 //!
-//! The blocks of 2 MB of a memory file are the manager's physical memory, `userfaultfd` brings it the page faults, and
-//! `MADV_COLLAPSE` is its promotion in place. All decisions (what to reserve, when to promote, which reservation to preempt,
-//! which pages to evict) are the manager's; this crate only carries them out. See [`Region`] for what that gives a program.
+//! [`region`] is a piece of a program's memory whose pager is [`superpage_vm`]; the other modules look at running programs
+//! and at the kernel, and change only what they say. What is changed for the whole system is put back, also after an abort.
 //!
 //! The crate is empty on other systems.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
-mod drain;
 mod error;
-mod memory;
-mod pager;
-mod region;
-mod stats;
-mod swap;
-mod tables;
-mod uffd;
+pub mod region;
 
 pub use error::Error;
-pub use region::{Builder, Region};
-pub use stats::RegionStats;
+pub use region::{Builder, Region, RegionStats};
 
 /// The guide for builders of kernels: its programs are tests.
 #[cfg(doctest)]

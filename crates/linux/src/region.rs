@@ -1,12 +1,24 @@
 //! [`Region`]: memory that a program just uses, and its pager beside it.
 
-use crate::drain::Drain;
-use crate::memory::{self, BASE, Memory};
-use crate::pager::{Pager, Request};
-use crate::swap::Swap;
-use crate::tables::Tables;
-use crate::uffd::{Tell, Uffd};
-use crate::{Error, RegionStats};
+mod drain;
+mod error;
+mod memory;
+mod pager;
+mod stats;
+mod swap;
+mod tables;
+mod uffd;
+
+pub use self::error::Error;
+pub use self::stats::RegionStats;
+
+use self::drain::Drain;
+use self::memory::{BASE, Memory};
+use self::pager::{Pager, Request};
+use self::swap::Swap;
+use self::tables::Tables;
+use self::uffd::{Tell, Uffd};
+
 use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -35,7 +47,7 @@ use superpage_vm::{Backing, Config, Dirty, Growth, Hash, Map, Policy, Reclaim, V
 /// let mut region = superpage_linux::Region::builder().bytes(64 << 20).build()?;
 /// region.as_mut_slice()[..5].copy_from_slice(b"hello");
 /// assert_eq!(region.stats().manager.resident_pages, 1);
-/// # Ok::<(), superpage_linux::Error>(())
+/// # Ok::<(), superpage_linux::region::Error>(())
 /// ```
 pub struct Region {
     start: NonNull<u8>,

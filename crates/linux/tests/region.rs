@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use superpage_linux::{Error, Region};
+use superpage_linux::{Region, region::Error};
 
 const PAGE: usize = 4096;
 const BLOCK: usize = 2 << 20;

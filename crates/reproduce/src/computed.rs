@@ -5,15 +5,7 @@ use crate::finding::Values;
 use crate::measure::Value;
 use crate::streams::Outcome;
 use std::collections::BTreeMap;
-
-/// A point of a curve.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Point {
-    pub(crate) x: f64,
-    pub(crate) y: f64,
-    /// A letter beside it.
-    pub(crate) label: String,
-}
+use superpage_report::Point;
 
 /// A value to be shown that the paper has no number for.
 pub(crate) struct Shown {

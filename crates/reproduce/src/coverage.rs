@@ -92,7 +92,7 @@ pub(crate) fn compute(experiment: &Experiment) -> Computed {
                 value: percent,
                 reason: format!(
                     "not in the paper: the machine file, with {} of memory",
-                    superpage_sim::bytes(machine.memory.size)
+                    superpage_report::bytes(machine.memory.size)
                 ),
             });
         }

@@ -1,33 +1,9 @@
 //! Figures with their numbers, ready to be drawn.
 
-use crate::computed::Point;
-use crate::experiment::{Axis, Experiment, Figure, FigureKind, Series};
+use crate::experiment::{Experiment, Figure, Series};
 use crate::finding::Values;
 use crate::measure::Value;
-
-/// A figure, and the points of each of its series.
-#[derive(Clone, Debug)]
-pub(crate) struct Drawing {
-    pub(crate) title: String,
-    pub(crate) alt: String,
-    pub(crate) kind: FigureKind,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
-    /// Kind `bars`: the groups; a point's x is the number of its group.
-    pub(crate) groups: Vec<String>,
-    pub(crate) series: Vec<Drawn>,
-}
-
-/// A series with its points.
-#[derive(Clone, Debug)]
-pub(crate) struct Drawn {
-    pub(crate) name: String,
-    pub(crate) points: Vec<Point>,
-    /// Whether its points are joined by a line.
-    pub(crate) line: bool,
-    /// The paper's values, one a group.
-    pub(crate) paper: Vec<f64>,
-}
+use superpage_report::{Figure as Drawing, Kind, Point, Series as Drawn};
 
 /// All figures of an experiment. A series without points is left out.
 pub(crate) fn drawings(experiment: &Experiment, values: &dyn Values) -> Vec<Drawing> {
@@ -56,6 +32,6 @@ fn drawn(figure: &Figure, series: &Series, values: &dyn Values) -> Drawn {
         }
     }
     points.retain(|point| (!figure.x.log || point.x > 0.0) && (!figure.y.log || point.y > 0.0));
-    let line = figure.kind == FigureKind::Lines || series.line;
+    let line = figure.kind == Kind::Lines || series.line;
     Drawn { name: series.name.clone(), points, line, paper: series.paper.clone() }
 }

@@ -187,34 +187,13 @@ pub(crate) struct Figure {
     pub(crate) title: String,
     /// What it shows, for those who cannot see it.
     pub(crate) alt: String,
-    pub(crate) kind: FigureKind,
-    pub(crate) x: Axis,
-    pub(crate) y: Axis,
+    pub(crate) kind: superpage_report::Kind,
+    pub(crate) x: superpage_report::Axis,
+    pub(crate) y: superpage_report::Axis,
     /// Kind `bars`: the groups, from left to right.
     #[serde(default)]
     pub(crate) groups: Vec<String>,
     pub(crate) series: Vec<Series>,
-}
-
-/// How a figure is drawn.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum FigureKind {
-    Scatter,
-    Lines,
-    Bars,
-}
-
-/// An axis of a figure.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub(crate) struct Axis {
-    pub(crate) label: String,
-    #[serde(default)]
-    pub(crate) log: bool,
-    /// Whether its numbers are bytes.
-    #[serde(default)]
-    pub(crate) bytes: bool,
 }
 
 /// One colour of a figure.
@@ -323,7 +302,7 @@ impl Experiment {
                 return Err(format!("value \"{item}, {quantity}\" needs paper and tolerance, or shown with a reason"));
             }
         }
-        for figure in self.figures.iter().filter(|figure| figure.kind == FigureKind::Bars) {
+        for figure in self.figures.iter().filter(|figure| figure.kind == superpage_report::Kind::Bars) {
             let uneven = |series: &&Series| series.values.len() != figure.groups.len();
             if let Some(series) = figure.series.iter().find(uneven) {
                 let (name, groups) = (&series.name, figure.groups.len());

@@ -1,12 +1,13 @@
 //! Findings: what a paper says of a quantity, what was measured here, and whether they agree.
 
-use crate::computed::{Point, Shown};
+use crate::computed::Shown;
 use crate::experiment::{Cell, Column, Experiment, Item, Kind, Single};
 use crate::judge::{Tolerance, Verdict};
 use crate::lookup::Lookup;
 use crate::measure::{Measure, Value};
 use crate::streams::{Outcome, Passes};
 use serde::Serialize;
+use superpage_report::Point;
 
 /// A row of the report.
 #[derive(Clone, PartialEq, Debug, Serialize)]

@@ -29,12 +29,12 @@ pub use streams::{Options, Watch};
 pub use write::write;
 
 use computed::Computed;
-use drawing::Drawing;
 use experiment::Kind;
 use finding::Values;
 use lookup::Lookup;
 use std::sync::atomic::{AtomicBool, Ordering};
 use streams::Passes;
+use superpage_report::Figure;
 
 /// What came of a set of experiments.
 pub struct Report {
@@ -47,7 +47,7 @@ pub struct Report {
 pub(crate) struct Done {
     pub(crate) experiment: Experiment,
     pub(crate) findings: Vec<Finding>,
-    pub(crate) drawings: Vec<Drawing>,
+    pub(crate) drawings: Vec<Figure>,
 }
 
 impl Report {

@@ -1,9 +1,9 @@
 //! Values by name: `all.pages.4M@fftw-1` is the key `pages`, `4M` of the run `all`, in the part `fftw 1` of the stream.
 
-use crate::computed::Point;
 use crate::experiment::{Experiment, Item, slug, split};
 use crate::measure::Value;
 use crate::streams::{Outcome, Passes};
+use superpage_report::Point;
 use superpage_sim::Row;
 
 /// Finds the values of a grid.

@@ -1,11 +1,11 @@
 //! What must be run for a set of experiments: each stream once, with all policies that any of them asks for.
 
-use crate::computed::Point;
 use crate::experiment::{Experiment, Item, Kind, Run, slug};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, TableKind};
 use superpage_pages::parse_bytes;
+use superpage_report::Point;
 use superpage_sim::{Conditions, Digest, Progress, Row, Setup};
 use superpage_trace::{Source, workload};
 

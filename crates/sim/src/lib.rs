@@ -32,6 +32,6 @@ pub use experiment::{Conditions, Progress, plan, plan_machines, run, run_parts};
 pub use machine::{machine, machines};
 pub use parts::{Part, Run, Sample, Watch, rows};
 pub use policy::{policies, policy, policy_keys};
-pub use report::{Format, bytes, count, time, write};
+pub use report::{Format, write};
 pub use row::{Row, Sampled};
 pub use setup::{Digest, Setup};

@@ -1,10 +1,8 @@
 //! Figures as SVG: scatters with letters, lines, grouped bars. Series differ in colour, and in mark or dash as well.
 
-use super::escape;
-use super::scale::{Scale, tick};
-use crate::computed::Point;
-use crate::drawing::{Drawing, Drawn};
-use crate::experiment::{Axis, FigureKind};
+use crate::figure::{Axis, Figure, Kind, Point, Series};
+use crate::page::escape;
+use crate::scale::{Scale, tick};
 use std::fmt::Write;
 
 const WIDTH: f64 = 760.0;
@@ -21,24 +19,24 @@ const LETTER: f64 = 6.7;
 const DASHES: [&str; 6] = ["none", "7 4", "2 3", "9 3 2 3", "4 2", "12 4"];
 
 /// One figure, with its title and its description for those who cannot see it.
-pub(super) fn svg(drawing: &Drawing, id: &str) -> String {
-    let (legend, lines) = legend(drawing);
+pub(crate) fn svg(figure: &Figure, id: &str) -> String {
+    let (legend, lines) = legend(figure);
     let top = 14.0 + LINE * lines as f64;
     let mut out = format!(
         "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\
          <title id=\"{id}-title\">{}</title><desc id=\"{id}-desc\">{}</desc>{legend}",
-        escape(&drawing.title),
-        escape(&drawing.alt)
+        escape(&figure.title),
+        escape(&figure.alt)
     );
-    match drawing.kind {
-        FigureKind::Bars => bars(drawing, top, &mut out),
-        FigureKind::Scatter | FigureKind::Lines => points(drawing, top, &mut out),
+    match figure.kind {
+        Kind::Bars => bars(figure, top, &mut out),
+        Kind::Scatter | Kind::Lines => points(figure, top, &mut out),
     }
     out + "</svg>"
 }
 
 /// The names of the series, and how many lines they take.
-fn legend(drawing: &Drawing) -> (String, usize) {
+fn legend(figure: &Figure) -> (String, usize) {
     let (mut out, mut x, mut line) = (String::new(), LEFT, 0);
     let mut entry = |name: &str, sample: &dyn Fn(f64, f64) -> String| {
         let width = 34.0 + LETTER * name.chars().count() as f64 + 16.0;
@@ -50,16 +48,16 @@ fn legend(drawing: &Drawing) -> (String, usize) {
         let _ = write!(out, "{}<text x=\"{}\" y=\"{}\">{name}</text>", sample(x, y - 4.0), x + 32.0, y);
         x += width;
     };
-    for (index, series) in drawing.series.iter().enumerate() {
-        let sample = |x: f64, y: f64| match drawing.kind {
-            FigureKind::Bars => rectangle(index, x + 8.0, y - 7.0, 14.0, 14.0),
+    for (index, series) in figure.series.iter().enumerate() {
+        let sample = |x: f64, y: f64| match figure.kind {
+            Kind::Bars => rectangle(index, x + 8.0, y - 7.0, 14.0, 14.0),
             _ => {
                 let line = if series.line { path(index, &[(x, y), (x + 26.0, y)]) } else { String::new() };
                 let marked = !series.line || series.points.len() <= MARKED;
                 let letters = series.points.first().is_some_and(|point| is_letter(&point.label));
                 let mark = match (marked, letters) {
                     (true, true) => letter(index, x + 13.0, y, "A"),
-                    (true, false) if !series.line || drawing.kind == FigureKind::Lines => mark(index, x + 13.0, y),
+                    (true, false) if !series.line || figure.kind == Kind::Lines => mark(index, x + 13.0, y),
                     _ => String::new(),
                 };
                 line + &mark
@@ -67,7 +65,7 @@ fn legend(drawing: &Drawing) -> (String, usize) {
         };
         entry(&series.name, &sample);
     }
-    if drawing.series.iter().any(|series| !series.paper.is_empty()) {
+    if figure.series.iter().any(|series| !series.paper.is_empty()) {
         entry("the paper's values", &|x, y| paper_mark(x + 2.0, x + 28.0, y));
     }
     (out, line + 1)
@@ -80,14 +78,14 @@ fn is_letter(label: &str) -> bool {
     label.chars().count() == 1
 }
 
-fn points(drawing: &Drawing, top: f64, out: &mut String) {
-    let all = || drawing.series.iter().flat_map(|series| &series.points);
-    let mut x = Scale::over(all().map(|point| point.x), drawing.x.log, false, (LEFT, RIGHT));
-    if drawing.kind == FigureKind::Scatter {
+fn points(figure: &Figure, top: f64, out: &mut String) {
+    let all = || figure.series.iter().flat_map(|series| &series.points);
+    let mut x = Scale::over(all().map(|point| point.x), figure.x.log, false, (LEFT, RIGHT));
+    if figure.kind == Kind::Scatter {
         x = x.close(all().map(|point| point.x));
     }
     let mut exact: Vec<f64> = Vec::new();
-    if drawing.x.bytes {
+    if figure.x.bytes {
         exact = all().map(|point| point.x).collect();
         exact.sort_by(f64::total_cmp);
         exact.dedup();
@@ -95,15 +93,15 @@ fn points(drawing: &Drawing, top: f64, out: &mut String) {
             x = x.tight(first / 2.0, last * 2.0);
         }
     }
-    let y = Scale::over(all().map(|point| point.y), drawing.y.log, drawing.kind == FigureKind::Lines, (BOTTOM, top));
+    let y = Scale::over(all().map(|point| point.y), figure.y.log, figure.kind == Kind::Lines, (BOTTOM, top));
     let ticks = if exact.is_empty() { x.ticks() } else { exact };
-    axes(drawing, top, &y, out);
+    axes(figure, top, &y, out);
     for value in ticks {
         let place = x.at(value);
-        let text = if drawing.x.bytes {
-            superpage_sim::bytes(value as u64).replace(".00", "").replace(".0 ", " ")
+        let text = if figure.x.bytes {
+            crate::bytes(value as u64).replace(".00", "").replace(".0 ", " ")
         } else {
-            tick_of(&drawing.x, value)
+            tick_of(&figure.x, value)
         };
         let _ = write!(out, "<path class=\"tick\" d=\"M{place:.1} {BOTTOM}v5\"/>");
         let _ = write!(
@@ -112,21 +110,21 @@ fn points(drawing: &Drawing, top: f64, out: &mut String) {
             BOTTOM + 20.0
         );
     }
-    let places = |series: &Drawn| -> Vec<(f64, f64)> {
+    let places = |series: &Series| -> Vec<(f64, f64)> {
         series.points.iter().map(|point| (x.at(point.x), y.at(point.y))).collect()
     };
     // First all marks, then labels where nothing else is.
     let mut taken: Vec<[f64; 4]> = Vec::new();
-    for (index, series) in drawing.series.iter().enumerate() {
+    for (index, series) in figure.series.iter().enumerate() {
         let places = places(series);
         if series.line {
             *out += &path(index, &places);
         }
-        if !series.line || places.len() <= MARKED && drawing.kind == FigureKind::Lines {
+        if !series.line || places.len() <= MARKED && figure.kind == Kind::Lines {
             marks(index, series, &places, &mut taken, out);
         }
     }
-    for (index, series) in drawing.series.iter().enumerate() {
+    for (index, series) in figure.series.iter().enumerate() {
         for (Point { label, .. }, (x, y)) in series.points.iter().zip(places(series)) {
             if label.chars().count() > 1 {
                 name(index, label, (x, y), &mut taken, out);
@@ -141,7 +139,7 @@ fn meet(a: &[f64; 4], b: &[f64; 4]) -> bool {
 }
 
 /// The marks of a series. A letter moves aside if another stands in its place.
-fn marks(index: usize, series: &Drawn, places: &[(f64, f64)], taken: &mut Vec<[f64; 4]>, out: &mut String) {
+fn marks(index: usize, series: &Series, places: &[(f64, f64)], taken: &mut Vec<[f64; 4]>, out: &mut String) {
     for (Point { label, .. }, (x, y)) in series.points.iter().zip(places) {
         let around = |x: f64| [x - 5.0, y - 6.0, x + 5.0, y + 6.0];
         if !is_letter(label) {
@@ -170,13 +168,13 @@ fn name(index: usize, label: &str, (x, y): (f64, f64), taken: &mut Vec<[f64; 4]>
     }
 }
 
-fn bars(drawing: &Drawing, top: f64, out: &mut String) {
-    let values = || drawing.series.iter().flat_map(|s| s.points.iter().map(|p| p.y).chain(s.paper.iter().copied()));
-    let y = Scale::over(values(), drawing.y.log, true, (BOTTOM, top));
-    axes(drawing, top, &y, out);
-    let group = (RIGHT - LEFT) / drawing.groups.len().max(1) as f64;
-    let width = (group * 0.76 / drawing.series.len().max(1) as f64).min(58.0);
-    for (number, name) in drawing.groups.iter().enumerate() {
+fn bars(figure: &Figure, top: f64, out: &mut String) {
+    let values = || figure.series.iter().flat_map(|s| s.points.iter().map(|p| p.y).chain(s.paper.iter().copied()));
+    let y = Scale::over(values(), figure.y.log, true, (BOTTOM, top));
+    axes(figure, top, &y, out);
+    let group = (RIGHT - LEFT) / figure.groups.len().max(1) as f64;
+    let width = (group * 0.76 / figure.series.len().max(1) as f64).min(58.0);
+    for (number, name) in figure.groups.iter().enumerate() {
         let middle = LEFT + group * (number as f64 + 0.5);
         let name = escape(name);
         let _ = write!(
@@ -184,8 +182,8 @@ fn bars(drawing: &Drawing, top: f64, out: &mut String) {
             "<text class=\"number\" x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>",
             BOTTOM + 20.0
         );
-        for (index, series) in drawing.series.iter().enumerate() {
-            let left = middle + width * (index as f64 - drawing.series.len() as f64 / 2.0);
+        for (index, series) in figure.series.iter().enumerate() {
+            let left = middle + width * (index as f64 - figure.series.len() as f64 / 2.0);
             if let Some(point) = series.points.iter().find(|point| point.x == number as f64) {
                 let height = BOTTOM - y.at(point.y);
                 *out += &rectangle(index, left + 2.0, BOTTOM - height, width - 4.0, height);
@@ -205,7 +203,7 @@ fn bars(drawing: &Drawing, top: f64, out: &mut String) {
 }
 
 /// The frame, the lines of the y axis with their numbers, and the names of both axes.
-fn axes(drawing: &Drawing, top: f64, y: &Scale, out: &mut String) {
+fn axes(figure: &Figure, top: f64, y: &Scale, out: &mut String) {
     for value in y.ticks() {
         let place = y.at(value);
         let _ = write!(out, "<path class=\"grid\" d=\"M{LEFT} {place:.1}H{RIGHT}\"/>");
@@ -218,7 +216,7 @@ fn axes(drawing: &Drawing, top: f64, y: &Scale, out: &mut String) {
         );
     }
     let _ = write!(out, "<path class=\"axis\" d=\"M{LEFT} {top}V{BOTTOM}H{RIGHT}\"/>");
-    let (x, y) = (escape(&drawing.x.label), escape(&drawing.y.label));
+    let (x, y) = (escape(&figure.x.label), escape(&figure.y.label));
     let (middle, half) = ((LEFT + RIGHT) / 2.0, (top + BOTTOM) / 2.0);
     let _ = write!(out, "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{x}</text>", BOTTOM + 44.0);
     let _ = write!(out, "<text transform=\"translate(15 {half}) rotate(-90)\" text-anchor=\"middle\">{y}</text>");

@@ -1,7 +1,7 @@
 //! The `userfaultfd` system call and its requests, as `userfaultfd(2)` and `ioctl_userfaultfd(2)` have them: only those
 //! that a region needs.
 
-use crate::Error;
+use super::Error;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;

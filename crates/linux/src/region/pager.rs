@@ -4,12 +4,12 @@
 //! frame is filled through the window; the kernel is shown the frames there, if it is a new place for them; the mapping
 //! is put into the kernel's tables and the waiting threads are woken.
 
-use crate::drain::Drain;
-use crate::memory::{BASE, BLOCK, Memory, collapse, zap};
-use crate::swap::{Swap, SwapStore};
-use crate::tables::{Present, Tables};
-use crate::uffd::{Message, Uffd};
-use crate::{Error, RegionStats};
+use super::drain::Drain;
+use super::memory::{BASE, BLOCK, Memory, collapse, zap};
+use super::swap::{Swap, SwapStore};
+use super::tables::{Present, Tables};
+use super::uffd::{Message, Uffd};
+use super::{Error, RegionStats};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeSet, VecDeque};

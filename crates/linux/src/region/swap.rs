@@ -1,7 +1,7 @@
 //! Where pages go that the limit leaves no room for: an unlinked file, a slot of it for each page of the region.
 
-use crate::Error;
-use crate::memory::{BASE, Memory};
+use super::Error;
+use super::memory::{BASE, Memory};
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::collections::HashMap;

@@ -4,7 +4,7 @@
 //! Frame `n` is the base page at offset `n` of the file. The window maps all of the file, apart from where the program
 //! uses it, so that contents can be put into a frame before anybody can see it there.
 
-use crate::Error;
+use super::Error;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};

@@ -1,7 +1,7 @@
 //! Scales: from numbers to places on an axis, and the numbers that are written beside it.
 
 /// An axis from its least to its greatest number, over so many pixels.
-pub(super) struct Scale {
+pub(crate) struct Scale {
     least: f64,
     most: f64,
     log: bool,
@@ -12,7 +12,7 @@ pub(super) struct Scale {
 impl Scale {
     /// An axis that holds all `values`, drawn from `from` to `to`. A linear one starts at 0 if `zero`; a logarithmic one
     /// goes from decade to decade.
-    pub(super) fn over(values: impl Iterator<Item = f64>, log: bool, zero: bool, (from, to): (f64, f64)) -> Scale {
+    pub(crate) fn over(values: impl Iterator<Item = f64>, log: bool, zero: bool, (from, to): (f64, f64)) -> Scale {
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values {
             (least, most) = (least.min(value), most.max(value));
@@ -33,7 +33,7 @@ impl Scale {
     }
 
     /// Leaves just the range of the values, and a little on both sides.
-    pub(super) fn close(mut self, values: impl Iterator<Item = f64> + Clone) -> Scale {
+    pub(crate) fn close(mut self, values: impl Iterator<Item = f64> + Clone) -> Scale {
         let least = values.clone().fold(f64::INFINITY, f64::min);
         let most = values.fold(f64::NEG_INFINITY, f64::max);
         if !self.log && least < most {
@@ -44,13 +44,13 @@ impl Scale {
     }
 
     /// Leaves just this range, whatever round numbers there are.
-    pub(super) fn tight(mut self, least: f64, most: f64) -> Scale {
+    pub(crate) fn tight(mut self, least: f64, most: f64) -> Scale {
         (self.least, self.most) = (least, most);
         self
     }
 
     /// The place of a number.
-    pub(super) fn at(&self, value: f64) -> f64 {
+    pub(crate) fn at(&self, value: f64) -> f64 {
         let share = match self.log {
             true => (value / self.least).ln() / (self.most / self.least).ln(),
             false => (value - self.least) / (self.most - self.least),
@@ -59,7 +59,7 @@ impl Scale {
     }
 
     /// The numbers to write.
-    pub(super) fn ticks(&self) -> Vec<f64> {
+    pub(crate) fn ticks(&self) -> Vec<f64> {
         let inside = |value: &f64| *value >= self.least * (1.0 - 1e-9) && *value <= self.most * (1.0 + 1e-9);
         if self.log {
             let (first, last) = (self.least.log10().floor() as i32, self.most.log10().ceil() as i32);
@@ -83,7 +83,7 @@ fn step(range: f64) -> f64 {
 }
 
 /// A number beside an axis, with K, M, G for thousands.
-pub(super) fn tick(value: f64) -> String {
+pub(crate) fn tick(value: f64) -> String {
     let (number, unit) = match value.abs() {
         v if v >= 1e9 => (value / 1e9, "G"),
         v if v >= 1e6 => (value / 1e6, "M"),

@@ -1,60 +1,41 @@
 //! The report as a page: each table with the paper's columns beside ours, verdicts by sign and colour, and the figures. One
 //! file that needs nothing else, for light and dark screens, for paper, and for screen readers.
 
-mod chart;
-mod scale;
-
 use crate::experiment::{Column, Item};
 use crate::write::number;
 use crate::{Done, Finding, Report, Value, Verdict};
 use std::fmt::Write;
+use superpage_report::{escape, page, prose};
 
 /// The report as one HTML file.
 pub fn html(report: &Report) -> String {
     let papers: Vec<&str> = report.done.iter().map(|done| done.experiment.paper()).collect();
     let mut names = papers.clone();
     names.dedup();
-    let mut out = format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <title>superpage reproduce {names}</title>\n<style>\n{}</style>\n</head>\n<body>\n<header>\n\
-         <h1>superpage reproduce {names}</h1>\n<p class=\"lead\">What the paper says of each quantity beside what was found \
-         here. A value that is not judged is shown with the reason. Times are modelled from exact counts, unless it says that \
-         they are this machine's.</p>\n",
-        include_str!("style.css"),
-        names = escape(&names.join(" ")),
+    let mut lead = String::from(
+        "<p class=\"lead\">What the paper says of each quantity beside what was found here. A value that is not judged is \
+         shown with the reason. Times are modelled from exact counts, unless it says that they are this machine's.</p>\n\
+         <ul class=\"counts\">",
     );
-    out += "<ul class=\"counts\">";
     for (verdict, word) in
         [(Verdict::Agrees, "agree"), (Verdict::Differs, "differ"), (Verdict::Shown, "are only shown")]
     {
         let count = report.findings().filter(|finding| finding.verdict == verdict).count();
-        let _ = write!(out, "<li>{} <b>{count}</b> {word}</li>", sign(verdict));
+        let _ = write!(lead, "<li>{} <b>{count}</b> {word}</li>", sign(verdict));
     }
-    out += "</ul>\n<nav aria-label=\"Experiments\"><ol>\n";
+    lead += "</ul>\n<nav aria-label=\"Experiments\"><ol>\n";
     for done in &report.done {
         let (id, title) = (&done.experiment.name, escape(&done.experiment.title));
         let _ = writeln!(
-            out,
+            lead,
             "<li><a href=\"#{id}\">{title}</a> <span class=\"tally\">{}</span></li>",
             tally(&done.findings)
         );
     }
-    out += "</ol></nav>\n</header>\n<main>\n";
-    report.done.iter().for_each(|done| section(done, &mut out));
-    out + "</main>\n</body>\n</html>\n"
-}
-
-/// Text as HTML.
-fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-/// Text as HTML, with what stands in backquotes as code.
-fn prose(text: &str) -> String {
-    let parts = escape(text);
-    let parts = parts.split('`').enumerate();
-    parts.map(|(i, part)| if i % 2 == 0 { part.to_string() } else { format!("<code>{part}</code>") }).collect()
+    lead += "</ol></nav>\n";
+    let mut main = String::new();
+    report.done.iter().for_each(|done| section(done, &mut main));
+    page(&format!("superpage reproduce {}", names.join(" ")), &lead, &main)
 }
 
 /// A verdict in one character, and in a word for those who hear it.
@@ -105,8 +86,7 @@ fn section(done: &Done, out: &mut String) {
         prose(&experiment.here)
     );
     for (index, drawing) in done.drawings.iter().enumerate() {
-        let drawn = chart::svg(drawing, &format!("{id}-figure{index}"));
-        let _ = writeln!(out, "<figure><figcaption>{}</figcaption>{drawn}</figure>", escape(&drawing.title));
+        *out += &drawing.html(&format!("{id}-figure{index}"));
     }
     let mut notes = Notes { id, reasons: Vec::new() };
     let (cells, rest): (Vec<&Finding>, Vec<&Finding>) =

@@ -7,8 +7,8 @@
 //! pager moves. A single page whose frame is filled already needs none of that: who touches it early finds what it would
 //! have found later.
 
-use crate::memory::BASE;
-use crate::uffd::{Message, Tell, Uffd};
+use super::memory::BASE;
+use super::uffd::{Message, Tell, Uffd};
 use rustix::event::{EventfdFlags, PollFd, PollFlags};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags};

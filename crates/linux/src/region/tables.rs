@@ -9,7 +9,7 @@
 //! *Dirty bits.* What can be read can be written here, so a mapping counts as modified from the moment that the kernel's
 //! tables have it. No write is ever missed; a page that was only read is written out once too often.
 
-use crate::memory::{self, BASE};
+use super::memory::{self, BASE};
 use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
 use superpage_vm::{Mapped, Pmap, SpaceId, Used};
 

@@ -1,0 +1,66 @@
+//! What can go wrong, as values.
+
+use std::io;
+
+/// Why a region was not made, or an operation on it was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// No way to a `userfaultfd` that this process may use.
+    #[error(
+        "this process may not use userfaultfd ({0}); run as root, or get access to /dev/userfaultfd, or set \
+         vm.unprivileged_userfaultfd to 1"
+    )]
+    Rights(io::Error),
+    /// The kernel's `userfaultfd` lacks what a region needs.
+    #[error("this kernel's userfaultfd has no {0}; Linux 6.1 or later on x86-64 or AArch64 has it")]
+    Kernel(&'static str),
+    /// The base page is not of 4 KB.
+    #[error("the base page of this machine has {0} bytes; a region needs 4096")]
+    BasePage(usize),
+    /// A size that no region can have.
+    #[error("a region has from one base page to 2^44 bytes, not {0}")]
+    Bytes(usize),
+    /// A limit that no region can have.
+    #[error("the limit of a region is from 2 MB to 2^44 bytes, not {0}")]
+    Limit(usize),
+    /// The kernel may run out of mappings.
+    #[error(
+        "under this limit the region may need {need} mappings, and vm.max_map_count is {have}; raise it to {raise}"
+    )]
+    Mappings {
+        /// Mappings at most needed.
+        need: u64,
+        /// What the kernel allows a process.
+        have: u64,
+        /// What it should be.
+        raise: u64,
+    },
+    /// No frame is left and none can be evicted.
+    #[error("no frame is left for page {0} of the region; raise its limit, name a swap directory, or discard pages")]
+    OutOfMemory(usize),
+    /// A range that does not lie in the region, or is not of whole base pages.
+    #[error("bytes {start}..{end} are not whole base pages inside the region of {bytes} bytes")]
+    Range {
+        /// The first byte.
+        start: usize,
+        /// The byte after the last.
+        end: usize,
+        /// The size of the region.
+        bytes: usize,
+    },
+    /// The system refused something.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`: the system refused to do `what`.
+    pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
+        move |source| Error::System { what, source: source.into() }
+    }
+}

@@ -1,0 +1,80 @@
+//! Figures with their numbers, ready to be drawn.
+
+use serde::Deserialize;
+
+/// How a figure is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Points, each with its mark.
+    Scatter,
+    /// A line for each series.
+    Lines,
+    /// Groups of bars, one bar for each series.
+    Bars,
+}
+
+/// An axis of a figure.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Axis {
+    /// What it shows, with its unit.
+    pub label: String,
+    /// Whether it is logarithmic.
+    #[serde(default)]
+    pub log: bool,
+    /// Whether its numbers are bytes.
+    #[serde(default)]
+    pub bytes: bool,
+}
+
+/// A point of a series.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Point {
+    /// Along the x axis; of bars, the number of the group.
+    pub x: f64,
+    /// Along the y axis.
+    pub y: f64,
+    /// A letter that is its mark, or a name beside it; may be empty.
+    pub label: String,
+}
+
+/// The points that go together.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// The name in the legend.
+    pub name: String,
+    /// The points.
+    pub points: Vec<Point>,
+    /// Whether they are joined by a line.
+    pub line: bool,
+    /// Of bars: a paper's values, one a group.
+    pub paper: Vec<f64>,
+}
+
+/// A figure with all its numbers.
+#[derive(Clone, Debug)]
+pub struct Figure {
+    /// The title above it.
+    pub title: String,
+    /// What it shows, for those who cannot see it.
+    pub alt: String,
+    /// How it is drawn.
+    pub kind: Kind,
+    /// The x axis.
+    pub x: Axis,
+    /// The y axis.
+    pub y: Axis,
+    /// Of bars: the names of the groups.
+    pub groups: Vec<String>,
+    /// The series, in the order of the legend.
+    pub series: Vec<Series>,
+}
+
+impl Figure {
+    /// The figure as an element of HTML with its caption. `id` is unique in its page.
+    pub fn html(&self, id: &str) -> String {
+        let title = crate::page::escape(&self.title);
+        format!("<figure><figcaption>{title}</figcaption>{}</figure>\n", crate::chart::svg(self, id))
+    }
+}

@@ -1,0 +1,11 @@
+//! How findings are shown to people: numbers with units, figures as SVG, pages of HTML. It knows nothing of what they mean.
+
+mod chart;
+mod figure;
+mod format;
+mod page;
+mod scale;
+
+pub use figure::{Axis, Figure, Kind, Point, Series};
+pub use format::{bytes, count, time};
+pub use page::{escape, page, prose};
