@@ -8,6 +8,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 mod error;
+pub mod inspect;
 pub mod region;
 
 pub use error::Error;
