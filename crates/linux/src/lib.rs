@@ -9,6 +9,7 @@
 
 mod error;
 pub mod inspect;
+pub mod probe;
 pub mod region;
 
 pub use error::Error;

@@ -1,0 +1,117 @@
+//! Memory of known page sizes, to be timed.
+
+use crate::Error;
+use std::io;
+use std::ops::Range;
+
+/// Bytes of a base page.
+pub(crate) const BASE: usize = 4096;
+/// Bytes of the superpage that Linux calls huge.
+pub(crate) const HUGE: usize = 2 << 20;
+
+/// Private anonymous memory whose start is a multiple of 2 MB.
+pub(crate) struct Memory {
+    map: *mut libc::c_void,
+    mapped: usize,
+    start: *mut u8,
+    bytes: usize,
+}
+
+impl Memory {
+    /// Maps it, untouched; what pages it is given is up to the advice that follows.
+    pub(crate) fn new(bytes: usize) -> Result<Memory, Error> {
+        let mapped = bytes + HUGE;
+        let map = map(std::ptr::null_mut(), mapped, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1)?;
+        let start = map.cast::<u8>();
+        let start = start.wrapping_add(start.align_offset(HUGE));
+        Ok(Memory { map, mapped, start, bytes })
+    }
+
+    /// Only base pages, touched.
+    pub(crate) fn base(bytes: usize) -> Result<Memory, Error> {
+        let memory = Memory::new(bytes)?;
+        memory.advise(libc::MADV_NOHUGEPAGE)?;
+        memory.touch(0..bytes, BASE);
+        Ok(memory)
+    }
+
+    /// As many huge pages as the kernel gives, touched. [`huge_bytes`](Memory::huge_bytes) tells how much of it they are.
+    pub(crate) fn huge(bytes: usize) -> Result<Memory, Error> {
+        let memory = Memory::new(bytes)?;
+        memory.advise(libc::MADV_HUGEPAGE)?;
+        memory.touch(0..bytes, BASE);
+        if memory.huge_bytes()? < bytes {
+            // Where faults give none, collapsing may.
+            let _ = memory.advise(libc::MADV_COLLAPSE);
+        }
+        Ok(memory)
+    }
+
+    /// Advises the kernel about all of it.
+    pub(crate) fn advise(&self, advice: libc::c_int) -> Result<(), Error> {
+        self.advise_part(0..self.bytes, advice)
+    }
+
+    /// Advises the kernel about a part of it.
+    pub(crate) fn advise_part(&self, part: Range<usize>, advice: libc::c_int) -> Result<(), Error> {
+        assert!(part.start <= part.end && part.end <= self.bytes, "the part lies in the memory");
+        // SAFETY: the range is ours. The advices that drop its contents leave zeroes, which any reader of it may see.
+        match unsafe { libc::madvise(self.start.add(part.start).cast(), part.len(), advice) } {
+            0 => Ok(()),
+            _ => Err(Error::system(format!("advise the kernel ({advice}) about memory"))(io::Error::last_os_error())),
+        }
+    }
+
+    /// Writes a byte every `step` bytes of a part.
+    pub(crate) fn touch(&self, part: Range<usize>, step: usize) {
+        assert!(part.end <= self.bytes, "the part lies in the memory");
+        for at in part.step_by(step) {
+            // SAFETY: the byte is in the mapping, which is ours alone.
+            unsafe { self.start.add(at).write_volatile(1) };
+        }
+    }
+
+    /// The first byte.
+    pub(crate) fn start(&self) -> usize {
+        self.start as usize
+    }
+
+    /// The size.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The bytes of it that pages of 2 MB map, by `/proc/self/smaps`.
+    pub(crate) fn huge_bytes(&self) -> Result<usize, Error> {
+        let smaps = std::fs::read_to_string("/proc/self/smaps").map_err(Error::file("read", "/proc/self/smaps"))?;
+        let (mut inside, mut huge) = (false, 0);
+        for line in smaps.lines() {
+            let address = |text: &str| usize::from_str_radix(text, 16).ok();
+            let range = line.split(' ').next().and_then(|first| first.split_once('-'));
+            if let Some((Some(from), Some(to))) = range.map(|(from, to)| (address(from), address(to))) {
+                inside = from < self.start() + self.bytes && to > self.start();
+            } else if inside && let Some(rest) = line.strip_prefix("AnonHugePages:") {
+                let kilobytes = rest.trim().trim_end_matches(" kB").trim().parse::<usize>();
+                huge += kilobytes.map_err(|_| Error::Unable(format!("/proc/self/smaps: expected kB in `{line}`")))?;
+            }
+        }
+        Ok(huge << 10)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours, and nothing refers to it any more.
+        unsafe { libc::munmap(self.map, self.mapped) };
+    }
+}
+
+/// A readable and writable mapping of a file or of none, where the kernel chooses unless the flags say otherwise.
+fn map(at: *mut libc::c_void, bytes: usize, flags: libc::c_int, fd: libc::c_int) -> Result<*mut libc::c_void, Error> {
+    // SAFETY: a new mapping where the kernel chooses touches nothing that exists.
+    let map = unsafe { libc::mmap(at, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, fd, 0) };
+    match map {
+        libc::MAP_FAILED => Err(Error::system(format!("map {bytes} bytes"))(io::Error::last_os_error())),
+        map => Ok(map),
+    }
+}
