@@ -9,10 +9,15 @@
 
 mod error;
 pub mod inspect;
+pub mod launch;
+pub mod policy;
 pub mod probe;
 pub mod region;
+pub mod settings;
+pub mod tree;
 
 pub use error::Error;
+pub use policy::Policy;
 pub use region::{Builder, Region, RegionStats};
 
 /// The guide for builders of kernels: its programs are tests.

@@ -1,0 +1,402 @@
+//! Settings of the kernel for the whole system: changed under a lock, with a journal, and put back.
+//!
+//! A setting is a file of `/sys` or `/proc/sys`. [`Settings::set`] writes the value found there into a journal that is on
+//! disk before the change, so that whatever ends the process, the value can be put back: by [`Settings::restore`] or when
+//! the [`Settings`] are dropped (also by a panic), else by the next call of [`recover`]. A lock file lets only one process
+//! at a time change settings; the kernel releases it when its holder dies. Lock and journal are in `/run/superpage`, or
+//! in the directory that the environment variable `SUPERPAGE_RUN_DIR` names.
+//!
+//! A lock is no protection against others who write the same files without it: what is put back is what was found.
+
+mod journal;
+
+use crate::Error;
+use journal::{Change, Journal, Owner};
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The switch of transparent huge pages for the whole system: `always`, `madvise` or `never`.
+pub const THP_ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+/// The number of huge pages of the default size that the static pool holds.
+pub const HUGETLB_POOL: &str = "proc/sys/vm/nr_hugepages";
+/// The number of huge pages of the default size that may be taken beyond the pool.
+pub const HUGETLB_OVERCOMMIT: &str = "proc/sys/vm/nr_overcommit_hugepages";
+
+/// Where settings may lie, below the root of the system. A journal that names another file is refused.
+const FOLDERS: [&str; 2] = ["sys/kernel/mm", "proc/sys/vm"];
+
+/// Where a system's settings are, and where their lock and journal are.
+#[derive(Clone, Debug)]
+pub struct System {
+    root: PathBuf,
+    run: PathBuf,
+}
+
+impl System {
+    /// This system: `/sys` and `/proc`, and the run directory that all of its users of superpage share.
+    pub fn live() -> System {
+        let run = std::env::var_os("SUPERPAGE_RUN_DIR").filter(|run| !run.is_empty());
+        System::at("/", run.map_or_else(|| PathBuf::from("/run/superpage"), PathBuf::from))
+    }
+
+    /// A system whose `sys` and `proc` are in `root`, with its lock and journal in `run`: for tests.
+    pub fn at(root: impl Into<PathBuf>, run: impl Into<PathBuf>) -> System {
+        System { root: root.into(), run: run.into() }
+    }
+
+    /// The file of a setting such as [`THP_ENABLED`], which is named from the root of the system.
+    pub fn path(&self, setting: &str) -> PathBuf {
+        self.root.join(setting)
+    }
+
+    /// The directory of the lock and the journal.
+    pub fn run_directory(&self) -> &Path {
+        &self.run
+    }
+
+    /// What a setting is now, without the words that it could be: `madvise` for `always [madvise] never`.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] where this system has no such setting, [`Error::File`] when it cannot be read.
+    pub fn get(&self, setting: &str) -> Result<String, Error> {
+        let path = self.path(setting);
+        match fs::read_to_string(&path) {
+            Ok(text) => Ok(value(&text).to_string()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Unable(format!(
+                "this system has no {}: its kernel was built without it, or /sys or /proc is not mounted here",
+                path.display()
+            ))),
+            Err(error) => Err(Error::file("read", path)(error)),
+        }
+    }
+
+    /// The run directory, made if it is not there. Only its owner may write to it: what the journal says is written to
+    /// the kernel's files.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] when it cannot be made, or belongs to another user, or others may write to it.
+    pub fn make_run_directory(&self) -> Result<&Path, Error> {
+        let run = self.run.display();
+        match DirBuilder::new().mode(0o755).create(&self.run) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(Error::Unable(format!("this user may not make {run}; run it as root")));
+            }
+            Err(error) => {
+                return Err(Error::Unable(format!(
+                    "cannot create {run}: {error}; set SUPERPAGE_RUN_DIR to a directory for the lock of the settings"
+                )));
+            }
+        }
+        let metadata = fs::metadata(&self.run).map_err(Error::file("read", &self.run))?;
+        let user = rustix::process::geteuid().as_raw();
+        if !metadata.is_dir() || metadata.uid() != user {
+            return Err(Error::Unable(format!("{run} is not a directory of this user; run it as its owner")));
+        }
+        if metadata.mode() & 0o022 != 0 {
+            return Err(Error::Unable(format!("others may write to {run}; allow that to its owner alone (chmod 755)")));
+        }
+        Ok(&self.run)
+    }
+
+    fn lock_file(&self) -> PathBuf {
+        self.run.join("settings.lock")
+    }
+
+    fn journal_file(&self) -> PathBuf {
+        self.run.join("settings.json")
+    }
+
+    /// The file to lock: opened for writing, made if it is not there, and closed in the programs that are started.
+    fn open_lock(&self) -> Result<File, Error> {
+        self.make_run_directory()?;
+        let path = self.lock_file();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                Error::Unable(format!("this user may not open {}; run it as root", path.display()))
+            }
+            _ => Error::file("open", path)(error),
+        })
+    }
+}
+
+/// The value in the text of a setting: the word in brackets, where there is one.
+fn value(text: &str) -> &str {
+    let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    bracketed.map_or(text.trim(), |(word, _)| word)
+}
+
+/// Writes a setting, without a lock.
+fn write(path: &Path, value: &str) -> Result<(), Error> {
+    let written =
+        OpenOptions::new().write(true).truncate(true).open(path).and_then(|mut f| f.write_all(value.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => Error::Unable(format!(
+            "cannot set {} to {value}: {error}; run it as root, outside a container",
+            path.display()
+        )),
+        _ => Error::Unable(format!("the kernel does not take {value} for {}: {error}", path.display())),
+    })
+}
+
+/// The right to change settings, and all changes that are not yet put back.
+#[derive(Debug)]
+pub struct Settings {
+    system: System,
+    wait: bool,
+    lock: Option<File>,
+    /// What was changed, oldest first. Where there is no lock, it is empty.
+    changes: Vec<Change>,
+}
+
+impl Settings {
+    /// Settings that nobody has locked yet: the first change does. `wait` says whether it then waits while another
+    /// process holds the lock, after a line on standard error, or fails.
+    pub fn new(system: System, wait: bool) -> Settings {
+        Settings { system, wait, lock: None, changes: Vec::new() }
+    }
+
+    /// The settings of this system, locked.
+    ///
+    /// # Errors
+    /// Those of [`lock`](Settings::lock).
+    pub fn take(wait: bool) -> Result<Settings, Error> {
+        let mut settings = Settings::new(System::live(), wait);
+        settings.lock()?;
+        Ok(settings)
+    }
+
+    /// The system whose settings these are.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// Takes the lock, if it is not held already, and puts back what a holder that was killed had changed. A signal
+    /// whose handler does not end the process does not end the waiting.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] without the right to take it, or when another process holds it and this one does not wait.
+    pub fn lock(&mut self) -> Result<(), Error> {
+        if self.lock.is_some() {
+            return Ok(());
+        }
+        let file = self.system.open_lock()?;
+        let path = self.system.lock_file();
+        let mut told = false;
+        loop {
+            let operation = if told { FlockOperation::LockExclusive } else { FlockOperation::NonBlockingLockExclusive };
+            match flock(&file, operation) {
+                Ok(()) => break,
+                Err(Errno::INTR) => {}
+                Err(Errno::WOULDBLOCK) => {
+                    let holder = holder(&path);
+                    if !self.wait {
+                        return Err(Error::Unable(format!(
+                            "{holder} has changed settings of this kernel and not yet put them back; wait until it ends"
+                        )));
+                    }
+                    eprintln!("superpage: waiting until {holder} has put back the settings of this kernel");
+                    told = true;
+                }
+                Err(error) => return Err(Error::file("lock", path)(error)),
+            }
+        }
+        file.set_len(0).and_then(|()| (&file).write_all(format!("{}\n", std::process::id()).as_bytes())).ok();
+        if let Some(recovered) = undo_journal(&self.system)? {
+            eprintln!("superpage: {recovered}");
+        }
+        self.lock = Some(file);
+        Ok(())
+    }
+
+    /// Sets a setting, and checks that the kernel has taken it. Where it has that value already nothing is done, which
+    /// needs no rights. Returns the value that was there before.
+    ///
+    /// # Errors
+    /// Those of [`lock`](Settings::lock) and [`System::get`]; [`Error::Unable`] when the kernel does not take the value.
+    pub fn set(&mut self, setting: &str, wanted: &str) -> Result<String, Error> {
+        let (before, now) = self.ask(setting, wanted)?;
+        if now != wanted {
+            return Err(Error::Unable(format!(
+                "the kernel took {now} for {}, not {wanted}",
+                self.system.path(setting).display()
+            )));
+        }
+        Ok(before)
+    }
+
+    /// As [`set`](Settings::set), for a setting of which the kernel takes as much as it can, such as a number of pages.
+    /// Returns the value before, and the one that it has now.
+    ///
+    /// # Errors
+    /// As [`set`](Settings::set), but any value that can be read back is taken.
+    pub fn ask(&mut self, setting: &str, wanted: &str) -> Result<(String, String), Error> {
+        let path = self.system.path(setting);
+        if let Err(error) = self.lock() {
+            // Without the right to change anything: that is enough where nothing has to be changed.
+            return match self.system.get(setting)? {
+                now if now == wanted => Ok((now.clone(), now)),
+                now => Err(Error::Unable(format!(
+                    "{} is {now} and would have to be {wanted}, but {error}",
+                    path.display()
+                ))),
+            };
+        }
+        let before = self.system.get(setting)?;
+        if before == wanted {
+            return Ok((before.clone(), before));
+        }
+        self.changes.push(Change { path: path.clone(), before: before.clone() });
+        if let Err(error) = self.journal() {
+            self.changes.pop();
+            return Err(error);
+        }
+        if let Err(error) = write(&path, wanted) {
+            self.changes.pop();
+            self.journal()?;
+            return Err(error);
+        }
+        Ok((before, self.system.get(setting)?))
+    }
+
+    /// How many changes are not yet put back: for [`restore_to`](Settings::restore_to).
+    pub fn mark(&self) -> usize {
+        self.changes.len()
+    }
+
+    /// Puts back all changes, the last first. The lock stays held.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] for the first that could not be put back; the others are, and the journal keeps this one.
+    pub fn restore(&mut self) -> Result<(), Error> {
+        self.restore_to(0)
+    }
+
+    /// Puts back all changes made since [`mark`](Settings::mark) said `mark`, the last first.
+    ///
+    /// # Errors
+    /// As [`restore`](Settings::restore).
+    pub fn restore_to(&mut self, mark: usize) -> Result<(), Error> {
+        if mark >= self.changes.len() {
+            return Ok(());
+        }
+        let changes = self.changes.split_off(mark);
+        let (kept, error) = undo(changes);
+        self.changes.extend(kept);
+        let journal = self.journal();
+        error.map_or(journal, Err)
+    }
+
+    /// Writes what is changed to the disk.
+    fn journal(&self) -> Result<(), Error> {
+        Journal::store(&self.system.journal_file(), &self.system.root, &self.changes)
+    }
+}
+
+impl Drop for Settings {
+    fn drop(&mut self) {
+        if let Err(error) = self.restore() {
+            eprintln!("superpage: {error}; the next call of superpage tries again");
+        }
+    }
+}
+
+/// Puts changes back, the last first. Returns those that could not be, in their order, and why not the first of them.
+fn undo(changes: Vec<Change>) -> (Vec<Change>, Option<Error>) {
+    let (mut kept, mut failed) = (Vec::new(), None);
+    for change in changes.into_iter().rev() {
+        if let Err(error) = write(&change.path, &change.before) {
+            failed.get_or_insert(error);
+            kept.push(change);
+        }
+    }
+    kept.reverse();
+    (kept, failed)
+}
+
+/// Who holds the lock, for a sentence.
+fn holder(lock: &Path) -> String {
+    match fs::read_to_string(lock).ok().and_then(|text| text.trim().parse::<u32>().ok()) {
+        Some(pid) => format!("process {pid}"),
+        None => "another process".to_string(),
+    }
+}
+
+/// What [`recover`] found: settings that a process had changed and, being killed, not put back.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Recovered {
+    /// The process that had changed them.
+    pub pid: u32,
+    /// The files of the settings with the values that they had before, in the order of the changes.
+    pub settings: Vec<(PathBuf, String)>,
+    /// Whether they are put back: not where this user has no right to.
+    pub restored: bool,
+}
+
+impl fmt::Display for Recovered {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, last) = match self.restored {
+            true => ("put back what", ""),
+            false => ("cannot put back what", ", run superpage as root once"),
+        };
+        write!(f, "{first} process {} had changed before it was killed: ", self.pid)?;
+        for (index, (path, before)) in self.settings.iter().enumerate() {
+            write!(f, "{}{} = {before}", if index == 0 { "" } else { ", " }, path.display())?;
+        }
+        f.write_str(last)
+    }
+}
+
+/// Puts back what a process had changed that was killed before it could do so itself. Every verb that works on the live
+/// system begins with this; it costs one look for a file where there is nothing to do. While the process that made the
+/// changes lives, nothing is done.
+///
+/// # Errors
+/// [`Error::Unable`] when the kernel does not take a value back, or the journal cannot be understood.
+pub fn recover() -> Result<Option<Recovered>, Error> {
+    recover_at(&System::live())
+}
+
+/// As [`recover`], for any system.
+///
+/// # Errors
+/// As [`recover`].
+pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
+    if !system.journal_file().exists() {
+        return Ok(None);
+    }
+    let Ok(lock) = system.open_lock() else {
+        let Some(journal) = Journal::load(&system.journal_file(), &system.root)? else { return Ok(None) };
+        let left = journal.owner(&system.root) == Owner::Dead;
+        return Ok(left.then(|| journal.recovered(false)));
+    };
+    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => undo_journal(system),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(Error::file("lock", system.lock_file())(error)),
+    }
+}
+
+/// With the lock held: puts back what a journal says, and removes it.
+fn undo_journal(system: &System) -> Result<Option<Recovered>, Error> {
+    let file = system.journal_file();
+    let Some(journal) = Journal::load(&file, &system.root)? else { return Ok(None) };
+    let recovered = journal.recovered(true);
+    let stale = journal.owner(&system.root) == Owner::EarlierBoot;
+    let (kept, error) = if stale { (Vec::new(), None) } else { undo(journal.changes) };
+    if kept.is_empty() {
+        Journal::store(&file, &system.root, &[])?;
+    }
+    match error {
+        Some(error) => Err(error),
+        None => Ok((!stale).then_some(recovered)),
+    }
+}

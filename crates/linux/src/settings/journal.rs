@@ -1,0 +1,119 @@
+//! The journal of changed settings: what has to be put back, on disk before it is changed.
+
+use super::{FOLDERS, Recovered};
+use crate::Error;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+
+/// One setting that was changed.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Change {
+    /// Its file.
+    pub(super) path: PathBuf,
+    /// What it was before.
+    pub(super) before: String,
+}
+
+/// All changes of one process that are not yet put back, oldest first.
+#[derive(PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Journal {
+    /// The boot of the system in which the changes were made; another one has the settings of its own start.
+    boot: String,
+    /// The process that made them.
+    pid: u32,
+    /// When that process started, in clock ticks since the boot: another process may get its number.
+    started: u64,
+    pub(super) changes: Vec<Change>,
+}
+
+/// What became of the process that wrote a journal.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Owner {
+    Alive,
+    Dead,
+    /// The system was started again meanwhile, which has put everything back.
+    EarlierBoot,
+}
+
+impl Journal {
+    /// Replaces the journal by `changes` of this process, or removes it where there are none. It is on disk on return.
+    pub(super) fn store(file: &Path, root: &Path, changes: &[Change]) -> Result<(), Error> {
+        if changes.is_empty() {
+            return match fs::remove_file(file) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", file)(error)),
+                _ => Ok(()),
+            };
+        }
+        let pid = std::process::id();
+        let started = started(root, pid).unwrap_or(0);
+        let journal = Journal { boot: boot(root), pid, started, changes: changes.to_vec() };
+        let text = serde_json::to_string(&journal).expect("strings and numbers");
+        let folder = file.parent().expect("the journal is in the run directory");
+        let written = || {
+            let mut new = tempfile::Builder::new().prefix("settings").suffix(".new").tempfile_in(folder)?;
+            new.write_all(text.as_bytes())?;
+            // Everyone may know what has to be put back.
+            new.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+            new.as_file().sync_all()?;
+            new.persist(file).map_err(|error| error.error)?;
+            File::open(folder)?.sync_all()
+        };
+        written().map_err(Error::file("write", file))
+    }
+
+    /// The journal, if there is one.
+    pub(super) fn load(file: &Path, root: &Path) -> Result<Option<Journal>, Error> {
+        let text = match fs::read_to_string(file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::file("read", file)(error)),
+        };
+        let journal: Result<Journal, _> = serde_json::from_str(&text);
+        let journal = journal.map_err(|error| error.to_string()).and_then(|journal| match journal.stranger(root) {
+            Some(path) => Err(format!("{} is no setting of this system", path.display())),
+            None => Ok(journal),
+        });
+        journal.map(Some).map_err(|error| {
+            Error::Unable(format!(
+                "the journal of changed settings {} is not one that superpage wrote: {error}; look at the settings that \
+                 it names and remove it",
+                file.display()
+            ))
+        })
+    }
+
+    /// A file that is no setting.
+    fn stranger(&self, root: &Path) -> Option<&Path> {
+        let plain = |path: &Path| path.components().all(|part| part != Component::ParentDir);
+        let setting = |path: &Path| plain(path) && FOLDERS.iter().any(|folder| path.starts_with(root.join(folder)));
+        self.changes.iter().map(|change| change.path.as_path()).find(|path| !setting(path))
+    }
+
+    pub(super) fn owner(&self, root: &Path) -> Owner {
+        if self.boot != boot(root) {
+            Owner::EarlierBoot
+        } else if started(root, self.pid) == Some(self.started) {
+            Owner::Alive
+        } else {
+            Owner::Dead
+        }
+    }
+
+    pub(super) fn recovered(&self, restored: bool) -> Recovered {
+        let settings = self.changes.iter().map(|change| (change.path.clone(), change.before.clone())).collect();
+        Recovered { pid: self.pid, settings, restored }
+    }
+}
+
+/// What names this boot; empty where the system does not say.
+fn boot(root: &Path) -> String {
+    fs::read_to_string(root.join("proc/sys/kernel/random/boot_id")).map(|id| id.trim().to_string()).unwrap_or_default()
+}
+
+/// When a process started, in clock ticks since the boot. The name of its program, in parentheses, may hold anything.
+fn started(root: &Path, pid: u32) -> Option<u64> {
+    let text = fs::read_to_string(root.join(format!("proc/{pid}/stat"))).ok()?;
+    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}

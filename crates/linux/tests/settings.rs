@@ -1,0 +1,187 @@
+//! Settings are put back, whatever happens: on a tree of files that stands for a system.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::path::Path;
+use superpage_linux::launch::Plan;
+use superpage_linux::settings::{HUGETLB_POOL, Settings, System, THP_ENABLED, recover_at};
+use superpage_linux::{Error, Policy};
+
+const SIZE_64K: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+const SIZE_2M: &str = "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled";
+
+/// A system in a directory, which lives as long as the directory.
+fn system(folder: &Path) -> System {
+    let system = System::at(folder.join("root"), folder.join("run"));
+    for (setting, text) in [
+        (THP_ENABLED, "always [madvise] never\n"),
+        (SIZE_64K, "always inherit madvise [never]\n"),
+        (SIZE_2M, "always [inherit] madvise never\n"),
+        (HUGETLB_POOL, "3\n"),
+        ("proc/sys/vm/nr_overcommit_hugepages", "0\n"),
+        ("proc/meminfo", "MemTotal: 4096 kB\nMemAvailable:  40960 kB\nHugepagesize:       2048 kB\n"),
+        ("proc/sys/kernel/random/boot_id", "this boot\n"),
+        ("sys/kernel/mm/transparent_hugepage/hpage_pmd_size", "2097152\n"),
+    ] {
+        let path = system.path(setting);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    system
+}
+
+fn plan(policy: &str, system: &System) -> Result<Plan, Error> {
+    Plan::new(&policy.parse::<Policy>().unwrap(), system)
+}
+
+#[test]
+fn what_was_set_is_put_back_the_last_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    let journal = folder.path().join("run/settings.json");
+    {
+        let mut settings = Settings::new(system.clone(), false);
+        assert_eq!(settings.set(THP_ENABLED, "always").unwrap(), "madvise");
+        assert_eq!(system.get(THP_ENABLED).unwrap(), "always");
+        let mark = settings.mark();
+        assert_eq!(settings.set(THP_ENABLED, "never").unwrap(), "always");
+        settings.set(HUGETLB_POOL, "9").unwrap();
+        assert!(fs::read_to_string(&journal).unwrap().contains("nr_hugepages"));
+        settings.restore_to(mark).unwrap();
+        assert_eq!(
+            (system.get(THP_ENABLED).unwrap(), system.get(HUGETLB_POOL).unwrap()),
+            ("always".into(), "3".into())
+        );
+        // Nothing to do, and no entry in the journal.
+        settings.set(HUGETLB_POOL, "3").unwrap();
+        assert_eq!(settings.mark(), mark);
+    }
+    assert_eq!(system.get(THP_ENABLED).unwrap(), "madvise");
+    assert!(!journal.exists());
+}
+
+#[test]
+fn a_panic_puts_back_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    let inside = system.clone();
+    let thread = std::thread::spawn(move || {
+        let mut settings = Settings::new(inside, false);
+        settings.set(THP_ENABLED, "always").unwrap();
+        panic!("on purpose");
+    });
+    assert!(thread.join().is_err());
+    assert_eq!(system.get(THP_ENABLED).unwrap(), "madvise");
+}
+
+#[test]
+fn what_a_killed_process_left_is_put_back_once_nobody_holds_the_lock() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    let mut settings = Settings::new(system.clone(), false);
+    settings.set(THP_ENABLED, "always").unwrap();
+    settings.set(SIZE_64K, "always").unwrap();
+    assert_eq!(recover_at(&system).unwrap(), None, "its owner lives");
+    let other = Settings::new(system.clone(), false).set(THP_ENABLED, "never").unwrap_err().to_string();
+    assert!(other.contains(&format!("process {}", std::process::id())), "{other}");
+    // As after a SIGKILL: no destructor runs, and the kernel drops the lock. Here a copy of the journal stands for it.
+    let journal = fs::read(folder.path().join("run/settings.json")).unwrap();
+    drop(settings);
+    fs::write(folder.path().join("run/settings.json"), &journal).unwrap();
+    fs::write(system.path(THP_ENABLED), "always").unwrap();
+    fs::write(system.path(SIZE_64K), "always").unwrap();
+    let recovered = recover_at(&system).unwrap().expect("there is a journal");
+    assert_eq!((recovered.pid, recovered.restored), (std::process::id(), true));
+    assert_eq!(recovered.settings[0], (system.path(THP_ENABLED), "madvise".to_string()));
+    assert_eq!((system.get(THP_ENABLED).unwrap(), system.get(SIZE_64K).unwrap()), ("madvise".into(), "never".into()));
+    assert_eq!(recover_at(&system).unwrap(), None, "only once");
+
+    // The next to lock does the same, and a journal of another boot is nothing.
+    fs::write(folder.path().join("run/settings.json"), &journal).unwrap();
+    fs::write(system.path(THP_ENABLED), "always").unwrap();
+    Settings::new(system.clone(), false).lock().unwrap();
+    assert_eq!(system.get(THP_ENABLED).unwrap(), "madvise");
+    fs::write(folder.path().join("run/settings.json"), &journal).unwrap();
+    fs::write(system.path(THP_ENABLED), "always").unwrap();
+    fs::write(system.path("proc/sys/kernel/random/boot_id"), "the next boot\n").unwrap();
+    assert_eq!(recover_at(&system).unwrap(), None);
+    assert_eq!(system.get(THP_ENABLED).unwrap(), "always");
+    assert!(!folder.path().join("run/settings.json").exists());
+}
+
+#[test]
+fn a_journal_that_names_other_files_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    system.make_run_directory().unwrap();
+    let victim = folder.path().join("root/etc");
+    fs::write(&victim, "as it was").unwrap();
+    let tricks = [victim.clone(), system.path("sys/kernel/mm/../../../etc")];
+    for path in tricks {
+        let journal = serde_json::json!({"boot": "this boot", "pid": 1, "started": 0, "changes": [{"path": path, "before": "x"}]});
+        fs::write(folder.path().join("run/settings.json"), journal.to_string()).unwrap();
+        let error = recover_at(&system).unwrap_err().to_string();
+        assert!(error.contains("is no setting of this system"), "{error}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
+    }
+    fs::write(folder.path().join("run/settings.json"), "{\"boot\":").unwrap();
+    assert!(recover_at(&system).unwrap_err().to_string().contains("not one that superpage wrote"));
+}
+
+#[test]
+fn a_directory_that_others_may_write_to_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    fs::create_dir(folder.path().join("run")).unwrap();
+    fs::set_permissions(folder.path().join("run"), fs::Permissions::from_mode(0o777)).unwrap();
+    let error = Settings::new(system, false).lock().unwrap_err().to_string();
+    assert!(error.contains("others may write to"), "{error}");
+}
+
+#[test]
+fn each_policy_sets_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    let mut settings = Settings::new(system.clone(), false);
+    assert!(!plan("base", &system).unwrap().is_global());
+    assert!(!plan("thp:malloc=on", &system).unwrap().is_global());
+    let get = |setting: &str| system.get(setting).unwrap();
+
+    let arrangement = plan("thp", &system).unwrap().arrange(&mut settings).unwrap();
+    assert_eq!((get(THP_ENABLED), get(SIZE_2M)), ("always".into(), "inherit".into()));
+    assert_eq!(arrangement.notes().len(), 1, "{:?}", arrangement.notes());
+    drop(arrangement);
+    assert_eq!(get(THP_ENABLED), "madvise");
+
+    fs::write(system.path(THP_ENABLED), "always").unwrap();
+    let arrangement = plan("mthp:size=64K", &system).unwrap().arrange(&mut settings).unwrap();
+    assert_eq!((get(SIZE_64K), get(SIZE_2M), get(THP_ENABLED)), ("always".into(), "madvise".into(), "always".into()));
+    arrangement.restore().unwrap();
+    assert_eq!((get(SIZE_64K), get(SIZE_2M)), ("never".into(), "inherit".into()));
+    let error = plan("mthp:size=32K", &system).unwrap_err().to_string();
+    assert_eq!(error, "this kernel has no folios of 32K; it has 64K, 2M");
+
+    let arrangement = plan("hugetlb:pool=9M", &system).unwrap().arrange(&mut settings).unwrap();
+    assert_eq!(get(HUGETLB_POOL), "5");
+    drop(arrangement);
+    assert_eq!(get(HUGETLB_POOL), "3");
+    assert!(!plan("hugetlb:pool=6M", &system).unwrap().is_global(), "the pool is there");
+    let arrangement = plan("hugetlb", &system).unwrap().arrange(&mut settings).unwrap();
+    assert_eq!(get("proc/sys/vm/nr_overcommit_hugepages"), "18");
+    drop(arrangement);
+    assert_eq!(get("proc/sys/vm/nr_overcommit_hugepages"), "0");
+}
+
+#[test]
+fn what_a_system_lacks_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let empty = System::at(folder.path().join("nothing"), folder.path().join("run"));
+    assert!(plan("base", &empty).is_ok());
+    for policy in ["thp", "thp:malloc=on", "mthp", "hugetlb"] {
+        match plan(policy, &empty) {
+            Err(error @ Error::Unable(_)) => assert!(error.to_string().starts_with("this system has no "), "{error}"),
+            other => panic!("{policy}: {other:?}"),
+        }
+    }
+}
