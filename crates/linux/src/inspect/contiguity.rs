@@ -51,16 +51,6 @@ impl Contiguity {
         }
         Ok(())
     }
-
-    pub(super) fn add(&mut self, other: &Contiguity) {
-        self.resident_bytes += other.resident_bytes;
-        for (size, bytes) in &other.aligned_bytes {
-            *self.aligned_bytes.entry(*size).or_default() += bytes;
-        }
-        for (length, number) in &other.runs {
-            *self.runs.entry(*length).or_default() += number;
-        }
-    }
 }
 
 /// The contiguity of a range of addresses of a process, its own (`std::process::id()`) or another's.

@@ -17,10 +17,11 @@ use std::os::unix::fs::FileExt;
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Entry(u64);
 
-#[allow(dead_code, reason = "the view of mappings reads them all")]
 impl Entry {
     const PRESENT: u64 = 1 << 63;
     const SWAPPED: u64 = 1 << 62;
+    const FILE: u64 = 1 << 61;
+    const EXCLUSIVE: u64 = 1 << 56;
     const FRAME: u64 = (1 << 55) - 1;
     /// Ours: the page of zeroes, which all share.
     const ZERO: u64 = 1 << 60;
@@ -40,6 +41,16 @@ impl Entry {
     /// In swap space, or on its way to another frame.
     pub(crate) fn swapped(self) -> bool {
         self.0 & Entry::SWAPPED != 0
+    }
+
+    /// Resident, and not a file's or shared memory's.
+    pub(crate) fn anonymous(self) -> bool {
+        self.0 & Entry::FILE == 0
+    }
+
+    /// Mapped by this process only.
+    pub(crate) fn exclusive(self) -> bool {
+        self.0 & Entry::EXCLUSIVE != 0
     }
 
     /// Mapped as part of a huge page.
@@ -118,6 +129,25 @@ impl Pagemap {
     /// Bytes of a huge page: what an entry of the next level of the page table maps.
     pub(crate) fn huge(&self) -> u64 {
         self.huge
+    }
+
+    /// Whether the kernel shows frames to this process.
+    pub(crate) fn shows_frames(&self) -> bool {
+        // A local variable is in memory.
+        let here = 0_u8;
+        let own = Pagemap::open(std::process::id());
+        let mut entry = [Entry::default()];
+        let at = (&raw const here).addr() as u64 / self.base * self.base;
+        own.and_then(|own| own.read(at..at + self.base, &mut entry)).is_ok() && entry[0].frame() != 0
+    }
+
+    /// # Errors
+    /// The kernel cannot tell huge pages, so that only [`contiguity`](super::contiguity()) can be known.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if self.scan(0..self.base)?.iter().any(|region| region.categories == 0) {
+            return Err(Error::Unable("this kernel has no PAGEMAP_SCAN: expected Linux 6.7 or later".into()));
+        }
+        Ok(())
     }
 
     /// Calls `each` with all entries of every huge-page-aligned block of the range that holds a page, present or swapped,

@@ -1,0 +1,76 @@
+//! The sizes of folios: pages that the kernel allocated, and keeps, as one.
+
+use super::pagemap::Entry;
+use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+const COMPOUND_HEAD: u64 = 1 << 15;
+const COMPOUND_TAIL: u64 = 1 << 16;
+
+/// The orders of the folios that frames belong to, from `/proc/kpageflags`, read and kept in blocks of a huge page: about
+/// 70 us a block.
+pub(super) struct Folios {
+    flags: File,
+    /// Frames of a block.
+    block: u64,
+    /// Block -> the order of each of its frames.
+    orders: HashMap<u64, Box<[u8]>>,
+}
+
+impl Folios {
+    /// `None` without the right to read the flags of frames.
+    pub(super) fn open(base: u64, huge: u64) -> Option<Folios> {
+        let flags = File::open("/proc/kpageflags").ok()?;
+        Some(Folios { flags, block: huge / base, orders: HashMap::new() })
+    }
+
+    /// The order of the folio that an entry's frame belongs to: 0 is a base page. A huge entry maps a folio of that size.
+    pub(super) fn order(&mut self, entry: Entry) -> u8 {
+        if entry.huge() {
+            return self.block.trailing_zeros() as u8;
+        }
+        let (block, at) = (entry.frame() / self.block, entry.frame() % self.block);
+        if !self.orders.contains_key(&block) {
+            let orders = self.read(block);
+            self.orders.insert(block, orders);
+        }
+        self.orders[&block][at as usize]
+    }
+
+    /// What cannot be read has no folios: memory ends there, or it is a device's.
+    fn read(&self, block: u64) -> Box<[u8]> {
+        let mut bytes = vec![0_u8; self.block as usize * 8];
+        let read = self.flags.read_at(&mut bytes, block * self.block * 8).unwrap_or(0);
+        bytes[read..].fill(0);
+        let flags = bytes.chunks_exact(8).map(|flags| u64::from_ne_bytes(flags.try_into().expect("eight bytes")));
+        orders(&flags.collect::<Vec<u64>>())
+    }
+}
+
+/// The order of each frame's folio, from the flags of a block. A folio that begins before the block fills it.
+fn orders(flags: &[u64]) -> Box<[u8]> {
+    let mut orders = vec![0_u8; flags.len()].into_boxed_slice();
+    let mut at = 0;
+    while at < flags.len() {
+        let tails = flags[at + 1..].iter().take_while(|flags| *flags & COMPOUND_TAIL != 0).count();
+        let compound = flags[at] & (COMPOUND_HEAD | COMPOUND_TAIL) != 0;
+        let frames = if compound { 1 + tails } else { 1 };
+        orders[at..at + frames].fill(frames.ilog2() as u8);
+        at += frames;
+    }
+    orders
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folios_lie_one_behind_the_other() {
+        let (head, tail) = (COMPOUND_HEAD, COMPOUND_TAIL);
+        let flags = [0, 0, head, tail, head, tail, tail, tail, 0, 0, 0, 0, head, tail, tail, tail];
+        assert_eq!(*orders(&flags), [0, 0, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0, 2, 2, 2, 2]);
+        assert_eq!(*orders(&[tail; 8]), [3; 8]);
+    }
+}
