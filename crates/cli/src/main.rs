@@ -1,5 +1,10 @@
 //! The command `superpage`. It parses, calls and prints; what it prints is made elsewhere.
 
+#[cfg(target_os = "linux")]
+mod live;
+#[cfg(not(target_os = "linux"))]
+#[path = "live_elsewhere.rs"]
+mod live;
 mod record;
 mod reproduce;
 mod sim;
@@ -28,6 +33,8 @@ enum Verb {
     Trace(trace::Trace),
     /// Run the tables and figures of papers, and put what comes out beside what the papers say
     Reproduce(reproduce::Reproduce),
+    #[command(flatten)]
+    Live(live::Live),
 }
 
 /// How a verb failed: the sentence for the person, and the exit status.
@@ -57,12 +64,23 @@ impl From<superpage_sim::Error> for Failure {
     }
 }
 
+#[cfg(target_os = "linux")]
+impl From<superpage_linux::Error> for Failure {
+    fn from(error: superpage_linux::Error) -> Failure {
+        match error.status() {
+            2 => Failure::Usage(error.to_string()),
+            _ => Failure::Run(error.to_string()),
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let done = match Command::parse().verb {
         Verb::Sim(verb) => verb.run(),
         Verb::Record(verb) => verb.run(),
         Verb::Trace(verb) => verb.run(),
         Verb::Reproduce(verb) => verb.run(),
+        Verb::Live(verb) => verb.run(),
     };
     match done {
         Ok(code) => code,

@@ -13,7 +13,9 @@ pub mod launch;
 pub mod policy;
 pub mod probe;
 pub mod region;
+pub mod run;
 pub mod settings;
+pub mod signals;
 pub mod tree;
 
 pub use error::Error;

@@ -1,0 +1,86 @@
+//! `superpage run`.
+
+use crate::Failure;
+use clap::Args;
+use std::ffi::OsString;
+use std::process::ExitCode;
+use superpage_linux::Policy;
+use superpage_linux::run::{Options, Outcome, run};
+use superpage_linux::tree::exec_status;
+use superpage_report::{bytes, count, time};
+
+/// Run a command under a policy for its pages
+#[derive(Args)]
+#[command(after_long_help = after_help())]
+pub(crate) struct Run {
+    /// What gives the command its pages
+    #[arg(short, long, value_name = "POLICY", value_parser = policy)]
+    policy: Policy,
+
+    /// Wait for all processes that the command starts, not for the command alone
+    #[arg(long)]
+    wait: bool,
+
+    /// Say at the end what was used, and what was changed for the whole system
+    #[arg(short, long)]
+    verbose: bool,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD ARG")]
+    command: Vec<OsString>,
+}
+
+fn after_help() -> String {
+    format!(
+        "Examples:\n  superpage run --policy thp -- python3 script.py\n  \
+         superpage run -v --policy mthp:size=64K -- make\n\n\
+         The command's exit status is passed on: 126 and 127 tell that it could not be started, 128 and a number that a\n\
+         signal ended it. Signals are passed on to it. Settings of the whole system are put back when the command has\n\
+         ended; where this process is killed, by the next call of superpage.\n\nPolicies:\n{}",
+        Policy::help()
+    )
+}
+
+fn policy(text: &str) -> Result<Policy, String> {
+    text.parse::<Policy>().map_err(|error| error.to_string())
+}
+
+impl Run {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let options = Options { policy: self.policy.clone(), wait: self.wait };
+        match run(&options, &self.command) {
+            Ok(outcome) => {
+                if self.verbose {
+                    summary(&self.policy, &outcome);
+                }
+                Ok(ExitCode::from(outcome.code))
+            }
+            Err(error) if exec_status(&error) >= 126 => {
+                eprintln!("superpage: {error}");
+                Ok(ExitCode::from(exec_status(&error)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// What was used, on standard error.
+fn summary(policy: &Policy, outcome: &Outcome) {
+    for note in &outcome.notes {
+        eprintln!("superpage: {note}");
+    }
+    let Some(ended) = outcome.ended else { return };
+    let usage = &outcome.usage;
+    eprintln!(
+        "superpage: {policy}: {} wall, {} user, {} system; {} minor and {} major faults; at most {} resident in one process",
+        time(ended.wall.as_secs_f64()),
+        time(usage.user.as_secs_f64()),
+        time(usage.system.as_secs_f64()),
+        count(usage.minor_faults),
+        count(usage.major_faults),
+        bytes(usage.peak_process_bytes),
+    );
+    if outcome.left > 0 {
+        eprintln!("superpage: {} processes that the command started still run; --wait waits for them", outcome.left);
+    }
+}

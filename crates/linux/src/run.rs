@@ -1,0 +1,80 @@
+//! One command under one policy, from start to end.
+
+use crate::launch::Plan;
+use crate::settings::{Settings, System};
+use crate::signals::Signals;
+use crate::tree::{Ended, Tree, Usage};
+use crate::{Error, Policy};
+use std::ffi::OsString;
+use std::process::Command;
+use std::time::Duration;
+
+/// How a command is to be run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What gives it its pages.
+    pub policy: Policy,
+    /// Wait for all that the command has started, not for the command alone.
+    pub wait: bool,
+}
+
+/// What became of a command.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Outcome {
+    /// The status to end with: the command's own, or 128 and the signal that ended it.
+    pub code: u8,
+    /// How the command ended; `None` when a signal came before it was started.
+    pub ended: Option<Ended>,
+    /// What it and its descendants used, of those that have ended.
+    pub usage: Usage,
+    /// How many of its descendants still run.
+    pub left: usize,
+    /// What was done for the whole system, and what could not be done.
+    pub notes: Vec<String>,
+}
+
+/// Runs a command under a policy and waits for it. Its standard streams are this process's, signals that come to this
+/// process are passed on, and settings of the whole system are put back before this returns. To be called while the
+/// process has one thread.
+///
+/// # Errors
+/// [`Error::Unable`] where the system cannot carry out the policy, [`Error::System`] when the command cannot be started
+/// ([`exec_status`](crate::tree::exec_status) tells the status for that) or waited for.
+pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
+    let [program, arguments @ ..] = command else {
+        return Err(Error::Usage("there is no command to run; give it after --".to_string()));
+    };
+    let system = System::live();
+    let plan = Plan::new(&options.policy, &system)?;
+    let mut settings = Settings::new(system, true);
+    if plan.is_global() {
+        // Waiting for the lock can still be interrupted; from then on signals wait until all is put back. Without the
+        // right to the lock the arrangement may still find everything as it should be.
+        let _ = settings.lock();
+    }
+    let signals = Signals::hold()?;
+    let arrangement = plan.arrange(&mut settings)?;
+    let mut command = Command::new(program);
+    command.args(arguments);
+    arrangement.prepare(&mut command);
+    signals.prepare(&mut command);
+    if let Some(signal) = signals.ending() {
+        let notes = arrangement.notes().to_vec();
+        arrangement.restore()?;
+        return Ok(Outcome { code: 128 + signal as u8, ended: None, usage: Usage::default(), left: 0, notes });
+    }
+    let mut tree = Tree::spawn(&mut command)?;
+    let passing = signals.pass_on(tree.pid(), tree.pidfd())?;
+    let ended = tree.wait(None)?.expect("without a time limit it waits for the end");
+    if options.wait {
+        tree.wait_all(None)?;
+    }
+    // Descendants that have just ended are counted, and what runs on is not waited for.
+    let left = if tree.wait_all(Some(Duration::ZERO))? { 0 } else { tree.members().len() };
+    let usage = tree.usage();
+    tree.leave();
+    let notes = arrangement.notes().to_vec();
+    arrangement.restore()?;
+    drop(passing);
+    Ok(Outcome { code: ended.code(), ended: Some(ended), usage, left, notes })
+}

@@ -1,0 +1,192 @@
+//! Signals that this process gets in place of the command that it runs, and passes on.
+//!
+//! The signals are blocked and read from a descriptor, so no handler runs and none can break into putting settings back.
+//! A signal that this process ignores, as SIGHUP under `nohup`, stays ignored, by the command too.
+
+use crate::Error;
+use crate::tree::pidfd_signal;
+use rustix::event::{PollFd, PollFlags, poll};
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::thread::JoinHandle;
+
+/// What is passed on. SIGKILL and SIGSTOP cannot be, and SIGCHLD, SIGTTIN and SIGTTOU are this process's own.
+const PASSED: [i32; 10] = [
+    libc::SIGINT,
+    libc::SIGQUIT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGALRM,
+    libc::SIGWINCH,
+    libc::SIGCONT,
+    libc::SIGTSTP,
+];
+
+/// What would have ended this process before it had a command.
+const ENDING: [i32; 7] =
+    [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
+
+/// The signals held back from this thread, and from the threads that it starts from now on. Dropping it lets them come.
+pub struct Signals {
+    before: libc::sigset_t,
+    held: OwnedFd,
+}
+
+/// A signal that was read.
+struct Got {
+    signal: i32,
+    /// By the terminal's driver, which sends to the whole foreground group: the command has it already.
+    by_kernel: bool,
+    /// The process that sent it, 0 for the kernel.
+    sender: i32,
+}
+
+impl Signals {
+    /// Holds the signals back. To be called while this is the only thread, since others would still be ended by them.
+    ///
+    /// # Errors
+    /// [`Error::System`] when there is no descriptor for signals (signalfd).
+    pub fn hold() -> Result<Signals, Error> {
+        let mut set = empty_set();
+        for signal in PASSED.into_iter().filter(|&signal| !ignored(signal)) {
+            // SAFETY: the set is initialized and the signal a valid one.
+            unsafe { libc::sigaddset(&mut set, signal) };
+        }
+        let mut before = empty_set();
+        // SAFETY: the set is initialized; -1 asks for a new descriptor.
+        let fd = unsafe { libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(Error::system("read signals from a descriptor (signalfd)")(io::Error::last_os_error()));
+        }
+        // SAFETY: the descriptor is new and nobody else's.
+        let held = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: both sets are variables of this frame.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before) };
+        Ok(Signals { before, held })
+    }
+
+    /// Lets a command that is started have its signals.
+    pub fn prepare(&self, command: &mut Command) {
+        let before = self.before;
+        let unblock = move || {
+            // SAFETY: the set is a copy that the closure owns; this call is allowed between fork and exec.
+            match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) } {
+                0 => Ok(()),
+                error => Err(io::Error::from_raw_os_error(error)),
+            }
+        };
+        // SAFETY: the closure makes one system call and allocates nothing.
+        unsafe { command.pre_exec(unblock) };
+    }
+
+    /// A signal that has come meanwhile and would have ended this process: to be asked before there is a command.
+    pub fn ending(&self) -> Option<i32> {
+        std::iter::from_fn(|| self.read()).map(|got| got.signal).find(|signal| ENDING.contains(signal))
+    }
+
+    /// Passes signals on to a process from a thread of its own, until what is returned is dropped.
+    ///
+    /// # Errors
+    /// [`Error::System`] when there is no thread or no descriptor to be had.
+    pub fn pass_on(self, pid: i32, pidfd: BorrowedFd<'_>) -> Result<Passing, Error> {
+        let pidfd = pidfd.try_clone_to_owned().map_err(Error::system("copy a descriptor"))?;
+        let (stop, stopped) = UnixStream::pair().map_err(Error::system("make a pipe"))?;
+        let held = self.held.try_clone().map_err(Error::system("copy a descriptor"))?;
+        let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
+            loop {
+                let mut ready = [PollFd::new(&held, PollFlags::IN), PollFd::new(&stopped, PollFlags::IN)];
+                match poll(&mut ready, None) {
+                    Err(rustix::io::Errno::INTR) => continue,
+                    Err(_) => return,
+                    Ok(_) if !ready[1].revents().is_empty() => return,
+                    Ok(_) => {}
+                }
+                while let Some(got) = read(&held) {
+                    pass(&got, pid, &pidfd);
+                }
+            }
+        });
+        let thread = thread.map_err(Error::system("start a thread"))?;
+        Ok(Passing { stop: Some(stop), thread: Some(thread), _held: self })
+    }
+
+    fn read(&self) -> Option<Got> {
+        read(&self.held)
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        // SAFETY: the set is what this thread had before.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, std::ptr::null_mut()) };
+    }
+}
+
+/// Signals are being passed on. Dropping it ends that; they stay held back until then.
+pub struct Passing {
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+    _held: Signals,
+}
+
+impl Drop for Passing {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Passes one signal on, unless the command has it already: from the terminal, or because it sent it to its own group.
+fn pass(got: &Got, pid: i32, pidfd: &OwnedFd) {
+    let has_it = got.by_kernel || got.sender == pid;
+    if !has_it {
+        let _ = pidfd_signal(std::os::fd::AsFd::as_fd(pidfd), got.signal);
+    }
+    if got.signal == libc::SIGTSTP {
+        // So that the shell sees its job stopped. SIGCONT continues this process, and comes here too.
+        // SAFETY: sending a signal touches no memory of this process.
+        unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
+    }
+}
+
+/// The next signal that was held back, without waiting.
+fn read(held: &OwnedFd) -> Option<Got> {
+    let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
+    let size = size_of::<libc::signalfd_siginfo>();
+    // SAFETY: the buffer is as long as is said.
+    let got = unsafe { libc::read(held.as_raw_fd(), info.as_mut_ptr().cast(), size) };
+    if got != size as isize {
+        return None;
+    }
+    // SAFETY: the kernel has filled it in, as the length says.
+    let info = unsafe { info.assume_init() };
+    let by_kernel = info.ssi_code > 0;
+    let sender = if by_kernel { 0 } else { info.ssi_pid as i32 };
+    Some(Got { signal: info.ssi_signo as i32, by_kernel, sender })
+}
+
+/// Whether this process ignores a signal.
+fn ignored(signal: i32) -> bool {
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: nothing is changed; the action is written where the call succeeds.
+    let known = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } == 0;
+    // SAFETY: it was written.
+    known && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+fn empty_set() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the call initializes the set.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
