@@ -50,6 +50,7 @@ mod population;
 mod promotion;
 mod reservation;
 mod reverse;
+mod scanner;
 mod shadow;
 mod soft;
 mod space;
@@ -70,6 +71,7 @@ pub use policy::{
     Cache, Close, Demote, Dirty, Hash, Key, Lists, PastEnd, Pieces, Place, Policy, PolicyError, Promote, Reclaim,
     Reserve, Scarce, Wake, Wired,
 };
+pub use scanner::{Census, Ripe, Sample, Scanner, ScannerError, Sweep};
 pub use soft::SoftPmap;
 pub use stats::Stats;
 pub use store::{Backed, NoStore, Store};

@@ -1,0 +1,465 @@
+//! The decision of the policy `promote`: which regions a scan found ripe to become superpages.
+//!
+//! Whoever scans (a kernel thread, the live tool) tells in a sweep how far each region of one address space is populated. A
+//! region is ripe when it is populated at least to a share, is no superpage yet, and is settled: its population has not
+//! changed for an age, so that memory that still grows, or is about to be freed, is left alone. Ripe regions come the most
+//! populated first, among equals the most accessed first, then those made of the fewest pieces, which cost the least to merge.
+//!
+//! Only regions that may become ripe have a history: 40 bytes each, in one array in address order. What a sweep does not
+//! see again is forgotten. Times are plain numbers that never decrease, in a unit of the caller's.
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::cmp::{Ordering, Reverse};
+use core::fmt;
+
+/// After this many refusals the wait no longer doubles.
+const MOST_DOUBLINGS: u8 = 16;
+
+/// What a sweep sees of one region: an aligned extent of the superpage size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sample {
+    /// The number of the region: its address in regions.
+    pub region: u64,
+    /// Base pages of it that are populated.
+    pub populated: u32,
+    /// Whether it is a superpage already.
+    pub superpage: bool,
+}
+
+/// A region that may be promoted now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ripe {
+    /// The number of the region.
+    pub region: u64,
+    /// Base pages of it that are populated.
+    pub populated: u32,
+    /// How much it was accessed, in any unit, as last told; 0 where nobody told.
+    pub accessed: u32,
+    /// Physically contiguous pieces that it is made of, as last told; `u32::MAX` where nobody told.
+    pub pieces: u32,
+    /// The time since when its population is what it is.
+    pub since: u64,
+}
+
+impl Ripe {
+    /// Which of two regions is promoted first: the lesser one.
+    pub fn order(&self, other: &Ripe) -> Ordering {
+        let key = |ripe: &Ripe| (Reverse(ripe.populated), Reverse(ripe.accessed), ripe.pieces, ripe.region);
+        key(self).cmp(&key(other))
+    }
+}
+
+/// What the last sweep saw, in regions; each is counted once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Census {
+    /// Superpages already.
+    pub superpages: u64,
+    /// Populated below the share.
+    pub sparse: u64,
+    /// Populated at least to the share, settled or not.
+    pub candidates: u64,
+}
+
+/// The share of population is not above 0 and at most 1, or a region has no pages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ScannerError;
+
+impl fmt::Display for ScannerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a region needs at least one page, and the share of population lies above 0 and is at most 1")
+    }
+}
+
+impl core::error::Error for ScannerError {}
+
+/// A region populated at least to the share that is no superpage.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    region: u64,
+    since: u64,
+    /// Not before this time: it was refused.
+    after: u64,
+    populated: u32,
+    accessed: u32,
+    pieces: u32,
+    refusals: u8,
+}
+
+/// The history of one address space, for regions of one size.
+///
+/// ```
+/// use superpage_vm::{Sample, Scanner};
+///
+/// let mut scanner = Scanner::new(512, 1.0, 10).unwrap();
+/// for now in [0, 5, 12] {
+///     let mut sweep = scanner.sweep(now);
+///     sweep.see(Sample { region: 7, populated: 512, superpage: false });
+///     sweep.see(Sample { region: 8, populated: 511, superpage: false });
+///     sweep.finish();
+/// }
+/// assert!(scanner.ripe(9).is_empty());
+/// assert_eq!(scanner.ripe(12).iter().map(|ripe| ripe.region).collect::<Vec<_>>(), [7]);
+/// ```
+#[derive(Clone, Debug)]
+pub struct Scanner {
+    pages: u32,
+    least: u32,
+    age: u64,
+    /// In ascending order of regions.
+    candidates: Vec<Candidate>,
+    census: Census,
+    swept: u64,
+}
+
+impl Scanner {
+    /// No history, for regions of `pages` base pages that are ripe when populated at least to `share` for `age`.
+    ///
+    /// # Errors
+    /// [`ScannerError`].
+    pub fn new(pages: u32, share: f64, age: u64) -> Result<Scanner, ScannerError> {
+        if pages == 0 || !(share > 0.0 && share <= 1.0) {
+            return Err(ScannerError);
+        }
+        let exact = share * f64::from(pages);
+        let whole = exact as u32;
+        let least = if f64::from(whole) < exact { whole + 1 } else { whole };
+        Ok(Scanner { pages, least, age, candidates: Vec::new(), census: Census::default(), swept: 0 })
+    }
+
+    /// The least population of a region that may be promoted, in base pages.
+    pub fn least(&self) -> u32 {
+        self.least
+    }
+
+    /// What the last sweep saw.
+    pub fn census(&self) -> Census {
+        self.census
+    }
+
+    /// Regions with a history: those that may become ripe.
+    pub fn candidates(&self) -> usize {
+        self.candidates.len()
+    }
+
+    /// Begins to tell what the whole address space holds at `now`. Until [`Sweep::finish`] nothing changes.
+    pub fn sweep(&mut self, now: u64) -> Sweep<'_> {
+        debug_assert!(now >= self.swept, "time never decreases");
+        Sweep {
+            next: Vec::with_capacity(self.candidates.len()),
+            at: 0,
+            last: None,
+            census: Census::default(),
+            now,
+            scanner: self,
+        }
+    }
+
+    /// The regions to promote at `now`, the first first. The populations are those of the last sweep: where they may have
+    /// changed since, sweep again. O(candidates) and a sort of those that are ripe.
+    pub fn ripe(&self, now: u64) -> Vec<Ripe> {
+        let ready = self.candidates.iter().filter(|candidate| self.ready(candidate) <= now);
+        let mut ripe: Vec<Ripe> = ready
+            .map(|&Candidate { region, populated, accessed, pieces, since, .. }| Ripe {
+                region,
+                populated,
+                accessed,
+                pieces,
+                since,
+            })
+            .collect();
+        ripe.sort_unstable_by(Ripe::order);
+        ripe
+    }
+
+    /// The earliest time at which a region is ripe if nothing changes. O(candidates).
+    pub fn next_ripe(&self) -> Option<u64> {
+        self.candidates.iter().map(|candidate| self.ready(candidate)).min()
+    }
+
+    /// The region was promoted, or is no candidate any more: its history is forgotten. Others are not affected.
+    pub fn forget(&mut self, region: u64) {
+        if let Ok(at) = self.find(region) {
+            self.candidates.remove(at);
+        }
+    }
+
+    /// The region was refused at `now`: it is ripe again after twice its age, and after each further refusal twice as long, if
+    /// its population stays as it is.
+    pub fn put_off(&mut self, region: u64, now: u64) {
+        if let Ok(at) = self.find(region) {
+            let candidate = &mut self.candidates[at];
+            candidate.refusals = (candidate.refusals + 1).min(MOST_DOUBLINGS);
+            candidate.after = now.saturating_add(self.age.max(1).saturating_mul(1 << candidate.refusals));
+        }
+    }
+
+    /// Tells how much a region was accessed and of how many contiguous pieces it is made, where either is known.
+    pub fn rank(&mut self, region: u64, accessed: Option<u32>, pieces: Option<u32>) {
+        if let Ok(at) = self.find(region) {
+            let candidate = &mut self.candidates[at];
+            candidate.accessed = accessed.unwrap_or(candidate.accessed);
+            candidate.pieces = pieces.unwrap_or(candidate.pieces);
+        }
+    }
+
+    /// Forgets everything: the address space is another one.
+    pub fn clear(&mut self) {
+        self.candidates.clear();
+        self.census = Census::default();
+    }
+
+    /// Checks that the history is in order and holds only what may become ripe.
+    ///
+    /// # Errors
+    /// Says what does not agree.
+    pub fn validate(&self) -> Result<(), String> {
+        if self.least == 0 || self.least > self.pages {
+            return Err(format!("a region of {} pages cannot need {}", self.pages, self.least));
+        }
+        if let Some(pair) = self.candidates.windows(2).find(|pair| pair[0].region >= pair[1].region) {
+            return Err(format!("region {} comes before {}", pair[0].region, pair[1].region));
+        }
+        for candidate in &self.candidates {
+            let Candidate { region, populated, since, after, refusals, .. } = *candidate;
+            if !(self.least..=self.pages).contains(&populated) {
+                return Err(format!("region {region} has {populated} pages, not {} to {}", self.least, self.pages));
+            }
+            if since > self.swept {
+                return Err(format!(
+                    "region {region} is as it is since {since}, after the last sweep at {}",
+                    self.swept
+                ));
+            }
+            if (after != 0) != (refusals != 0) {
+                return Err(format!("region {region} was refused {refusals} times and waits until {after}"));
+            }
+        }
+        if self.candidates.len() as u64 > self.census.candidates {
+            return Err(format!("{} regions are kept, of {} seen", self.candidates.len(), self.census.candidates));
+        }
+        Ok(())
+    }
+
+    fn ready(&self, candidate: &Candidate) -> u64 {
+        candidate.since.saturating_add(self.age).max(candidate.after)
+    }
+
+    fn find(&self, region: u64) -> Result<usize, usize> {
+        self.candidates.binary_search_by_key(&region, |candidate| candidate.region)
+    }
+}
+
+/// One look at a whole address space. Dropped unfinished, it changes nothing.
+#[derive(Debug)]
+pub struct Sweep<'a> {
+    scanner: &'a mut Scanner,
+    next: Vec<Candidate>,
+    /// The first old candidate that is not below what was seen.
+    at: usize,
+    last: Option<u64>,
+    census: Census,
+    now: u64,
+}
+
+impl Sweep<'_> {
+    /// Tells of one region. Regions come in ascending order; those without any page may be left out. O(1), amortized.
+    ///
+    /// # Panics
+    /// If the region is not above the one before, or has more pages than a region has.
+    pub fn see(&mut self, sample: Sample) {
+        let Sample { region, populated, superpage } = sample;
+        assert!(self.last.is_none_or(|last| last < region), "regions of a sweep ascend");
+        assert!(populated <= self.scanner.pages, "a region has {} pages", self.scanner.pages);
+        self.last = Some(region);
+        if superpage {
+            self.census.superpages += 1;
+            return;
+        }
+        if populated < self.scanner.least {
+            self.census.sparse += u64::from(populated > 0);
+            return;
+        }
+        self.census.candidates += 1;
+        let old = &self.scanner.candidates;
+        while old.get(self.at).is_some_and(|old| old.region < region) {
+            self.at += 1;
+        }
+        let same = old.get(self.at).filter(|old| old.region == region && old.populated == populated);
+        let fresh =
+            Candidate { region, since: self.now, after: 0, populated, accessed: 0, pieces: u32::MAX, refusals: 0 };
+        self.next.push(*same.unwrap_or(&fresh));
+    }
+
+    /// Everything was seen: what was not is forgotten.
+    pub fn finish(self) {
+        self.scanner.candidates = self.next;
+        self.scanner.census = self.census;
+        self.scanner.swept = self.now;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    fn sample(region: u64, populated: u32) -> Sample {
+        Sample { region, populated, superpage: false }
+    }
+
+    fn sweep(scanner: &mut Scanner, now: u64, samples: &[Sample]) {
+        let mut sweep = scanner.sweep(now);
+        samples.iter().for_each(|sample| sweep.see(*sample));
+        sweep.finish();
+        scanner.validate().unwrap();
+    }
+
+    fn ripe(scanner: &Scanner, now: u64) -> Vec<u64> {
+        scanner.ripe(now).iter().map(|ripe| ripe.region).collect()
+    }
+
+    #[test]
+    fn the_share_rounds_up() {
+        let least = |share| Scanner::new(512, share, 0).map(|scanner| scanner.least());
+        assert_eq!([least(1.0), least(0.5), least(0.501), least(0.001)], [Ok(512), Ok(256), Ok(257), Ok(1)]);
+        for share in [0.0, -1.0, 1.01, f64::NAN] {
+            assert_eq!(least(share), Err(ScannerError));
+        }
+        assert_eq!(Scanner::new(0, 1.0, 0).err(), Some(ScannerError));
+    }
+
+    #[test]
+    fn a_change_of_population_begins_a_new_age() {
+        let mut scanner = Scanner::new(8, 0.5, 10).unwrap();
+        sweep(&mut scanner, 0, &[sample(1, 8), sample(2, 5)]);
+        sweep(&mut scanner, 6, &[sample(1, 8), sample(2, 6)]);
+        assert_eq!((ripe(&scanner, 9), scanner.next_ripe()), (vec![], Some(10)));
+        assert_eq!(ripe(&scanner, 10), [1]);
+        assert_eq!(ripe(&scanner, 16), [1, 2]);
+        // A region that was gone for one sweep is new.
+        sweep(&mut scanner, 20, &[sample(2, 6)]);
+        sweep(&mut scanner, 21, &[sample(1, 8), sample(2, 6)]);
+        assert_eq!(ripe(&scanner, 21), [2]);
+    }
+
+    #[test]
+    fn the_order_is_population_then_accesses_then_pieces() {
+        let mut scanner = Scanner::new(8, 0.5, 0).unwrap();
+        sweep(&mut scanner, 0, &[sample(1, 7), sample(2, 8), sample(3, 8), sample(4, 8), sample(5, 8)]);
+        scanner.rank(4, Some(9), None);
+        scanner.rank(5, None, Some(3));
+        assert_eq!(ripe(&scanner, 0), [4, 5, 2, 3, 1]);
+    }
+
+    #[test]
+    fn refusals_wait_longer_each_time_until_something_changes() {
+        let mut scanner = Scanner::new(8, 1.0, 10).unwrap();
+        sweep(&mut scanner, 0, &[sample(1, 8)]);
+        scanner.put_off(1, 10);
+        assert_eq!(scanner.next_ripe(), Some(30));
+        scanner.put_off(1, 30);
+        assert_eq!(scanner.next_ripe(), Some(70));
+        for _ in 0..40 {
+            scanner.put_off(1, 30);
+        }
+        assert_eq!(scanner.next_ripe(), Some(30 + (10 << 16)));
+        sweep(&mut scanner, 40, &[sample(1, 7)]);
+        sweep(&mut scanner, 41, &[sample(1, 8)]);
+        assert_eq!(scanner.next_ripe(), Some(51));
+        scanner.forget(1);
+        assert_eq!((scanner.next_ripe(), scanner.candidates()), (None, 0));
+    }
+
+    #[test]
+    fn an_unfinished_sweep_changes_nothing() {
+        let mut scanner = Scanner::new(8, 1.0, 0).unwrap();
+        sweep(&mut scanner, 0, &[sample(1, 8)]);
+        scanner.sweep(5).see(sample(9, 8));
+        assert_eq!((ripe(&scanner, 5), scanner.census().candidates), (vec![1], 1));
+    }
+
+    /// Everything that was ever said of each region, and no cleverness.
+    #[derive(Default)]
+    struct Naive {
+        sweeps: Vec<(u64, BTreeMap<u64, Sample>)>,
+        refused: Vec<(usize, u64, u64)>,
+        forgotten: Vec<(usize, u64)>,
+    }
+
+    impl Naive {
+        fn ripe(&self, now: u64, least: u32, age: u64) -> Vec<u64> {
+            let Some((_, last)) = self.sweeps.last() else { return Vec::new() };
+            let is = |sample: &Sample| !sample.superpage && sample.populated >= least;
+            let mut found: Vec<&Sample> = last.values().filter(|sample| is(sample)).collect();
+            found.retain(|sample| {
+                if self.forgotten.contains(&(self.sweeps.len(), sample.region)) {
+                    return false;
+                }
+                let unchanged = |at: &usize| {
+                    let told = self.sweeps[*at].1.get(&sample.region);
+                    told.is_some_and(|told| is(told) && told.populated == sample.populated)
+                        && !self.forgotten.contains(&(at + 1, sample.region))
+                };
+                let first =
+                    (0..self.sweeps.len()).rev().take_while(|at| *at + 1 == self.sweeps.len() || unchanged(at)).last();
+                let first = first.unwrap();
+                let refusals: Vec<u64> = self
+                    .refused
+                    .iter()
+                    .filter(|(sweep, region, _)| *sweep > first && *region == sample.region)
+                    .map(|(_, _, when)| *when)
+                    .collect();
+                let after = refusals.last().map_or(0, |when| when + (age.max(1) << refusals.len()));
+                now >= self.sweeps[first].0 + age && now >= after
+            });
+            found.sort_by_key(|sample| (Reverse(sample.populated), sample.region));
+            found.iter().map(|sample| sample.region).collect()
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_ripe_is_as_in_a_plain_record_of_everything(
+            age in 0u64..6,
+            share in 0.1f64..=1.0,
+            steps in prop::collection::vec(
+                (0u64..4, 0u8..4, 0u64..12, prop::collection::btree_map(0u64..12, (0u32..=8, any::<bool>()), 0..12)), 1..40),
+        ) {
+            let mut scanner = Scanner::new(8, share, age).unwrap();
+            let mut naive = Naive::default();
+            let mut now = 0;
+            for (later, what, region, seen) in steps {
+                now += later;
+                match what {
+                    0 | 1 => {
+                        let samples = seen.iter().map(|(region, (populated, superpage))| {
+                            Sample { region: *region, populated: *populated, superpage: *superpage && *populated == 8 }
+                        });
+                        let samples: Vec<Sample> = samples.collect();
+                        let mut sweep = scanner.sweep(now);
+                        samples.iter().for_each(|sample| sweep.see(*sample));
+                        sweep.finish();
+                        naive.sweeps.push((now, samples.into_iter().map(|sample| (sample.region, sample)).collect()));
+                    }
+                    2 if !naive.sweeps.is_empty() => {
+                        scanner.forget(region);
+                        naive.forgotten.push((naive.sweeps.len(), region));
+                    }
+                    3 if scanner.ripe(now).iter().any(|ripe| ripe.region == region) => {
+                        scanner.put_off(region, now);
+                        naive.refused.push((naive.sweeps.len(), region, now));
+                    }
+                    _ => {}
+                }
+                scanner.validate().map_err(TestCaseError::fail)?;
+                let found = scanner.ripe(now);
+                prop_assert_eq!(found.iter().map(|ripe| ripe.region).collect::<Vec<_>>(), naive.ripe(now, scanner.least(), age));
+                prop_assert!(found.is_empty() || scanner.next_ripe().is_some_and(|at| at <= now));
+            }
+        }
+    }
+}
