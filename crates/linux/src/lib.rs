@@ -14,6 +14,7 @@ pub mod policy;
 pub mod probe;
 pub mod region;
 pub mod run;
+pub mod scan;
 pub mod settings;
 pub mod signals;
 pub mod tree;
