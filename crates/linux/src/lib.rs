@@ -12,6 +12,7 @@ pub mod inspect;
 pub mod launch;
 pub mod policy;
 pub mod probe;
+pub mod promote;
 pub mod region;
 pub mod run;
 pub mod scan;

@@ -95,6 +95,29 @@ fn fits(at: &Mapping, offset: u64, size: u64) -> bool {
     congruent && !at.regions(size).is_empty()
 }
 
+/// The ranges of a process that can hold no huge page made by promotion, each with the flag of `smaps` that says so: `nh`
+/// (`MADV_NOHUGEPAGE`), `ht` (static huge pages), `pf` and `io` (devices). Walks the whole page table: about as dear as a scan.
+///
+/// # Errors
+/// The process has ended, or may not be looked at.
+pub fn unsuitable(pid: i32) -> Result<Vec<(Range<u64>, &'static str)>, Error> {
+    let path = format!("/proc/{pid}/smaps");
+    let text = std::fs::read(&path).map_err(Error::file("read", path))?;
+    let (mut range, mut found) = (0..0, Vec::new());
+    for line in String::from_utf8_lossy(&text).lines() {
+        if let Some(flags) = line.strip_prefix("VmFlags:") {
+            let excluding = ["nh", "ht", "pf", "io"].into_iter();
+            let flag = excluding.filter(|flag| flags.split_whitespace().any(|word| word == *flag)).next();
+            found.extend(flag.map(|flag| (range.clone(), flag)));
+        } else if let Some((start, end)) = line.split(' ').next().and_then(|word| word.split_once('-'))
+            && let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
+        {
+            range = start..end;
+        }
+    }
+    Ok(found)
+}
+
 /// How far one region is populated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Population {

@@ -1,0 +1,373 @@
+//! Promoting the memory of running programs: what `superpage daemon` and `run --policy promote` do.
+//!
+//! A [`Promoter`] looks at its processes now and then, at quiet ones ever more rarely. Where memory changed it reads how far
+//! regions of a huge page's size are populated ([`crate::scan`]); [`superpage_vm::Scanner`] decides which are ripe: populated
+//! to the share, unchanged for the age. Those it promotes by `process_madvise(MADV_COLLAPSE)`, a few in a call, each checked
+//! page by page right before, within its CPU budget, and more slowly in a process that it slows.
+//!
+//! Nothing is named by a number that may come to mean something else. The process is pinned by a `pidfd` and its memory by the
+//! open page map, which shows nothing any more once the process has ended or runs another program; then nothing is promoted.
+//! What the check cannot see is the time from it to the call: memory freed in those microseconds may be populated again by
+//! the promotion, and an `exec` in them may promote a region of the new program that happens to lie at the same address.
+//! Neither changes what any memory contains.
+
+mod budget;
+mod collapse;
+mod counters;
+mod options;
+mod pace;
+mod process;
+mod target;
+
+pub use self::collapse::Refusal;
+pub use self::counters::Counters;
+pub use self::options::{Access, Options, Span};
+pub use self::process::Excluded;
+pub use self::target::{Target, cgroup};
+
+use self::budget::{Budget, own_cpu, process_cpu};
+use self::process::{Batch, Looked, Process};
+use crate::{Error, scan};
+use rustix::fd::AsFd;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use superpage_vm::Scanner;
+
+/// The longest that [`Promoter::run`] sleeps before it looks whether it shall stop.
+const NAP: Duration = Duration::from_millis(100);
+
+/// The longest pause when no free huge page can be had.
+const LONGEST_MEMORY_PAUSE: Duration = Duration::from_secs(60);
+
+/// Promotes the memory of other processes. All it does is on the thread that calls [`Promoter::step`] or [`Promoter::run`],
+/// whose CPU time is its budget.
+#[derive(Debug)]
+pub struct Promoter {
+    options: Options,
+    target: Target,
+    /// Bytes in a region.
+    size: u64,
+    processes: BTreeMap<i32, Process>,
+    budget: Budget,
+    /// Half of the budget: what looks and scans may use.
+    scans: Budget,
+    counters: Counters,
+    began: Instant,
+    next_members: Duration,
+    /// Since no free huge page could be had: until when nothing is promoted, and how often in a row.
+    memory: (Duration, u32),
+}
+
+/// What would be promoted in a process, and what not and why; in regions.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Finding {
+    /// The process.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// Why nothing in it is promoted, if so.
+    pub excluded: Option<&'static str>,
+    /// Populated to the share and settled: would be promoted now.
+    pub ripe: u64,
+    /// Populated to the share, but not yet for the age.
+    pub young: u64,
+    /// Populated below the share.
+    pub sparse: u64,
+    /// Huge pages already.
+    pub huge: u64,
+    /// Bytes of mappings that exclude huge pages (`MADV_NOHUGEPAGE`, device memory, static huge pages).
+    pub unsuitable_bytes: u64,
+    /// Addresses of the first few that are ripe, in the order of their promotion.
+    pub first: Vec<u64>,
+}
+
+impl Promoter {
+    /// A promoter for these processes. It does nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: the options make no sense. [`Error::Unable`]: the kernel has no huge pages or cannot promote for
+    /// others (before Linux 6.1), or this process has no right to.
+    pub fn new(options: Options, target: Target) -> Result<Promoter, Error> {
+        able()?;
+        Promoter::observer(options, target)
+    }
+
+    /// A promoter that may only look ([`Promoter::findings`]): it needs no right to promote.
+    ///
+    /// # Errors
+    /// As [`Promoter::new`], without the rights.
+    pub fn observer(options: Options, target: Target) -> Result<Promoter, Error> {
+        options.validate()?;
+        let size = scan::huge_page_size(Path::new("/sys"))?;
+        let budget = Budget::new(options.cpu, options.burst.0);
+        let scans = Budget::new(options.cpu / 2.0, options.burst.0 / 2);
+        let counters = Counters { region_bytes: size, ..Counters::default() };
+        let processes = BTreeMap::new();
+        let (began, next_members, memory) = (Instant::now(), Duration::ZERO, (Duration::ZERO, 0));
+        Ok(Promoter { options, target, size, processes, budget, scans, counters, began, next_members, memory })
+    }
+
+    /// What is done, with these options from now on. What is known of the processes is kept, but not for how long their
+    /// regions have been as they are.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: the options make no sense; nothing is changed.
+    pub fn reconfigure(&mut self, options: Options, target: Target) -> Result<(), Error> {
+        options.validate()?;
+        self.budget.change(options.cpu, options.burst.0);
+        self.scans.change(options.cpu / 2.0, options.burst.0 / 2);
+        self.options = options;
+        self.target = target;
+        let now = self.began.elapsed();
+        for process in self.processes.values_mut() {
+            process.scanner = scanner(&self.options, self.size);
+            process.queue.clear();
+            process.scan_again(now);
+        }
+        self.next_members = now;
+        Ok(())
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.counters.clone();
+        counters.elapsed = self.began.elapsed();
+        let watched = || self.processes.values().filter(|process| process.excluded.is_none());
+        counters.watched = watched().count() as u64;
+        counters.excluded = process::count_excluded(self.processes.values());
+        let sum = |of: fn(&Process) -> u64| watched().map(of).sum();
+        counters.huge_regions = sum(|process| process.census().superpages);
+        counters.candidate_regions = sum(|process| process.scanner.candidates() as u64);
+        counters.sparse_regions = sum(|process| process.census().sparse);
+        counters
+    }
+
+    /// Promotes until `stop` is set.
+    pub fn run(&mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            let rest = self.step();
+            std::thread::sleep(rest.min(NAP));
+        }
+    }
+
+    /// Does what is due: looks at processes, and at most one batch of promotions. Gives how long there is nothing to do.
+    pub fn step(&mut self) -> Duration {
+        let before = own_cpu();
+        let now = self.began.elapsed();
+        let wait = self.budget.wait(now);
+        if !wait.is_zero() {
+            return wait;
+        }
+        self.look(now);
+        let looked = own_cpu();
+        self.promote(now);
+        let after = own_cpu();
+        self.counters.scan_cpu += looked.saturating_sub(before);
+        self.counters.promote_cpu += after.saturating_sub(looked);
+        self.counters.cpu += after.saturating_sub(before);
+        self.scans.spend(looked.saturating_sub(before));
+        self.budget.spend(after.saturating_sub(before));
+        self.rest()
+    }
+
+    /// Looks at which processes there are, and at those that are due, as far as the budget goes.
+    fn look(&mut self, now: Duration) {
+        if !self.scans.wait(now).is_zero() {
+            return;
+        }
+        if now >= self.next_members {
+            self.next_members = now + self.options.interval.0;
+            let members = self.target.members();
+            self.processes.retain(|pid, _| members.contains(pid));
+            for pid in members {
+                let new = || {
+                    // What ends within the first interval is never scanned. A region seen then for the first time is as old as
+                    // it can be known to be.
+                    Process::new(pid, scanner(&self.options, self.size), now + self.options.interval.0)
+                };
+                self.processes.entry(pid).or_insert_with(new);
+            }
+        }
+        let began = own_cpu();
+        let mut gone = Vec::new();
+        for process in self.processes.values_mut().filter(|process| process.next_look <= now) {
+            match process.look(now, &self.options, self.size) {
+                Ok(Looked::Gone) => gone.push(process.pid),
+                Ok(Looked::Quiet) => self.counters.quiet_looks += 1,
+                Ok(Looked::Scanned) => {
+                    self.counters.scans += 1;
+                    let (pid, name, census) = (process.pid, process.name.as_str(), process.census());
+                    tracing::trace!(
+                        pid,
+                        name,
+                        huge = census.superpages,
+                        candidates = census.candidates,
+                        sparse = census.sparse,
+                        "scanned"
+                    );
+                }
+                Err(error) => tracing::warn!(pid = process.pid, "{error}"),
+            }
+            // One look at much memory may use all there is: the others are due again at the next step.
+            if own_cpu().saturating_sub(began) > self.options.burst.0 / 2 {
+                break;
+            }
+        }
+        for pid in gone {
+            self.processes.remove(&pid);
+        }
+    }
+
+    /// The process whose turn it is: the busiest that has a ripe region.
+    fn next_process(&self, now: Duration) -> Option<i32> {
+        let ready = self.processes.values().filter(|process| process.ripe_at().is_some_and(|at| at <= now));
+        ready.max_by(|one, other| one.pace.rate().total_cmp(&other.pace.rate())).map(|process| process.pid)
+    }
+
+    /// Promotes one batch.
+    fn promote(&mut self, now: Duration) {
+        if now < self.memory.0 {
+            return;
+        }
+        let Some(process) = self.next_process(now).and_then(|pid| self.processes.get_mut(&pid)) else { return };
+        let Some(cpu) = process_cpu(process.pid) else {
+            let pid = process.pid;
+            self.processes.remove(&pid);
+            return;
+        };
+        process.pace.look(self.began.elapsed(), cpu);
+        let Batch { regions: batch, shared, changed } = process.take_batch(now, &self.options, self.size);
+        self.counters.shared += shared;
+        self.counters.changed += changed;
+        let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) else { return };
+        let addresses: Vec<u64> = batch.iter().map(|ripe| ripe.region * self.size).collect();
+        let from = (self.began.elapsed(), process_cpu(process.pid).unwrap_or(cpu));
+        let outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, self.size);
+        let to = (self.began.elapsed(), process_cpu(process.pid).unwrap_or(from.1));
+        self.counters.calls += 1;
+        if process.pace.batch(from, to, self.options.slowdown) {
+            self.counters.backoffs += 1;
+        }
+        let (pid, name) = (process.pid, process.name.as_str());
+        let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        let took = (to.0 - from.0).as_micros() as u64;
+        tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
+        let mut out_of_memory = false;
+        let page = rustix::param::page_size() as u64;
+        for (ripe, outcome) in batch.iter().zip(outcomes) {
+            let Err(refusal) = outcome else {
+                self.counters.promoted_regions += 1;
+                self.counters.grown_bytes += self.size - u64::from(ripe.populated) * page;
+                process.scanner.forget(ripe.region);
+                continue;
+            };
+            self.counters.refuse(refusal);
+            tracing::debug!(pid, address = format_args!("{:#x}", ripe.region * self.size), ?refusal, "refused");
+            match refusal {
+                Refusal::Gone => process.pinned = None,
+                Refusal::Rights => process.excluded = Some(Excluded::Rights),
+                Refusal::NoMemory => out_of_memory = true,
+                Refusal::GroupLimit => process.pace.pause(to.0 + self.options.idle.0),
+                Refusal::Again | Refusal::Other(_) => process.scanner.put_off(ripe.region, process::millis(now)),
+                Refusal::Ineligible => {
+                    process.scanner.put_off(ripe.region, process::millis(now));
+                    process.learn_flags(now, &self.options);
+                }
+            }
+        }
+        if out_of_memory {
+            let pause = Duration::from_secs(1 << self.memory.1.min(6)).min(LONGEST_MEMORY_PAUSE);
+            self.memory = (to.0 + pause, self.memory.1 + 1);
+            self.counters.memory_backoffs += 1;
+            process.queue.clear();
+            tracing::warn!("no free huge page could be had; the next try is in {} s", pause.as_secs());
+        } else if done > 0 {
+            self.memory.1 = 0;
+        }
+    }
+
+    /// How long nothing is due.
+    fn rest(&mut self) -> Duration {
+        let now = self.began.elapsed();
+        let scans = now + self.scans.wait(now);
+        let looks = self.processes.values().map(|process| process.next_look).min().unwrap_or(self.next_members);
+        let looks = looks.min(self.next_members).max(scans);
+        let ripe = self.processes.values().filter_map(Process::ripe_at).min();
+        let next = ripe.map_or(looks, |ripe| looks.min(ripe.max(self.memory.0)));
+        next.saturating_sub(now).max(self.budget.wait(now))
+    }
+
+    /// What would be promoted now, and what not and why: after a look at every process that is due. Spends no budget.
+    pub fn findings(&mut self) -> Vec<Finding> {
+        let now = self.began.elapsed();
+        let mut findings = Vec::new();
+        for process in self.processes.values_mut() {
+            process.learn_flags(now, &self.options);
+            process.next_look = now;
+            if !matches!(process.look(now, &self.options, self.size), Ok(Looked::Quiet | Looked::Scanned)) {
+                continue;
+            }
+            process.fill_queue(now, self.size);
+            let census = process.census();
+            let ripe = process.queue.len() as u64;
+            findings.push(Finding {
+                pid: process.pid,
+                name: process.name.clone(),
+                excluded: process.excluded.map(Excluded::name),
+                ripe,
+                young: process.scanner.candidates() as u64 - ripe,
+                sparse: census.sparse,
+                huge: census.superpages,
+                unsuitable_bytes: process.unsuitable.iter().map(|(range, _)| range.end - range.start).sum(),
+                first: process.queue.iter().rev().take(8).map(|ripe| ripe.region * self.size).collect(),
+            });
+        }
+        findings.sort_by_key(|finding| (std::cmp::Reverse(finding.ripe), finding.pid));
+        findings
+    }
+
+    /// Bytes in a region: the size of the kernel's huge pages.
+    pub fn region_bytes(&self) -> u64 {
+        self.size
+    }
+}
+
+fn scanner(options: &Options, size: u64) -> Scanner {
+    let pages = (size / rustix::param::page_size() as u64) as u32;
+    Scanner::new(pages, options.share, process::millis(options.age.0)).expect("options that were checked")
+}
+
+/// Whether the kernel can promote for others and lets this process.
+fn able() -> Result<(), Error> {
+    /// Its bit in the set of capabilities.
+    const SYS_NICE: u32 = 23;
+    let unable = |sentence: &str| Err(Error::Unable(sentence.to_string()));
+    let status = std::fs::read_to_string("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = set.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
+    if set >> SYS_NICE & 1 == 0 {
+        return unable(
+            "promoting the memory of other processes needs CAP_SYS_NICE, and the right to trace them: run as root",
+        );
+    }
+    let own = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
+    let own = own.map_err(Error::system("open a process (needs Linux 5.3)"))?;
+    // No region at all: a kernel that knows the request does nothing.
+    match collapse::probe(own.as_fd()) {
+        Ok(()) => Ok(()),
+        Err(libc::ENOSYS) => unable("this kernel has no process_madvise: promotion needs Linux 6.1"),
+        Err(libc::EPERM) => unable(
+            "process_madvise is not permitted here: a container needs CAP_SYS_NICE, and a seccomp profile that allows it",
+        ),
+        Err(_) => unable(
+            "this kernel cannot collapse memory into huge pages: promotion needs Linux 6.1 with CONFIG_TRANSPARENT_HUGEPAGE",
+        ),
+    }
+}

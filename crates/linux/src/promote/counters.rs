@@ -1,0 +1,68 @@
+//! What a promoter has done so far.
+
+use super::collapse::Refusal;
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Sums since the promoter began; those marked *now* are of the last look.
+#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+pub struct Counters {
+    /// Bytes in a region.
+    pub region_bytes: u64,
+    /// Regions that became huge pages.
+    pub promoted_regions: u64,
+    /// Bytes by which promotion can have grown resident memory: pages of those regions that were not populated.
+    pub grown_bytes: u64,
+    /// Regions that the kernel refused, by the reason's name.
+    pub refused: BTreeMap<&'static str, u64>,
+    /// Regions left alone at the last check because their population had changed.
+    pub changed: u64,
+    /// Regions left alone at the last check because others share their pages.
+    pub shared: u64,
+    /// Calls that promote.
+    pub calls: u64,
+    /// Looks at a process that found it unchanged, without a scan.
+    pub quiet_looks: u64,
+    /// Scans of a process.
+    pub scans: u64,
+    /// Batches after which the process was left alone for a while because the batch had slowed it.
+    pub backoffs: u64,
+    /// Times that no free huge page could be had.
+    pub memory_backoffs: u64,
+    /// Processes that are watched, now.
+    pub watched: u64,
+    /// Processes that are left alone, now, by the reason's name.
+    pub excluded: BTreeMap<&'static str, u64>,
+    /// Regions of the watched that are huge, now.
+    pub huge_regions: u64,
+    /// Regions of the watched that are populated to the share and no huge page, now.
+    pub candidate_regions: u64,
+    /// Regions of the watched that are populated below the share, now.
+    pub sparse_regions: u64,
+    /// CPU time of the promoter's thread, all in all.
+    pub cpu: Duration,
+    /// The part of it in looks and scans.
+    pub scan_cpu: Duration,
+    /// The part of it in promotions.
+    pub promote_cpu: Duration,
+    /// The time for which the promoter has run.
+    pub elapsed: Duration,
+}
+
+impl Counters {
+    /// Bytes that became huge pages.
+    pub fn promoted_bytes(&self) -> u64 {
+        self.promoted_regions * self.region_bytes
+    }
+
+    /// The share of one core that was used; 0 before any time has passed.
+    pub fn cpu_share(&self) -> f64 {
+        let elapsed = self.elapsed.as_secs_f64();
+        if elapsed > 0.0 { self.cpu.as_secs_f64() / elapsed } else { 0.0 }
+    }
+
+    pub(super) fn refuse(&mut self, refusal: Refusal) {
+        *self.refused.entry(refusal.name()).or_default() += 1;
+    }
+}

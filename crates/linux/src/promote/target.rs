@@ -1,0 +1,192 @@
+//! Which processes the promoter works on.
+
+use crate::Error;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// The processes to promote in; those of all its parts together. The promoter's own process is never one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Target {
+    /// Every process of the system but the first (`init`), unless it is named.
+    pub all: bool,
+    /// These processes.
+    pub pids: Vec<i32>,
+    /// These processes and all their descendants, as they come and go.
+    pub trees: Vec<i32>,
+    /// The folders of control groups, of version 1 or 2: all processes in them and in the groups below.
+    pub cgroups: Vec<PathBuf>,
+}
+
+impl Target {
+    /// Every process.
+    pub fn all() -> Target {
+        Target { all: true, ..Target::default() }
+    }
+
+    /// One process.
+    pub fn pid(pid: i32) -> Target {
+        Target { pids: vec![pid], ..Target::default() }
+    }
+
+    /// A process and its descendants. With the caller's own number, the descendants of the caller.
+    pub fn tree(pid: i32) -> Target {
+        Target { trees: vec![pid], ..Target::default() }
+    }
+
+    /// Whether nothing is asked for.
+    pub fn is_empty(&self) -> bool {
+        *self == Target::default()
+    }
+
+    /// The processes, now, with those that may not be touched. O(processes of the system) for all, else of the target.
+    pub fn members(&self) -> BTreeSet<i32> {
+        let mut members = BTreeSet::new();
+        members.extend(&self.pids);
+        if self.all {
+            members.extend(all().filter(|pid| *pid != 1));
+        }
+        for root in &self.trees {
+            descend(*root, &mut members);
+        }
+        for group in &self.cgroups {
+            group_members(group, &mut members);
+        }
+        members.remove(&(std::process::id() as i32));
+        members
+    }
+}
+
+/// Every process of the system.
+fn all() -> impl Iterator<Item = i32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// Adds a process and all its descendants.
+fn descend(root: i32, members: &mut BTreeSet<i32>) {
+    let mut left = vec![root];
+    let mut parents = None;
+    while let Some(pid) = left.pop() {
+        members.insert(pid);
+        match children(pid) {
+            Some(children) => left.extend(children),
+            None => {
+                let parents = parents.get_or_insert_with(all_parents);
+                left.extend(parents.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
+            }
+        }
+    }
+}
+
+/// The children of a process, of each of its threads; `None` where the kernel does not list them.
+fn children(pid: i32) -> Option<Vec<i32>> {
+    let mut children = Vec::new();
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Some(children) };
+    for thread in threads.flatten() {
+        match std::fs::read_to_string(thread.path().join("children")) {
+            Ok(text) => children.extend(text.split_whitespace().filter_map(|child| child.parse::<i32>().ok())),
+            // The thread has ended, or the kernel was built without the file.
+            Err(_) if !Path::new("/proc/self/task").join(std::process::id().to_string()).join("children").exists() => {
+                return None;
+            }
+            Err(_) => {}
+        }
+    }
+    Some(children)
+}
+
+/// Every process and its parent.
+fn all_parents() -> Vec<(i32, i32)> {
+    all().filter_map(|pid| Some((pid, super::process::Stat::read(pid).ok()?.parent))).collect()
+}
+
+/// Adds the processes of a control group and of all below it.
+fn group_members(group: &Path, members: &mut BTreeSet<i32>) {
+    if let Ok(text) = std::fs::read_to_string(group.join("cgroup.procs")) {
+        // Processes of other name spaces show as 0.
+        members.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()).filter(|pid| *pid != 0));
+    }
+    let below = std::fs::read_dir(group).into_iter().flatten().flatten();
+    for entry in below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())) {
+        group_members(&entry.path(), members);
+    }
+}
+
+/// Finds the folder of a control group: a folder as it is, or a path inside the hierarchies that are mounted, that of
+/// version 2 first, then of version 1, the memory controller's first.
+///
+/// # Errors
+/// [`Error::Usage`]: there is none.
+pub fn cgroup(path: &Path) -> Result<PathBuf, Error> {
+    let is_group = |folder: &PathBuf| folder.join("cgroup.procs").is_file();
+    let given = path.to_path_buf();
+    if path.is_absolute() && is_group(&given) {
+        return Ok(given);
+    }
+    let inside = path.strip_prefix("/").unwrap_or(path);
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mut folders: Vec<(u8, PathBuf)> = mounts.lines().filter_map(hierarchy).collect();
+    folders.sort();
+    let found = folders.into_iter().map(|(_, folder)| folder.join(inside)).find(is_group);
+    found.ok_or_else(|| {
+        let sentence =
+            "is no control group: give its folder, or its path below the mounted hierarchies, as in /proc/PID/cgroup";
+        Error::Usage(format!("{} {sentence}", path.display()))
+    })
+}
+
+/// The mount point of a hierarchy of control groups, and its rank.
+fn hierarchy(line: &str) -> Option<(u8, PathBuf)> {
+    let (mount, file_system) = line.split_once(" - ")?;
+    let folder = PathBuf::from(mount.split(' ').nth(4)?);
+    let mut words = file_system.split(' ');
+    let rank = match words.next()? {
+        "cgroup2" => 0,
+        "cgroup" if words.nth(1)?.split(',').any(|option| option == "memory") => 1,
+        "cgroup" => 2,
+        _ => return None,
+    };
+    Some((rank, folder))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_has_its_descendants_and_not_ourselves() {
+        let mut child = std::process::Command::new("sh").args(["-c", "sleep 60 & wait"]).spawn().unwrap();
+        let own = std::process::id() as i32;
+        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+        let members = loop {
+            let members = Target::tree(child.id() as i32).members();
+            if members.len() > 1 || std::time::Instant::now() > deadline {
+                break members;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        };
+        let ours = Target::tree(own).members();
+        let all = Target::all().members();
+        for pid in members.iter().rev() {
+            // SAFETY: sending a signal to a child of ours touches no memory.
+            unsafe { libc::kill(*pid, libc::SIGKILL) };
+        }
+        child.wait().unwrap();
+        assert_eq!(members.len(), 2);
+        assert!(members.is_subset(&ours) && members.is_subset(&all));
+        assert!(!ours.contains(&own) && !all.contains(&own) && !all.contains(&1));
+    }
+
+    #[test]
+    fn hierarchies_have_their_order() {
+        let rank = |line| hierarchy(line).map(|(rank, folder)| (rank, folder.display().to_string()));
+        let unified = "31 23 0:27 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
+        let memory = "36 25 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory";
+        let cpu = "37 25 0:31 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct";
+        assert_eq!(rank(unified), Some((0, "/sys/fs/cgroup".into())));
+        assert_eq!(rank(memory), Some((1, "/sys/fs/cgroup/memory".into())));
+        assert_eq!(rank(cpu), Some((2, "/sys/fs/cgroup/cpu,cpuacct".into())));
+        assert_eq!(rank("22 1 0:20 / / rw - ext4 /dev/vda rw"), None);
+        assert_eq!(cgroup(Path::new("/no/such/group")).unwrap_err().status(), 2);
+    }
+}
