@@ -325,7 +325,11 @@ impl Promoter {
                 young: process.scanner.candidates() as u64 - ripe,
                 sparse: census.sparse,
                 huge: census.superpages,
-                unsuitable_bytes: process.unsuitable.iter().map(|(range, _)| range.end - range.start).sum(),
+                unsuitable_bytes: process
+                    .unsuitable
+                    .iter()
+                    .map(|unsuitable| unsuitable.range.end - unsuitable.range.start)
+                    .sum(),
                 first: process.queue.iter().rev().take(8).map(|ripe| ripe.region * self.size).collect(),
             });
         }

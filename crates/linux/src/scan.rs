@@ -39,7 +39,7 @@ pub struct Mapping {
 impl Mapping {
     /// The whole regions of `size` bytes (a power of two) that lie in the mapping.
     pub fn regions(&self, size: u64) -> Range<u64> {
-        let start = self.range.start.next_multiple_of(size) / size;
+        let start = self.range.start.div_ceil(size);
         start..(self.range.end / size).max(start)
     }
 }
@@ -91,24 +91,32 @@ fn mapping(line: &str, page: u64) -> Option<(Mapping, u64)> {
 
 /// Whether there is a whole region, and, of a memory file, one that is a whole region there too.
 fn fits(at: &Mapping, offset: u64, size: u64) -> bool {
-    let congruent = at.kind == Kind::Anonymous || (at.range.start.wrapping_sub(offset)) % size == 0;
+    let congruent = at.kind == Kind::Anonymous || at.range.start.wrapping_sub(offset).is_multiple_of(size);
     congruent && !at.regions(size).is_empty()
 }
 
-/// The ranges of a process that can hold no huge page made by promotion, each with the flag of `smaps` that says so: `nh`
-/// (`MADV_NOHUGEPAGE`), `ht` (static huge pages), `pf` and `io` (devices). Walks the whole page table: about as dear as a scan.
+/// A range of a process that can hold no huge page made by promotion.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Unsuitable {
+    /// The addresses.
+    pub range: Range<u64>,
+    /// The flag of `smaps` that says so: `nh` (`MADV_NOHUGEPAGE`), `ht` (static huge pages), `pf` or `io` (a device).
+    pub flag: &'static str,
+}
+
+/// The ranges of a process that are unsuitable. Walks the whole page table: about as dear as a scan.
 ///
 /// # Errors
 /// The process has ended, or may not be looked at.
-pub fn unsuitable(pid: i32) -> Result<Vec<(Range<u64>, &'static str)>, Error> {
+pub fn unsuitable(pid: i32) -> Result<Vec<Unsuitable>, Error> {
     let path = format!("/proc/{pid}/smaps");
     let text = std::fs::read(&path).map_err(Error::file("read", path))?;
     let (mut range, mut found) = (0..0, Vec::new());
     for line in String::from_utf8_lossy(&text).lines() {
         if let Some(flags) = line.strip_prefix("VmFlags:") {
-            let excluding = ["nh", "ht", "pf", "io"].into_iter();
-            let flag = excluding.filter(|flag| flags.split_whitespace().any(|word| word == *flag)).next();
-            found.extend(flag.map(|flag| (range.clone(), flag)));
+            let excluding = ["nh", "ht", "pf", "io"];
+            let flag = excluding.into_iter().find(|flag| flags.split_whitespace().any(|word| word == *flag));
+            found.extend(flag.map(|flag| Unsuitable { range: range.clone(), flag }));
         } else if let Some((start, end)) = line.split(' ').next().and_then(|word| word.split_once('-'))
             && let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
         {
@@ -374,7 +382,7 @@ fn one_huge_page(entries: &[Entry], flags: &File) -> bool {
     let contiguous = entries.iter().enumerate().all(|(i, entry)| entry.present() && entry.frame() == first + i as u64);
     let mut word = [0; 8];
     first != 0
-        && first % entries.len() as u64 == 0
+        && first.is_multiple_of(entries.len() as u64)
         && contiguous
         && flags.read_exact_at(&mut word, first * 8).is_ok()
         && u64::from_ne_bytes(word) & HUGE_HEAD == HUGE_HEAD

@@ -4,11 +4,10 @@ use super::Options;
 use super::budget::process_cpu;
 use super::pace::Pace;
 use crate::Error;
-use crate::scan::{self, Pagemap};
+use crate::scan::{self, Pagemap, Unsuitable};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::time::Duration;
 use superpage_vm::{Census, Ripe, Sample, Scanner};
 
@@ -112,8 +111,8 @@ pub(super) struct Process {
     /// Regions that are ripe, the first one last.
     pub(super) queue: Vec<Ripe>,
     pub(super) next_look: Duration,
-    /// Ranges that the program or their kind excludes, with the flag that says so.
-    pub(super) unsuitable: Vec<(Range<u64>, &'static str)>,
+    /// Ranges that the program or their kind excludes.
+    pub(super) unsuitable: Vec<Unsuitable>,
     identity: Option<(u64, u64)>,
     cpu: Option<Duration>,
     memory: Option<(u64, u64)>,
@@ -259,7 +258,7 @@ impl Process {
         let pages = (size / rustix::param::page_size() as u64) as u32;
         let mut sweep = self.scanner.sweep(millis(now));
         for mapping in &mappings {
-            if self.unsuitable.iter().any(|(range, _)| range.contains(&mapping.range.start)) {
+            if self.unsuitable.iter().any(|unsuitable| unsuitable.range.contains(&mapping.range.start)) {
                 continue;
             }
             pagemap.populations(mapping, size, &mut |found| {
