@@ -4,6 +4,11 @@
 //! A [`Plan`] is made by looking only. [`Plan::arrange`] carries out what concerns the whole system, and
 //! [`Arrangement::prepare`] what concerns the command; what was set is put back when the arrangement is dropped.
 
+mod promoting;
+
+pub use promoting::Promoting;
+
+use crate::promote::{self, Promoter, Target};
 use crate::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, Settings, System, THP_ENABLED};
 use crate::{Error, Policy};
 use std::ffi::{OsStr, OsString};
@@ -20,7 +25,12 @@ enum Disable {
     /// As the system's switch says, also when this process itself runs without.
     No,
     Yes,
+    /// But where a program or a promoter asks for them.
+    ExceptAdvised,
 }
+
+/// Transparent huge pages only where they are asked for: a flag of PR_SET_THP_DISABLE since Linux 6.18.
+const EXCEPT_ADVISED: libc::c_ulong = 2;
 
 /// One setting of the whole system that a policy needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,6 +86,7 @@ impl Plan {
             }
             Policy::Mthp { size } => plan.mthp(*size, system)?,
             Policy::Hugetlb { pool } => plan.hugetlb(*pool, system)?,
+            Policy::Promote(options) => plan.promote(options, system)?,
         }
         Ok(plan)
     }
@@ -130,6 +141,16 @@ impl Plan {
         match pool {
             Some(pool) => {
                 let wanted = pool.div_ceil(page);
+                let more = wanted.saturating_sub(now).saturating_mul(page);
+                let available = meminfo(system, "MemAvailable")?;
+                if more > available {
+                    return Err(Error::Unable(format!(
+                        "a pool of {} needs {} of memory more, and {} is available; ask for a smaller one",
+                        bytes(pool),
+                        bytes(more),
+                        bytes(available)
+                    )));
+                }
                 if wanted > now {
                     self.want(HUGETLB_POOL, &wanted.to_string());
                 }
@@ -149,6 +170,20 @@ impl Plan {
                     self.settings.push(Wanted { setting, value, exactly: false, optional: now + limit > 0 });
                 }
             }
+        }
+        Ok(())
+    }
+
+    /// Base pages but where the promoter, or the program itself, asks for more.
+    fn promote(&mut self, options: &promote::Options, system: &System) -> Result<(), Error> {
+        Promoter::new(options.clone(), Target::default())?;
+        if knows_except_advised() {
+            self.disable = Some(Disable::ExceptAdvised);
+            return Ok(());
+        }
+        self.disable = thp_disabled().map(|_| Disable::No);
+        if system.get(THP_ENABLED)? == "always" {
+            self.want(THP_ENABLED, "madvise");
         }
         Ok(())
     }
@@ -237,13 +272,29 @@ impl Arrangement<'_> {
             command.env("GLIBC_TUNABLES", tunables(before, value));
         }
         let Some(disable) = self.plan.disable else { return };
-        let on = libc::c_ulong::from(disable == Disable::Yes);
-        let disable = move || match set_thp_disabled(on, 0) {
+        let (on, flags) = match disable {
+            Disable::No => (0, 0),
+            Disable::Yes => (1, 0),
+            Disable::ExceptAdvised => (1, EXCEPT_ADVISED),
+        };
+        let disable = move || match set_thp_disabled(on, flags) {
             true => Ok(()),
             false => Err(io::Error::last_os_error()),
         };
         // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
         unsafe { command.pre_exec(disable) };
+    }
+
+    /// Starts the promoter of the policy, on a thread, for all descendants of this process: `None` where the policy has
+    /// none. Signals that are held back from this thread are held back from that one.
+    ///
+    /// # Errors
+    /// Those of [`Promoter::new`](crate::promote::Promoter::new), or no thread is to be had.
+    pub fn promote(&self) -> Result<Option<Promoting>, Error> {
+        match &self.plan.policy {
+            Policy::Promote(options) => Promoting::start(options).map(Some),
+            _ => Ok(None),
+        }
     }
 
     /// Puts back what was set for the whole system, and says so when that fails; dropping does the same with a line on
@@ -325,4 +376,13 @@ fn thp_disabled() -> Option<libc::c_ulong> {
 fn set_thp_disabled(on: libc::c_ulong, flags: libc::c_ulong) -> bool {
     // SAFETY: it takes numbers and no pointer.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, flags, 0 as libc::c_ulong, 0 as libc::c_ulong) == 0 }
+}
+
+/// Whether this kernel can leave huge pages to those who ask for them, for one process: tried on this one, and put back.
+fn knows_except_advised() -> bool {
+    let Some(state) = thp_disabled() else { return false };
+    let known = set_thp_disabled(1, EXCEPT_ADVISED);
+    let (on, flags) = if state == 0 { (0, 0) } else { (1, state & EXCEPT_ADVISED) };
+    set_thp_disabled(on, flags);
+    known
 }

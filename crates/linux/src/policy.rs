@@ -3,6 +3,7 @@
 //! A policy is written as a name, or a name with parameters: `mthp:size=64K`, `hugetlb:pool=2G`, `thp:malloc=on`.
 
 use crate::Error;
+use crate::promote;
 use std::fmt;
 use std::str::FromStr;
 use superpage_pages::{PageSize, parse_bytes};
@@ -27,10 +28,12 @@ pub enum Policy {
         /// The pool to set aside, in bytes. `None`: pages are taken while the command runs, up to what memory allows.
         pool: Option<u64>,
     },
+    /// Base pages, and a promoter that makes populated and settled regions huge while the command runs.
+    Promote(promote::Options),
 }
 
 /// Each policy: its name, what it does, and its parameters with their values and a line of help.
-pub const POLICIES: [(&str, &str, &[(&str, &str)]); 4] = [
+pub const POLICIES: [(&str, &str, &[(&str, &str)]); 5] = [
     ("base", "only base pages, for the command alone", &[]),
     (
         "thp",
@@ -47,11 +50,27 @@ pub const POLICIES: [(&str, &str, &[(&str, &str)]); 4] = [
         "hugetlb pages for the C library's allocator",
         &[("pool=SIZE", "set aside that much before the command starts; else pages are taken as it runs")],
     ),
+    (
+        "promote",
+        "base pages, and huge ones where all is populated and settled, for the command alone",
+        &[
+            ("share=SHARE", "of a region's pages that have to be populated; 1 if not given"),
+            ("age=TIME", "for which the population has not changed; 2s"),
+            ("cpu=SHARE", "of one core that promoting may use over time; 0.01"),
+            ("burst=TIME", "of a core that may be saved up and used at once; 100ms"),
+            ("interval=TIME", "between two looks at a process that changes; 1s"),
+            ("idle=TIME", "between two looks at one that does not, at most; 10s"),
+            ("slowdown=SHARE", "of a process's speed that promotion may cost it; 0.02"),
+            ("batch=REGIONS", "in one call; 4"),
+            ("shared=on|off", "whether memory files are promoted too; on"),
+            ("access=off|damon", "whether accesses are counted, for the order"),
+        ],
+    ),
 ];
 
 impl Policy {
     /// The policies that are compared where none is named.
-    pub const NAMES: [&str; 4] = ["base", "thp", "mthp:size=64K", "hugetlb"];
+    pub const NAMES: [&str; 5] = ["base", "thp", "mthp:size=64K", "hugetlb", "promote"];
 
     /// The policy's name without parameters.
     pub fn name(&self) -> &'static str {
@@ -60,6 +79,7 @@ impl Policy {
             Policy::Thp { .. } => "thp",
             Policy::Mthp { .. } => "mthp",
             Policy::Hugetlb { .. } => "hugetlb",
+            Policy::Promote(_) => "promote",
         }
     }
 
@@ -113,6 +133,7 @@ impl FromStr for Policy {
                 let size = size.parse().map_err(|_| bad("size", &format!("a page size such as 64K, not `{size}`")))?;
                 Policy::Mthp { size }
             }
+            "promote" => Policy::Promote(parameters.parse()?),
             _ => {
                 let bytes = |pool| match parse_bytes(pool) {
                     Ok(bytes) if bytes > 0 => Ok(bytes),
@@ -137,6 +158,10 @@ impl fmt::Display for Policy {
                     .expect("a shift of nothing always fits");
                 write!(f, ":pool={}{letter}", bytes >> shift)
             }
+            Policy::Promote(options) => match options.to_string() {
+                changed if changed.is_empty() => Ok(()),
+                changed => write!(f, ":{changed}"),
+            },
             _ => Ok(()),
         }
     }
@@ -148,7 +173,17 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_back() {
-        for text in ["base", "thp", "thp:malloc=on", "mthp:size=64K", "mthp:size=2M", "hugetlb", "hugetlb:pool=512M"] {
+        for text in [
+            "base",
+            "thp",
+            "thp:malloc=on",
+            "mthp:size=64K",
+            "mthp:size=2M",
+            "hugetlb",
+            "hugetlb:pool=512M",
+            "promote",
+            "promote:share=0.9,age=5s",
+        ] {
             assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
         }
         assert_eq!("mthp".parse::<Policy>().unwrap().to_string(), "mthp:size=64K");
@@ -159,6 +194,13 @@ mod tests {
     }
 
     #[test]
+    fn the_help_tells_every_parameter_of_the_promoter() {
+        let (.., parameters) = POLICIES.iter().find(|(name, ..)| *name == "promote").unwrap();
+        let keys: Vec<&str> = parameters.iter().map(|(parameter, _)| parameter.split('=').next().unwrap()).collect();
+        assert_eq!(keys, promote::Options::KEYS);
+    }
+
+    #[test]
     fn an_error_names_what_there_is() {
         let sentence = |text: &str| match text.parse::<Policy>() {
             Err(error @ Error::Usage(_)) => error.to_string(),
@@ -166,7 +208,7 @@ mod tests {
         };
         assert_eq!(
             sentence("reservation"),
-            "no policy of a live system is called `reservation`; they are base, thp, mthp, hugetlb"
+            "no policy of a live system is called `reservation`; they are base, thp, mthp, hugetlb, promote"
         );
         assert_eq!(sentence("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE");
         assert_eq!(sentence("base:x"), "policy base has no parameter `x`; its parameters: none");

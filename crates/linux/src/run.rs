@@ -1,6 +1,7 @@
 //! One command under one policy, from start to end.
 
-use crate::launch::Plan;
+use crate::launch::{Plan, Promoting};
+use crate::promote::Counters;
 use crate::settings::{Settings, System};
 use crate::signals::Signals;
 use crate::tree::{Ended, Tree, Usage};
@@ -29,6 +30,8 @@ pub struct Outcome {
     pub usage: Usage,
     /// How many of its descendants still run.
     pub left: usize,
+    /// What the promoter did, where the policy has one.
+    pub promoted: Option<Counters>,
     /// What was done for the whole system, and what could not be done.
     pub notes: Vec<String>,
 }
@@ -61,10 +64,18 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     if let Some(signal) = signals.ending() {
         let notes = arrangement.notes().to_vec();
         arrangement.restore()?;
-        return Ok(Outcome { code: 128 + signal as u8, ended: None, usage: Usage::default(), left: 0, notes });
+        return Ok(Outcome {
+            code: 128 + signal as u8,
+            ended: None,
+            usage: Usage::default(),
+            left: 0,
+            promoted: None,
+            notes,
+        });
     }
     let mut tree = Tree::spawn(&mut command)?;
     let passing = signals.pass_on(tree.pid(), tree.pidfd())?;
+    let promoting = arrangement.promote()?;
     let ended = tree.wait(None)?.expect("without a time limit it waits for the end");
     if options.wait {
         tree.wait_all(None)?;
@@ -72,9 +83,10 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     // Descendants that have just ended are counted, and what runs on is not waited for.
     let left = if tree.wait_all(Some(Duration::ZERO))? { 0 } else { tree.members().len() };
     let usage = tree.usage();
+    let promoted = promoting.map(Promoting::finish);
     tree.leave();
     let notes = arrangement.notes().to_vec();
     arrangement.restore()?;
     drop(passing);
-    Ok(Outcome { code: ended.code(), ended: Some(ended), usage, left, notes })
+    Ok(Outcome { code: ended.code(), ended: Some(ended), usage, left, promoted, notes })
 }

@@ -86,7 +86,7 @@ impl System {
             Ok(()) => {}
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(Error::Unable(format!("this user may not make {run}; run it as root")));
+                return Err(Error::Unable(format!("this user may not make {run}; superpage needs root for that")));
             }
             Err(error) => {
                 return Err(Error::Unable(format!(
@@ -97,7 +97,7 @@ impl System {
         let metadata = fs::metadata(&self.run).map_err(Error::file("read", &self.run))?;
         let user = rustix::process::geteuid().as_raw();
         if !metadata.is_dir() || metadata.uid() != user {
-            return Err(Error::Unable(format!("{run} is not a directory of this user; run it as its owner")));
+            return Err(Error::Unable(format!("only root may change that ({run} belongs to another user)")));
         }
         if metadata.mode() & 0o022 != 0 {
             return Err(Error::Unable(format!("others may write to {run}; allow that to its owner alone (chmod 755)")));
@@ -121,7 +121,7 @@ impl System {
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         options.open(&path).map_err(|error| match error.kind() {
             io::ErrorKind::PermissionDenied => {
-                Error::Unable(format!("this user may not open {}; run it as root", path.display()))
+                Error::Unable(format!("only root may change that (this user may not open {})", path.display()))
             }
             _ => Error::file("open", path)(error),
         })
@@ -245,7 +245,7 @@ impl Settings {
             return match self.system.get(setting)? {
                 now if now == wanted => Ok((now.clone(), now)),
                 now => Err(Error::Unable(format!(
-                    "{} is {now} and would have to be {wanted}, but {error}",
+                    "{} is {now} and would have to be {wanted} for the whole system, but {error}",
                     path.display()
                 ))),
             };

@@ -14,7 +14,7 @@ use superpage_report::{bytes, count, time};
 #[command(after_long_help = after_help())]
 pub(crate) struct Run {
     /// What gives the command its pages
-    #[arg(short, long, value_name = "POLICY", value_parser = policy)]
+    #[arg(short, long, value_name = "POLICY", default_value = "promote", value_parser = policy)]
     policy: Policy,
 
     /// Wait for all processes that the command starts, not for the command alone
@@ -80,6 +80,18 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         count(usage.major_faults),
         bytes(usage.peak_process_bytes),
     );
+    if let Some(promoted) = &outcome.promoted {
+        eprintln!(
+            "superpage: promoted {} of memory in {} calls, with {} of CPU time for that and {} for looking",
+            bytes(promoted.promoted_bytes()),
+            count(promoted.calls),
+            time(promoted.promote_cpu.as_secs_f64()),
+            time(promoted.scan_cpu.as_secs_f64()),
+        );
+        for (reason, regions) in &promoted.refused {
+            eprintln!("superpage: {regions} regions were not promoted: {reason}");
+        }
+    }
     if outcome.left > 0 {
         eprintln!("superpage: {} processes that the command started still run; --wait waits for them", outcome.left);
     }

@@ -1,0 +1,371 @@
+//! `superpage run`, from outside: what the command gets, what its caller sees, and that the system's settings are as they
+//! were after every way to end.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use superpage_linux::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, Settings, System, THP_ENABLED};
+
+const SUPERPAGE: &str = env!("CARGO_BIN_EXE_superpage");
+const SETTINGS: [&str; 5] = [
+    THP_ENABLED,
+    "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled",
+    "sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled",
+    HUGETLB_POOL,
+    HUGETLB_OVERCOMMIT,
+];
+
+fn run(policy: &str, command: &[&str]) -> Command {
+    let mut run = Command::new(SUPERPAGE);
+    run.args(["run", "--policy", policy, "--"]).args(command).stdin(Stdio::null());
+    run.stdout(Stdio::piped()).stderr(Stdio::piped());
+    run
+}
+
+fn output(command: &mut Command) -> Output {
+    command.output().expect("the command can be started")
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+/// The lines on standard error.
+fn lines(output: &Output) -> Vec<String> {
+    String::from_utf8(output.stderr.clone()).unwrap().lines().map(str::to_string).collect()
+}
+
+/// The lines on standard error, but for those that are about other calls of superpage at the same time.
+fn sentences(output: &Output) -> Vec<String> {
+    let others = ["superpage: waiting until", "superpage: put back what"];
+    let mut lines = lines(output);
+    lines.retain(|line| !others.iter().any(|other| line.starts_with(other)));
+    lines
+}
+
+/// The settings of this system while nobody has changed them: `None` after a message where this user cannot lock them.
+fn settings() -> Option<Vec<Option<String>>> {
+    match Settings::take(true) {
+        Ok(settings) => Some(SETTINGS.map(|setting| settings.system().get(setting).ok()).to_vec()),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// This system for one test at a time, with the settings as they have to be in the end.
+struct Live {
+    before: Vec<Option<String>>,
+    _only: MutexGuard<'static, ()>,
+}
+
+impl Live {
+    /// `None` after a message where this user or this kernel cannot change settings.
+    fn take() -> Option<Live> {
+        static ONLY: Mutex<()> = Mutex::new(());
+        let only = ONLY.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = System::live().get(THP_ENABLED) {
+            eprintln!("skipped: {error}");
+            return None;
+        }
+        let writable = fs::OpenOptions::new().write(true).open(System::live().path(THP_ENABLED));
+        if let Err(error) = writable {
+            eprintln!("skipped: the settings of this system cannot be changed: {error}");
+            return None;
+        }
+        Some(Live { before: settings()?, _only: only })
+    }
+
+    fn is_as_it_was(&self) {
+        assert_eq!(settings().as_ref(), Some(&self.before));
+    }
+}
+
+/// The next line of a running command.
+fn line(child: &mut Child) -> String {
+    let mut line = String::new();
+    BufReader::with_capacity(1, child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    line.trim_end().to_string()
+}
+
+fn signal(child: &Child, signal: &str) {
+    assert!(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success());
+}
+
+/// Says `ready` and waits; a TERM, an INT or a USR1 makes it end with a status of its own.
+const WAITING: &str = "trap 'exit 15' TERM; trap 'exit 2' INT; trap 'exit 10' USR1; cat /sys/kernel/mm/transparent_hugepage/enabled; \
+                       echo ready; while :; do sleep 0.05; done";
+
+#[test]
+fn the_status_of_the_command_is_passed_on() {
+    for (script, code) in
+        [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
+    {
+        let output = output(&mut run("base", &["sh", "-c", script]));
+        assert_eq!(output.status.code(), Some(code), "{script}");
+        assert!(sentences(&output).is_empty());
+    }
+    for (program, code) in [("no-such-program-anywhere", 127), ("/dev", 126)] {
+        let output = output(&mut run("base", &[program]));
+        assert_eq!(output.status.code(), Some(code));
+        let sentences = sentences(&output);
+        assert_eq!(sentences.len(), 1);
+        assert!(sentences[0].starts_with(&format!("superpage: cannot run {program}: ")), "{sentences:?}");
+    }
+    assert_eq!(output(&mut run("reservation", &["true"])).status.code(), Some(2));
+    assert_eq!(output(&mut run("base", &[])).status.code(), Some(2));
+}
+
+#[test]
+fn the_streams_are_those_of_the_command() {
+    let mut child = run("base", &["sh", "-c", "cat; echo problem >&2"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(b"one\0two\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.stdout.as_slice(), output.stderr.as_slice()), (&b"one\0two\n"[..], &b"problem\n"[..]));
+    // Signals are as the caller has them: not blocked, none caught, and what was ignored is.
+    let masks = ["grep", "-E", "^Sig(Blk|Ign|Cgt)", "/proc/self/status"];
+    let plain = Command::new(masks[0]).args(&masks[1..]).output().unwrap();
+    assert_eq!(stdout(&self::output(&mut run("base", &masks))), stdout(&plain));
+    let ignoring =
+        format!("trap '' HUP INT; exec {SUPERPAGE} run --policy base -- {} '{}' {}", masks[0], masks[2], masks[3]);
+    let ignored = Command::new("sh").args(["-c", &ignoring.replace("'^", "-E '^")]).output().unwrap();
+    let line = stdout(&ignored).lines().find_map(|line| line.strip_prefix("SigIgn:").map(str::to_string)).unwrap();
+    assert_eq!(u64::from_str_radix(line.trim(), 16).unwrap() & 3, 3, "SIGHUP and SIGINT stay ignored");
+}
+
+#[test]
+fn base_switches_huge_pages_off_for_the_command_and_its_children() {
+    let output = output(&mut run("base", &["sh", "-c", "sh -c 'grep THP_enabled /proc/self/status; true'"]));
+    match stdout(&output).as_str() {
+        "" => eprintln!("skipped: this kernel does not tell"),
+        text => assert_eq!(text, "THP_enabled:\t0\n"),
+    }
+    let nested = [SUPERPAGE, "run", "--policy", "thp:malloc=on", "--", "grep", "THP_enabled", "/proc/self/status"];
+    let nested = self::output(&mut run("base", &nested));
+    if nested.status.success() {
+        assert_eq!(stdout(&nested), "THP_enabled:\t1\n");
+    }
+}
+
+#[test]
+fn what_a_policy_sets_is_there_for_the_command_and_gone_afterwards() {
+    let Some(live) = Live::take() else { return };
+    let show = |policy: &str, file: &str| {
+        let output = output(run(policy, &["cat", file]).env("GLIBC_TUNABLES", "glibc.malloc.check=0"));
+        assert_eq!(output.status.code(), Some(0), "{:?}", sentences(&output));
+        assert!(sentences(&output).is_empty(), "{:?}", sentences(&output));
+        stdout(&output)
+    };
+    assert!(show("thp", "/sys/kernel/mm/transparent_hugepage/enabled").contains("[always]"));
+    let folios = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+    if Path::new(folios).exists() {
+        assert!(show("mthp:size=64K", folios).contains("[always]"));
+    }
+    for policy in ["thp:malloc=on", "hugetlb:pool=8M"] {
+        if policy.starts_with("hugetlb") && !Path::new("/proc/sys/vm/nr_hugepages").exists() {
+            continue;
+        }
+        let value = if policy.starts_with("thp") { 1 } else { 2 };
+        let output = output(run(policy, &["printenv", "GLIBC_TUNABLES"]).env("GLIBC_TUNABLES", "glibc.malloc.check=0"));
+        assert_eq!(stdout(&output), format!("glibc.malloc.check=0:glibc.malloc.hugetlb={value}\n"), "{policy}");
+    }
+    if Path::new("/proc/sys/vm/nr_hugepages").exists() {
+        assert_eq!(show("hugetlb:pool=8M", "/proc/sys/vm/nr_hugepages"), "4\n");
+        assert_ne!(show("hugetlb", "/proc/sys/vm/nr_overcommit_hugepages"), "0\n");
+    }
+    live.is_as_it_was();
+}
+
+#[test]
+fn signals_reach_the_command_and_the_settings_are_put_back() {
+    let Some(live) = Live::take() else { return };
+    for (name, code) in [("TERM", 15), ("INT", 2), ("USR1", 10), ("HUP", 129)] {
+        let mut child = run("thp", &["sh", "-c", WAITING]).spawn().unwrap();
+        assert!(line(&mut child).contains("[always]"));
+        assert_eq!(line(&mut child), "ready");
+        signal(&child, name);
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{name}");
+        assert!(sentences(&output).is_empty(), "{:?}", sentences(&output));
+        live.is_as_it_was();
+    }
+}
+
+#[test]
+fn an_interrupt_from_the_terminal_reaches_the_command_once() {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no script(1) to make a terminal");
+        return;
+    }
+    let count =
+        "trap 'n=$((n+1))' INT; n=0; echo ready; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.05; done; echo got $n";
+    let inside = format!("{SUPERPAGE} run --policy base -- sh -c \"{}\"", count.replace('$', "\\$"));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &inside, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped()).env("SHELL", "/bin/sh");
+    let mut terminal = terminal.spawn().unwrap();
+    assert_eq!(line(&mut terminal), "ready");
+    let mut keyboard = terminal.stdin.take().unwrap();
+    keyboard.write_all(b"\x03").unwrap();
+    let mut rest = String::new();
+    terminal.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+    assert!(rest.contains("got 1"), "{rest}");
+    terminal.wait().unwrap();
+}
+
+#[test]
+fn the_call_after_a_kill_puts_the_settings_back() {
+    let Some(live) = Live::take() else { return };
+    let mut child = run("thp", &["sh", "-c", WAITING]).spawn().unwrap();
+    assert!(line(&mut child).contains("[always]"));
+    let command = superpage_linux::tree::children(child.id() as i32);
+    signal(&child, "KILL");
+    assert_eq!(child.wait().unwrap().signal(), Some(9));
+    let next = output(&mut run("base", &["true"]));
+    assert_eq!(next.status.code(), Some(0));
+    // Unless another call of superpage on this system has done it in between.
+    for sentence in lines(&next) {
+        assert!(sentence.contains(&format!("put back what process {} had changed", child.id())), "{sentence}");
+    }
+    for pid in command {
+        Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+    }
+    live.is_as_it_was();
+}
+
+#[test]
+fn a_program_that_is_not_there_leaves_nothing_changed() {
+    let Some(live) = Live::take() else { return };
+    let output = output(&mut run("thp", &["no-such-program-anywhere"]));
+    assert_eq!(output.status.code(), Some(127));
+    assert_eq!(sentences(&output).len(), 1);
+    live.is_as_it_was();
+}
+
+#[test]
+fn a_pool_that_cannot_be_had_is_an_error() {
+    let Some(live) = Live::take() else { return };
+    if !Path::new("/proc/sys/vm/nr_hugepages").exists() {
+        eprintln!("skipped: this kernel has no hugetlb");
+        return;
+    }
+    let output = output(&mut run("hugetlb:pool=1024T", &["echo", "started"]));
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""));
+    let sentences = sentences(&output);
+    assert_eq!(sentences.len(), 1, "{sentences:?}");
+    assert!(sentences[0].contains("ask for a smaller one"), "{sentences:?}");
+    live.is_as_it_was();
+}
+
+#[test]
+fn a_user_without_rights_is_told_what_needs_them() {
+    let Some(live) = Live::take() else { return };
+    // A place from which that user may run it.
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("superpage");
+    fs::copy(SUPERPAGE, &copy).unwrap();
+    let nobody = |policy: &str| {
+        let mut run = Command::new(&copy);
+        run.args(["run", "--policy", policy, "--", "echo", "started"]).uid(65534).gid(65534);
+        output(run.env_remove("SUPERPAGE_RUN_DIR"))
+    };
+    let refused = nobody("thp");
+    assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(1), ""));
+    let sentence = sentences(&refused);
+    assert_eq!(sentence.len(), 1, "{sentence:?}");
+    assert!(sentence[0].contains("would have to be always for the whole system, but only root may"), "{sentence:?}");
+    let base = nobody("base");
+    assert_eq!((base.status.code(), stdout(&base).as_str(), sentences(&base).len()), (Some(0), "started\n", 0));
+    live.is_as_it_was();
+}
+
+/// Runs superpage in a mount namespace of its own, after a script that changes what is mounted. `None` after a message
+/// where that is not allowed.
+fn inside(mounts: &str, folder: &Path, arguments: &[&str]) -> Option<Output> {
+    let namespace = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["-m", "sh", "-c", script, "sh", SUPERPAGE]).args(arguments);
+        command.env("SUPERPAGE_RUN_DIR", folder.join("run")).stdin(Stdio::null());
+        command.output()
+    };
+    match namespace("mount -t tmpfs none /mnt") {
+        Ok(output) if output.status.success() => {}
+        _ => {
+            eprintln!("skipped: no mount namespace can be had here");
+            return None;
+        }
+    }
+    Some(namespace(&format!("set -e; {mounts}; exec \"$@\"")).unwrap())
+}
+
+/// A tree of settings made of files, in the place of the kernel's.
+const FILES: &str = "mount -t tmpfs none /sys/kernel/mm; cd /sys/kernel/mm; mkdir -p transparent_hugepage; \
+                     [ -e \"$SUPERPAGE_RUN_DIR/enabled\" ] || { mkdir -p $SUPERPAGE_RUN_DIR; echo madvise >$SUPERPAGE_RUN_DIR/enabled; }; \
+                     touch transparent_hugepage/enabled; mount --bind $SUPERPAGE_RUN_DIR/enabled transparent_hugepage/enabled";
+
+#[test]
+fn a_kernel_without_huge_pages_and_a_container_without_sys_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    for mounts in ["mount -t tmpfs none /sys/kernel/mm", "mount -t tmpfs none /sys"] {
+        for policy in ["thp", "thp:malloc=on", "mthp:size=64K"] {
+            let arguments = ["run", "--policy", policy, "--", "echo", "started"];
+            let Some(output) = inside(mounts, folder.path(), &arguments) else { return };
+            assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{policy}");
+            let sentences = sentences(&output);
+            assert_eq!(sentences.len(), 1, "{sentences:?}");
+            assert!(
+                sentences[0].starts_with("superpage: this system has no /sys/kernel/mm/transparent_hugepage/enabled")
+            );
+        }
+        let Some(base) = inside(mounts, folder.path(), &["run", "-p", "base", "--", "echo", "started"]) else { return };
+        assert_eq!((base.status.code(), stdout(&base).as_str()), (Some(0), "started\n"));
+        assert!(base.stderr.is_empty(), "{:?}", sentences(&base));
+    }
+    let Some(none) = inside("mount -t tmpfs none /proc/sys/vm", folder.path(), &["run", "-p", "hugetlb", "--", "true"])
+    else {
+        return;
+    };
+    assert_eq!(none.status.code(), Some(1));
+    assert!(sentences(&none)[0].starts_with("superpage: this system has no /proc/sys/vm/nr_hugepages"));
+    assert!(!folder.path().join("run").exists(), "nothing had to be locked");
+}
+
+#[test]
+fn a_system_whose_settings_cannot_be_written_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let mounts = format!("{FILES}; mount -o remount,bind,ro transparent_hugepage/enabled; cd /");
+    let Some(output) = inside(&mounts, folder.path(), &["run", "--policy", "thp", "--", "echo", "started"]) else {
+        return;
+    };
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{:?}", sentences(&output));
+    let sentences = sentences(&output);
+    assert_eq!(sentences.len(), 1, "{sentences:?}");
+    assert!(sentences[0].contains("cannot set /sys/kernel/mm/transparent_hugepage/enabled to always"), "{sentences:?}");
+    assert!(!folder.path().join("run/settings.json").exists());
+}
+
+#[test]
+fn what_a_kill_left_is_put_back_once_and_said_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run/enabled");
+    let kill = ["run", "--policy", "thp", "--", "sh", "-c", "kill -9 $PPID; sleep 0.2"];
+    let Some(killed) = inside(FILES, folder.path(), &kill) else { return };
+    assert_eq!(killed.status.signal(), Some(9));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "always");
+    assert!(folder.path().join("run/settings.json").exists());
+    let next = inside(FILES, folder.path(), &["run", "--policy", "base", "--", "cat", "transparent_hugepage/enabled"])
+        .unwrap();
+    assert_eq!((next.status.code(), stdout(&next).as_str()), (Some(0), "madvise"));
+    let sentences = lines(&next);
+    assert_eq!(sentences.len(), 1, "{sentences:?}");
+    assert!(sentences[0].starts_with("superpage: put back what process "), "{sentences:?}");
+    assert!(sentences[0].ends_with(": /sys/kernel/mm/transparent_hugepage/enabled = madvise"), "{sentences:?}");
+    let again = inside(FILES, folder.path(), &["run", "--policy", "base", "--", "true"]).unwrap();
+    assert!(again.stderr.is_empty());
+}
