@@ -198,6 +198,53 @@ fn signals_reach_the_command_and_the_settings_are_put_back() {
 }
 
 #[test]
+fn what_the_command_leaves_running_is_waited_for_if_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("late");
+    let script = format!("setsid sh -c 'sleep 0.4; touch {}' >/dev/null 2>&1 & exit 3", file.display());
+    let run = |options: &[&str]| {
+        let mut run = Command::new(SUPERPAGE);
+        run.arg("run").args(options).args(["--policy", "base", "--", "sh", "-c", &script]).stdin(Stdio::null());
+        output(&mut run)
+    };
+    let output = run(&["--wait", "-v"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(file.exists());
+    let waited = sentences(&output);
+    assert!(waited[0].starts_with("superpage: base: ") && waited.len() == 1, "{waited:?}");
+    fs::remove_file(&file).unwrap();
+    let output = run(&["-v"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(!file.exists());
+    let left = sentences(&output);
+    assert!(left.last().unwrap().contains("still run; --wait waits for them"), "{left:?}");
+    while !file.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn promote_makes_settled_memory_huge() {
+    // A program of 64 MB in small pieces, which waits for its input to end.
+    let script = "(head -c 67108864 /dev/zero; sleep 3) | tail -c 67108864 >/dev/null; exit 5";
+    let output = output(&mut run("promote:age=100ms,interval=50ms,cpu=0.5", &["sh", "-c", script]));
+    match output.status.code() {
+        Some(5) => assert!(sentences(&output).is_empty(), "without -v nothing is said: {:?}", sentences(&output)),
+        _ => {
+            eprintln!("skipped: {:?}", sentences(&output));
+            return;
+        }
+    }
+    let mut verbose = Command::new(SUPERPAGE);
+    let policy = "promote:age=100ms,interval=50ms,cpu=0.5";
+    let output = self::output(verbose.args(["run", "-v", "--policy", policy, "--", "sh", "-c", script]));
+    let sentences = sentences(&output);
+    let promoted = sentences.iter().find_map(|line| line.strip_prefix("superpage: promoted ")).expect("a line");
+    let bytes = promoted.split(" of memory").next().unwrap();
+    assert!(bytes.ends_with(" MB"), "{sentences:?}");
+}
+
+#[test]
 fn an_interrupt_from_the_terminal_reaches_the_command_once() {
     if Command::new("script").arg("--version").output().is_err() {
         eprintln!("skipped: there is no script(1) to make a terminal");

@@ -22,6 +22,14 @@ pub enum Error {
         /// What the system said.
         source: io::Error,
     },
+    /// A program that could not be started.
+    #[error("cannot run {program}: {source}")]
+    Exec {
+        /// Its name, as it was given.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
     /// The system refused something else.
     #[error("cannot {what}: {source}")]
     System {

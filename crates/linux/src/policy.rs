@@ -32,28 +32,39 @@ pub enum Policy {
     Promote(promote::Options),
 }
 
-/// Each policy: its name, what it does, and its parameters with their values and a line of help.
-pub const POLICIES: [(&str, &str, &[(&str, &str)]); 5] = [
-    ("base", "only base pages, for the command alone", &[]),
-    (
-        "thp",
-        "transparent huge pages everywhere (a setting of the whole system)",
-        &[("malloc=on|off", "only where the C library's allocator asks for them, for the command alone")],
-    ),
-    (
-        "mthp",
-        "folios of one size everywhere (a setting of the whole system)",
-        &[("size=SIZE", "of the folios; 64K if not given")],
-    ),
-    (
-        "hugetlb",
-        "hugetlb pages for the C library's allocator",
-        &[("pool=SIZE", "set aside that much before the command starts; else pages are taken as it runs")],
-    ),
-    (
-        "promote",
-        "base pages, and huge ones where all is populated and settled, for the command alone",
-        &[
+/// A policy as its users have to know it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Described {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub help: &'static str,
+    /// Its parameters with their values, each with a line of help.
+    pub parameters: &'static [(&'static str, &'static str)],
+}
+
+/// All policies.
+pub const POLICIES: [Described; 5] = [
+    Described { name: "base", help: "only base pages, for the command alone", parameters: &[] },
+    Described {
+        name: "thp",
+        help: "transparent huge pages everywhere (a setting of the whole system)",
+        parameters: &[("malloc=on|off", "only where the C library's allocator asks for them, for the command alone")],
+    },
+    Described {
+        name: "mthp",
+        help: "folios of one size everywhere (a setting of the whole system)",
+        parameters: &[("size=SIZE", "of the folios; 64K if not given")],
+    },
+    Described {
+        name: "hugetlb",
+        help: "hugetlb pages for the C library's allocator",
+        parameters: &[("pool=SIZE", "set aside before the command starts; else pages are taken as it runs")],
+    },
+    Described {
+        name: "promote",
+        help: "base pages, and huge ones where all is populated and settled, for the command alone",
+        parameters: &[
             ("share=SHARE", "of a region's pages that have to be populated; 1 if not given"),
             ("age=TIME", "for which the population has not changed; 2s"),
             ("cpu=SHARE", "of one core that promoting may use over time; 0.01"),
@@ -63,9 +74,9 @@ pub const POLICIES: [(&str, &str, &[(&str, &str)]); 5] = [
             ("slowdown=SHARE", "of a process's speed that promotion may cost it; 0.02"),
             ("batch=REGIONS", "in one call; 4"),
             ("shared=on|off", "whether memory files are promoted too; on"),
-            ("access=off|damon", "whether accesses are counted, for the order"),
+            ("access=off|damon", "whether accesses are counted, for the order; off"),
         ],
-    ),
+    },
 ];
 
 impl Policy {
@@ -86,7 +97,7 @@ impl Policy {
     /// A table of all policies and parameters, for a help text.
     pub fn help() -> String {
         let mut text = String::new();
-        for (name, help, parameters) in POLICIES {
+        for Described { name, help, parameters } in POLICIES {
             text += &format!("  {name:<18} {help}\n");
             for (parameter, help) in parameters {
                 text += &format!("    :{parameter:<15} {help}\n");
@@ -101,8 +112,8 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Policy, Error> {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
-        let Some((name, _, known)) = POLICIES.iter().find(|(known, ..)| *known == name) else {
-            let names: Vec<&str> = POLICIES.iter().map(|(name, ..)| *name).collect();
+        let Some(Described { name, parameters: known, .. }) = POLICIES.iter().find(|known| known.name == name) else {
+            let names: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
             return Err(Error::Usage(format!(
                 "no policy of a live system is called `{name}`; they are {}",
                 names.join(", ")
@@ -195,8 +206,9 @@ mod tests {
 
     #[test]
     fn the_help_tells_every_parameter_of_the_promoter() {
-        let (.., parameters) = POLICIES.iter().find(|(name, ..)| *name == "promote").unwrap();
-        let keys: Vec<&str> = parameters.iter().map(|(parameter, _)| parameter.split('=').next().unwrap()).collect();
+        let promote = POLICIES.iter().find(|policy| policy.name == "promote").unwrap();
+        let keys: Vec<&str> =
+            promote.parameters.iter().map(|(parameter, _)| parameter.split('=').next().unwrap()).collect();
         assert_eq!(keys, promote::Options::KEYS);
     }
 

@@ -41,8 +41,8 @@ pub struct Outcome {
 /// process has one thread.
 ///
 /// # Errors
-/// [`Error::Unable`] where the system cannot carry out the policy, [`Error::System`] when the command cannot be started
-/// ([`exec_status`](crate::tree::exec_status) tells the status for that) or waited for.
+/// [`Error::Unable`] where the system cannot carry out the policy, [`Error::Exec`] when the command cannot be started
+/// ([`exec_status`](crate::tree::exec_status) tells the status for that).
 pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let [program, arguments @ ..] = command else {
         return Err(Error::Usage("there is no command to run; give it after --".to_string()));

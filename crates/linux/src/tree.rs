@@ -84,15 +84,14 @@ impl Tree {
     /// Starts a command. Waits while another tree of this process lives. Costs a fork and an exec, about a millisecond.
     ///
     /// # Errors
-    /// [`Error::System`] with what the system said when the program could not be started; see [`exec_status`].
+    /// [`Error::Exec`] with what the system said when the program could not be started; see [`exec_status`].
     pub fn spawn(command: &mut Command) -> Result<Tree, Error> {
         let subreaper = Subreaper::new()?;
         let wake = Wake::new().map_err(Error::system("watch for the end of children"))?;
         let started = Instant::now();
-        let mut child = command.spawn().map_err(|source| {
-            let program = command.get_program().to_string_lossy();
-            Error::System { what: format!("run {program}"), source }
-        })?;
+        let mut child = command
+            .spawn()
+            .map_err(|source| Error::Exec { program: command.get_program().to_string_lossy().into_owned(), source })?;
         let pidfd = match pidfd_open(child.id() as i32) {
             Ok(pidfd) => pidfd,
             Err(error) => {
@@ -262,7 +261,7 @@ impl Drop for Tree {
 /// program, 126 where it cannot be run, and the error's own status when it is about something else.
 pub fn exec_status(error: &Error) -> u8 {
     match error {
-        Error::System { what, source } if what.starts_with("run ") => match source.kind() {
+        Error::Exec { source, .. } => match source.kind() {
             io::ErrorKind::NotFound => 127,
             _ => 126,
         },

@@ -4,9 +4,9 @@ use crate::Failure;
 use clap::Args;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use superpage_linux::Policy;
 use superpage_linux::run::{Options, Outcome, run};
 use superpage_linux::tree::exec_status;
+use superpage_linux::{Error, Policy};
 use superpage_report::{bytes, count, time};
 
 /// Run a command under a policy for its pages
@@ -55,7 +55,7 @@ impl Run {
                 }
                 Ok(ExitCode::from(outcome.code))
             }
-            Err(error) if exec_status(&error) >= 126 => {
+            Err(error @ Error::Exec { .. }) => {
                 eprintln!("superpage: {error}");
                 Ok(ExitCode::from(exec_status(&error)))
             }
