@@ -94,7 +94,7 @@ impl Promoter {
         Promoter::observer(options, target)
     }
 
-    /// A promoter that may only look ([`Promoter::findings`]): it needs no right to promote.
+    /// A promoter that may only look ([`Promoter::survey`]): it needs no right to promote.
     ///
     /// # Errors
     /// As [`Promoter::new`], without the rights.
@@ -183,17 +183,7 @@ impl Promoter {
             return;
         }
         if now >= self.next_members {
-            self.next_members = now + self.options.interval.0;
-            let members = self.target.members();
-            self.processes.retain(|pid, _| members.contains(pid));
-            for pid in members {
-                let new = || {
-                    // What ends within the first interval is never scanned. A region seen then for the first time is as old as
-                    // it can be known to be.
-                    Process::new(pid, scanner(&self.options, self.size), now + self.options.interval.0)
-                };
-                self.processes.entry(pid).or_insert_with(new);
-            }
+            self.meet(now);
         }
         let began = own_cpu();
         let mut gone = Vec::new();
@@ -222,6 +212,17 @@ impl Promoter {
         }
         for pid in gone {
             self.processes.remove(&pid);
+        }
+    }
+
+    /// Finds out which processes there are. One that ends within the first interval is never scanned.
+    fn meet(&mut self, now: Duration) {
+        self.next_members = now + self.options.interval.0;
+        let members = self.target.members();
+        self.processes.retain(|pid, _| members.contains(pid));
+        for pid in members {
+            let new = || Process::new(pid, scanner(&self.options, self.size), now + self.options.interval.0);
+            self.processes.entry(pid).or_insert_with(new);
         }
     }
 
@@ -304,13 +305,25 @@ impl Promoter {
         next.saturating_sub(now).max(self.budget.wait(now))
     }
 
-    /// What would be promoted now, and what not and why: after a look at every process that is due. Spends no budget.
-    pub fn findings(&mut self) -> Vec<Finding> {
+    /// What would be promoted, and what not and why: looks at every process, waits for the age, and looks again. Promotes
+    /// nothing, and goes by no budget. Ends early, with less, when `stop` is set.
+    pub fn survey(&mut self, stop: &AtomicBool) -> Vec<Finding> {
+        self.meet(self.began.elapsed());
+        self.find();
+        let until = self.began.elapsed() + self.options.age.0 + Duration::from_millis(1);
+        while !stop.load(Ordering::Relaxed) && self.began.elapsed() < until {
+            std::thread::sleep(NAP.min(until.saturating_sub(self.began.elapsed())));
+        }
+        let mut findings = self.find();
+        findings.sort_by_key(|finding| (std::cmp::Reverse(finding.ripe), finding.pid));
+        findings
+    }
+
+    fn find(&mut self) -> Vec<Finding> {
         let now = self.began.elapsed();
         let mut findings = Vec::new();
         for process in self.processes.values_mut() {
             process.learn_flags(now, &self.options);
-            process.next_look = now;
             if !matches!(process.look(now, &self.options, self.size), Ok(Looked::Quiet | Looked::Scanned)) {
                 continue;
             }
@@ -333,7 +346,6 @@ impl Promoter {
                 first: process.queue.iter().rev().take(8).map(|ripe| ripe.region * self.size).collect(),
             });
         }
-        findings.sort_by_key(|finding| (std::cmp::Reverse(finding.ripe), finding.pid));
         findings
     }
 

@@ -35,8 +35,7 @@ impl Excluded {
 
 /// What /proc/PID/stat says that matters here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stat {
-    pub(super) parent: i32,
+struct Stat {
     kernel: bool,
     /// When the process began, and where the stack of its program does: with another program that is another place.
     identity: (u64, u64),
@@ -45,7 +44,7 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    pub(super) fn read(pid: i32) -> Result<Stat, Error> {
+    fn read(pid: i32) -> Result<Stat, Error> {
         let path = format!("/proc/{pid}/stat");
         let text = std::fs::read(&path).map_err(Error::file("read", path.as_str()))?;
         Stat::parse(&String::from_utf8_lossy(&text)).ok_or_else(|| {
@@ -61,7 +60,6 @@ impl Stat {
         let field = |n: usize| words.get(n - 3)?.parse::<u64>().ok();
         let ended = matches!(*words.first()?, "Z" | "X");
         Some(Stat {
-            parent: words.get(1)?.parse().ok()?,
             kernel: field(9)? & KTHREAD != 0 || ended,
             identity: (field(22)?, field(28)?),
             faults: field(10)? + field(12)?,
@@ -367,7 +365,7 @@ mod tests {
     fn names_of_processes_do_not_matter() {
         let text = "7 (a) b (c)) S 3 7 7 0 -1 4194304 11 0 2 0 0 0 0 0 20 0 1 0 99 1000 44 1 2 3 1234 0";
         let stat = Stat::parse(text).unwrap();
-        assert_eq!((stat.parent, stat.kernel, stat.identity), (3, false, (99, 1234)));
+        assert_eq!((stat.kernel, stat.identity), (false, (99, 1234)));
         assert_eq!((stat.faults, stat.resident_pages), (13, 44));
         assert!(Stat::parse("7 (x) S 1").is_none());
         let own = Stat::read(std::process::id() as i32).unwrap();

@@ -1,6 +1,7 @@
 //! Which processes the promoter works on.
 
 use crate::Error;
+use crate::tree::descendants;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -46,7 +47,8 @@ impl Target {
             members.extend(all().filter(|pid| *pid != 1));
         }
         for root in &self.trees {
-            descend(*root, &mut members);
+            members.insert(*root);
+            members.extend(descendants(*root));
         }
         for group in &self.cgroups {
             group_members(group, &mut members);
@@ -60,44 +62,6 @@ impl Target {
 fn all() -> impl Iterator<Item = i32> {
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-}
-
-/// Adds a process and all its descendants.
-fn descend(root: i32, members: &mut BTreeSet<i32>) {
-    let mut left = vec![root];
-    let mut parents = None;
-    while let Some(pid) = left.pop() {
-        members.insert(pid);
-        match children(pid) {
-            Some(children) => left.extend(children),
-            None => {
-                let parents = parents.get_or_insert_with(all_parents);
-                left.extend(parents.iter().filter(|(_, parent)| *parent == pid).map(|(child, _)| *child));
-            }
-        }
-    }
-}
-
-/// The children of a process, of each of its threads; `None` where the kernel does not list them.
-fn children(pid: i32) -> Option<Vec<i32>> {
-    let mut children = Vec::new();
-    let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return Some(children) };
-    for thread in threads.flatten() {
-        match std::fs::read_to_string(thread.path().join("children")) {
-            Ok(text) => children.extend(text.split_whitespace().filter_map(|child| child.parse::<i32>().ok())),
-            // The thread has ended, or the kernel was built without the file.
-            Err(_) if !Path::new("/proc/self/task").join(std::process::id().to_string()).join("children").exists() => {
-                return None;
-            }
-            Err(_) => {}
-        }
-    }
-    Some(children)
-}
-
-/// Every process and its parent.
-fn all_parents() -> Vec<(i32, i32)> {
-    all().filter_map(|pid| Some((pid, super::process::Stat::read(pid).ok()?.parent))).collect()
 }
 
 /// Adds the processes of a control group and of all below it.

@@ -1,0 +1,161 @@
+//! `superpage daemon`: a [`Promoter`] for as long as the system runs.
+
+mod config;
+mod metrics;
+
+pub use self::config::{Config, Processes};
+pub use self::metrics::Metrics;
+
+use crate::Error;
+use crate::promote::Promoter;
+use crate::settings::System;
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// The longest sleep between two looks at the signals.
+const NAP: Duration = Duration::from_millis(100);
+
+/// How often the metrics are made new, at most, and written to a file.
+const METRICS: Duration = Duration::from_secs(1);
+const METRICS_FILE: Duration = Duration::from_secs(15);
+
+/// How often what was done is told, if anything was.
+const TELL: Duration = Duration::from_secs(60);
+
+/// A promoter, its configuration and its metrics.
+#[derive(Debug)]
+pub struct Daemon {
+    promoter: Promoter,
+    config: Config,
+    metrics: Metrics,
+    _lock: File,
+}
+
+impl Daemon {
+    /// Takes the lock that lets one daemon run, starts the promoter and the endpoint of the metrics.
+    ///
+    /// # Errors
+    /// Another daemon runs; or see [`Promoter::new`]; or the address or file of the metrics cannot be used.
+    pub fn start(config: Config) -> Result<Daemon, Error> {
+        config.validate()?;
+        let lock = lock()?;
+        raise_files();
+        let promoter = Promoter::new(config.promote.clone(), config.target()?)?;
+        let metrics = Metrics::start(&config.metrics, promoter.counters())?;
+        Ok(Daemon { promoter, config, metrics, _lock: lock })
+    }
+
+    /// Promotes until `stop` is set. When `reload` is set it is cleared, and `read` gives the new configuration; where that
+    /// is an error, the old one stays and the error is logged. The addresses of the metrics stay as they were.
+    ///
+    /// # Errors
+    /// The metrics cannot be written any more at the end.
+    pub fn run(
+        &mut self,
+        stop: &AtomicBool,
+        reload: &AtomicBool,
+        read: impl Fn() -> Result<Config, Error>,
+    ) -> Result<(), Error> {
+        tracing::info!(options = %self.promoter.options(), "promoting");
+        let (mut updated, mut written, mut told) = (None, None, Instant::now());
+        let mut before = self.promoter.counters();
+        while !stop.load(Ordering::Relaxed) {
+            if reload.swap(false, Ordering::Relaxed) {
+                self.reload(&read);
+            }
+            let rest = self.promoter.step();
+            if due(&mut updated, METRICS) {
+                self.metrics.update(self.promoter.counters());
+            }
+            if due(&mut written, METRICS_FILE)
+                && let Err(error) = self.metrics.write()
+            {
+                tracing::warn!("{error}");
+            }
+            if told.elapsed() >= TELL {
+                told = Instant::now();
+                let counters = self.promoter.counters();
+                if counters.promoted_regions != before.promoted_regions {
+                    let regions = counters.promoted_regions - before.promoted_regions;
+                    tracing::info!(regions, processes = counters.watched, cpu = counters.cpu_share(), "promoted");
+                }
+                before = counters;
+            }
+            std::thread::sleep(rest.min(NAP));
+        }
+        let counters = self.promoter.counters();
+        tracing::info!(regions = counters.promoted_regions, cpu = counters.cpu_share(), "ends");
+        self.metrics.update(counters);
+        self.metrics.write()
+    }
+
+    fn reload(&mut self, read: impl Fn() -> Result<Config, Error>) {
+        let new = read().and_then(|config| {
+            config.validate()?;
+            self.promoter.reconfigure(config.promote.clone(), config.target()?)?;
+            Ok(config)
+        });
+        match new {
+            Ok(config) => {
+                if config.metrics != self.config.metrics {
+                    tracing::warn!("the metrics stay where they were until the daemon is started again");
+                }
+                tracing::info!(options = %self.promoter.options(), "configured anew");
+                self.config = config;
+            }
+            Err(error) => tracing::warn!("the configuration stays as it was: {error}"),
+        }
+    }
+
+    /// The promoter.
+    pub fn promoter(&self) -> &Promoter {
+        &self.promoter
+    }
+
+    /// Where the metrics can be asked for, if anywhere: with the port that the system chose, if it was asked to.
+    pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
+        self.metrics.address()
+    }
+}
+
+/// Whether something is due again; if so, it is not until later.
+fn due(last: &mut Option<Instant>, every: Duration) -> bool {
+    let due = last.is_none_or(|last| last.elapsed() >= every);
+    if due {
+        *last = Some(Instant::now());
+    }
+    due
+}
+
+/// The lock of the one daemon: held until the file is closed, also by a kill.
+fn lock() -> Result<File, Error> {
+    let system = System::live();
+    let path = system.make_run_directory()?.join("daemon.lock");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let mut file = options.open(&path).map_err(Error::file("create", &path))?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        let mut holder = String::new();
+        let _ = file.read_to_string(&mut holder);
+        return Err(Error::Unable(format!(
+            "a daemon runs already (process {}, by {}): end it first, or add to its configuration",
+            holder.trim(),
+            path.display()
+        )));
+    }
+    let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
+    written.map_err(Error::file("write", &path))?;
+    Ok(file)
+}
+
+/// Each process with ripe regions is held by two open files.
+fn raise_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!("the limit of open files stays at {:?}: {error}", limit.current);
+    }
+}
