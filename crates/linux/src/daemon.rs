@@ -3,7 +3,7 @@
 mod config;
 mod metrics;
 
-pub use self::config::{Config, Processes};
+pub use self::config::{Config, MetricsConfig, Processes};
 pub use self::metrics::Metrics;
 
 use crate::Error;
@@ -46,6 +46,9 @@ impl Daemon {
         raise_files();
         let promoter = Promoter::new(config.promote.clone(), config.target()?)?;
         let metrics = Metrics::start(&config.metrics, promoter.counters())?;
+        if let Some(address) = metrics.address() {
+            tracing::info!("metrics at http://{address}/metrics");
+        }
         Ok(Daemon { promoter, config, metrics, _lock: lock })
     }
 

@@ -77,7 +77,7 @@ pub struct Finding {
     pub sparse: u64,
     /// Huge pages already.
     pub huge: u64,
-    /// Bytes of mappings that exclude huge pages (`MADV_NOHUGEPAGE`, device memory, static huge pages).
+    /// Bytes of mappings under `MADV_NOHUGEPAGE`, or of static huge pages.
     pub unsuitable_bytes: u64,
     /// Addresses of the first few that are ripe, in the order of their promotion.
     pub first: Vec<u64>,
@@ -341,6 +341,7 @@ impl Promoter {
                 unsuitable_bytes: process
                     .unsuitable
                     .iter()
+                    .filter(|unsuitable| matches!(unsuitable.flag, "nh" | "ht"))
                     .map(|unsuitable| unsuitable.range.end - unsuitable.range.start)
                     .sum(),
                 first: process.queue.iter().rev().take(8).map(|ripe| ripe.region * self.size).collect(),

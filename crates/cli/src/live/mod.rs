@@ -1,5 +1,6 @@
 //! The verbs that work on this system: what is running, and what runs now.
 
+mod daemon;
 mod run;
 
 use crate::Failure;
@@ -9,6 +10,8 @@ use std::process::ExitCode;
 /// The verbs that work on this system.
 #[derive(Subcommand)]
 pub(crate) enum Live {
+    /// Promote the memory of running programs to huge pages, where it is populated and settled
+    Daemon(daemon::Daemon),
     /// Run a command under a policy for its pages
     Run(run::Run),
 }
@@ -17,6 +20,7 @@ impl Live {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         recover();
         match self {
+            Live::Daemon(verb) => verb.run(),
             Live::Run(verb) => verb.run(),
         }
     }

@@ -140,6 +140,58 @@ impl Options {
     pub const KEYS: [&str; 10] =
         ["share", "age", "cpu", "burst", "interval", "idle", "slowdown", "batch", "shared", "access"];
 
+    /// Each parameter: its name, its default, and a line of help.
+    pub fn help() -> impl Iterator<Item = (&'static str, String, &'static str)> {
+        let help = [
+            "the least share of a region's pages that are populated",
+            "how long its population has not changed",
+            "the most that is used of one core, over time",
+            "CPU time that may be saved up and used at once",
+            "between two looks at what runs, and at a process that changes",
+            "between two looks at a process that does not, at most",
+            "by how much promotion may slow a process",
+            "regions promoted in one call",
+            "whether memory files (memfd, /dev/shm) are promoted too: on, off",
+            "what counts accesses, to promote those regions first: off, damon",
+        ];
+        let defaults = Options::KEYS.into_iter().zip(Options::default().values());
+        defaults.zip(help).map(|((key, value), help)| (key, value, help))
+    }
+
+    /// The values as text, in the order of [`Options::KEYS`].
+    fn values(&self) -> [String; 10] {
+        let access = match self.access {
+            Access::Off => "off",
+            Access::Damon => "damon",
+        };
+        [
+            self.share.to_string(),
+            self.age.to_string(),
+            self.cpu.to_string(),
+            self.burst.to_string(),
+            self.interval.to_string(),
+            self.idle.to_string(),
+            self.slowdown.to_string(),
+            self.batch.to_string(),
+            if self.shared { "on" } else { "off" }.to_string(),
+            access.to_string(),
+        ]
+    }
+
+    /// Sets the parameters of `key=value` pairs parted by commas; the others stay.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: no such parameter, no value for it, or values that do not go together.
+    pub fn change(&mut self, text: &str) -> Result<(), Error> {
+        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair
+                .split_once('=')
+                .ok_or_else(|| Error::Usage(format!("{pair:?} is no parameter: write promote:key=value")))?;
+            self.set(key.trim(), value.trim())?;
+        }
+        self.validate()
+    }
+
     /// Sets one parameter by its name. Call [`Options::validate`] when all are set.
     ///
     /// # Errors
@@ -218,13 +270,7 @@ impl FromStr for Options {
     /// The defaults, changed by `key=value` parted by commas.
     fn from_str(text: &str) -> Result<Options, Error> {
         let mut options = Options::default();
-        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair
-                .split_once('=')
-                .ok_or_else(|| Error::Usage(format!("{pair:?} is no parameter: write promote:key=value")))?;
-            options.set(key.trim(), value.trim())?;
-        }
-        options.validate()?;
+        options.change(text)?;
         Ok(options)
     }
 }
@@ -232,26 +278,7 @@ impl FromStr for Options {
 impl fmt::Display for Options {
     /// What differs from the defaults, as it is parsed; nothing if nothing does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let default = Options::default();
-        let access = |access| match access {
-            Access::Off => "off",
-            Access::Damon => "damon",
-        };
-        let values = |options: &Options| {
-            [
-                options.share.to_string(),
-                options.age.to_string(),
-                options.cpu.to_string(),
-                options.burst.to_string(),
-                options.interval.to_string(),
-                options.idle.to_string(),
-                options.slowdown.to_string(),
-                options.batch.to_string(),
-                options.shared.to_string(),
-                access(options.access).to_string(),
-            ]
-        };
-        let pairs = Options::KEYS.iter().zip(values(self)).zip(values(&default));
+        let pairs = Options::KEYS.iter().zip(self.values()).zip(Options::default().values());
         let changed: Vec<String> =
             pairs.filter(|((_, own), default)| own != default).map(|((key, own), _)| format!("{key}={own}")).collect();
         f.write_str(&changed.join(","))
@@ -268,7 +295,7 @@ mod tests {
         let toml: Options =
             toml::from_str("share = 0.9\nage = '250ms'\ncpu = 0.05\nshared = false\naccess = 'damon'").unwrap();
         assert_eq!(text, toml);
-        assert_eq!(text.to_string(), "share=0.9,age=250ms,cpu=0.05,shared=false,access=damon");
+        assert_eq!(text.to_string(), "share=0.9,age=250ms,cpu=0.05,shared=off,access=damon");
         assert_eq!(text.to_string().parse::<Options>().unwrap(), text);
         assert_eq!(Options::default().to_string(), "");
         assert_eq!(toml::from_str::<Options>("age = 3\nidle = 90.5").unwrap().idle.0, Duration::from_millis(90_500));

@@ -1,0 +1,191 @@
+//! `superpage daemon`.
+
+use crate::{Failure, stop};
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets};
+use std::io::IsTerminal;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use superpage_linux::Error;
+use superpage_linux::daemon::{Config, Daemon as Running};
+use superpage_linux::promote::{Finding, Options, Promoter};
+use superpage_report::bytes;
+use tracing_subscriber::EnvFilter;
+
+/// Promote the memory of running programs to huge pages, where it is populated and settled
+#[derive(Args)]
+#[command(after_long_help = after_help())]
+pub(crate) struct Daemon {
+    /// Promote in this process (may be given several times)
+    #[arg(long, value_name = "PID")]
+    pid: Vec<i32>,
+
+    /// Promote in the processes of this control group and of those below it: a folder, or a path as in /proc/PID/cgroup
+    #[arg(long, value_name = "PATH")]
+    cgroup: Vec<PathBuf>,
+
+    /// Promote in every process of the system but init
+    #[arg(long)]
+    all: bool,
+
+    /// The policy, with its parameters
+    #[arg(long, value_name = "promote:KEY=VALUE,...")]
+    policy: Option<String>,
+
+    /// Take processes, parameters and metrics from this file, where the command line does not give them; SIGHUP reads it again
+    #[arg(long, value_name = "FILE.toml")]
+    config: Option<PathBuf>,
+
+    /// Print what would be promoted, and what not and why, and end
+    #[arg(long)]
+    dry_run: bool,
+
+    /// How --dry-run prints
+    #[arg(long, value_name = "FORMAT", default_value = "table", requires = "dry_run")]
+    format: Format,
+
+    /// Serve metrics for Prometheus at this address and port, as /metrics
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics_listen: Option<SocketAddr>,
+
+    /// Write metrics to this file, for the textfile collector of the node exporter
+    #[arg(long, value_name = "FILE.prom")]
+    metrics_file: Option<PathBuf>,
+
+    /// Log each promotion; twice, each scan. RUST_LOG says it in detail
+    #[arg(short, long, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+}
+
+fn after_help() -> String {
+    let mut text = String::from(
+        "Examples:\n  superpage daemon --dry-run --all\n  superpage daemon --pid 1234 --policy promote:age=5s,cpu=2% -v\n  \
+         superpage daemon --config /etc/superpage.toml\n\n\
+         Needs root, or CAP_SYS_NICE and CAP_SYS_PTRACE. SIGINT and SIGTERM end it; what is huge stays huge.\n\n\
+         Parameters of promote, and what they are if not given:\n",
+    );
+    for (key, value, help) in Options::help() {
+        text += &format!("  {key:<9} {value:<6} {help}\n");
+    }
+    text
+}
+
+impl Daemon {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        self.log();
+        let config = self.configuration()?;
+        let stop = stop::flag();
+        if self.dry_run {
+            return self.survey(&config, &stop);
+        }
+        let reload = Arc::new(AtomicBool::new(false));
+        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&reload))
+            .map_err(Error::system("catch SIGHUP"))?;
+        let mut daemon = Running::start(config)?;
+        daemon.run(&stop, &reload, || self.configuration())?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// What the file says, changed by the command line.
+    fn configuration(&self) -> Result<Config, Error> {
+        let mut config = self.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+        if self.all || !self.pid.is_empty() || !self.cgroup.is_empty() {
+            config.processes.all = self.all;
+            config.processes.pids.clone_from(&self.pid);
+            config.processes.cgroups.clone_from(&self.cgroup);
+        }
+        if let Some(policy) = &self.policy {
+            let (name, parameters) = policy.split_once(':').unwrap_or((policy, ""));
+            if name != "promote" {
+                let sentence =
+                    format!("the daemon's only policy is promote, not {name:?}: others are for `superpage run`");
+                return Err(Error::Usage(sentence));
+            }
+            config.promote.change(parameters)?;
+        }
+        if self.metrics_listen.is_some() {
+            config.metrics.listen = self.metrics_listen;
+        }
+        if self.metrics_file.is_some() {
+            config.metrics.file.clone_from(&self.metrics_file);
+        }
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Logs go to standard error, with times and colours only for a terminal: a journal has its own.
+    fn log(&self) {
+        let level = match self.verbose {
+            0 => "info",
+            1 => "debug",
+            _ => "trace",
+        };
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+        let to_person = std::io::stderr().is_terminal();
+        let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+        // A test that calls this twice keeps the first.
+        let _ = if to_person { logs.try_init() } else { logs.without_time().with_ansi(false).try_init() };
+    }
+
+    fn survey(&self, config: &Config, stop: &AtomicBool) -> Result<ExitCode, Failure> {
+        let mut promoter = Promoter::observer(config.promote.clone(), config.target()?)?;
+        if std::io::stderr().is_terminal() {
+            eprintln!("superpage: looking, for the age of {}", config.promote.age);
+        }
+        let findings = promoter.survey(stop);
+        match self.format {
+            Format::Json => println!("{}", serde_json::to_string_pretty(&findings).expect("findings are plain")),
+            Format::Table => print(&findings, promoter.region_bytes(), config.promote.share),
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// A row for each process with memory that matters, and a line for the rest.
+fn print(findings: &[Finding], region: u64, share: f64) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let header = ["pid", "name", "promote", "too young", "too sparse", "huge", "excluded", "why not"];
+    table.set_header(header);
+    for column in [0, 2, 3, 4, 5, 6] {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let matters = |finding: &&Finding| {
+        finding.ripe + finding.young + finding.sparse + finding.huge + finding.unsuitable_bytes > 0
+            || finding.excluded.is_some_and(|why| why != "kernel")
+    };
+    let size = |regions: u64| if regions == 0 { "-".to_string() } else { bytes(regions * region) };
+    for finding in findings.iter().filter(matters) {
+        let unsuitable = if finding.unsuitable_bytes == 0 { "-".to_string() } else { bytes(finding.unsuitable_bytes) };
+        table.add_row([
+            finding.pid.to_string(),
+            finding.name.clone(),
+            size(finding.ripe),
+            size(finding.young),
+            size(finding.sparse),
+            size(finding.huge),
+            unsuitable,
+            finding.excluded.unwrap_or_default().to_string(),
+        ]);
+    }
+    let rest = findings.len() - findings.iter().filter(matters).count();
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
+    let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    println!("{}\n {}", lines[0], "─".repeat(width.saturating_sub(1)));
+    lines[1..].iter().for_each(|line| println!("{line}"));
+    println!(
+        "\n{rest} processes without a populated region of {} are not shown; \"too sparse\" is below share {share}",
+        bytes(region)
+    );
+}
