@@ -16,3 +16,8 @@ pub use process::Process;
 pub use reason::{Reason, Why};
 pub use rules::Rules;
 pub use system::{Pool, System, Zone};
+
+/// Bytes of a base page of this system.
+pub fn base_page_bytes() -> u64 {
+    rustix::param::page_size() as u64
+}

@@ -1,10 +1,13 @@
 //! The verbs that work on this system: what is running, and what runs now.
 
 mod daemon;
+mod grid;
+mod inspect;
 mod run;
 
 use crate::Failure;
 use clap::Subcommand;
+use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// The verbs that work on this system.
@@ -12,6 +15,8 @@ use std::process::ExitCode;
 pub(crate) enum Live {
     /// Promote the memory of running programs to huge pages, where it is populated and settled
     Daemon(daemon::Daemon),
+    /// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free
+    Inspect(inspect::Inspect),
     /// Run a command under a policy for its pages
     Run(run::Run),
 }
@@ -21,6 +26,7 @@ impl Live {
         recover();
         match self {
             Live::Daemon(verb) => verb.run(),
+            Live::Inspect(verb) => verb.run(),
             Live::Run(verb) => verb.run(),
         }
     }
@@ -32,5 +38,15 @@ fn recover() {
         Ok(None) => {}
         Ok(Some(recovered)) => eprintln!("superpage: {recovered}"),
         Err(error) => eprintln!("superpage: {error}"),
+    }
+}
+
+/// Writes findings to standard output. A reader that has gone away wanted no more of it.
+fn print(text: &str) -> Result<(), Failure> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::Run(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
     }
 }

@@ -1,0 +1,101 @@
+//! What is shown of a mapping, in the order of the columns.
+
+use std::collections::BTreeSet;
+use superpage_linux::inspect::{Mapping, Process};
+use superpage_pages::PageSize;
+use superpage_report::{bytes, count};
+
+/// A column of the table of mappings.
+pub(super) struct Column {
+    pub(super) name: String,
+    /// Flush left.
+    pub(super) left: bool,
+    pub(super) cell: Box<dyn Fn(&Mapping) -> Cell>,
+}
+
+/// What stands in a column, and what it is sorted by: the number, then the text.
+pub(super) struct Cell {
+    pub(super) text: String,
+    pub(super) number: f64,
+}
+
+fn size(amount: u64) -> Cell {
+    Cell { text: if amount == 0 { "-".into() } else { bytes(amount) }, number: amount as f64 }
+}
+
+fn share(share: Option<f64>) -> Cell {
+    let text = share.map_or("-".into(), |share| format!("{:.1} %", 100.0 * share));
+    Cell { text, number: share.unwrap_or(-1.0) }
+}
+
+fn words(text: String) -> Cell {
+    Cell { text, number: 0.0 }
+}
+
+/// The columns for these mappings: of folios, the sizes that occur.
+pub(super) fn columns(mappings: &[Mapping]) -> Vec<Column> {
+    let mut columns: Vec<Column> = Vec::new();
+    let mut add = |name: &str, left: bool, cell: Box<dyn Fn(&Mapping) -> Cell>| {
+        columns.push(Column { name: name.into(), left, cell });
+    };
+    add("address", false, Box::new(|m| Cell { text: format!("{:x}", m.start), number: m.start as f64 }));
+    add("size", false, Box::new(|m| size(m.size_bytes)));
+    add("resident", false, Box::new(|m| size(m.resident_bytes)));
+    add("populated", false, Box::new(|m| share(Some(m.populated_share))));
+    if mappings.iter().any(|mapping| mapping.swapped_bytes > 0) {
+        add("swapped", false, Box::new(|m| size(m.swapped_bytes)));
+    }
+    let sizes: BTreeSet<PageSize> =
+        mappings.iter().flat_map(|m| &m.folio_bytes).flat_map(|f| f.keys()).copied().collect();
+    for folio in sizes {
+        let bytes =
+            move |m: &Mapping| m.folio_bytes.as_ref().and_then(|folios| folios.get(&folio)).copied().unwrap_or(0);
+        add(&format!("folio {folio}"), false, Box::new(move |m| size(bytes(m))));
+    }
+    add("huge", false, Box::new(|m| size(m.huge_bytes)));
+    if mappings.iter().any(|mapping| mapping.contiguous_bytes.is_some()) {
+        for group in ["16K", "32K", "64K", "2M"] {
+            let group: PageSize = group.parse().expect("a size");
+            add(&format!("tlb {group}"), false, Box::new(move |m| share(m.contiguous_share(group))));
+        }
+    }
+    add("mapping", true, Box::new(|m| words(format!("{} {}", m.permissions, m.name).trim_end().into())));
+    add("why not huge", true, Box::new(|m| words(why(m))));
+    columns
+}
+
+/// The reasons with most bytes: one, or two with their bytes.
+fn why(mapping: &Mapping) -> String {
+    match &mapping.reasons[..] {
+        [] => String::new(),
+        [reason] => reason.text.clone(),
+        [most, next, rest @ ..] => {
+            let more = if rest.is_empty() { "" } else { "; ..." };
+            let phrase =
+                |reason: &superpage_linux::inspect::Reason| format!("{} ({})", reason.text, bytes(reason.bytes));
+            format!("{}; {}{more}", phrase(most), phrase(next))
+        }
+    }
+}
+
+/// The line above the table.
+pub(super) fn title(process: &Process) -> String {
+    let sum = |field: fn(&Mapping) -> u64| process.mappings.iter().map(field).sum::<u64>();
+    let (resident, huge) = (sum(|m| m.resident_bytes), sum(|m| m.huge_bytes));
+    let share = if resident == 0 { 0.0 } else { 100.0 * huge as f64 / resident as f64 };
+    format!(
+        "{} ({}): {} resident, {} of it ({share:.1} %) in huge pages",
+        process.command,
+        process.pid,
+        bytes(resident),
+        bytes(huge)
+    )
+}
+
+/// The line below the table, of what it leaves out.
+pub(super) fn note(process: &Process) -> Option<String> {
+    let empty = process.mappings.iter().filter(|mapping| mapping.resident_bytes == 0);
+    let (number, size) = empty.fold((0, 0), |(number, size), mapping| (number + 1, size + mapping.size_bytes));
+    let mappings = if number == 1 { "mapping" } else { "mappings" };
+    (number > 0).then(|| format!("{} more {mappings} of {} with nothing resident", count(number), bytes(size)))
+}

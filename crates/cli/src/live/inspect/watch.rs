@@ -1,0 +1,249 @@
+//! The live view, in a terminal.
+
+use super::columns::{Column, columns, note, title};
+use super::system;
+use crate::Failure;
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Text};
+use ratatui::widgets::{Cell, Paragraph, Row, Table};
+use ratatui::{DefaultTerminal, Frame};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use superpage_linux::inspect::{Mapping, Process, System};
+
+/// Shows a process, or the system, until the user quits or a signal comes.
+pub(super) fn run(pid: Option<u32>, period: Duration) -> Result<ExitCode, Failure> {
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Err(Failure::Usage("--watch needs a terminal; without it inspect prints once".into()));
+    }
+    // Errors at the start are told without a flicker.
+    let mut view = View::new(pid)?;
+    let signal = Arc::new(AtomicUsize::new(0));
+    for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+        signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize)
+            .map_err(|error| Failure::Run(format!("cannot catch signal {number}: {error}")))?;
+    }
+    // From here on the terminal is put back however this ends: the guard also drops in a panic.
+    let mut terminal = ratatui::try_init().map_err(terminal_failed)?;
+    let _restored = Restored;
+    view.show(&mut terminal, period, &signal)
+}
+
+/// Puts the terminal back.
+struct Restored;
+
+impl Drop for Restored {
+    fn drop(&mut self) {
+        let _ = ratatui::try_restore();
+    }
+}
+
+fn terminal_failed(error: io::Error) -> Failure {
+    Failure::Run(format!("the terminal failed: {error}"))
+}
+
+/// What is looked at.
+enum Subject {
+    Process(Process),
+    /// Now and, from the second look on, the look before.
+    System(Box<System>, Option<Box<System>>),
+}
+
+struct View {
+    subject: Subject,
+    /// The column that rows are sorted by.
+    sort: usize,
+    descending: bool,
+    /// Rows scrolled past.
+    top: usize,
+}
+
+/// A table ready to be drawn.
+struct Rows {
+    head: Vec<String>,
+    left: Vec<bool>,
+    rows: Vec<Vec<String>>,
+}
+
+impl View {
+    fn new(pid: Option<u32>) -> Result<View, Failure> {
+        let (subject, sort) = match pid {
+            Some(pid) => (Subject::Process(Process::read(pid)?), 2),
+            None => (Subject::System(Box::new(System::read()?), None), 1),
+        };
+        Ok(View { subject, sort, descending: true, top: 0 })
+    }
+
+    fn again(&mut self) -> Result<(), Failure> {
+        match &mut self.subject {
+            Subject::Process(process) => *process = Process::read(process.pid)?,
+            Subject::System(now, then) => *then = Some(std::mem::replace(now, Box::new(System::read()?))),
+        }
+        Ok(())
+    }
+
+    fn show(
+        &mut self,
+        terminal: &mut DefaultTerminal,
+        period: Duration,
+        signal: &AtomicUsize,
+    ) -> Result<ExitCode, Failure> {
+        /// How long a signal may wait.
+        const PATIENCE: Duration = Duration::from_millis(100);
+        let mut next = Instant::now() + period;
+        loop {
+            terminal.draw(|frame| self.draw(frame)).map_err(terminal_failed)?;
+            loop {
+                let number = signal.load(Ordering::Relaxed);
+                if number != 0 {
+                    return Ok(ExitCode::from(128 + number as u8));
+                }
+                let left = next.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    self.again()?;
+                    next = Instant::now() + period;
+                    break;
+                }
+                if !event::poll(left.min(PATIENCE)).map_err(terminal_failed)? {
+                    continue;
+                }
+                match event::read().map_err(terminal_failed)? {
+                    Event::Key(key) if key.kind != KeyEventKind::Release => {
+                        if !self.key(key) {
+                            return Ok(ExitCode::SUCCESS);
+                        }
+                        break;
+                    }
+                    Event::Resize(..) => break,
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// `false` to quit.
+    fn key(&mut self, key: KeyEvent) -> bool {
+        let columns = self.rows().head.len();
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return false,
+            KeyCode::Char('c') if key.modifiers.contains(KeyModifiers::CONTROL) => return false,
+            KeyCode::Char('r') => self.descending = !self.descending,
+            KeyCode::Left | KeyCode::Char('<') => self.sort = (self.sort + columns - 1) % columns,
+            KeyCode::Right | KeyCode::Char('>') => self.sort = (self.sort + 1) % columns,
+            KeyCode::Up => self.top = self.top.saturating_sub(1),
+            KeyCode::Down => self.top += 1,
+            KeyCode::PageUp => self.top = self.top.saturating_sub(20),
+            KeyCode::PageDown => self.top += 20,
+            KeyCode::Home => self.top = 0,
+            _ => {}
+        }
+        true
+    }
+
+    /// The rows to be sorted: of mappings, or of what was counted a second.
+    fn rows(&self) -> Rows {
+        match &self.subject {
+            Subject::Process(process) => mappings(process, self.sort, self.descending),
+            Subject::System(now, then) => {
+                let mut rates: Vec<(String, f64)> = match then {
+                    Some(then) => now.rates(then).into_iter().collect(),
+                    None => Vec::new(),
+                };
+                match self.sort {
+                    0 => rates.sort_by(|a, b| b.0.cmp(&a.0)),
+                    _ => rates.sort_by(|a, b| b.1.total_cmp(&a.1)),
+                }
+                if !self.descending {
+                    rates.reverse();
+                }
+                let rows = rates.into_iter().map(|(name, rate)| vec![name, format!("{rate:.1}")]).collect();
+                Rows { head: vec!["counter".into(), "a second".into()], left: vec![true, false], rows }
+            }
+        }
+    }
+
+    fn above(&self) -> Vec<String> {
+        match &self.subject {
+            Subject::Process(process) => {
+                let notes = note(process).into_iter().chain(process.notes.iter().cloned());
+                std::iter::once(title(process)).chain(notes).collect()
+            }
+            Subject::System(now, _) => {
+                let sections = system::sections(now).join("\n");
+                let lines = sections.lines().map(String::from);
+                lines.chain([String::new(), "Counted since the last look, a second".into()]).collect()
+            }
+        }
+    }
+
+    fn draw(&mut self, frame: &mut Frame) {
+        let above = self.above();
+        let Rows { head, left, rows } = self.rows();
+        // Something of the table is always seen.
+        let most = frame.area().height.saturating_sub(6);
+        let areas = Layout::vertical([
+            Constraint::Length(most.min(above.len() as u16)),
+            Constraint::Min(4),
+            Constraint::Length(1),
+        ])
+        .split(frame.area());
+        frame.render_widget(Paragraph::new(above.into_iter().map(Line::from).collect::<Vec<_>>()), areas[0]);
+
+        self.top = self.top.min(rows.len().saturating_sub(1));
+        let widths: Vec<Constraint> = (0..head.len())
+            .map(|i| {
+                let widest = rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0);
+                Constraint::Length(widest.max(head[i].chars().count() + 1) as u16)
+            })
+            .collect();
+        let cell = |i: usize, text: String| {
+            let text = Text::from(text);
+            Cell::from(if left[i] { text.left_aligned() } else { text.right_aligned() })
+        };
+        let mark = |i: usize, name: &String| match i == self.sort {
+            true => cell(i, format!("{name}{}", if self.descending { "↓" } else { "↑" })),
+            false => cell(i, name.clone()),
+        };
+        let style = Style::new().add_modifier(Modifier::REVERSED);
+        let head = Row::new(head.iter().enumerate().map(|(i, name)| mark(i, name))).style(style);
+        let rows = rows.into_iter().skip(self.top);
+        let rows = rows.map(|row| Row::new(row.into_iter().enumerate().map(|(i, text)| cell(i, text))));
+        frame.render_widget(Table::new(rows, widths).header(head).column_spacing(2), areas[1]);
+        let keys = "left/right: sort by, r: reverse, up/down: scroll, q: quit";
+        frame.render_widget(Line::from(keys).style(Style::new().add_modifier(Modifier::DIM)), areas[2]);
+    }
+}
+
+fn mappings(process: &Process, sort: usize, descending: bool) -> Rows {
+    let columns = columns(&process.mappings);
+    let mut shown: Vec<&Mapping> = process.mappings.iter().filter(|mapping| mapping.resident_bytes > 0).collect();
+    if let Some(column) = columns.get(sort) {
+        let key = |mapping: &Mapping| (column.cell)(mapping);
+        shown.sort_by(|a, b| {
+            let (a, b) = (key(a), key(b));
+            a.number.total_cmp(&b.number).then_with(|| a.text.cmp(&b.text))
+        });
+        if descending {
+            shown.reverse();
+        }
+    }
+    // Names of files come short here; the table that is printed has them whole.
+    let short = |column: &Column, mapping: &Mapping| match column.name.as_str() {
+        "mapping" => {
+            let name = mapping.name.rsplit('/').next().unwrap_or_default();
+            format!("{} {name}", mapping.permissions)
+        }
+        _ => (column.cell)(mapping).text,
+    };
+    Rows {
+        head: columns.iter().map(|column| column.name.clone()).collect(),
+        left: columns.iter().map(|column| column.left).collect(),
+        rows: shown.iter().map(|m| columns.iter().map(|column| short(column, m)).collect()).collect(),
+    }
+}
