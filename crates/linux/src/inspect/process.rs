@@ -34,7 +34,6 @@ impl Process {
     /// before 6.7 ([`Error::Unable`]).
     pub fn read(pid: u32) -> Result<Process, Error> {
         let pagemap = Pagemap::open(pid)?;
-        pagemap.check()?;
         let file = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).map_err(|error| refused(pid, error));
         let status = file("status")?;
         let text = String::from_utf8_lossy(&status);
@@ -46,6 +45,7 @@ impl Process {
                 status.name
             )));
         }
+        pagemap.check()?;
         let rules = Rules::read();
         let tmpfs = tmpfs();
         let mut folios = Folios::open(pagemap.base(), pagemap.huge()).filter(|_| pagemap.shows_frames());
