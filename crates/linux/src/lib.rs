@@ -7,6 +7,7 @@
 #![cfg(target_os = "linux")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod compare;
 pub mod daemon;
 mod error;
 pub mod inspect;

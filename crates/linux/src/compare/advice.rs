@@ -1,0 +1,185 @@
+//! Which policy to use, and how sure that is.
+//!
+//! The rule: of the policies that are surely faster than base, the one with the lowest estimate is the best. Another that
+//! is surely faster too, and whose estimate lies within the interval of the best, is as good as the best for all that is
+//! known: the one of them that needs the least memory is advised. Less memory means at least 1 % less at the median peak.
+//! If no policy is surely faster, base is.
+
+use super::row::Row;
+use super::statistics::{LEVEL, rounds_needed};
+use serde::Serialize;
+
+/// What is said about the rows.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Advice {
+    /// The policy to use; none if there are too few runs to say.
+    pub policy: Option<String>,
+    /// One line for a person.
+    pub sentence: String,
+}
+
+/// The smallest difference of memory that counts.
+const LESS: f64 = 0.99;
+
+/// What `rows` advise: base first, at least one.
+pub(super) fn advise(rows: &[Row]) -> Advice {
+    let (base, others) = rows.split_first().expect("base always runs");
+    let ratio = |row: &Row| row.time_ratio.expect("every row but the first has one");
+    let Some(level) = others.iter().map(|row| ratio(row).level).reduce(f64::min) else {
+        let sentence = "only base was run: there is nothing to compare".to_string();
+        return Advice { policy: None, sentence };
+    };
+    if level < LEVEL {
+        let needed = rounds_needed(others.len());
+        let sentence = format!(
+            "too few runs to advise: the intervals of {} are {} sure together; {} runs are the least for {}",
+            base.runs,
+            percent(level),
+            needed,
+            percent(LEVEL)
+        );
+        return Advice { policy: None, sentence };
+    }
+    let faster = others.iter().filter(|row| ratio(row).differs() && ratio(row).high < 1.0);
+    let mut faster: Vec<&Row> = faster.collect();
+    faster.sort_by(|a, b| ratio(a).estimate.total_cmp(&ratio(b).estimate));
+    let Some(&best) = faster.first() else {
+        return Advice { policy: Some(base.policy.clone()), sentence: stay(base, others) };
+    };
+    let mut chosen = best;
+    for row in faster.iter().filter(|row| ratio(row).estimate <= ratio(best).high) {
+        if (row.peak_rss_bytes as f64) < LESS * chosen.peak_rss_bytes as f64 {
+            chosen = row;
+        }
+    }
+    let found = ratio(chosen);
+    let mut sentence = format!(
+        "{}: {} less time than base ({} sure: {} to {}), {}",
+        chosen.policy,
+        percent(1.0 - found.estimate),
+        percent(LEVEL),
+        digits(1.0 - found.high),
+        percent(1.0 - found.low),
+        memory(chosen, base, "for")
+    );
+    if chosen.policy != best.policy {
+        sentence += &format!("; {} is not surely faster than it, {}", best.policy, memory(best, chosen, "and needs"));
+    }
+    Advice { policy: Some(chosen.policy.clone()), sentence }
+}
+
+/// Base, and why.
+fn stay(base: &Row, others: &[Row]) -> String {
+    let ratios = || others.iter().filter_map(|row| row.time_ratio.map(|ratio| (row, ratio)));
+    let slower: Vec<String> = ratios()
+        .filter(|(_, ratio)| ratio.differs())
+        .map(|(row, ratio)| {
+            let (low, high) = (digits(ratio.low - 1.0), percent(ratio.high - 1.0));
+            format!("{} takes {} more time ({low} to {high})", row.policy, percent(ratio.estimate - 1.0))
+        })
+        .collect();
+    let smallest = ratios().map(|(_, ratio)| ratio.resolution()).fold(0.0, f64::max);
+    let seen = format!("the smallest effect that could have been seen is {}", percent(smallest));
+    if slower.is_empty() {
+        return format!("no difference was found; stay with {} ({seen}, {} sure)", base.policy, percent(LEVEL));
+    }
+    format!("stay with {}: no policy is surely faster, {}; {seen}, {} sure", base.policy, slower.join(", "), percent(LEVEL))
+}
+
+/// What `row` needs beside `other`: "for 12 % more memory".
+fn memory(row: &Row, other: &Row, word: &str) -> String {
+    let ratio = row.peak_rss_bytes as f64 / other.peak_rss_bytes.max(1) as f64;
+    match ratio {
+        ratio if ratio < LESS => format!("{word} {} less memory", percent(1.0 - ratio)),
+        ratio if ratio > 1.0 / LESS => format!("{word} {} more memory", percent(ratio - 1.0)),
+        _ => format!("{word} the same memory"),
+    }
+}
+
+/// A share as a percentage with two or three digits.
+fn percent(share: f64) -> String {
+    format!("{} %", digits(share))
+}
+
+fn digits(share: f64) -> String {
+    let percent = 100.0 * share;
+    match percent.abs() {
+        size if size < 10.0 && (percent - percent.round()).abs() > 1e-9 => format!("{percent:.1}"),
+        _ => format!("{percent:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::row::Run;
+    use crate::compare::sample::Memory;
+
+    /// A row whose time in round r is `times[r]`.
+    fn row(policy: &str, times: &[f64], memory: u64, base: Option<(&[f64], usize)>) -> Row {
+        let run = |wall: &f64| Run {
+            wall: *wall,
+            user: *wall,
+            system: 0.0,
+            minor_faults: 1,
+            major_faults: 0,
+            memory: Memory { peak: memory, ..Memory::default() },
+            counts: Vec::new(),
+            code: 0,
+            warmed: 0,
+        };
+        let runs: Vec<Run> = times.iter().map(run).collect();
+        Row::of(("cmd", policy), "metal", &runs.iter().collect::<Vec<_>>(), base)
+    }
+
+    /// Ten rounds; each policy has a factor, and how much it varies about it, and its memory.
+    fn advice(rounds: usize, policies: &[(&str, f64, f64, u64)]) -> Advice {
+        let base: Vec<f64> = (0..rounds).map(|round| 1.0 + 0.01 * round as f64).collect();
+        let mut rows = vec![row("base", &base, 100 << 20, None)];
+        for (name, factor, noise, memory) in policies {
+            let vary = |round: usize| 1.0 + noise * ((round * 7 % 10) as f64 - 4.5);
+            let times: Vec<f64> = base.iter().enumerate().map(|(round, time)| time * factor * vary(round)).collect();
+            rows.push(row(name, &times, *memory, Some((&base, policies.len()))));
+        }
+        advise(&rows)
+    }
+
+    #[test]
+    fn the_fastest_is_advised_with_its_cost() {
+        let advice = advice(10, &[("thp", 0.9, 0.001, 112 << 20), ("hugetlb", 1.0, 0.001, 100 << 20)]);
+        assert_eq!(advice.policy.as_deref(), Some("thp"));
+        assert!(advice.sentence.starts_with("thp: 10 % less time than base (95 % sure: "), "{}", advice.sentence);
+        assert!(advice.sentence.ends_with("for 12 % more memory"), "{}", advice.sentence);
+    }
+
+    #[test]
+    fn what_is_as_good_for_less_memory_is_preferred() {
+        let advice = advice(10, &[("thp", 0.9, 0.004, 150 << 20), ("promote", 0.901, 0.004, 100 << 20)]);
+        assert_eq!(advice.policy.as_deref(), Some("promote"));
+        assert!(advice.sentence.contains("thp is not surely faster than it, and needs 50 % more"), "{}", advice.sentence);
+    }
+
+    #[test]
+    fn what_is_surely_slower_than_the_best_is_not_preferred_for_its_memory() {
+        let advice = advice(10, &[("thp", 0.9, 0.001, 150 << 20), ("promote", 0.95, 0.001, 100 << 20)]);
+        assert_eq!(advice.policy.as_deref(), Some("thp"));
+    }
+
+    #[test]
+    fn without_a_difference_base_stays() {
+        let none = advice(10, &[("thp", 1.0, 0.004, 150 << 20)]);
+        assert_eq!(none.policy.as_deref(), Some("base"));
+        assert!(none.sentence.starts_with("no difference was found; stay with base (the smallest"), "{}", none.sentence);
+        let slower = advice(10, &[("thp", 1.1, 0.004, 150 << 20)]);
+        assert_eq!(slower.policy.as_deref(), Some("base"));
+        assert!(slower.sentence.contains("thp takes 10 % more time"), "{}", slower.sentence);
+    }
+
+    #[test]
+    fn too_few_runs_advise_nothing() {
+        let advice = advice(3, &[("thp", 0.5, 0.001, 100 << 20)]);
+        assert_eq!(advice.policy, None);
+        assert!(advice.sentence.ends_with("75 % sure together; 6 runs are the least for 95 %"), "{}", advice.sentence);
+        assert_eq!(advise(&[row("base", &[1.0], 1, None)]).policy, None);
+    }
+}

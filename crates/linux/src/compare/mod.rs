@@ -1,0 +1,4 @@
+//! One command under several policies.
+
+pub mod counters;
+pub mod statistics;

@@ -1,0 +1,148 @@
+//! What was found of each policy: a row.
+
+use super::counters::{Count, Event};
+use super::sample::Memory;
+use super::statistics::{Ratio, Spread};
+use serde::Serialize;
+
+/// One run of the command under a policy.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Run {
+    /// From just before the command was started until it and all that it started had ended, in seconds.
+    pub wall: f64,
+    /// Processor time in user mode of the whole tree, in seconds.
+    pub user: f64,
+    /// Processor time in the kernel of the whole tree, in seconds.
+    pub system: f64,
+    /// Page faults that needed no input.
+    pub minor_faults: u64,
+    /// Page faults that waited for input.
+    pub major_faults: u64,
+    /// The memory of the tree.
+    pub memory: Memory,
+    /// What the hardware counted.
+    #[serde(skip)]
+    pub counts: Vec<(Event, Count)>,
+    /// The command's exit status; 128 and the number of the signal that ended it.
+    pub code: u8,
+    /// How many bytes were touched and freed right before the run.
+    pub warmed: u64,
+}
+
+/// All complete runs of one policy; the keys of the JSON are the names of the fields. Counts are medians.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Row {
+    /// The command, quoted as a shell would want it.
+    pub command: String,
+    /// The policy; `base#2` is the second of that name.
+    pub policy: String,
+    /// How many runs there are.
+    pub runs: usize,
+    /// Time on the clock.
+    pub wall_seconds: Spread,
+    /// Processor time in user mode.
+    pub user_seconds: Spread,
+    /// Processor time in the kernel.
+    pub system_seconds: Spread,
+    /// Page faults that needed no input.
+    pub minor_faults: u64,
+    /// Page faults that waited for input.
+    pub major_faults: u64,
+    /// The most memory that the tree had at once, with huge pages of the static pool.
+    pub peak_rss_bytes: u64,
+    /// How much of it was mapped by huge pages near the peak.
+    pub huge_bytes: Option<u64>,
+    /// The share of what was resident near the peak that was mapped by huge pages.
+    pub huge_coverage_percent: Option<f64>,
+    /// By how much anonymous memory in folios of the policy's size grew in the whole system, at most.
+    pub folio_bytes: Option<u64>,
+    /// Loads that looked into the data TLB.
+    pub dtlb_loads: Option<u64>,
+    /// Loads that missed in it.
+    pub dtlb_load_misses: Option<u64>,
+    /// Stores that looked into the data TLB.
+    pub dtlb_stores: Option<u64>,
+    /// Stores that missed in it.
+    pub dtlb_store_misses: Option<u64>,
+    /// Fetches that looked into the instruction TLB.
+    pub itlb_loads: Option<u64>,
+    /// Fetches that missed in it.
+    pub itlb_misses: Option<u64>,
+    /// Cycles of page walks.
+    pub walk_cycles: Option<u64>,
+    /// The least share of the time in which a counter counted: below 1, counts are scaled up. Null without counters.
+    pub counted_share: Option<f64>,
+    /// Base's time over this policy's: above 1, it is faster. The inverse of the ratio's estimate.
+    pub speedup: f64,
+    /// This policy's time over base's, with its interval. Null for base.
+    pub time_ratio: Option<Ratio>,
+    /// The state of free memory before each run: `warmed`, `cold host`, or `metal` where it makes no difference.
+    pub memory_before: &'static str,
+    /// How many bytes were touched and freed before each run.
+    pub warmed_bytes: u64,
+    /// The time of each run on the clock, in the order of the rounds, in seconds.
+    pub times: Vec<f64>,
+    /// The most memory in each run, in bytes.
+    pub peaks: Vec<u64>,
+    /// How each run ended.
+    pub exit_codes: Vec<u8>,
+}
+
+impl Row {
+    /// The row of `runs`, which are not empty, beside `base`'s runs of the same rounds. `family` is how many policies are
+    /// compared with base.
+    pub(super) fn of(names: (&str, &str), memory_before: &'static str, runs: &[&Run], base: Option<(&[f64], usize)>) -> Row {
+        let spread = |value: fn(&Run) -> f64| {
+            let values: Vec<f64> = runs.iter().map(|run| value(run)).collect();
+            Spread::of(&values).expect("there are runs")
+        };
+        let median = |value: &dyn Fn(&Run) -> Option<f64>| {
+            let values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
+            Spread::of(&values).map(|spread| spread.median)
+        };
+        let whole = |value: &dyn Fn(&Run) -> Option<u64>| {
+            median(&|run: &Run| value(run).map(|value| value as f64)).map(|median| median.round() as u64)
+        };
+        let counted = |event: Event| {
+            let find = |run: &Run| run.counts.iter().find(|(counted, _)| *counted == event).map(|(_, count)| count.value);
+            median(&find).map(|median| median.round() as u64)
+        };
+        let times: Vec<f64> = runs.iter().map(|run| run.wall).collect();
+        let time_ratio = base.and_then(|(base, family)| Ratio::of(&times, base, family));
+        let shares = runs.iter().flat_map(|run| run.counts.iter().map(|(_, count)| count.share));
+        Row {
+            command: names.0.to_string(),
+            policy: names.1.to_string(),
+            runs: runs.len(),
+            wall_seconds: spread(|run| run.wall),
+            user_seconds: spread(|run| run.user),
+            system_seconds: spread(|run| run.system),
+            minor_faults: whole(&|run| Some(run.minor_faults)).expect("there are runs"),
+            major_faults: whole(&|run| Some(run.major_faults)).expect("there are runs"),
+            peak_rss_bytes: whole(&|run| Some(run.memory.peak)).expect("there are runs"),
+            huge_bytes: whole(&|run| run.memory.huge),
+            huge_coverage_percent: median(&|run| run.memory.coverage.map(|share| 100.0 * share)),
+            folio_bytes: whole(&|run| run.memory.folios),
+            dtlb_loads: counted(Event::DtlbLoads),
+            dtlb_load_misses: counted(Event::DtlbLoadMisses),
+            dtlb_stores: counted(Event::DtlbStores),
+            dtlb_store_misses: counted(Event::DtlbStoreMisses),
+            itlb_loads: counted(Event::ItlbLoads),
+            itlb_misses: counted(Event::ItlbMisses),
+            walk_cycles: counted(Event::WalkCycles),
+            counted_share: shares.reduce(f64::min),
+            speedup: time_ratio.map_or(1.0, |ratio| 1.0 / ratio.estimate),
+            time_ratio,
+            memory_before,
+            warmed_bytes: whole(&|run| Some(run.warmed)).expect("there are runs"),
+            times,
+            peaks: runs.iter().map(|run| run.memory.peak).collect(),
+            exit_codes: runs.iter().map(|run| run.code).collect(),
+        }
+    }
+
+    /// Whether the policy is base itself.
+    pub fn is_base(&self) -> bool {
+        self.time_ratio.is_none()
+    }
+}

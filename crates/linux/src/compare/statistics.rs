@@ -1,0 +1,248 @@
+//! What rounds of runs say about the difference between two policies.
+//!
+//! In each round every policy runs once, in a random order. If a policy does nothing, its time and base's in a round could
+//! be exchanged, whatever the noise and however the machine drifts from round to round: the logarithm of their ratio is
+//! then symmetric about zero, which is all that Wilcoxon's signed-rank statistic asks for. The ratio is estimated by the
+//! median of the means of all pairs of rounds (Hodges and Lehmann); its interval comes from the exact distribution of
+//! that statistic, so it holds for any noise, also with heavy tails.
+
+use serde::Serialize;
+
+/// How sure the intervals of all policies that are compared are to hold together.
+pub const LEVEL: f64 = 0.95;
+
+/// The order in which `of` policies run in a round: a random one, the same for the same seed and round.
+pub fn order(seed: u64, round: u64, of: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..of).collect();
+    fastrand::Rng::with_seed(seed ^ round.wrapping_mul(0x9e37_79b9_7f4a_7c15)).shuffle(&mut order);
+    order
+}
+
+/// The median, mean, standard deviation and ends of some values.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Spread {
+    /// The middle value, or the mean of the two in the middle.
+    pub median: f64,
+    /// The mean.
+    pub mean: f64,
+    /// The standard deviation of the sample; none of a single value.
+    pub stddev: Option<f64>,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of `values`; none if there are none.
+    pub fn of(values: &[f64]) -> Option<Spread> {
+        if values.is_empty() {
+            return None;
+        }
+        let count = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / count;
+        let squares: f64 = values.iter().map(|value| (value - mean).powi(2)).sum();
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        Some(Spread {
+            median: median(&sorted),
+            mean,
+            stddev: (values.len() > 1).then(|| (squares / (count - 1.0)).sqrt()),
+            min: sorted[0],
+            max: sorted[sorted.len() - 1],
+        })
+    }
+}
+
+/// The middle of `sorted`, which is not empty.
+fn median(sorted: &[f64]) -> f64 {
+    let half = sorted.len() / 2;
+    if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
+}
+
+/// A ratio of times, and where the true one lies.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct Ratio {
+    /// The estimate: below 1, the policy is faster than base.
+    pub estimate: f64,
+    /// The lower end of the interval.
+    pub low: f64,
+    /// The upper end of the interval.
+    pub high: f64,
+    /// How sure it is, from 0 to 1, that the intervals of the whole family hold together. With few rounds it is less than
+    /// [`LEVEL`], at worst nothing at all.
+    pub level: f64,
+}
+
+impl Ratio {
+    /// The ratio of `times` to `base`, round by round, as one of a family of `family` such comparisons. None without rounds.
+    pub fn of(times: &[f64], base: &[f64], family: usize) -> Option<Ratio> {
+        let logs: Vec<f64> = times.iter().zip(base).map(|(time, base)| (time / base).ln()).collect();
+        let rounds = logs.len();
+        if rounds == 0 {
+            return None;
+        }
+        let mut means = Vec::with_capacity(rounds * (rounds + 1) / 2);
+        for (i, a) in logs.iter().enumerate() {
+            means.extend(logs[i..].iter().map(|b| (a + b) / 2.0));
+        }
+        means.sort_by(f64::total_cmp);
+        // As many means are cut off at each end as the level allows; where even one is too many, none is.
+        let tails = tails(rounds);
+        let allowed = (1.0 - LEVEL) / (2.0 * family as f64);
+        let cut = tails.iter().take_while(|tail| **tail <= allowed).count().max(1);
+        Some(Ratio {
+            estimate: median(&means).exp(),
+            low: means[cut - 1].exp(),
+            high: means[means.len() - cut].exp(),
+            level: (1.0 - 2.0 * family as f64 * tails[cut - 1]).max(0.0),
+        })
+    }
+
+    /// Whether the policy is told apart from base: the interval is as sure as it should be, and leaves 1 out.
+    pub fn differs(&self) -> bool {
+        self.level >= LEVEL && (self.high < 1.0 || self.low > 1.0)
+    }
+
+    /// Half the width of the interval: a true difference beyond it would mostly have been seen. As a share of base's time.
+    pub fn resolution(&self) -> f64 {
+        (self.high / self.low).sqrt() - 1.0
+    }
+}
+
+/// How many rounds it takes at least that the intervals of `family` comparisons are as sure as [`LEVEL`].
+pub fn rounds_needed(family: usize) -> usize {
+    (1..).find(|rounds| 2.0 * family as f64 * 0.5f64.powi(*rounds) <= 1.0 - LEVEL).expect("the power falls") as usize
+}
+
+/// The chance that the signed-rank statistic of `rounds` rounds is at most 0, 1, 2, ..., up to a half.
+fn tails(rounds: usize) -> Vec<f64> {
+    // Rank r is in the sum or not, each with probability 1/2; sums above a half of all are not needed.
+    let most = rounds * (rounds + 1) / 4;
+    let mut chance = vec![0.0; most + 1];
+    chance[0] = 1.0;
+    for rank in 1..=rounds {
+        for sum in (0..=most).rev() {
+            let with = if sum >= rank { chance[sum - rank] } else { 0.0 };
+            chance[sum] = (chance[sum] + with) / 2.0;
+        }
+    }
+    chance.into_iter().scan(0.0, |below, chance| (*below += chance, Some(*below)).1).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fastrand::Rng;
+
+    /// Times of one round, in the order of the policies: a machine that slows down and speeds up over runs, noise with
+    /// heavy tails, and now and then a run that takes half as long again.
+    struct Machine {
+        rng: Rng,
+        run: u64,
+        walk: f64,
+    }
+
+    impl Machine {
+        fn round(&mut self, order: &[usize], speeds: &[f64]) -> Vec<f64> {
+            let mut times = vec![0.0; order.len()];
+            for policy in order {
+                self.run += 1;
+                self.walk += 0.01 * (self.rng.f64() - 0.5);
+                let drift = 0.002 * self.run as f64 + self.walk;
+                let tail = 0.01 * (self.rng.f64().powf(-0.5) - 1.0); // Pareto, with no variance
+                let stall = if self.rng.u8(..) < 12 { 0.5 } else { 0.0 };
+                times[*policy] = speeds[*policy] * (1.0 + drift + tail + stall);
+            }
+            times
+        }
+    }
+
+    /// The ratios of each policy but the first to the first, over `rounds` rounds.
+    fn compare(seed: u64, rounds: u64, speeds: &[f64]) -> Vec<Ratio> {
+        let mut machine = Machine { rng: Rng::with_seed(!seed), run: 0, walk: 0.0 };
+        let table: Vec<Vec<f64>> =
+            (0..rounds).map(|round| machine.round(&order(seed, round, speeds.len()), speeds)).collect();
+        let column = |policy: usize| table.iter().map(|times| times[policy]).collect::<Vec<f64>>();
+        let ratio = |policy| Ratio::of(&column(policy), &column(0), speeds.len() - 1).unwrap();
+        (1..speeds.len()).map(ratio).collect()
+    }
+
+    #[test]
+    fn identical_policies_are_told_apart_in_no_more_than_one_of_twenty_tries() {
+        for policies in [2, 3, 5] {
+            let wrong = |seed: &u64| compare(*seed, 10, &vec![1.0; policies]).iter().any(Ratio::differs);
+            let wrong = (0..2000).filter(wrong).count();
+            assert!(wrong <= 100, "{policies} identical policies were told apart in {wrong} of 2000 tries");
+            // And it is no empty promise: a method that never tells anything apart would pass the line above.
+            assert!(wrong >= 20, "only {wrong} of 2000");
+        }
+    }
+
+    #[test]
+    fn intervals_hold_the_true_ratios_together() {
+        let speeds = [1.0, 0.94, 1.2, 0.999, 0.5];
+        let holds = |ratios: Vec<Ratio>| {
+            ratios.iter().zip(&speeds[1..]).all(|(ratio, speed)| ratio.low <= *speed && *speed <= ratio.high)
+        };
+        let held = (0..2000).filter(|seed| holds(compare(*seed, 10, &speeds))).count();
+        assert!(held >= 1900, "{held} of 2000");
+    }
+
+    #[test]
+    fn a_difference_beyond_the_noise_is_found() {
+        let found = (0..200).filter(|seed| compare(*seed, 20, &[1.0, 0.9])[0].differs()).count();
+        assert!(found >= 190, "{found} of 200");
+    }
+
+    #[test]
+    fn the_exact_distribution_is_that_of_the_tables() {
+        // Of 10 rounds: P(T <= 8) = 0.0244, P(T <= 9) = 0.0322 (Hollander and Wolfe, table A.4).
+        let tails = tails(10);
+        assert_eq!(tails[0], 1.0 / 1024.0);
+        assert_eq!(tails[8], 25.0 / 1024.0);
+        assert_eq!(tails[9], 33.0 / 1024.0);
+        assert_eq!(tails.len(), 28);
+    }
+
+    #[test]
+    fn few_rounds_say_how_sure_they_are() {
+        let one = Ratio::of(&[1.0], &[2.0], 1).unwrap();
+        assert_eq!((one.estimate, one.low, one.high, one.level), (0.5, 0.5, 0.5, 0.0));
+        let five = Ratio::of(&[1.0; 5], &[2.0; 5], 1).unwrap();
+        assert!((five.level - 0.9375).abs() < 1e-12 && !five.differs());
+        let six = Ratio::of(&[1.0; 6], &[2.0; 6], 1).unwrap();
+        assert!(six.level >= LEVEL && six.differs());
+        assert_eq!([1, 2, 4].map(rounds_needed), [6, 7, 8]);
+        assert!(Ratio::of(&[], &[], 1).is_none());
+    }
+
+    #[test]
+    fn ratios_do_not_depend_on_the_scale_and_turn_over() {
+        let (a, b) = ([1.0, 1.1, 0.9, 1.3, 1.0, 1.05, 0.97], [1.2, 1.1, 1.0, 1.25, 1.1, 1.2, 1.0]);
+        let there = Ratio::of(&a, &b, 1).unwrap();
+        let back = Ratio::of(&b, &a, 1).unwrap();
+        assert!((there.estimate * back.estimate - 1.0).abs() < 1e-12);
+        assert!((there.low * back.high - 1.0).abs() < 1e-12);
+        let scaled = Ratio::of(&a.map(|time| time * 1000.0), &b.map(|time| time * 1000.0), 1).unwrap();
+        assert!((there.high - scaled.high).abs() < 1e-12);
+    }
+
+    #[test]
+    fn orders_are_random_and_repeatable() {
+        assert_eq!(order(7, 3, 5), order(7, 3, 5));
+        let mut first = [0; 3];
+        (0..3000).for_each(|round| first[order(1, round, 3)[0]] += 1);
+        assert!(first.iter().all(|count| (900..1100).contains(count)), "{first:?}");
+    }
+
+    #[test]
+    fn a_spread_of_one_value_has_no_deviation() {
+        assert_eq!(Spread::of(&[]), None);
+        let one = Spread::of(&[2.0]).unwrap();
+        assert_eq!((one.median, one.stddev), (2.0, None));
+        let four = Spread::of(&[4.0, 1.0, 2.0, 3.0]).unwrap();
+        assert_eq!((four.median, four.mean, four.min, four.max), (2.5, 2.5, 1.0, 4.0));
+        assert!((four.stddev.unwrap() - (5.0f64 / 3.0).sqrt()).abs() < 1e-12);
+    }
+}
