@@ -83,7 +83,12 @@ fn stay(base: &Row, others: &[Row]) -> String {
     if slower.is_empty() {
         return format!("no difference was found; stay with {} ({seen}, {} sure)", base.policy, percent(LEVEL));
     }
-    format!("stay with {}: no policy is surely faster, {}; {seen}, {} sure", base.policy, slower.join(", "), percent(LEVEL))
+    format!(
+        "stay with {}: no policy is surely faster, {}; {seen}, {} sure",
+        base.policy,
+        slower.join(", "),
+        percent(LEVEL)
+    )
 }
 
 /// What `row` needs beside `other`: "for 12 % more memory".
@@ -129,7 +134,7 @@ mod tests {
             warmed: 0,
         };
         let runs: Vec<Run> = times.iter().map(run).collect();
-        Row::of(("cmd", policy), "metal", &runs.iter().collect::<Vec<_>>(), base)
+        Row::of(("cmd", policy), "metal", &runs.iter().collect::<Vec<_>>(), &[], base)
     }
 
     /// Ten rounds; each policy has a factor, and how much it varies about it, and its memory.
@@ -156,7 +161,11 @@ mod tests {
     fn what_is_as_good_for_less_memory_is_preferred() {
         let advice = advice(10, &[("thp", 0.9, 0.004, 150 << 20), ("promote", 0.901, 0.004, 100 << 20)]);
         assert_eq!(advice.policy.as_deref(), Some("promote"));
-        assert!(advice.sentence.contains("thp is not surely faster than it, and needs 50 % more"), "{}", advice.sentence);
+        assert!(
+            advice.sentence.contains("thp is not surely faster than it, and needs 50 % more"),
+            "{}",
+            advice.sentence
+        );
     }
 
     #[test]
@@ -169,7 +178,11 @@ mod tests {
     fn without_a_difference_base_stays() {
         let none = advice(10, &[("thp", 1.0, 0.004, 150 << 20)]);
         assert_eq!(none.policy.as_deref(), Some("base"));
-        assert!(none.sentence.starts_with("no difference was found; stay with base (the smallest"), "{}", none.sentence);
+        assert!(
+            none.sentence.starts_with("no difference was found; stay with base (the smallest"),
+            "{}",
+            none.sentence
+        );
         let slower = advice(10, &[("thp", 1.1, 0.004, 150 << 20)]);
         assert_eq!(slower.policy.as_deref(), Some("base"));
         assert!(slower.sentence.contains("thp takes 10 % more time"), "{}", slower.sentence);

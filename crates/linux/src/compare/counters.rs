@@ -167,7 +167,8 @@ impl Available {
 }
 
 fn open(event: Event, kernel: bool) -> io::Result<Vec<Counter>> {
-    let build = |mut builder: Builder<'static>| builder.inherit(true).enable_on_exec(true).exclude_kernel(!kernel).build();
+    let build =
+        |mut builder: Builder<'static>| builder.inherit(true).enable_on_exec(true).exclude_kernel(!kernel).build();
     event.builders().into_iter().map(build).collect()
 }
 
@@ -178,7 +179,8 @@ fn reason(error: &io::Error) -> String {
             "this processor, or the hypervisor under this machine, offers none".into()
         }
         Some(libc::EACCES | libc::EPERM) => {
-            "kernel.perf_event_paranoid does not allow them to this user; as root, or with it at 2 or less, they are".into()
+            "kernel.perf_event_paranoid does not allow them to this user; as root, or with it at 2 or less, they are"
+                .into()
         }
         _ => error.to_string(),
     }
@@ -200,11 +202,11 @@ impl Counters {
             for counter in counters {
                 let read = counter.read_count_and_time()?;
                 // A command that could not be started has no time at all, and a count of zero.
-                let share = if read.time_enabled == 0 { 1.0 } else { read.time_running as f64 / read.time_enabled as f64 };
-                sum = sum.filter(|_| share > 0.0).map(|sum| Count {
-                    value: sum.value + read.count as f64 / share,
-                    share: sum.share.min(share),
-                });
+                let share =
+                    if read.time_enabled == 0 { 1.0 } else { read.time_running as f64 / read.time_enabled as f64 };
+                sum = sum
+                    .filter(|_| share > 0.0)
+                    .map(|sum| Count { value: sum.value + read.count as f64 / share, share: sum.share.min(share) });
             }
             counts.extend(sum.map(|count| (*event, count)));
         }

@@ -1,4 +1,388 @@
-//! One command under several policies.
+//! One command under several policies, run in turns, so that what differs is the policy's doing: times, faults, memory, TLB
+//! misses, and which policy to use.
+//!
+//! Every round runs each policy once, in an order drawn at random from a seed; [`statistics`] says what the rounds tell.
+//! The whole process tree is measured. What a policy changes for the whole system is changed under one lock that is held
+//! for the whole comparison, and is put back after every run.
 
+mod advice;
+mod columns;
 pub mod counters;
+pub mod export;
+mod host;
+mod html;
+mod row;
+mod run;
+pub mod sample;
 pub mod statistics;
+
+pub use advice::Advice;
+pub use columns::{Cells, cells};
+pub use export::Export;
+pub use html::html;
+pub use row::{Row, Run};
+
+use crate::launch::Plan;
+use crate::settings::{Settings, System};
+use crate::{Error, Policy};
+use counters::{Available, Event};
+use run::Outcome;
+use sample::Budget;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Where the command's output goes. It reads from `/dev/null` in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Output {
+    /// Nowhere.
+    #[default]
+    Null,
+    /// To this process's own standard output and standard error.
+    Inherit,
+    /// Both to standard error, where standard output is for findings only.
+    Stderr,
+}
+
+/// What to compare, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Give the command, its words joined by spaces, to `sh -c`.
+    pub shell: bool,
+    /// The policies. Base runs in any case; one that is named several times runs as often, and is told apart by a number.
+    pub policies: Vec<Policy>,
+    /// How many rounds count.
+    pub runs: usize,
+    /// How many runs of each policy come before, and do not count.
+    pub warmup: usize,
+    /// What `sh -c` does before each run.
+    pub prepare: Option<String>,
+    /// What `sh -c` does after each run.
+    pub conclude: Option<String>,
+    /// Go on where the command's exit status is not 0.
+    pub ignore_failure: bool,
+    /// Do not touch memory before each run.
+    pub cold_host: bool,
+    /// Where the command's output goes.
+    pub output: Output,
+    /// What the order in the rounds is drawn from.
+    pub seed: u64,
+}
+
+impl Options {
+    /// Ten rounds of the command under [`Policy::NAMES`], after one run of each to warm up.
+    pub fn new(command: impl IntoIterator<Item = impl Into<OsString>>) -> Options {
+        Options {
+            command: command.into_iter().map(Into::into).collect(),
+            shell: false,
+            policies: Policy::NAMES.iter().map(|name| name.parse().expect("it is one of ours")).collect(),
+            runs: 10,
+            warmup: 1,
+            prepare: None,
+            conclude: None,
+            ignore_failure: false,
+            cold_host: false,
+            output: Output::Null,
+            seed: 1,
+        }
+    }
+
+    /// The command as a shell would want it.
+    pub fn command_line(&self) -> String {
+        let words = self.command.iter().map(|word| word.to_string_lossy());
+        if self.shell {
+            return words.collect::<Vec<_>>().join(" ");
+        }
+        words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+    }
+
+    fn start(&self) -> Result<Command, Error> {
+        let mut command = match (self.shell, &self.command[..]) {
+            (false, [program, arguments @ ..]) => {
+                let mut command = Command::new(program);
+                command.args(arguments);
+                command
+            }
+            _ => {
+                let mut command = Command::new("sh");
+                command.arg("-c").arg(self.command.join(OsString::from(" ").as_os_str()));
+                command
+            }
+        };
+        command.stdin(Stdio::null());
+        match self.output {
+            Output::Null => _ = command.stdout(Stdio::null()).stderr(Stdio::null()),
+            Output::Inherit => {}
+            Output::Stderr => {
+                let stderr = std::io::stderr().as_fd().try_clone_to_owned();
+                command.stdout(stderr.map_err(Error::system("share standard error with the command"))?);
+            }
+        }
+        Ok(command)
+    }
+}
+
+/// A word as a shell would want it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%^".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Told how far a comparison is.
+pub trait Watch {
+    /// A run under `policy` begins, the `index`-th of `of` (from 1), those that do not count among them.
+    fn run(&mut self, policy: &str, index: usize, of: usize);
+}
+
+/// Nobody looks.
+impl Watch for () {
+    fn run(&mut self, _: &str, _: usize, _: usize) {}
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The command as a shell would want it.
+    pub command: String,
+    /// What the order in the rounds was drawn from.
+    pub seed: u64,
+    /// How many rounds are complete.
+    pub rounds: usize,
+    /// Whether it was stopped before the last round.
+    pub stopped: bool,
+    /// A row for each policy, base first; none if no round is complete.
+    pub rows: Vec<Row>,
+    /// Which policy to use; none if no round is complete.
+    pub advice: Option<Advice>,
+    /// What a reader of the rows has to know: a sentence each, without a full stop.
+    pub notes: Vec<String>,
+}
+
+/// A policy and how it is told apart from others of its name.
+struct Entry {
+    name: String,
+    plan: Plan,
+    /// The size of the folios that it is about.
+    folio: Option<u64>,
+    /// The most memory that a run of it had so far.
+    peak: u64,
+    /// What was seen of memory in runs that do not count.
+    warmups: Vec<sample::Memory>,
+    runs: Vec<Run>,
+}
+
+/// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count.
+///
+/// # Errors
+/// [`Error::Usage`] for options that make no sense; [`Error::Unable`] when a run fails, or none of the policies can be
+/// carried out here but base; others of the settings and of the system. Settings are put back in any case.
+pub fn compare(options: &Options, stop: &AtomicBool, watch: &mut dyn Watch) -> Result<Comparison, Error> {
+    if options.command.is_empty() {
+        return Err(Error::Usage("there is no command to compare: name it after --".into()));
+    }
+    if options.runs == 0 {
+        return Err(Error::Usage("at least one run is needed".into()));
+    }
+    let mut settings = Settings::new(System::live(), true);
+    let mut notes = Vec::new();
+    let mut entries = entries(options, &mut settings, &mut notes)?;
+    let available = Available::among(&Event::HARDWARE);
+    notes.extend(available.note());
+    let memory_before = look_under(options, entries.len() > 1, &mut notes);
+    let mut comparing = Comparing { options, settings, available, warms: memory_before == WARMED, left: 0 };
+
+    let total = entries.len() * (options.warmup + options.runs);
+    let mut index = 0;
+    let (mut rounds, mut stopped) = (0, false);
+    'rounds: for round in 0..options.warmup + options.runs {
+        let counted = round.checked_sub(options.warmup);
+        let order = match counted {
+            Some(round) => statistics::order(options.seed, round as u64, entries.len()),
+            None => (0..entries.len()).collect(),
+        };
+        for which in order {
+            let entry = &mut entries[which];
+            index += 1;
+            watch.run(&entry.name, index, total);
+            let Some(run) = comparing.run(entry, counted, stop)? else {
+                stopped = true;
+                break 'rounds;
+            };
+            entry.peak = entry.peak.max(run.memory.peak);
+            match counted {
+                Some(_) => entry.runs.push(run),
+                None => entry.warmups.push(run.memory),
+            }
+        }
+        rounds += usize::from(counted.is_some());
+    }
+    if comparing.left > 0 {
+        notes.push(format!(
+            "the command left processes behind that did not end ({} in all runs); they were ended, and its time is its own",
+            comparing.left
+        ));
+    }
+    comparing.settings.restore()?;
+    let rows = rows(options, &entries, rounds, memory_before);
+    if rows.iter().any(|row| row.counted_share.is_some_and(|share| share < 1.0)) {
+        notes.push("hardware counters took turns: counts are scaled to the whole time".into());
+    }
+    let advice = (!rows.is_empty()).then(|| advice::advise(&rows));
+    let command = options.command_line();
+    Ok(Comparison { command, seed: options.seed, rounds, stopped, rows, advice, notes })
+}
+
+/// The policies that can be carried out here, base first, each tried once. A line goes to `notes` for each of the others.
+fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) -> Result<Vec<Entry>, Error> {
+    let mut policies = options.policies.clone();
+    match policies.iter().position(|policy| *policy == Policy::Base) {
+        Some(place) => policies[..=place].rotate_right(1),
+        None => policies.insert(0, Policy::Base),
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut left_out = Vec::new();
+    for (index, policy) in policies.iter().enumerate() {
+        let before = policies[..index].iter().filter(|other| *other == policy).count();
+        let name = if before == 0 { policy.to_string() } else { format!("{policy}#{}", before + 1) };
+        let plan = Plan::new(policy, settings.system());
+        let tried = plan.and_then(|plan| {
+            let arrangement = plan.clone().arrange(settings)?;
+            let said = arrangement.notes().to_vec();
+            arrangement.restore()?;
+            Ok((plan, said))
+        });
+        match tried {
+            Ok((plan, said)) => {
+                notes.extend(said.into_iter().map(|note| format!("{name}: {note}")));
+                let folio = match policy {
+                    Policy::Mthp { size } => Some(size.bytes()),
+                    _ => None,
+                };
+                entries.push(Entry { name, plan, folio, peak: 0, warmups: Vec::new(), runs: Vec::new() });
+            }
+            Err(error) if index == 0 => return Err(error),
+            Err(error) => left_out.push(format!("{name} is left out: {error}")),
+        }
+    }
+    if entries.len() == 1 && !left_out.is_empty() {
+        return Err(Error::Unable(format!("nothing can be compared with base here; {}", left_out.join("; "))));
+    }
+    notes.extend(left_out);
+    Ok(entries)
+}
+
+/// The words for the state of free memory before each run.
+const METAL: &str = "metal";
+const WARMED: &str = "warmed";
+const COLD: &str = "cold host";
+
+/// What lies under this machine, and what that means for the rows. `huge` says whether huge pages are compared at all.
+fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> &'static str {
+    let (guest, reports) = (host::is_virtual(), host::reports_free_memory());
+    if !guest && !reports {
+        return METAL;
+    }
+    if guest && huge {
+        // On a thread of its own, since it chooses a processor for itself.
+        let asked = std::thread::scope(|scope| scope.spawn(crate::probe::host_fractured).join());
+        let finding = asked.expect("probing does not panic");
+        notes.push(match finding.is_so() {
+            Some(true) => format!(
+                "host-fractured: the host backs huge pages with small ones, so they reach no further in the TLB; gains come \
+                 from cheaper walks and fewer faults ({})",
+                finding.evidence
+            ),
+            Some(false) => format!("not host-fractured: huge pages reach as far in the TLB as they should ({})", finding.evidence),
+            None => format!("whether the host fractures huge pages {}", finding.evidence),
+        });
+    }
+    let why = match reports {
+        true => "this machine may hand free memory back to its host",
+        false => "the host of this virtual machine may take free memory",
+    };
+    if options.cold_host {
+        notes.push(format!(
+            "cold host: {why}, and nothing was touched before the runs; huge pages look worse than they are"
+        ));
+        return COLD;
+    }
+    notes.push(format!("{why}: before each run as much memory as the policy's runs need was touched and freed"));
+    WARMED
+}
+
+/// What all runs have in common.
+struct Comparing<'a> {
+    options: &'a Options,
+    settings: Settings,
+    available: Available,
+    warms: bool,
+    /// How many processes that the command left behind had to be ended.
+    left: usize,
+}
+
+impl Comparing<'_> {
+    /// One run, with what comes before and after it; the `round`-th that counts, or none of them. `None` if it was
+    /// stopped.
+    fn run(&mut self, entry: &Entry, round: Option<usize>, stop: &AtomicBool) -> Result<Option<Run>, Error> {
+        let options = self.options;
+        if let Some(prepare) = &options.prepare {
+            aside("--prepare", prepare, options.output)?;
+        }
+        let warmed = if self.warms { host::warm(entry.peak) } else { 0 };
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let budget = if round.is_some() { Budget::TIMED } else { Budget::WARMUP };
+        let looks = sample::Plan { budget, expected: entry.peak, folio: entry.folio };
+        let plan = entry.plan.clone();
+        let outcome = run::run(options.start()?, plan, &mut self.settings, &self.available, looks, stop)?;
+        let Outcome::Done(run, left) = outcome else { return Ok(None) };
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        self.left += left;
+        if let Some(conclude) = &options.conclude {
+            aside("--conclude", conclude, options.output)?;
+        }
+        if run.code != 0 && !options.ignore_failure {
+            let when = round.map_or("a warm-up run".to_string(), |round| format!("round {}", round + 1));
+            return Err(Error::Unable(format!(
+                "the command ended with status {} under {} in {when}; --show-output shows what it says, -i compares in spite \
+                 of it",
+                run.code, entry.name
+            )));
+        }
+        Ok(Some(Run { warmed, ..run }))
+    }
+}
+
+/// What is done before or after a run, without a policy.
+fn aside(flag: &str, script: &str, output: Output) -> Result<(), Error> {
+    let options = Options { shell: true, output, ..Options::new([script]) };
+    let status = options.start()?.status().map_err(Error::system("run sh"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Error::Unable(format!("what {flag} says failed with {status}: {script}"))),
+    }
+}
+
+/// A row for each policy, of the first `rounds` rounds.
+fn rows(options: &Options, entries: &[Entry], rounds: usize, memory_before: &'static str) -> Vec<Row> {
+    if rounds == 0 {
+        return Vec::new();
+    }
+    let base: Vec<f64> = entries[0].runs[..rounds].iter().map(|run| run.wall).collect();
+    let line = options.command_line();
+    let rows = entries.iter().enumerate().map(|(index, entry)| {
+        let runs: Vec<&Run> = entry.runs[..rounds].iter().collect();
+        let beside = (index > 0).then_some((&base[..], entries.len() - 1));
+        Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside)
+    });
+    rows.collect()
+}

@@ -91,7 +91,15 @@ pub struct Row {
 impl Row {
     /// The row of `runs`, which are not empty, beside `base`'s runs of the same rounds. `family` is how many policies are
     /// compared with base.
-    pub(super) fn of(names: (&str, &str), memory_before: &'static str, runs: &[&Run], base: Option<(&[f64], usize)>) -> Row {
+    ///
+    /// How much of memory is huge is taken from the runs that do not count too, `warmups`, where there is more time to look.
+    pub(super) fn of(
+        names: (&str, &str),
+        memory_before: &'static str,
+        runs: &[&Run],
+        warmups: &[Memory],
+        base: Option<(&[f64], usize)>,
+    ) -> Row {
         let spread = |value: fn(&Run) -> f64| {
             let values: Vec<f64> = runs.iter().map(|run| value(run)).collect();
             Spread::of(&values).expect("there are runs")
@@ -100,11 +108,17 @@ impl Row {
             let values: Vec<f64> = runs.iter().filter_map(|run| value(run)).collect();
             Spread::of(&values).map(|spread| spread.median)
         };
+        let memories = || runs.iter().map(|run| &run.memory).chain(warmups);
+        let huge = |value: &dyn Fn(&Memory) -> Option<f64>| {
+            let values: Vec<f64> = memories().filter_map(value).collect();
+            Spread::of(&values).map(|spread| spread.median)
+        };
         let whole = |value: &dyn Fn(&Run) -> Option<u64>| {
             median(&|run: &Run| value(run).map(|value| value as f64)).map(|median| median.round() as u64)
         };
         let counted = |event: Event| {
-            let find = |run: &Run| run.counts.iter().find(|(counted, _)| *counted == event).map(|(_, count)| count.value);
+            let find =
+                |run: &Run| run.counts.iter().find(|(counted, _)| *counted == event).map(|(_, count)| count.value);
             median(&find).map(|median| median.round() as u64)
         };
         let times: Vec<f64> = runs.iter().map(|run| run.wall).collect();
@@ -120,8 +134,8 @@ impl Row {
             minor_faults: whole(&|run| Some(run.minor_faults)).expect("there are runs"),
             major_faults: whole(&|run| Some(run.major_faults)).expect("there are runs"),
             peak_rss_bytes: whole(&|run| Some(run.memory.peak)).expect("there are runs"),
-            huge_bytes: whole(&|run| run.memory.huge),
-            huge_coverage_percent: median(&|run| run.memory.coverage.map(|share| 100.0 * share)),
+            huge_bytes: huge(&|memory| memory.huge.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
+            huge_coverage_percent: huge(&|memory| memory.coverage.map(|share| 100.0 * share)),
             folio_bytes: whole(&|run| run.memory.folios),
             dtlb_loads: counted(Event::DtlbLoads),
             dtlb_load_misses: counted(Event::DtlbLoadMisses),

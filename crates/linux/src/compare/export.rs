@@ -1,0 +1,153 @@
+//! Files with the rows: JSON in hyperfine's shape, CSV, Markdown. A file is written whole or not at all.
+
+use super::columns::cells;
+use super::statistics::Spread;
+use super::{Comparison, Row};
+use crate::Error;
+use serde_json::{Value, json};
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
+
+/// A file that will hold findings: nothing is there under its name before it is complete.
+#[derive(Debug)]
+pub struct Export {
+    path: PathBuf,
+    /// Beside it, on the same file system. None for what is no regular file, such as a pipe.
+    beside: Option<NamedTempFile>,
+}
+
+impl Export {
+    /// Makes sure, before anything runs, that `path` can be written.
+    ///
+    /// # Errors
+    /// [`Error::File`] when it cannot.
+    pub fn create(path: &Path) -> Result<Export, Error> {
+        // A link is followed: the file that it leads to is replaced, not the link.
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
+        if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
+            fs::OpenOptions::new().write(true).open(&path).map_err(Error::file("write", &path))?;
+            return Ok(Export { path, beside: None });
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        // What the user's umask leaves, as for any file.
+        let beside = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
+        let beside = Some(beside.map_err(Error::file("create", &path))?);
+        Ok(Export { path, beside })
+    }
+
+    /// Puts `text` under the file's name.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the system refuses; then what was there before is still there.
+    pub fn write(self, text: &str) -> Result<(), Error> {
+        let Some(mut beside) = self.beside else {
+            return fs::write(&self.path, text).map_err(Error::file("write", &self.path));
+        };
+        let written = beside.write_all(text.as_bytes()).and_then(|()| beside.as_file().sync_all());
+        written.map_err(Error::file("write", &self.path))?;
+        beside.persist(&self.path).map_err(|error| Error::file("write", &self.path)(error.error))?;
+        Ok(())
+    }
+}
+
+/// JSON in hyperfine's shape, for its scripts and plots: times in seconds, `user` and `system` their means, the policy a
+/// parameter. `memory_usage_byte` are the peaks of the whole tree.
+pub fn json(comparison: &Comparison) -> String {
+    let result = |row: &Row| {
+        let Spread { median, mean, stddev, min, max } = row.wall_seconds;
+        json!({
+            "command": row.command,
+            "mean": mean,
+            "stddev": stddev,
+            "median": median,
+            "user": row.user_seconds.mean,
+            "system": row.system_seconds.mean,
+            "min": min,
+            "max": max,
+            "times": row.times,
+            "memory_usage_byte": row.peaks,
+            "exit_codes": row.exit_codes,
+            "parameters": { "policy": row.policy },
+        })
+    };
+    let results: Vec<Value> = comparison.rows.iter().map(result).collect();
+    format!("{:#}\n", json!({ "results": results }))
+}
+
+/// CSV: hyperfine's columns, then the other keys of the rows; times in seconds, sizes in bytes. What was not measured is
+/// empty.
+pub fn csv(comparison: &Comparison) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for (index, row) in comparison.rows.iter().enumerate() {
+        let fields = fields(row);
+        if index == 0 {
+            writer.write_record(fields.iter().map(|(name, _)| name)).expect("memory takes all");
+        }
+        writer.write_record(fields.iter().map(|(_, value)| value)).expect("all rows have the same columns");
+    }
+    String::from_utf8(writer.into_inner().expect("memory takes all")).expect("all fields are text")
+}
+
+fn fields(row: &Row) -> Vec<(&'static str, String)> {
+    let ratio = |value: fn(&super::statistics::Ratio) -> f64| {
+        row.time_ratio.as_ref().map(|ratio| value(ratio).to_string()).unwrap_or_default()
+    };
+    let some = |value: Option<u64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let number = |value: Option<f64>| value.map(|value| value.to_string()).unwrap_or_default();
+    let wall = &row.wall_seconds;
+    vec![
+        ("command", row.command.clone()),
+        ("mean", wall.mean.to_string()),
+        ("stddev", number(wall.stddev)),
+        ("median", wall.median.to_string()),
+        ("user", row.user_seconds.mean.to_string()),
+        ("system", row.system_seconds.mean.to_string()),
+        ("min", wall.min.to_string()),
+        ("max", wall.max.to_string()),
+        ("parameter_policy", row.policy.clone()),
+        ("runs", row.runs.to_string()),
+        ("minor_faults", row.minor_faults.to_string()),
+        ("major_faults", row.major_faults.to_string()),
+        ("peak_rss_bytes", row.peak_rss_bytes.to_string()),
+        ("huge_bytes", some(row.huge_bytes)),
+        ("huge_coverage_percent", number(row.huge_coverage_percent)),
+        ("folio_bytes", some(row.folio_bytes)),
+        ("dtlb_loads", some(row.dtlb_loads)),
+        ("dtlb_load_misses", some(row.dtlb_load_misses)),
+        ("dtlb_stores", some(row.dtlb_stores)),
+        ("dtlb_store_misses", some(row.dtlb_store_misses)),
+        ("itlb_loads", some(row.itlb_loads)),
+        ("itlb_misses", some(row.itlb_misses)),
+        ("walk_cycles", some(row.walk_cycles)),
+        ("speedup", row.speedup.to_string()),
+        ("ratio", ratio(|ratio| ratio.estimate)),
+        ("ratio_low", ratio(|ratio| ratio.low)),
+        ("ratio_high", ratio(|ratio| ratio.high)),
+        ("ratio_level", ratio(|ratio| ratio.level)),
+        ("memory_before", row.memory_before.to_string()),
+    ]
+}
+
+/// A table in Markdown, with the advice and the notes below.
+pub fn markdown(comparison: &Comparison) -> String {
+    let cells = cells(comparison);
+    let line = |cells: &[String]| {
+        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let sides: Vec<String> =
+        (0..cells.head.len()).map(|column| if column == 0 { ":---" } else { "---:" }.into()).collect();
+    let mut out = format!("`{}`\n\n{}{}", comparison.command.replace('`', "'"), line(&cells.head), line(&sides));
+    cells.rows.iter().for_each(|row| out += &line(row));
+    if let Some(advice) = &comparison.advice {
+        out += &format!("\n{}\n", advice.sentence);
+    }
+    if !comparison.notes.is_empty() {
+        out.push('\n');
+        comparison.notes.iter().for_each(|note| out += &format!("- {note}\n"));
+    }
+    out
+}

@@ -1,0 +1,94 @@
+//! One run of the command under a policy.
+
+use super::counters::Available;
+use super::row::Run;
+use super::sample::{self, Sampler};
+use crate::Error;
+use crate::launch::Plan;
+use crate::settings::Settings;
+use crate::tree::Tree;
+use std::fs;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often the flag to stop is looked at while the command runs.
+const LOOK: Duration = Duration::from_millis(100);
+/// What is left behind by the command may go on for this long at least, or else as long as the command took.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What became of a run.
+pub(super) enum Outcome {
+    /// It was measured. With it, how many processes that the command left behind had to be ended.
+    Done(Run, usize),
+    /// The flag to stop was set; nothing of the command lives any more.
+    Stopped,
+}
+
+/// Runs `command` under the policy of `plan`, and waits for all that it starts.
+pub(super) fn run(
+    mut command: Command,
+    plan: Plan,
+    settings: &mut Settings,
+    available: &Available,
+    looks: sample::Plan,
+    stop: &AtomicBool,
+) -> Result<Outcome, Error> {
+    let arrangement = plan.arrange(settings)?;
+    arrangement.prepare(&mut command);
+    let own = own_resident();
+    let counters = available.open().map_err(Error::system("open hardware counters"))?;
+    let started = Instant::now();
+    let mut tree = Tree::spawn(&mut command)?;
+    let sampler = Sampler::start(looks);
+    let mut ended = None;
+    let mut left = 0;
+    let wall = loop {
+        if stop.load(Ordering::Relaxed) {
+            tree.end(Duration::from_secs(2))?;
+            return Ok(Outcome::Stopped);
+        }
+        let Some(end) = ended else {
+            ended = tree.wait(Some(LOOK))?;
+            continue;
+        };
+        if tree.wait_all(Some(Duration::ZERO))? {
+            break end.wall;
+        }
+        // The command has ended, and something that it started has not: it belongs to the run, unless it stays for good.
+        if tree.wait_all(Some(LOOK))? {
+            break started.elapsed();
+        }
+        if started.elapsed() > end.wall + end.wall.max(PATIENCE) {
+            left = tree.members().len();
+            tree.end(Duration::from_secs(2))?;
+            break end.wall;
+        }
+    };
+    let usage = tree.usage();
+    // The kernel's own figure of the largest process counts the moment before the exec too, when it was a copy of this
+    // process: it tells something only where it is more than that.
+    let largest = if usage.peak_process_bytes > own { usage.peak_process_bytes } else { 0 };
+    let memory = sampler.finish(largest);
+    let counts = counters.read().map_err(Error::system("read hardware counters"))?;
+    drop(tree);
+    arrangement.restore()?;
+    let run = Run {
+        wall: wall.as_secs_f64(),
+        user: usage.user.as_secs_f64(),
+        system: usage.system.as_secs_f64(),
+        minor_faults: usage.minor_faults,
+        major_faults: usage.major_faults,
+        memory,
+        counts,
+        code: ended.map_or(1, |ended| ended.code()),
+        warmed: 0,
+    };
+    Ok(Outcome::Done(run, left))
+}
+
+/// What is resident of this process, in bytes.
+fn own_resident() -> u64 {
+    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    sample::field(&text, "VmRSS:").unwrap_or(0)
+}
