@@ -1,5 +1,6 @@
 //! The verbs that work on this system: what is running, and what runs now.
 
+mod compare;
 mod daemon;
 mod grid;
 mod inspect;
@@ -13,6 +14,8 @@ use std::process::ExitCode;
 /// The verbs that work on this system.
 #[derive(Subcommand)]
 pub(crate) enum Live {
+    /// Run a command under several policies in turns, and say which of them to use
+    Compare(compare::Compare),
     /// Promote the memory of running programs to huge pages, where it is populated and settled
     Daemon(daemon::Daemon),
     /// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free
@@ -25,6 +28,7 @@ impl Live {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         recover();
         match self {
+            Live::Compare(verb) => verb.run(),
             Live::Daemon(verb) => verb.run(),
             Live::Inspect(verb) => verb.run(),
             Live::Run(verb) => verb.run(),

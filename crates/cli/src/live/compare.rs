@@ -1,0 +1,251 @@
+//! `superpage compare`.
+
+use crate::Failure;
+use clap::{Args, ValueEnum};
+use comfy_table::{Cell, CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use superpage_linux::Policy;
+use superpage_linux::compare::{Comparison, Export, Options, Output, Watch, cells, compare, export, html};
+
+/// Run a command under several policies in turns, and say which of them to use
+#[derive(Args)]
+#[command(after_long_help = after_help())]
+pub(crate) struct Compare {
+    /// A policy to compare with base; repeat for several, also for the same one [default: all that are named below]
+    #[arg(long = "policy", value_name = "POLICY", value_parser = str::parse::<Policy>)]
+    policies: Vec<Policy>,
+
+    /// How many rounds count; in each, every policy runs once
+    #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+
+    /// How many runs of each policy come before, and do not count
+    #[arg(short, long, value_name = "N", default_value_t = 1)]
+    warmup: u32,
+
+    /// What `sh -c` does before each run, outside its time
+    #[arg(short, long, value_name = "CMD")]
+    prepare: Option<String>,
+
+    /// What `sh -c` does after each run, outside its time
+    #[arg(short, long, value_name = "CMD")]
+    conclude: Option<String>,
+
+    /// Go on when the command ends with a status other than 0
+    #[arg(short, long)]
+    ignore_failure: bool,
+
+    /// Give the command to `sh -c`, its words joined by spaces
+    #[arg(long)]
+    shell: bool,
+
+    /// Start the command itself, without a shell: the default, and what undoes an earlier --shell
+    #[arg(short = 'N', long, overrides_with = "shell")]
+    no_shell: bool,
+
+    /// Show what the command prints
+    #[arg(long)]
+    show_output: bool,
+
+    /// What the order of the policies in each round is drawn from
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// Do not touch memory before each run, where a host may have taken what is free
+    #[arg(long)]
+    cold_host: bool,
+
+    /// How to print what was found
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
+    format: Format,
+
+    /// Write the times in the shape of hyperfine's JSON, too
+    #[arg(long, value_name = "FILE")]
+    export_json: Option<PathBuf>,
+
+    /// Write all medians as CSV, too
+    #[arg(long, value_name = "FILE")]
+    export_csv: Option<PathBuf>,
+
+    /// Write the table in Markdown, too
+    #[arg(long, value_name = "FILE")]
+    export_markdown: Option<PathBuf>,
+
+    /// Write a page with the table and bar charts, too
+    #[arg(long, value_name = "FILE")]
+    export_html: Option<PathBuf>,
+
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "CMD ARG")]
+    command: Vec<OsString>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Table,
+    /// One array with an object a policy
+    Json,
+}
+
+fn after_help() -> String {
+    format!(
+        "Examples:\n  superpage compare -- ./service --benchmark\n  \
+         superpage compare -r 20 --policy thp --policy mthp:size=64K --export-html page.html -- gcc -O2 -c big.c\n\n\
+         The whole process tree is measured: the time until all of it has ended, its processor time, page faults and\n\
+         memory. `time / base` is the ratio of times, with an interval: all intervals hold together in 95 of 100\n\
+         comparisons. Settings of the whole system are put back after each run; where this process is killed, by the\n\
+         next call of superpage.\n\nPolicies:\n{}",
+        Policy::help()
+    )
+}
+
+impl Compare {
+    pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let options = self.options();
+        let exports = self.exports()?;
+        let stop = flag()?;
+        let comparison = compare(&options, &stop, &mut Bar::new())?;
+        self.print(&comparison)?;
+        for (file, write) in exports {
+            file.write(&write(&comparison))?;
+        }
+        if comparison.stopped {
+            let rounds = comparison.rounds;
+            eprintln!(
+                "superpage: interrupted; what is shown are the {rounds} of {} rounds that were complete",
+                self.runs
+            );
+            return Ok(ExitCode::from(1));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn options(&self) -> Options {
+        let mut options = Options::new(&self.command);
+        if !self.policies.is_empty() {
+            options.policies = self.policies.clone();
+        }
+        Options {
+            shell: self.shell,
+            runs: self.runs as usize,
+            warmup: self.warmup as usize,
+            prepare: self.prepare.clone(),
+            conclude: self.conclude.clone(),
+            ignore_failure: self.ignore_failure,
+            cold_host: self.cold_host,
+            output: match (self.show_output, self.format) {
+                (false, _) => Output::Null,
+                (true, Format::Table) => Output::Inherit,
+                (true, Format::Json) => Output::Stderr,
+            },
+            seed: self.seed,
+            ..options
+        }
+    }
+
+    /// The files to write, each made before anything runs, with what goes into it.
+    fn exports(&self) -> Result<Vec<(Export, Text)>, Failure> {
+        let wanted: [(&Option<PathBuf>, Text); 4] = [
+            (&self.export_json, export::json),
+            (&self.export_csv, export::csv),
+            (&self.export_markdown, export::markdown),
+            (&self.export_html, html),
+        ];
+        let wanted = wanted.into_iter().filter_map(|(path, write)| path.as_ref().map(|path| (path, write)));
+        Ok(wanted
+            .map(|(path, write)| Ok((Export::create(path)?, write)))
+            .collect::<Result<_, superpage_linux::Error>>()?)
+    }
+
+    fn print(&self, comparison: &Comparison) -> Result<(), Failure> {
+        let failed = |error: std::io::Error| Failure::Run(format!("cannot write to standard output: {error}"));
+        let mut out = std::io::stdout().lock();
+        if self.format == Format::Json {
+            comparison.notes.iter().for_each(|note| eprintln!("superpage: {note}"));
+            serde_json::to_writer_pretty(&mut out, &comparison.rows).map_err(|error| failed(error.into()))?;
+            return writeln!(out).map_err(failed);
+        }
+        let mut text =
+            format!("{}: {} rounds, order from seed {}\n", comparison.command, comparison.rounds, comparison.seed);
+        if !comparison.rows.is_empty() {
+            text += &table(comparison);
+        }
+        if let Some(advice) = &comparison.advice {
+            text += &format!("\n{}\n", advice.sentence);
+        }
+        if !comparison.notes.is_empty() {
+            text.push('\n');
+            comparison.notes.iter().for_each(|note| text += &format!("- {note}\n"));
+        }
+        out.write_all(text.as_bytes()).map_err(failed)
+    }
+}
+
+/// What makes the text of a file.
+type Text = fn(&Comparison) -> String;
+
+fn table(comparison: &Comparison) -> String {
+    let cells = cells(comparison);
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    let aligned = |texts: Vec<String>| {
+        texts.into_iter().enumerate().map(|(i, text)| {
+            Cell::new(text).set_alignment(if i == 0 { CellAlignment::Left } else { CellAlignment::Right })
+        })
+    };
+    table.set_header(aligned(cells.head));
+    cells.rows.into_iter().for_each(|row| _ = table.add_row(aligned(row)));
+    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
+    let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
+    let mut out = format!("{}\n {}\n", lines[0], "─".repeat(width.saturating_sub(1)));
+    lines[1..].iter().for_each(|line| out += &format!("{line}\n"));
+    out
+}
+
+/// The flag that SIGINT, SIGTERM and SIGHUP set. None of them ends this process at once: the command is ended first, and
+/// settings are put back.
+fn flag() -> Result<Arc<AtomicBool>, Failure> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    let flag = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, Arc::clone(&flag))
+            .map_err(|error| Failure::Run(format!("cannot catch signal {signal}: {error}")))?;
+    }
+    Ok(flag)
+}
+
+/// Progress on standard error, on a terminal. Nothing is drawn while a run goes on.
+struct Bar(ProgressBar);
+
+impl Bar {
+    fn new() -> Bar {
+        let target =
+            if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.set_style(
+            ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len} runs, {eta} left").expect("it is right"),
+        );
+        Bar(bar)
+    }
+}
+
+impl Watch for Bar {
+    fn run(&mut self, policy: &str, index: usize, of: usize) {
+        self.0.set_length(of as u64);
+        self.0.set_message(policy.to_string());
+        self.0.set_position(index as u64 - 1);
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
+}
