@@ -40,6 +40,7 @@ pub(super) fn run(
     let counters = available.open().map_err(Error::system("open hardware counters"))?;
     let started = Instant::now();
     let mut tree = Tree::spawn(&mut command)?;
+    let promoting = arrangement.promote()?;
     let sampler = Sampler::start(looks);
     let mut ended = None;
     let mut left = 0;
@@ -66,6 +67,7 @@ pub(super) fn run(
         }
     };
     let usage = tree.usage();
+    drop(promoting);
     // The kernel's own figure of the largest process counts the moment before the exec too, when it was a copy of this
     // process: it tells something only where it is more than that.
     let largest = if usage.peak_process_bytes > own { usage.peak_process_bytes } else { 0 };
