@@ -20,6 +20,7 @@ pub mod run;
 pub mod scan;
 pub mod settings;
 pub mod signals;
+pub mod text;
 pub mod tree;
 
 pub use error::Error;
