@@ -4,6 +4,7 @@ mod compare;
 mod daemon;
 mod grid;
 mod inspect;
+mod probe;
 mod run;
 
 use crate::Failure;
@@ -22,6 +23,8 @@ pub(crate) enum Live {
     Inspect(inspect::Inspect),
     /// Run a command under a policy for its pages
     Run(run::Run),
+    /// Find out by timing what this machine and its kernel do with pages of several sizes
+    Probe(probe::Measure),
 }
 
 impl Live {
@@ -32,6 +35,7 @@ impl Live {
             Live::Daemon(verb) => verb.run(),
             Live::Inspect(verb) => verb.run(),
             Live::Run(verb) => verb.run(),
+            Live::Probe(verb) => verb.run(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::Error;
 use std::io;
 use std::ops::Range;
+use std::os::fd::AsRawFd;
 
 /// Bytes of a base page.
 pub(crate) const BASE: usize = 4096;
@@ -35,6 +36,18 @@ impl Memory {
         Ok(memory)
     }
 
+    /// Only base pages, whose frames do not follow each other as the pages do: touched in a random order.
+    pub(crate) fn scattered(bytes: usize) -> Result<Memory, Error> {
+        let memory = Memory::new(bytes)?;
+        memory.advise(libc::MADV_NOHUGEPAGE)?;
+        let mut pages: Vec<usize> = (0..bytes / BASE).collect();
+        fastrand::Rng::with_seed(bytes as u64).shuffle(&mut pages);
+        for page in pages {
+            memory.touch(page * BASE..(page + 1) * BASE, BASE);
+        }
+        Ok(memory)
+    }
+
     /// As many huge pages as the kernel gives, touched. [`huge_bytes`](Memory::huge_bytes) tells how much of it they are.
     pub(crate) fn huge(bytes: usize) -> Result<Memory, Error> {
         let memory = Memory::new(bytes)?;
@@ -44,6 +57,13 @@ impl Memory {
             // Where faults give none, collapsing may.
             let _ = memory.advise(libc::MADV_COLLAPSE);
         }
+        Ok(memory)
+    }
+
+    /// A file, shared.
+    pub(crate) fn file(fd: libc::c_int, bytes: usize) -> Result<Memory, Error> {
+        let memory = Memory::new(bytes)?;
+        map(memory.start.cast(), bytes, libc::MAP_SHARED | libc::MAP_FIXED, fd)?;
         Ok(memory)
     }
 
@@ -71,6 +91,21 @@ impl Memory {
         }
     }
 
+    /// The same frames, mapped so many bytes behind a multiple of 2 MB, by base pages (the move splits huge ones where it is
+    /// not by whole 2 MB).
+    pub(crate) fn moved(self, by: usize) -> Result<Memory, Error> {
+        let mut to = Memory::new(self.bytes + HUGE)?;
+        to.start = to.start.wrapping_add(by);
+        to.bytes = self.bytes;
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        // SAFETY: both ranges are ours and equally long; that of `to` holds nothing, and `self` is used no more.
+        let moved = unsafe { libc::mremap(self.start.cast(), self.bytes, self.bytes, flags, to.start) };
+        match moved {
+            libc::MAP_FAILED => Err(Error::system("move a mapping")(io::Error::last_os_error())),
+            _ => Ok(to),
+        }
+    }
+
     /// The first byte.
     pub(crate) fn start(&self) -> usize {
         self.start as usize
@@ -90,12 +125,49 @@ impl Memory {
             let range = line.split(' ').next().and_then(|first| first.split_once('-'));
             if let Some((Some(from), Some(to))) = range.map(|(from, to)| (address(from), address(to))) {
                 inside = from < self.start() + self.bytes && to > self.start();
-            } else if inside && let Some(rest) = line.strip_prefix("AnonHugePages:") {
+            } else if inside
+                && let Some(rest) = line.strip_prefix("AnonHugePages:").or(line.strip_prefix("ShmemPmdMapped:"))
+            {
                 let kilobytes = rest.trim().trim_end_matches(" kB").trim().parse::<usize>();
                 huge += kilobytes.map_err(|_| Error::Unable(format!("/proc/self/smaps: expected kB in `{line}`")))?;
             }
         }
         Ok(huge << 10)
+    }
+}
+
+/// One huge page of a memory file, mapped many times in a row: as many huge pages for a TLB, and hardly any memory.
+pub(crate) struct Aliases {
+    memory: Memory,
+}
+
+impl Aliases {
+    /// Maps it so often.
+    ///
+    /// # Errors
+    /// The kernel does not make it a huge page, or not everywhere.
+    pub(crate) fn new(times: usize) -> Result<Aliases, Error> {
+        let file = rustix::fs::memfd_create("probe", rustix::fs::MemfdFlags::CLOEXEC)
+            .and_then(|file| rustix::fs::ftruncate(&file, HUGE as u64).map(|()| file))
+            .map_err(Error::system("make a memory file"))?;
+        let memory = Memory::new(times * HUGE)?;
+        for part in (0..times).map(|time| time * HUGE..(time + 1) * HUGE) {
+            let at = (memory.start() + part.start) as *mut libc::c_void;
+            map(at, HUGE, libc::MAP_SHARED | libc::MAP_FIXED, file.as_raw_fd())?;
+            if part.start == 0 {
+                memory.advise_part(part.clone(), libc::MADV_HUGEPAGE)?;
+                memory.touch(part.clone(), BASE);
+                memory.advise_part(part, libc::MADV_COLLAPSE)?;
+            } else {
+                memory.touch(part.start..part.start + 1, 1);
+            }
+        }
+        Ok(Aliases { memory })
+    }
+
+    /// The mappings as one memory.
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
     }
 }
 

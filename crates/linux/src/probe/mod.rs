@@ -4,11 +4,113 @@
 //! do not tell, why not. Times are the shortest of many short repeats, on one processor.
 
 mod chase;
+mod clock;
+mod coalesce;
+mod contiguity;
+mod curve;
+mod fault;
 mod finding;
 mod fracture;
+mod machine;
 mod memory;
+mod page;
 mod pin;
+mod reach;
 mod steady;
+mod steps;
+mod usable;
+mod ways;
 
 pub use finding::{Finding, Series, Value};
 pub use fracture::host_fractured;
+
+use crate::Error;
+use crate::signals::Signals;
+use pin::Pinned;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Fewer points and fewer repeats: seconds instead of up to a minute.
+    pub quick: bool,
+    /// Allow all sizes of folios while faults are measured: a setting of the whole system, which is put back.
+    pub folios: bool,
+}
+
+/// All that was found.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The findings, in the order of the questions.
+    pub findings: Vec<Finding>,
+    /// Latency against pages touched: a series each for base pages, huge pages, and what is compared with them.
+    pub latency: Vec<Series>,
+    /// What the processor is, by `/proc/cpuinfo`.
+    pub processor: String,
+}
+
+impl Probe {
+    /// Asks every question. Takes seconds if quick, else up to a minute, and up to about 1 GB of address space in use at a time,
+    /// a tenth of that of memory. `progress` is told of each question before it is asked.
+    ///
+    /// # Errors
+    /// The system refuses to map memory or to keep a thread on its processor, or, with folios, to change that setting. What
+    /// only cannot be told is a finding without a value.
+    pub fn measure(options: &Options, mut progress: impl FnMut(&str)) -> Result<Probe, Error> {
+        // A setting that is changed is put back before a signal ends this.
+        let _signals = if options.folios { Some(Signals::hold()?) } else { None };
+        let _pinned = Pinned::here()?;
+        progress("the clock");
+        let clock = clock::hertz();
+        let hertz = clock.value;
+        let evidence = "additions in a row, a cycle each; cycles below are of this clock".to_string();
+        let what = "clock of the processor, now";
+        let mut findings = vec![Finding::number("clock.hertz", what, hertz, "Hz", clock.agreement, evidence)];
+        progress("page sizes");
+        findings.extend(usable::sizes());
+        progress("whether a host fractures huge pages");
+        let fractured = host_fractured();
+        let is_fractured = fractured.is_so();
+        findings.push(fractured);
+        progress("TLB levels and walks");
+        let reach = reach::measure(options, hertz)?;
+        findings.extend(reach.findings);
+        if let Some(first) = reach.base.first() {
+            progress("associativity");
+            let first = reach::entries(0, first);
+            findings.push(ways::first(first, hertz)?);
+            if let Some(second) = reach.base.get(1) {
+                findings.extend(ways::second(first, reach::entries(1, second), hertz)?);
+                progress("coalescing");
+                findings.push(coalesce::measure(reach::entries(1, second), is_fractured)?);
+            }
+        }
+        progress("faults");
+        {
+            let _folios = if options.folios { Some(usable::allow_folios()?) } else { None };
+            findings.extend(fault::faults());
+            findings.extend(fault::split(&findings, hertz));
+            progress("promotions");
+            findings.extend(fault::promotions());
+        }
+        progress("contiguity");
+        findings.extend(contiguity::measure());
+        let latency = reach.curves.iter().map(curve::Curve::series).collect();
+        Ok(Probe { findings, latency, processor: machine::Processor::here().to_string() })
+    }
+
+    /// The finding of a name.
+    pub fn finding(&self, name: &str) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.name == name)
+    }
+
+    /// A machine file for the simulator: what was measured here, each value with its evidence, and all else from the built-in
+    /// machine that is nearest by the processor's family, marked as assumed.
+    pub fn machine_file(&self) -> String {
+        machine::file(self, &machine::Processor::here())
+    }
+
+    /// The report as one HTML file, with figures.
+    pub fn html(&self) -> String {
+        page::html(self)
+    }
+}

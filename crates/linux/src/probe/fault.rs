@@ -1,0 +1,162 @@
+//! What a page fault costs with each page size, zeroing included, and what it costs to collapse base pages.
+
+use super::Finding;
+use super::memory::{BASE, HUGE, Memory};
+use super::steady::Steady;
+use super::usable::mthp;
+use crate::Error;
+use std::time::Instant;
+
+/// Memory of one measurement. It was touched and freed just before, as often as it is measured: a host may have taken back
+/// what was free (the first touch of a cold block costs milliseconds, which are the host's).
+const BYTES: usize = 64 << 20;
+const ROUNDS: usize = 8;
+
+/// Faults of base pages, of all sizes of folios that are enabled, of huge pages. In order of size.
+pub(crate) fn faults() -> Vec<Finding> {
+    let mut findings = vec![fault("4K", BASE, libc::MADV_NOHUGEPAGE)];
+    let folios = mthp().into_iter().filter(|size| size.bytes < HUGE);
+    let enabled: Vec<usize> = folios.filter(|size| size.enabled).map(|size| size.bytes).collect();
+    if enabled.is_empty() {
+        let because =
+            "none is enabled in /sys/kernel/mm/transparent_hugepage/hugepages-*kB (--folios does that meanwhile)";
+        findings.push(Finding::unknown("fault.folios", "fault of folios between 4K and 2M", because.into()));
+    }
+    findings.extend(enabled.into_iter().map(|bytes| fault(&label(bytes), bytes, libc::MADV_HUGEPAGE)));
+    findings.push(fault("2M", HUGE, libc::MADV_HUGEPAGE));
+    findings
+}
+
+fn label(bytes: usize) -> String {
+    superpage_pages::PageSize::from_bytes(bytes as u64).map_or(format!("{bytes}"), |size| size.to_string())
+}
+
+/// Microseconds a fault.
+fn fault(size: &str, bytes: usize, advice: libc::c_int) -> Finding {
+    let (name, what) = (format!("fault.{size}"), format!("fault of {size}, with zeroing"));
+    match time(bytes, advice) {
+        Ok(Steady { value, agreement }) => {
+            let megabyte = value * (1 << 20) as f64 / bytes as f64;
+            let evidence = format!(
+                "{megabyte:.0} us a MB; least of {} blocks of 2 MB, memory touched and freed before",
+                ROUNDS * (BYTES / HUGE)
+            );
+            Finding::number(&name, &what, value, "us", agreement, evidence)
+        }
+        Err(error) => Finding::unknown(&name, &what, error.to_string()),
+    }
+}
+
+/// Timed a block of 2 MB at a time, the least of which is that of a round.
+fn time(bytes: usize, advice: libc::c_int) -> Result<Steady, Error> {
+    let mut rounds = Vec::new();
+    for round in 0..=ROUNDS {
+        let memory = Memory::new(BYTES)?;
+        memory.advise(advice)?;
+        let (before, due) = (faults_so_far(), BYTES / bytes);
+        let blocks = (0..BYTES).step_by(HUGE).map(|block| {
+            let begun = Instant::now();
+            memory.touch(block..block + HUGE, bytes);
+            begun.elapsed().as_secs_f64() * 1e6 / (HUGE / bytes) as f64
+        });
+        let least = blocks.fold(f64::INFINITY, f64::min);
+        let faults = (faults_so_far() - before) as usize;
+        if faults > due + due / 8 + 16 {
+            return Err(Error::Unable(format!("the kernel gave smaller pages: {faults} faults where {due} were due")));
+        }
+        // The first round warms.
+        if round > 0 {
+            rounds.push(least);
+        }
+    }
+    Ok(Steady::of(&rounds))
+}
+
+/// Minor faults of this thread.
+fn faults_so_far() -> i64 {
+    // SAFETY: the call fills the structure, which any bytes are valid for.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage.ru_minflt
+    }
+}
+
+/// The part of a fault that does not depend on its size, and zeroing: a line through the times of 4 KB and of 2 MB.
+pub(crate) fn split(findings: &[Finding], hertz: f64) -> Vec<Finding> {
+    let of = |name: &str| findings.iter().find(|finding| finding.name == name);
+    let (Some(base), Some(huge)) = (of("fault.4K"), of("fault.2M")) else { return Vec::new() };
+    let (fixed, zero) = ("page fault without zeroing", "zeroing 1 KB");
+    let (Some(small), Some(large)) = (base.as_number(), huge.as_number()) else {
+        let because = "it needs the costs of faults of 4K and of 2M";
+        return vec![
+            Finding::unknown("fault.fixed", fixed, because.into()),
+            Finding::unknown("zero.per-kb", zero, because.into()),
+        ];
+    };
+    let slope = (large - small) / ((HUGE - BASE) as f64 / 1024.0);
+    let rest = small - slope * BASE as f64 / 1024.0;
+    let confidence = base.confidence.min(huge.confidence);
+    let cycles = |us: f64| us * hertz / 1e6;
+    let evidence = format!("a line through faults of 4K ({small:.2} us) and 2M ({large:.1} us)");
+    vec![
+        Finding::number("fault.fixed", fixed, cycles(rest), "cycles", confidence, evidence.clone()),
+        Finding::number("zero.per-kb", zero, cycles(slope), "cycles", confidence, evidence),
+    ]
+}
+
+/// Promotion by `MADV_COLLAPSE`, of a fully populated 2 MB.
+pub(crate) fn promotions() -> Vec<Finding> {
+    let mut findings = vec![promotion("promotion.4K", "promotion of 2 MB of base pages", libc::MADV_NOHUGEPAGE, BASE)];
+    let folios = mthp().into_iter().find(|size| size.bytes == 64 << 10 && size.enabled);
+    let (name, what) = ("promotion.64K", "promotion of 2 MB of 64 KB folios");
+    findings.push(match folios {
+        Some(_) => promotion(name, what, libc::MADV_HUGEPAGE, 64 << 10),
+        None => {
+            Finding::unknown(name, what, "hugepages-64kB/enabled is never (--folios changes that meanwhile)".into())
+        }
+    });
+    findings
+}
+
+fn promotion(name: &str, what: &str, advice: libc::c_int, step: usize) -> Finding {
+    let measured = || -> Result<Vec<f64>, Error> {
+        let mut times = Vec::new();
+        for round in 0..4 {
+            let memory = Memory::new(BYTES / 2)?;
+            memory.advise(advice)?;
+            if step > BASE {
+                // Folios in two halves of a block, so that the fault cannot take all of it.
+                for at in (0..memory.bytes()).step_by(step) {
+                    memory.touch(at..at + step, BASE);
+                }
+                if memory.huge_bytes()? > 0 {
+                    return Err(Error::Unable("faults gave 2 MB at once".into()));
+                }
+            } else {
+                memory.touch(0..memory.bytes(), BASE);
+                memory.advise(libc::MADV_HUGEPAGE)?;
+            }
+            for at in (0..memory.bytes()).step_by(HUGE) {
+                let begun = Instant::now();
+                memory.advise_part(at..at + HUGE, libc::MADV_COLLAPSE)?;
+                if round > 0 {
+                    times.push(begun.elapsed().as_secs_f64() * 1e6);
+                }
+            }
+        }
+        Ok(times)
+    };
+    match measured() {
+        Ok(mut times) => {
+            times.sort_by(f64::total_cmp);
+            let (least, median, high) = (times[0], times[times.len() / 2], times[times.len() * 9 / 10]);
+            let evidence = format!(
+                "least of {} promotions by MADV_COLLAPSE; median {median:.0} us, 9 of 10 under {high:.0}",
+                times.len()
+            );
+            Finding::number(name, what, least, "us", least / median, evidence)
+        }
+        Err(error) => Finding::unknown(name, what, error.to_string()),
+    }
+}
