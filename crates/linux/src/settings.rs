@@ -295,6 +295,23 @@ impl Settings {
         error.map_or(journal, Err)
     }
 
+    /// Checks that what is changed is under the lock, and that the journal on disk says just that. Reads one file.
+    ///
+    /// # Errors
+    /// What does not agree, as a sentence.
+    pub fn validate(&self) -> Result<(), String> {
+        if self.lock.is_none() {
+            return if self.changes.is_empty() { Ok(()) } else { Err("settings were changed without the lock".into()) };
+        }
+        let journal =
+            Journal::load(&self.system.journal_file(), &self.system.root).map_err(|error| error.to_string())?;
+        let written = journal.map(|journal| journal.changes).unwrap_or_default();
+        match written == self.changes {
+            true => Ok(()),
+            false => Err(format!("the journal says {written:?}, and changed are {:?}", self.changes)),
+        }
+    }
+
     /// Writes what is changed to the disk.
     fn journal(&self) -> Result<(), Error> {
         Journal::store(&self.system.journal_file(), &self.system.root, &self.changes)

@@ -43,11 +43,14 @@ fn what_was_set_is_put_back_the_last_first() {
         let mut settings = Settings::new(system.clone(), false);
         assert_eq!(settings.set(THP_ENABLED, "always").unwrap(), "madvise");
         assert_eq!(system.get(THP_ENABLED).unwrap(), "always");
+        settings.validate().unwrap();
         let mark = settings.mark();
         assert_eq!(settings.set(THP_ENABLED, "never").unwrap(), "always");
         settings.set(HUGETLB_POOL, "9").unwrap();
         assert!(fs::read_to_string(&journal).unwrap().contains("nr_hugepages"));
+        settings.validate().unwrap();
         settings.restore_to(mark).unwrap();
+        settings.validate().unwrap();
         assert_eq!(
             (system.get(THP_ENABLED).unwrap(), system.get(HUGETLB_POOL).unwrap()),
             ("always".into(), "3".into())
