@@ -211,7 +211,8 @@ fn what_the_command_leaves_running_is_waited_for_if_asked() {
     assert_eq!(output.status.code(), Some(3));
     assert!(file.exists());
     let waited = sentences(&output);
-    assert!(waited[0].starts_with("superpage: base: ") && waited.len() == 1, "{waited:?}");
+    assert!(waited[0].starts_with("superpage: base: ") && waited.len() == 2, "{waited:?}");
+    assert!(waited[1].starts_with("superpage: at most ") && waited[1].contains(" resident"), "{waited:?}");
     fs::remove_file(&file).unwrap();
     let output = run(&["-v"]);
     assert_eq!(output.status.code(), Some(3));

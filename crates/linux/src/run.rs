@@ -1,5 +1,6 @@
 //! One command under one policy, from start to end.
 
+use crate::compare::sample::{Budget, Memory, Plan as Looks, Sampler};
 use crate::launch::{Plan, Promoting};
 use crate::promote::Counters;
 use crate::settings::{Settings, System};
@@ -17,6 +18,8 @@ pub struct Options {
     pub policy: Policy,
     /// Wait for all that the command has started, not for the command alone.
     pub wait: bool,
+    /// Look at the memory of the command and its descendants now and then: 0.3 % of one core.
+    pub watch: bool,
 }
 
 /// What became of a command.
@@ -28,6 +31,8 @@ pub struct Outcome {
     pub ended: Option<Ended>,
     /// What it and its descendants used, of those that have ended.
     pub usage: Usage,
+    /// What was seen of their memory, if it was watched.
+    pub memory: Option<Memory>,
     /// How many of its descendants still run.
     pub left: usize,
     /// What the promoter did, where the policy has one.
@@ -68,6 +73,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
             code: 128 + signal as u8,
             ended: None,
             usage: Usage::default(),
+            memory: None,
             left: 0,
             promoted: None,
             notes,
@@ -76,6 +82,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let mut tree = Tree::spawn(&mut command)?;
     let passing = signals.pass_on(tree.pid(), tree.pidfd())?;
     let promoting = arrangement.promote()?;
+    let sampler = options.watch.then(|| Sampler::start(looks(&options.policy)));
     let ended = tree.wait(None)?.expect("without a time limit it waits for the end");
     if options.wait {
         tree.wait_all(None)?;
@@ -83,10 +90,21 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     // Descendants that have just ended are counted, and what runs on is not waited for.
     let left = if tree.wait_all(Some(Duration::ZERO))? { 0 } else { tree.members().len() };
     let usage = tree.usage();
+    // The kernel's own peak counts the moment before the exec too, when the command was a copy of this process.
+    let memory = sampler.map(|sampler| sampler.finish(0));
     let promoted = promoting.map(Promoting::finish);
     tree.leave();
     let notes = arrangement.notes().to_vec();
     arrangement.restore()?;
     drop(passing);
-    Ok(Outcome { code: ended.code(), ended: Some(ended), usage, left, promoted, notes })
+    Ok(Outcome { code: ended.code(), ended: Some(ended), usage, memory, left, promoted, notes })
+}
+
+/// When to look at memory: folios of one size are counted where the policy is about them.
+fn looks(policy: &Policy) -> Looks {
+    let folio = match policy {
+        Policy::Mthp { size } => Some(size.bytes()),
+        _ => None,
+    };
+    Looks { budget: Budget::TIMED, expected: 0, folio }
 }

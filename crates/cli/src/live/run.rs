@@ -4,6 +4,7 @@ use crate::Failure;
 use clap::Args;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use superpage_linux::compare::sample::Memory;
 use superpage_linux::run::{Options, Outcome, run};
 use superpage_linux::tree::exec_status;
 use superpage_linux::{Error, Policy};
@@ -47,7 +48,7 @@ fn policy(text: &str) -> Result<Policy, String> {
 
 impl Run {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let options = Options { policy: self.policy.clone(), wait: self.wait };
+        let options = Options { policy: self.policy.clone(), wait: self.wait, watch: self.verbose };
         match run(&options, &self.command) {
             Ok(outcome) => {
                 if self.verbose {
@@ -72,14 +73,17 @@ fn summary(policy: &Policy, outcome: &Outcome) {
     let Some(ended) = outcome.ended else { return };
     let usage = &outcome.usage;
     eprintln!(
-        "superpage: {policy}: {} wall, {} user, {} system; {} minor and {} major faults; at most {} resident in one process",
+        "superpage: {policy}: {} wall, {} user, {} system; {} minor and {} major faults",
         time(ended.wall.as_secs_f64()),
         time(usage.user.as_secs_f64()),
         time(usage.system.as_secs_f64()),
         count(usage.minor_faults),
         count(usage.major_faults),
-        bytes(usage.peak_process_bytes),
     );
+    match &outcome.memory {
+        Some(seen) if seen.peak > 0 => eprintln!("superpage: {}", memory(seen)),
+        _ => eprintln!("superpage: the command ended before its memory could be looked at"),
+    }
     if let Some(promoted) = &outcome.promoted {
         eprintln!(
             "superpage: promoted {} of memory in {} calls, with {} of CPU time for that and {} for looking",
@@ -95,4 +99,17 @@ fn summary(policy: &Policy, outcome: &Outcome) {
     if outcome.left > 0 {
         eprintln!("superpage: {} processes that the command started still run; --wait waits for them", outcome.left);
     }
+}
+
+/// What was seen of the memory of the command and its descendants.
+fn memory(memory: &Memory) -> String {
+    let mut text = format!("at most {} resident", bytes(memory.peak));
+    if let (Some(huge), Some(coverage)) = (memory.huge, memory.coverage) {
+        text +=
+            &format!(", {} of it ({:.1} %) in huge pages at the last look near that", bytes(huge), coverage * 100.0);
+    }
+    if let Some(folios) = memory.folios {
+        text += &format!("; the whole system had {} more in such folios than before", bytes(folios));
+    }
+    text
 }
