@@ -1,4 +1,5 @@
 //! The data-mining program of `examples/ptrees` against sums over plain tables.
+#![cfg(target_os = "linux")]
 
 #[path = "../examples/ptrees/predict.rs"]
 mod predict;
@@ -22,11 +23,11 @@ const SIZE: Size = Size { users: 700, movies: 300, each: 40 };
 fn both(style: Style) -> (Trees, Vec<Vec<u8>>) {
     let (mut source, mut trees) = (Source::new(SIZE, 7), Trees::new(style, SIZE));
     let (mut table, mut rated) = (vec![vec![0; SIZE.movies]; SIZE.users], Vec::new());
-    for user in 0..SIZE.users {
+    for (user, row) in table.iter_mut().enumerate() {
         source.user(user, &mut rated);
         for rating in &rated {
             trees.add(*rating);
-            table[user][rating.movie as usize] = rating.stars;
+            row[rating.movie as usize] = rating.stars;
         }
     }
     (trees, table)

@@ -65,12 +65,14 @@ impl Target {
         if sums.users == 0 {
             return sums;
         }
-        for bit in 0..BITS {
-            sums.left += count([own[bit], others]) << bit;
-            sums.right += count([other[bit], rated]) << bit;
-            for second in 0..BITS {
-                sums.products += count([own[bit], other[second]]) << (bit + second);
+        for (bit, tree) in own.iter().enumerate() {
+            sums.left += count([*tree, others]) << bit;
+            for (second, other) in other.iter().enumerate() {
+                sums.products += count([*tree, *other]) << (bit + second);
             }
+        }
+        for (bit, tree) in other.iter().enumerate() {
+            sums.right += count([*tree, rated]) << bit;
         }
         for (index, (low, high, weight)) in self.pairs.iter().enumerate() {
             sums.left_squares += weight * count([self.trees.tree(1 + index), others]);
