@@ -6,8 +6,8 @@ SUPERPAGE = target/release/superpage
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
-build: ## build the command, target/release/superpage
-	$(CARGO) build --release --locked
+build: ## build the command, target/release/superpage, and the programs that `superpage reproduce piehl12` runs
+	$(CARGO) build --release --locked -p superpage --bins -p superpage-linux --examples
 
 demo: build ## what superpages do to recorded real programs, on two machines
 	./demo/run $(SUPERPAGE)

@@ -33,6 +33,11 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "DIR", default_value = "corpus")]
     corpus: PathBuf,
 
+    /// Where the programs of this project are that some experiments run: the examples of superpage-linux [default: the folder
+    /// examples beside this command]
+    #[arg(long, value_name = "DIR")]
+    programs: Option<PathBuf>,
+
     /// Take the longer parameters where an experiment has them
     #[arg(long)]
     long: bool,
@@ -59,13 +64,21 @@ impl Reproduce {
             }
             return Ok(ExitCode::SUCCESS);
         }
-        let options = Options { corpus: self.corpus.clone(), long: self.long };
+        let beside = || {
+            let own = std::env::current_exe().unwrap_or_default();
+            own.parent().map(|folder| folder.join("examples")).unwrap_or_default()
+        };
+        let programs = self.programs.clone().unwrap_or_else(beside);
+        let options = Options { corpus: self.corpus.clone(), long: self.long, programs };
         let stop = stop::flag();
         let report = superpage_reproduce::run(experiments, &options, &stop, &Bars(Mutex::new(None)));
         superpage_reproduce::write(&report, self.format, &mut std::io::stdout())?;
         if let Some(path) = &self.export_html {
             std::fs::write(path, superpage_reproduce::html(&report))
                 .map_err(|error| Failure::Run(format!("cannot write {}: {error}", path.display())))?;
+        }
+        for note in &report.notes {
+            eprintln!("superpage: {note}");
         }
         for failure in &report.failures {
             eprintln!("superpage: {failure}");

@@ -1,6 +1,7 @@
 //! The experiments that are built in, and those of a user's own file.
 
 use crate::Experiment;
+use std::collections::BTreeMap;
 use std::path::Path;
 use superpage_sim::Error;
 
@@ -22,10 +23,51 @@ static FILES: &[(&str, &str, &str)] = &files![
     "navarro02" / "adversaries",
     "navarro02" / "dirty",
     "navarro02" / "scalability",
+    "piehl12" / "table4-1",
+    "piehl12" / "table4-2",
+    "piehl12" / "table4-3",
+    "piehl12" / "table4-4",
+    "piehl12" / "table4-5",
+    "piehl12" / "table4-6",
+    "piehl12" / "table4-7",
+    "piehl12" / "table4-8",
+    "piehl12" / "table4-9",
+    "piehl12" / "pathology",
+    "solomon24" / "workloads",
+];
+
+/// The files that programs of built-in experiments ask for: paper, name and text.
+macro_rules! inputs {
+    ($($paper:literal / $name:literal),* $(,)?) => {
+        [$(($paper, $name, include_str!(concat!("../../../experiments/", $paper, "/inputs/", $name)))),*]
+    };
+}
+
+/// All of them. A new one is a file and a line here.
+static INPUTS: &[(&str, &str, &str)] = &inputs![
+    "piehl12" / "hpccinf.txt",
+    "piehl12" / "benzene.nw",
+    "solomon24" / "render.js",
+    "solomon24" / "generate.sh",
 ];
 
 fn built_in((paper, name, text): &(&str, &str, &str)) -> Experiment {
-    Experiment::parse(text, paper, name, &format!("experiments/{paper}/{name}.toml")).expect("built-in files are right")
+    let own = INPUTS.iter().filter(|input| input.0 == *paper);
+    let inputs = own.map(|(_, name, text)| (name.to_string(), text.to_string())).collect();
+    let origin = format!("experiments/{paper}/{name}.toml");
+    Experiment::parse(text, paper, name, &origin, inputs).expect("built-in files are right")
+}
+
+/// The files of a folder, by name; none if there is no such folder.
+fn folder(path: &Path) -> Result<BTreeMap<String, String>, Error> {
+    let mut inputs = BTreeMap::new();
+    let Ok(entries) = std::fs::read_dir(path) else { return Ok(inputs) };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()) {
+        let text =
+            std::fs::read_to_string(&path).map_err(|e| Error::Usage(format!("input {}: {e}", path.display())))?;
+        inputs.insert(path.file_name().unwrap_or_default().to_string_lossy().into_owned(), text);
+    }
+    Ok(inputs)
 }
 
 /// All built-in experiments.
@@ -43,7 +85,8 @@ pub fn select(name: &str) -> Result<Vec<Experiment>, Error> {
         let text = std::fs::read_to_string(path).map_err(|e| Error::Usage(format!("experiment {name}: {e}")))?;
         let folder = path.parent().and_then(Path::file_name).map_or("own".into(), |folder| folder.to_string_lossy());
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        return Ok(vec![Experiment::parse(&text, &folder, &stem, name)?]);
+        let inputs = self::folder(&path.with_file_name("inputs"))?;
+        return Ok(vec![Experiment::parse(&text, &folder, &stem, name, inputs)?]);
     }
     let asked = |file: &&(&str, &str, &str)| name == file.0 || name.split_once('/') == Some((file.0, file.1));
     let found: Vec<Experiment> = FILES.iter().filter(asked).map(built_in).collect();
@@ -66,7 +109,8 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
         let mut found = Vec::new();
         for paper in std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()) {
-            for file in std::fs::read_dir(&paper).unwrap().map(|entry| entry.unwrap().path()) {
+            let files = std::fs::read_dir(&paper).unwrap().map(|entry| entry.unwrap().path());
+            for file in files.filter(|path| path.extension().is_some_and(|extension| extension == "toml")) {
                 let name = |path: &Path| path.file_stem().unwrap().to_string_lossy().into_owned();
                 found.push(format!("{}/{}", name(&paper), name(&file)));
             }
@@ -75,6 +119,17 @@ mod tests {
         found.sort();
         built_in.sort();
         assert_eq!(found, built_in);
+    }
+
+    #[test]
+    fn every_input_is_built_in() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        for paper in std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()) {
+            let paper_name = paper.file_name().unwrap().to_string_lossy().into_owned();
+            let built_in = INPUTS.iter().filter(|input| input.0 == paper_name);
+            let built_in: BTreeMap<String, String> = built_in.map(|input| (input.1.into(), input.2.into())).collect();
+            assert_eq!(folder(&paper.join("inputs")).unwrap(), built_in);
+        }
     }
 
     #[test]

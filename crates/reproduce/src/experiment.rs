@@ -1,6 +1,7 @@
 //! Experiment files: one table or figure of a paper each. `docs/reproduce.md` tells how to write one.
 
 use crate::judge::Tolerance;
+use crate::live::Program;
 use crate::measure::{Measure, Value};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -48,6 +49,9 @@ pub struct Experiment {
     pub(crate) years: BTreeMap<String, f64>,
     /// Kind `operations`: the sizes over which operations are measured.
     pub(crate) ladders: Option<BTreeMap<String, Vec<PageSize>>>,
+    /// Kind `live`: the files that its programs may ask for, by name, from the folder `inputs` beside the experiment's file.
+    #[serde(skip)]
+    pub(crate) inputs: BTreeMap<String, String>,
 }
 
 /// What makes the values of an experiment.
@@ -62,6 +66,8 @@ pub(crate) enum Kind {
     Coverage,
     /// The memory manager's operations, one at a time.
     Operations,
+    /// Real programs under the policies of a live Linux.
+    Live,
 }
 
 /// One way to run an item: a policy on a machine.
@@ -133,6 +139,8 @@ pub(crate) struct Item {
     pub(crate) workload: Option<String>,
     /// A trace of the corpus, by its file name.
     pub(crate) trace: Option<String>,
+    /// Kind `live`: a program.
+    pub(crate) live: Option<Program>,
     /// The workload for a long run.
     pub(crate) long: Option<String>,
     /// Memory of the machine, instead of what its file says.
@@ -154,6 +162,13 @@ pub(crate) struct Item {
     /// The likely cause where a quantity differs, by its name.
     #[serde(default)]
     pub(crate) because: BTreeMap<String, String>,
+}
+
+impl Item {
+    /// Whether anything runs here for it.
+    pub(crate) fn runs(&self) -> bool {
+        self.workload.is_some() || self.trace.is_some() || self.live.is_some()
+    }
 }
 
 /// A value of the paper in a table, or the sign that there is none.
@@ -228,16 +243,23 @@ impl TryFrom<String> for Text {
 }
 
 impl Experiment {
-    /// Reads an experiment file. `paper` and `name` are what it is called by; `origin` names it in errors.
+    /// Reads an experiment file. `paper` and `name` are what it is called by; `origin` names it in errors; `inputs` are the
+    /// files that its programs may ask for, by name.
     ///
     /// # Errors
     /// A sentence with the file, the place in it, and what was expected.
-    pub fn parse(text: &str, paper: &str, name: &str, origin: &str) -> Result<Experiment, Error> {
+    pub fn parse(
+        text: &str,
+        paper: &str,
+        name: &str,
+        origin: &str,
+        inputs: BTreeMap<String, String>,
+    ) -> Result<Experiment, Error> {
         let mut experiment: Experiment = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             Error::Usage(format!("{origin}, line {line}: {}", error.message().replace('\n', ", ")))
         })?;
-        (experiment.paper, experiment.name) = (paper.into(), name.into());
+        (experiment.paper, experiment.name, experiment.inputs) = (paper.into(), name.into(), inputs);
         experiment.check().map_err(|problem| Error::Usage(format!("{origin}: {problem}")))?;
         Ok(experiment)
     }
@@ -254,7 +276,7 @@ impl Experiment {
 
     /// Checks what the syntax alone does not say.
     fn check(&self) -> Result<(), String> {
-        let grid = matches!(self.kind, Kind::Grid | Kind::Sequence);
+        let grid = matches!(self.kind, Kind::Grid | Kind::Sequence | Kind::Live);
         if grid && self.runs.is_empty() {
             return Err("a grid needs [runs]: at least one policy by name".into());
         }
@@ -270,14 +292,18 @@ impl Experiment {
             if values != cells {
                 return Err(format!("item {name} has {values} values of the paper, expected {cells}: one a column"));
             }
-            match (&item.workload, &item.trace, &item.shown) {
-                (Some(_), Some(_), _) => return Err(format!("item {name} has both workload and trace: give one")),
-                (None, None, None) if grid => {
-                    return Err(format!(
-                        "item {name} runs nothing and does not say why: give workload, trace or shown"
-                    ));
-                }
-                _ => {}
+            if item.workload.is_some() && item.trace.is_some() {
+                return Err(format!("item {name} has both workload and trace: give one"));
+            }
+            if item.runs() && item.live.is_some() != (self.kind == Kind::Live) {
+                return Err(format!("item {name}: expected live where the kind is live, and nowhere else"));
+            }
+            if grid && !item.runs() && item.shown.is_none() {
+                let give = if self.kind == Kind::Live { "live" } else { "workload, trace" };
+                return Err(format!("item {name} runs nothing and does not say why: give {give} or shown"));
+            }
+            if let Some(program) = &item.live {
+                program.check(&self.inputs).map_err(|problem| format!("item {name}: {problem}"))?;
             }
             if let Some(key) = item.unlike.keys().chain(item.because.keys()).find(|key| self.column(key).is_none()) {
                 return Err(format!("item {name} gives a reason for \"{key}\", which is no column's quantity"));

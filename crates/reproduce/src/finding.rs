@@ -85,8 +85,7 @@ pub(crate) fn findings(experiment: &Experiment, passes: &Passes, values: &dyn Va
                 Some(Cell::Value(value)) => Some(*value),
                 _ => None,
             });
-            let runs = item.workload.is_some() || item.trace.is_some();
-            if !runs && (paper.is_none() || column.paper.is_some()) {
+            if !item.runs() && (paper.is_none() || column.paper.is_some()) {
                 continue;
             }
             let question = of_column(item, column, paper);
@@ -151,8 +150,8 @@ fn answer(
     question: &Question,
 ) -> Option<Finding> {
     // An item that runs nothing has nothing measured.
-    let idle = item.is_some_and(|item| item.workload.is_none() && item.trace.is_none())
-        && matches!(experiment.kind, Kind::Grid | Kind::Sequence);
+    let idle =
+        item.is_some_and(|item| !item.runs()) && matches!(experiment.kind, Kind::Grid | Kind::Sequence | Kind::Live);
     let measure = measure.filter(|_| !idle);
     let measured = measure.and_then(|measure| measure.value(&|name| values.value(item, name)));
     let mut reason = question.shown.cloned();

@@ -1,7 +1,8 @@
 //! The tables and figures of papers, run again: what a paper says beside what the simulator finds.
 //!
 //! Each table or figure is a file, `experiments/PAPER/NAME.toml`: what the paper ran, what runs here, the paper's values
-//! as data, and how near each must come. The simulator never sees these values; they are only compared with what it says.
+//! as data, and how near each must come. The simulator never sees these values; they are only compared with what it says, or
+//! with what programs did that ran for real.
 #![forbid(unsafe_code)]
 
 mod catalogue;
@@ -12,6 +13,7 @@ mod experiment;
 mod finding;
 mod html;
 mod judge;
+mod live;
 mod lookup;
 mod measure;
 mod operations;
@@ -31,6 +33,7 @@ pub use write::write;
 use computed::Computed;
 use experiment::Kind;
 use finding::Values;
+use live::{Found, Jobs};
 use lookup::Lookup;
 use std::sync::atomic::{AtomicBool, Ordering};
 use streams::Passes;
@@ -39,8 +42,10 @@ use superpage_report::Figure;
 /// What came of a set of experiments.
 pub struct Report {
     pub(crate) done: Vec<Done>,
-    /// What could not be run, a sentence each; a trace that is not there is no failure.
+    /// What could not be run, a sentence each; a trace that is not there is no failure, nor is a program.
     pub failures: Vec<String>,
+    /// What a reader of values that were measured has to know, a sentence each, without a full stop.
+    pub notes: Vec<String>,
 }
 
 /// An experiment and what was found.
@@ -63,22 +68,26 @@ impl Report {
 pub fn run(experiments: Vec<Experiment>, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Report {
     let mut passes = Passes::of(&experiments, options.long);
     passes.run(options, stop, watch);
-    let failures = passes.failures();
-    let done = experiments.into_iter().map(|experiment| judge(experiment, &passes, stop)).collect();
-    Report { done, failures }
+    let mut jobs = Jobs::of(&experiments, options.long);
+    jobs.run(options, stop, watch);
+    let failures = passes.failures().into_iter().chain(jobs.failures()).collect();
+    let done = experiments.into_iter().map(|experiment| judge(experiment, &passes, &jobs, stop)).collect();
+    Report { done, failures, notes: jobs.notes() }
 }
 
 /// Findings and drawings of an experiment whose streams have run.
-fn judge(experiment: Experiment, passes: &Passes, stop: &AtomicBool) -> Done {
+fn judge(experiment: Experiment, passes: &Passes, jobs: &Jobs, stop: &AtomicBool) -> Done {
     let mut computed = match experiment.kind {
         _ if stop.load(Ordering::Relaxed) => Computed::default(),
         Kind::Coverage => coverage::compute(&experiment),
         Kind::Operations => operations::compute(&experiment),
-        Kind::Grid | Kind::Sequence => Computed::default(),
+        Kind::Grid | Kind::Sequence | Kind::Live => Computed::default(),
     };
     let shown: Vec<Finding> = computed.shown.drain(..).map(|shown| finding::shown(&experiment, shown)).collect();
     let lookup = Lookup { experiment: &experiment, passes };
+    let found = Found { experiment: &experiment, jobs };
     let values: &dyn Values = match experiment.kind {
+        Kind::Live => &found,
         Kind::Grid | Kind::Sequence => &lookup,
         Kind::Coverage | Kind::Operations => &computed,
     };

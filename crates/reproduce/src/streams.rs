@@ -16,6 +16,8 @@ pub struct Options {
     pub corpus: PathBuf,
     /// Whether the longer parameters are taken where a file has them.
     pub long: bool,
+    /// Where this project's own programs lie that kind `live` runs: the examples of `superpage-linux`.
+    pub programs: PathBuf,
 }
 
 /// Who is told how far the work is.
