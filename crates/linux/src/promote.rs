@@ -139,7 +139,7 @@ impl Promoter {
     pub fn counters(&self) -> Counters {
         let mut counters = self.counters.clone();
         counters.elapsed = self.began.elapsed();
-        let watched = || self.processes.values().filter(|process| process.excluded.is_none());
+        let watched = || self.processes.values().filter(|process| process.watched());
         counters.watched = watched().count() as u64;
         counters.excluded = process::count_excluded(self.processes.values());
         let sum = |of: fn(&Process) -> u64| watched().map(of).sum();
@@ -263,6 +263,11 @@ impl Promoter {
         let mut out_of_memory = false;
         let page = rustix::param::page_size() as u64;
         for (ripe, outcome) in batch.iter().zip(outcomes) {
+            let outcome = match outcome {
+                // The kernel says the same of a range that was unmapped since the check.
+                Err(Refusal::NoMemory) if !process.still_stands(ripe.region, self.size) => Err(Refusal::Unmapped),
+                other => other,
+            };
             let Err(refusal) = outcome else {
                 self.counters.promoted_regions += 1;
                 self.counters.grown_bytes += self.size - u64::from(ripe.populated) * page;
@@ -275,6 +280,7 @@ impl Promoter {
                 Refusal::Gone => process.pinned = None,
                 Refusal::Rights => process.excluded = Some(Excluded::Rights),
                 Refusal::NoMemory => out_of_memory = true,
+                Refusal::Unmapped => process.scanner.forget(ripe.region),
                 Refusal::GroupLimit => process.pace.pause(to.0 + self.options.idle.0),
                 Refusal::Again | Refusal::Other(_) => process.scanner.put_off(ripe.region, process::millis(now)),
                 Refusal::Ineligible => {

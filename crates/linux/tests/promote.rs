@@ -11,6 +11,8 @@ use superpage_linux::scan::{self, Kind, Pagemap};
 
 const PAGE: usize = 4096;
 const BLOCK: usize = 2 << 20;
+/// `PR_THP_DISABLE_EXCEPT_ADVISED`.
+const EXCEPT_ADVISED: libc::c_ulong = 2;
 const PROGRAM: &str = "SUPERPAGE_TEST_PROGRAM";
 
 /// A program under test: it says a line when it is ready, obeys lines, and ends with its input.
@@ -118,6 +120,9 @@ fn obey(mut what: impl FnMut(&str)) {
 #[test]
 fn program() {
     let Ok(what) = std::env::var(PROGRAM) else { return };
+    // Whatever the system's settings are just now, faults bring base pages, except where a program asks: the promoter does.
+    // SAFETY: the request changes only how this program's memory is mapped.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, EXCEPT_ADVISED, 0, 0) };
     match what.as_str() {
         // Two full blocks, one that lacks a page, a half, one with a page of zeroes, and an empty one.
         "blocks" => {
@@ -137,8 +142,134 @@ fn program() {
             obey(|_| {});
             check(start, 0..768);
         }
+        "refusing" => {
+            let start = map(0, 2, false);
+            // SAFETY: the advice changes no contents.
+            assert_eq!(unsafe { libc::madvise(start.cast(), 2 * BLOCK, libc::MADV_NOHUGEPAGE) }, 0);
+            fill(start, 0..1024);
+            say("ready");
+            obey(|_| {});
+            check(start, 0..1024);
+        }
+        "disabled" => {
+            // SAFETY: the request changes only how this program's memory is mapped.
+            assert_eq!(unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) }, 0);
+            let start = map(0, 1, false);
+            fill(start, 0..512);
+            say("ready");
+            obey(|_| {});
+            check(start, 0..512);
+        }
+        "storm" => storm(),
+        "leaf" => {
+            fill(map(STORM, 4, false), 0..2048);
+            pause();
+            let mut next = Command::new(std::env::current_exe().unwrap());
+            next.args(["--exact", "program", "--nocapture"]).env(PROGRAM, "leaf of a leaf");
+            panic!("{}", std::os::unix::process::CommandExt::exec(&mut next));
+        }
+        // Another program at the same addresses, that has little there.
+        "leaf of a leaf" => {
+            let start = map(STORM, 4, false);
+            fill(start, 0..100);
+            pause();
+            check(start, 0..100);
+            let pid = std::process::id() as i32;
+            assert_eq!(populations(&Pagemap::open(pid).unwrap(), pid), [(100, false)]);
+        }
         _ => panic!("no program {what:?}"),
     }
+}
+
+/// Where the storm maps and unmaps, in blocks.
+const STORM: usize = 100;
+
+fn pause() {
+    std::thread::sleep(Duration::from_millis(15));
+}
+
+/// For two seconds: memory is filled, checked and unmapped; filled, freed in part and filled again; forked, and written by
+/// both; and programs are started that exec another one and end. Beside all that lie blocks that lack one page.
+fn storm() {
+    let sparse = map(300, 8, false);
+    for block in 0..8 {
+        fill(sparse, block * 512..block * 512 + 511);
+    }
+    let kept = map(400, 4, false);
+    fill(kept, 0..2048);
+    let (sparse_at, kept_at) = (sparse as usize, kept as usize);
+    say("ready");
+    let end = Instant::now() + Duration::from_secs(2);
+    let going = move || Instant::now() < end;
+    let unmapping = std::thread::spawn(move || {
+        while going() {
+            let start = map(STORM, 4, false);
+            fill(start, 0..2048);
+            pause();
+            check(start, 0..2048);
+            // SAFETY: the mapping is this thread's own.
+            assert_eq!(unsafe { libc::munmap(start.cast(), 4 * BLOCK) }, 0);
+        }
+    });
+    let freeing = std::thread::spawn(move || {
+        let start = map(200, 4, false);
+        while going() {
+            fill(start, 0..2048);
+            pause();
+            check(start, 0..2048);
+            for block in 0..4 {
+                let half = start.wrapping_add(block * BLOCK + BLOCK / 2);
+                // SAFETY: the mapping is this thread's own, and nothing refers into it.
+                assert_eq!(unsafe { libc::madvise(half.cast(), BLOCK / 2, libc::MADV_DONTNEED) }, 0);
+                // SAFETY: mapped memory of this thread.
+                assert_eq!(unsafe { half.cast::<u64>().read_volatile() }, 0);
+            }
+        }
+    });
+    let starting = std::thread::spawn(move || {
+        while going() {
+            let mut leaf = Command::new(std::env::current_exe().unwrap());
+            leaf.args(["--exact", "program", "--nocapture"]).env(PROGRAM, "leaf").stdout(Stdio::null());
+            assert!(leaf.status().unwrap().success(), "a leaf of the storm found its memory changed");
+        }
+    });
+    while going() {
+        let kept = kept_at as *mut u8;
+        // SAFETY: the child only reads and writes memory that exists, and ends.
+        let child = unsafe { libc::fork() };
+        assert!(child >= 0);
+        if child == 0 {
+            let mut good = true;
+            for page in 0..2048 {
+                let word = kept.wrapping_add(page * PAGE).cast::<u64>();
+                // SAFETY: as in `fill`; the child's copy is its own.
+                unsafe {
+                    good &= word.read_volatile() == word as u64;
+                    word.write_volatile(!(word as u64));
+                    good &= word.read_volatile() == !(word as u64);
+                }
+            }
+            // SAFETY: ends this child at once, without what the parent would do at its end.
+            unsafe { libc::_exit(i32::from(!good)) };
+        }
+        check(kept, 0..2048);
+        let mut status = 0;
+        // SAFETY: the status is ours.
+        assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
+        assert_eq!(status, 0, "a child found its memory changed");
+        pause();
+        // Its pages are its own again.
+        fill(kept, 0..2048);
+    }
+    for thread in [unmapping, freeing, starting] {
+        thread.join().unwrap();
+    }
+    for block in 0..8 {
+        check(sparse_at as *mut u8, block * 512..block * 512 + 511);
+    }
+    say("calm");
+    obey(|_| {});
+    check(kept, 0..2048);
 }
 
 /// Fast, without a limit, for tests of what is promoted.
@@ -161,7 +292,7 @@ fn promoter(options: Options, target: Target) -> Option<Promoter> {
 }
 
 /// Steps until something is so, or ten seconds have passed; then for a while longer, in which it may become otherwise.
-fn settle(promoter: &mut Promoter, done: impl Fn(&Promoter) -> bool) {
+fn settle(promoter: &mut Promoter, mut done: impl FnMut(&Promoter) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while !done(promoter) && Instant::now() < deadline {
         std::thread::sleep(promoter.step().min(Duration::from_millis(10)));
@@ -172,12 +303,17 @@ fn settle(promoter: &mut Promoter, done: impl Fn(&Promoter) -> bool) {
     }
 }
 
+/// Regions of the program's test memory that are huge.
+fn huge(program: &Program) -> usize {
+    program.populations().iter().filter(|(_, huge)| *huge).count()
+}
+
 #[test]
 fn only_full_regions_are_promoted() {
     let program = Program::start("blocks");
     let Some(mut promoter) = promoter(options(""), Target::pid(program.pid())) else { return };
     assert_eq!(program.populations(), [(512, false), (512, false), (511, false), (256, false), (511, false)]);
-    settle(&mut promoter, |promoter| promoter.counters().promoted_regions >= 2);
+    settle(&mut promoter, |_| huge(&program) >= 2);
     let after = program.populations();
     assert!(after.starts_with(&[(512, true), (512, true), (511, false), (256, false), (511, false)]), "{after:?}");
     assert_eq!(promoter.counters().grown_bytes, 0);
@@ -188,7 +324,7 @@ fn only_full_regions_are_promoted() {
 fn a_share_of_the_pages_can_do() {
     let program = Program::start("blocks");
     let Some(mut promoter) = promoter(options("share=0.99"), Target::tree(program.pid())) else { return };
-    settle(&mut promoter, |promoter| promoter.counters().promoted_regions >= 4);
+    settle(&mut promoter, |_| huge(&program) >= 4);
     let huge: Vec<bool> = program.populations().iter().map(|(_, huge)| *huge).collect();
     assert_eq!(huge, [true, true, true, false, true]);
     program.finish();
@@ -204,7 +340,7 @@ fn memory_files_are_promoted_unless_told_otherwise() {
     settle(&mut not, |_| true);
     assert_eq!(program.populations(), [(512, false), (256, false)]);
     let Some(mut promoter) = promoter(options(""), Target::pid(pid)) else { return };
-    settle(&mut promoter, |promoter| promoter.counters().promoted_regions >= 1);
+    settle(&mut promoter, |_| huge(&program) >= 1);
     assert_eq!(program.populations(), [(512, true), (256, false)]);
     program.finish();
 }
@@ -218,4 +354,76 @@ fn the_page_map_alone_tells_the_same() {
     assert_eq!(told.pop(), Some((512, false)));
     assert_eq!(told, program.populations()[..4]);
     program.finish();
+}
+
+#[test]
+fn a_storm_of_exits_forks_execs_and_unmappings_harms_nothing() {
+    let mut program = Program::start("storm");
+    let options = "age=0ms,interval=1ms,idle=1ms,cpu=1,burst=10s,slowdown=1,batch=8".parse().unwrap();
+    let Some(mut promoter) = promoter(options, Target::tree(program.pid())) else { return };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let counters = std::thread::scope(|scope| {
+        let promoting = scope.spawn(|| {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                std::thread::sleep(promoter.step().min(Duration::from_millis(1)));
+            }
+            promoter.counters()
+        });
+        let calm = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| program.hear("calm")));
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert!(calm.is_ok(), "the storm ended early");
+        promoting.join().unwrap()
+    });
+    println!("{counters:?}");
+    assert!(counters.promoted_regions > 4, "the storm met no promotion");
+    assert_eq!(counters.grown_bytes, 0);
+    let pid = program.pid();
+    let pagemap = Pagemap::open(pid).unwrap();
+    let mappings = scan::mappings(pid, BLOCK as u64).unwrap();
+    let sparse = mappings.iter().find(|mapping| mapping.range.start == ((0x20 << 40) + 300 * BLOCK) as u64).unwrap();
+    let mut found = Vec::new();
+    pagemap.populations(sparse, BLOCK as u64, &mut |one| found.push((one.populated, one.huge))).unwrap();
+    assert_eq!(found, [(511, false); 8], "promoted below the share");
+    program.finish();
+}
+
+#[test]
+fn what_asks_not_to_be_huge_is_left_alone() {
+    let program = Program::start("refusing");
+    let Some(mut promoter) = promoter(options(""), Target::pid(program.pid())) else { return };
+    settle(&mut promoter, |promoter| promoter.counters().refused.contains_key("ineligible"));
+    assert_eq!(program.populations(), [(512, false), (512, false)]);
+    program.finish();
+    let program = Program::start("disabled");
+    let Some(mut promoter) = self::promoter(options(""), Target::pid(program.pid())) else { return };
+    settle(&mut promoter, |promoter| promoter.counters().excluded.contains_key("disabled"));
+    assert_eq!(promoter.counters().excluded.get("disabled"), Some(&1));
+    assert_eq!((promoter.counters().calls, program.populations()), (0, vec![(512, false)]));
+    program.finish();
+}
+
+#[test]
+fn a_survey_promotes_nothing_and_says_what_would_be() {
+    let program = Program::start("blocks");
+    let mut promoter = Promoter::observer(options(""), Target::pid(program.pid())).unwrap();
+    let findings = promoter.survey(&std::sync::atomic::AtomicBool::new(false));
+    let [finding] = &findings[..] else { panic!("{findings:?}") };
+    assert!(finding.ripe >= 2 && finding.sparse >= 3 && finding.huge == 0, "{finding:?}");
+    let first = ((0x20_u64) << 40, (0x20_u64 << 40) + BLOCK as u64);
+    assert!(finding.first.contains(&first.0) && finding.first.contains(&first.1), "{finding:?}");
+    assert!(program.populations().iter().all(|(_, huge)| !huge));
+    program.finish();
+}
+
+#[test]
+fn kernel_threads_and_what_has_ended_are_no_targets() {
+    let mut child = Command::new("true").spawn().unwrap();
+    // It ends, and is not waited for yet.
+    std::thread::sleep(Duration::from_millis(50));
+    let target = Target { pids: vec![2, child.id() as i32, 4_000_000], ..Target::default() };
+    let Some(mut promoter) = promoter(options(""), target) else { return };
+    settle(&mut promoter, |_| true);
+    let counters = promoter.counters();
+    assert_eq!((counters.calls, counters.watched), (0, 0), "{counters:?}");
+    child.wait().unwrap();
 }

@@ -11,6 +11,8 @@ pub enum Refusal {
     Ineligible,
     /// `ENOMEM`: no free huge page could be had.
     NoMemory,
+    /// `ENOMEM` too: the range was unmapped since it was checked.
+    Unmapped,
     /// `EBUSY`: the process's control group is at its limit.
     GroupLimit,
     /// `EAGAIN`: some page was in use by something else just then.
@@ -41,6 +43,7 @@ impl Refusal {
         match self {
             Refusal::Ineligible => "ineligible",
             Refusal::NoMemory => "no-memory",
+            Refusal::Unmapped => "unmapped",
             Refusal::GroupLimit => "group-limit",
             Refusal::Again => "again",
             Refusal::Rights => "rights",

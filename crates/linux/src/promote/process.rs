@@ -337,6 +337,17 @@ impl Process {
         batch
     }
 
+    /// Whether it was looked at and is not left alone.
+    pub(super) fn watched(&self) -> bool {
+        self.identity.is_some() && self.excluded.is_none()
+    }
+
+    /// Whether a region is still populated to the share: an error that can also mean that it is unmapped meant something else.
+    pub(super) fn still_stands(&self, region: u64, size: u64) -> bool {
+        let pages = self.pinned.as_ref().and_then(|pinned| pinned.pagemap.pages(region, size).ok()).unwrap_or_default();
+        pages.own + pages.file >= self.scanner.least()
+    }
+
     pub(super) fn census(&self) -> Census {
         self.scanner.census()
     }
