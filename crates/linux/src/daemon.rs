@@ -44,7 +44,8 @@ impl Daemon {
         config.validate()?;
         let lock = lock()?;
         raise_files();
-        let promoter = Promoter::new(config.promote.clone(), config.target()?)?;
+        let mut promoter = Promoter::new(config.promote.clone(), config.target()?)?;
+        promoter.spend_nothing_yet();
         let metrics = Metrics::start(&config.metrics, promoter.counters())?;
         if let Some(address) = metrics.address() {
             tracing::info!("metrics at http://{address}/metrics");

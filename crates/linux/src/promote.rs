@@ -21,7 +21,7 @@ mod target;
 
 pub use self::collapse::Refusal;
 pub use self::counters::Counters;
-pub use self::options::{Access, Options, Span};
+pub use self::options::{Options, Span};
 pub use self::process::Excluded;
 pub use self::target::{Target, cgroup};
 
@@ -107,6 +107,12 @@ impl Promoter {
         let processes = BTreeMap::new();
         let (began, next_members, memory) = (Instant::now(), Duration::ZERO, (Duration::ZERO, 0));
         Ok(Promoter { options, target, size, processes, budget, scans, counters, began, next_members, memory })
+    }
+
+    /// The promoter begins with no CPU time saved up: its share is not exceeded at any time, counted from here.
+    pub fn spend_nothing_yet(&mut self) {
+        self.budget.empty();
+        self.scans.empty();
     }
 
     /// What is done, with these options from now on. What is known of the processes is kept, but not for how long their

@@ -30,6 +30,11 @@ impl Budget {
         Duration::from_secs_f64((-self.have).max(0.0) / self.rate)
     }
 
+    /// Nothing is saved up.
+    pub(super) fn empty(&mut self) {
+        self.have = self.have.min(0.0);
+    }
+
     /// What is left is kept, under another rate and depth.
     pub(super) fn change(&mut self, rate: f64, depth: Duration) {
         self.rate = rate;

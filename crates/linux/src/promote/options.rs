@@ -73,16 +73,6 @@ impl<'de> Deserialize<'de> for Span {
     }
 }
 
-/// Where the order in which regions are promoted gets to know how much each is accessed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Access {
-    /// From nowhere: busy processes come first, and their regions in order of population alone.
-    Off,
-    /// From the kernel's data access monitor (DAMON), while more regions are ripe than can be promoted soon.
-    Damon,
-}
-
 /// The parameters of the policy `promote` on live Linux. As text, `share=0.9,age=5s`; in TOML, a table of the same names.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -106,8 +96,6 @@ pub struct Options {
     pub batch: usize,
     /// Whether memory files are promoted too.
     pub shared: bool,
-    /// Whether accesses are counted.
-    pub access: Access,
 }
 
 impl Default for Options {
@@ -122,7 +110,6 @@ impl Default for Options {
             slowdown: 0.02,
             batch: 4,
             shared: true,
-            access: Access::Off,
         }
     }
 }
@@ -137,8 +124,7 @@ fn share(text: &str) -> Option<f64> {
 
 impl Options {
     /// The names of the parameters.
-    pub const KEYS: [&str; 10] =
-        ["share", "age", "cpu", "burst", "interval", "idle", "slowdown", "batch", "shared", "access"];
+    pub const KEYS: [&str; 9] = ["share", "age", "cpu", "burst", "interval", "idle", "slowdown", "batch", "shared"];
 
     /// Each parameter: its name, its default, and a line of help.
     pub fn help() -> impl Iterator<Item = (&'static str, String, &'static str)> {
@@ -152,18 +138,13 @@ impl Options {
             "by how much promotion may slow a process",
             "regions promoted in one call",
             "whether memory files (memfd, /dev/shm) are promoted too: on, off",
-            "what counts accesses, to promote those regions first: off, damon",
         ];
         let defaults = Options::KEYS.into_iter().zip(Options::default().values());
         defaults.zip(help).map(|((key, value), help)| (key, value, help))
     }
 
     /// The values as text, in the order of [`Options::KEYS`].
-    fn values(&self) -> [String; 10] {
-        let access = match self.access {
-            Access::Off => "off",
-            Access::Damon => "damon",
-        };
+    fn values(&self) -> [String; 9] {
         [
             self.share.to_string(),
             self.age.to_string(),
@@ -174,7 +155,6 @@ impl Options {
             self.slowdown.to_string(),
             self.batch.to_string(),
             if self.shared { "on" } else { "off" }.to_string(),
-            access.to_string(),
         ]
     }
 
@@ -213,13 +193,6 @@ impl Options {
                     "on" | "true" => true,
                     "off" | "false" => false,
                     _ => return Err(bad("on or off")),
-                }
-            }
-            "access" => {
-                self.access = match value {
-                    "off" => Access::Off,
-                    "damon" => Access::Damon,
-                    _ => return Err(bad("off or damon")),
                 }
             }
             _ => {
@@ -291,11 +264,10 @@ mod tests {
 
     #[test]
     fn text_and_toml_say_the_same() {
-        let text: Options = "share=90%,age=250ms,cpu=0.05,shared=off,access=damon".parse().unwrap();
-        let toml: Options =
-            toml::from_str("share = 0.9\nage = '250ms'\ncpu = 0.05\nshared = false\naccess = 'damon'").unwrap();
+        let text: Options = "share=90%,age=250ms,cpu=0.05,shared=off".parse().unwrap();
+        let toml: Options = toml::from_str("share = 0.9\nage = '250ms'\ncpu = 0.05\nshared = false").unwrap();
         assert_eq!(text, toml);
-        assert_eq!(text.to_string(), "share=0.9,age=250ms,cpu=0.05,shared=off,access=damon");
+        assert_eq!(text.to_string(), "share=0.9,age=250ms,cpu=0.05,shared=off");
         assert_eq!(text.to_string().parse::<Options>().unwrap(), text);
         assert_eq!(Options::default().to_string(), "");
         assert_eq!(toml::from_str::<Options>("age = 3\nidle = 90.5").unwrap().idle.0, Duration::from_millis(90_500));

@@ -1,0 +1,135 @@
+//! The verb `daemon`, from outside: what it is told wrong, what it would do, and its life with signals.
+#![cfg(target_os = "linux")]
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn superpage(run: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_superpage"));
+    command.arg("daemon").env("SUPERPAGE_RUN_DIR", run).env_remove("RUST_LOG");
+    command
+}
+
+fn output(command: &mut Command) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    (status.code(), String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap())
+}
+
+/// A process of ours to promote in, ended at the end.
+struct Sleeper(Child);
+
+impl Sleeper {
+    fn new() -> Sleeper {
+        Sleeper(Command::new("sleep").arg("600").spawn().unwrap())
+    }
+}
+
+impl Drop for Sleeper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_one_line_and_status_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let bad = folder.path().join("bad.toml");
+    std::fs::write(&bad, "[processes]\nall = true\n[promote]\nshare = 0.9\nage = \"often\"\n").unwrap();
+    let cases: [(&[&str], &str); 6] = [
+        (&[], "--pid, --cgroup or --all"),
+        (&["--all", "--policy", "thp"], "only policy is promote"),
+        (&["--all", "--policy", "promote:shore=1"], "it has share, age"),
+        (&["--all", "--policy", "promote:cpu=7"], "one core"),
+        (&["--cgroup", "/no/such/group"], "no control group"),
+        (&["--config", bad.to_str().unwrap()], "bad.toml:5"),
+    ];
+    for (arguments, part) in cases {
+        let (status, stdout, stderr) = output(superpage(folder.path()).args(arguments));
+        assert_eq!((status, stdout.as_str(), stderr.lines().count()), (Some(2), "", 1), "{arguments:?}: {stderr}");
+        assert!(stderr.starts_with("superpage: ") && stderr.contains(part), "{arguments:?}: {stderr}");
+    }
+}
+
+#[test]
+fn a_dry_run_prints_rows_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let sleeper = Sleeper::new();
+    let pid = sleeper.0.id().to_string();
+    let mut command = superpage(folder.path());
+    let arguments = ["--dry-run", "--format", "json", "--policy", "promote:age=10ms", "--pid", pid.as_str()];
+    let (status, stdout, stderr) = output(command.args(arguments));
+    if status == Some(1) && stderr.contains("no transparent huge pages") {
+        eprintln!("skipped: {stderr}");
+        return;
+    }
+    let rows: serde_json::Value =
+        serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
+    assert_eq!(
+        (status, rows[0]["name"].as_str(), rows[0]["ripe"].as_u64()),
+        (Some(0), Some("sleep"), Some(0)),
+        "{stderr}"
+    );
+    assert!(!folder.path().join("daemon.lock").exists(), "a dry run takes no lock");
+}
+
+/// Sends a signal to a process of ours.
+fn signal(child: &Child, name: &str) {
+    let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+}
+
+/// The next line of the log with this part.
+fn hear(log: &mut impl BufRead, part: &str) -> Option<String> {
+    log.lines().map(Result::unwrap).find(|line| line.contains(part))
+}
+
+#[test]
+fn a_daemon_is_the_only_one_and_hears_its_signals() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, metrics, run) =
+        (folder.path().join("superpage.toml"), folder.path().join("superpage.prom"), folder.path().join("run"));
+    let sleeper = Sleeper::new();
+    let write = |more: &str| {
+        std::fs::write(&config, format!("[processes]\npids = [{}]\n[promote]\n{more}\n", sleeper.0.id())).unwrap();
+    };
+    write("age = \"3s\"");
+    let mut command = superpage(&run);
+    command.arg("--config").arg(&config).arg("--metrics-file").arg(&metrics).args(["--metrics-listen", "127.0.0.1:0"]);
+    let mut daemon = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(daemon.stderr.take().unwrap());
+    let mut first = String::new();
+    log.read_line(&mut first).unwrap();
+    if first.starts_with("superpage: ") {
+        assert_eq!(daemon.wait().unwrap().code(), Some(1));
+        eprintln!("skipped: {first}");
+        return;
+    }
+    assert!(first.contains("metrics at http://127.0.0.1:"), "{first}");
+    assert!(hear(&mut log, "promoting").unwrap().contains("age=3s"));
+
+    let (status, _, stderr) = output(superpage(&run).args(["--pid", &sleeper.0.id().to_string()]));
+    assert_eq!((status, stderr.lines().count()), (Some(1), 1), "{stderr}");
+    assert!(stderr.contains(&format!("process {}", daemon.id())), "{stderr}");
+
+    write("age = \"whenever\"");
+    signal(&daemon, "-HUP");
+    assert!(hear(&mut log, "stays as it was").unwrap().contains("superpage.toml:4"));
+    write("share = 0.9");
+    signal(&daemon, "-HUP");
+    assert!(hear(&mut log, "configured anew").unwrap().contains("share=0.9"));
+
+    signal(&daemon, "-TERM");
+    assert_eq!(daemon.wait().unwrap().code(), Some(0));
+    let text = std::fs::read_to_string(&metrics).unwrap();
+    assert!(text.contains("superpage_watched_processes") && text.ends_with("# EOF\n"), "{text}");
+
+    // The lock went with its holder.
+    let mut next = superpage(&run);
+    let mut next = next.args(["--pid", &sleeper.0.id().to_string()]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(next.stderr.take().unwrap());
+    assert!(hear(&mut log, "promoting").is_some());
+    signal(&next, "-KILL");
+    next.wait().unwrap();
+}
