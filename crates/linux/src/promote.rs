@@ -149,7 +149,7 @@ impl Promoter {
         counters.watched = watched().count() as u64;
         counters.excluded = process::count_excluded(self.processes.values());
         let sum = |of: fn(&Process) -> u64| watched().map(of).sum();
-        counters.huge_regions = sum(|process| process.census().superpages);
+        counters.huge_regions = sum(|process| process.census().superpages + process.promoted);
         counters.candidate_regions = sum(|process| process.scanner.candidates() as u64);
         counters.sparse_regions = sum(|process| process.census().sparse);
         counters
@@ -278,6 +278,7 @@ impl Promoter {
                 self.counters.promoted_regions += 1;
                 self.counters.grown_bytes += self.size - u64::from(ripe.populated) * page;
                 process.scanner.forget(ripe.region);
+                process.promoted += 1;
                 continue;
             };
             self.counters.refuse(refusal);

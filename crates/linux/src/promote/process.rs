@@ -106,6 +106,8 @@ pub(super) struct Process {
     pub(super) excluded: Option<Excluded>,
     pub(super) pace: Pace,
     pub(super) pinned: Option<Pinned>,
+    /// Regions promoted since the last scan.
+    pub(super) promoted: u64,
     /// Regions that are ripe, the first one last.
     pub(super) queue: Vec<Ripe>,
     pub(super) next_look: Duration,
@@ -134,6 +136,7 @@ impl Process {
             excluded: None,
             pace: Pace::default(),
             pinned: None,
+            promoted: 0,
             queue: Vec::new(),
             next_look,
             unsuitable: Vec::new(),
@@ -268,6 +271,7 @@ impl Process {
             })?;
         }
         sweep.finish();
+        self.promoted = 0;
         self.pinned = (self.scanner.candidates() > 0).then_some(Pinned { pidfd, pagemap });
         Ok(())
     }
