@@ -287,6 +287,20 @@ fn the_call_after_a_kill_puts_the_settings_back() {
 }
 
 #[test]
+fn a_call_inside_another_does_not_wait_for_it() {
+    let Some(live) = Live::take() else { return };
+    let inner = |policy: &str| output(&mut run("thp", &[SUPERPAGE, "run", "-p", policy, "--", "echo", "started"]));
+    let same = inner("thp");
+    assert_eq!((same.status.code(), stdout(&same).as_str()), (Some(0), "started\n"), "{:?}", sentences(&same));
+    if Path::new("/proc/sys/vm/nr_hugepages").exists() {
+        let other = inner("hugetlb");
+        assert_eq!((other.status.code(), stdout(&other).as_str()), (Some(1), ""));
+        assert!(sentences(&other)[0].contains("which has started this one"), "{:?}", sentences(&other));
+    }
+    live.is_as_it_was();
+}
+
+#[test]
 fn a_program_that_is_not_there_leaves_nothing_changed() {
     let Some(live) = Live::take() else { return };
     let output = output(&mut run("thp", &["no-such-program-anywhere"]));

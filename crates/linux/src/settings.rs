@@ -11,6 +11,7 @@
 mod journal;
 
 use crate::Error;
+use crate::tree::is_ancestor;
 use journal::{Change, Journal, Owner};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -183,7 +184,8 @@ impl Settings {
     /// whose handler does not end the process does not end the waiting.
     ///
     /// # Errors
-    /// [`Error::Unable`] without the right to take it, or when another process holds it and this one does not wait.
+    /// [`Error::Unable`] without the right to take it, when another process holds it and this one does not wait, or when
+    /// one holds it that waits for this one: an ancestor.
     pub fn lock(&mut self) -> Result<(), Error> {
         if self.lock.is_some() {
             return Ok(());
@@ -197,7 +199,13 @@ impl Settings {
                 Ok(()) => break,
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => {
-                    let holder = holder(&path);
+                    let pid = holder(&path);
+                    let holder = pid.map_or("another process".to_string(), |pid| format!("process {pid}"));
+                    if pid.is_some_and(is_ancestor) {
+                        return Err(Error::Unable(format!(
+                            "{holder}, which has started this one, has the settings of this kernel until it ends"
+                        )));
+                    }
                     if !self.wait {
                         return Err(Error::Unable(format!(
                             "{holder} has changed settings of this kernel and not yet put them back; wait until it ends"
@@ -339,12 +347,9 @@ fn undo(changes: Vec<Change>) -> (Vec<Change>, Option<Error>) {
     (kept, failed)
 }
 
-/// Who holds the lock, for a sentence.
-fn holder(lock: &Path) -> String {
-    match fs::read_to_string(lock).ok().and_then(|text| text.trim().parse::<u32>().ok()) {
-        Some(pid) => format!("process {pid}"),
-        None => "another process".to_string(),
-    }
+/// The process that holds the lock, as it has written there.
+fn holder(lock: &Path) -> Option<i32> {
+    fs::read_to_string(lock).ok()?.trim().parse().ok()
 }
 
 /// What [`recover`] found: settings that a process had changed and, being killed, not put back.

@@ -173,9 +173,14 @@ impl Tree {
             // SAFETY: both pointers are to variables of this frame.
             let pid = unsafe { libc::wait4(-1, &mut status, libc::WNOHANG | libc::__WALL, &mut usage) };
             if pid > 0 {
+                let status = ExitStatus::from_raw(status);
+                if status.code().is_none() && status.signal().is_none() {
+                    // A stop, which this process hears of where it traces the command: no end.
+                    continue;
+                }
                 self.usage.add(&usage);
                 if pid == self.pid() {
-                    self.ended = Some(Ended { status: ExitStatus::from_raw(status), wall: self.started.elapsed() });
+                    self.ended = Some(Ended { status, wall: self.started.elapsed() });
                 }
             } else if pid == 0 {
                 return Ok(());
@@ -335,6 +340,12 @@ fn stat(pid: i32) -> Option<(char, i32)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut words = text.rsplit_once(')')?.1.split_whitespace();
     Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+}
+
+/// Whether a process has started this one, or has started the one that did, and so on.
+pub fn is_ancestor(pid: i32) -> bool {
+    let own = std::process::id() as i32;
+    std::iter::successors(stat(own), |&(_, parent)| stat(parent)).any(|(_, parent)| parent == pid)
 }
 
 /// A descriptor of a process.
