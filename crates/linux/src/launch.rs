@@ -243,9 +243,9 @@ impl Arrangement<'_> {
             }));
         }
         if now != before {
-            self.plan
-                .notes
-                .push(format!("{path} is {now} for the whole system while the command runs; it was {before}"));
+            let note =
+                format!("{path} is {now} for the whole system while the command runs, and {before} again afterwards");
+            self.plan.notes.push(note);
         }
         Ok(())
     }

@@ -11,6 +11,9 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::time::Duration;
 
+/// What watching may cost: 1 % of one core, most of it for the share of huge pages.
+const WATCH: Budget = Budget { resident: 0.002, huge: 0.008 };
+
 /// How a command is to be run.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -18,7 +21,7 @@ pub struct Options {
     pub policy: Policy,
     /// Wait for all that the command has started, not for the command alone.
     pub wait: bool,
-    /// Look at the memory of the command and its descendants now and then: 0.3 % of one core.
+    /// Look at the memory of the command and its descendants now and then: 1 % of one core.
     pub watch: bool,
 }
 
@@ -106,5 +109,5 @@ fn looks(policy: &Policy) -> Looks {
         Policy::Mthp { size } => Some(size.bytes()),
         _ => None,
     };
-    Looks { budget: Budget::TIMED, expected: 0, folio }
+    Looks { budget: WATCH, expected: 0, folio }
 }
