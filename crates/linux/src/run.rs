@@ -11,8 +11,8 @@ use std::ffi::OsString;
 use std::process::Command;
 use std::time::Duration;
 
-/// What watching may cost: 1 % of one core, most of it for the share of huge pages.
-const WATCH: Budget = Budget { resident: 0.002, huge: 0.008 };
+/// What watching may cost: 1 % of one core, most of it for huge pages and folios.
+const WATCH: Budget = Budget { resident: 0.002, huge: 0.004, folios: 0.004 };
 
 /// How a command is to be run.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
 /// When to look at memory: folios of one size are counted where the policy is about them.
 fn looks(policy: &Policy) -> Looks {
     let folio = match policy {
-        Policy::Mthp { size } => Some(size.bytes()),
+        Policy::Mthp { size } => Some(*size),
         _ => None,
     };
     Looks { budget: WATCH, expected: 0, folio }

@@ -1,8 +1,8 @@
 //! `superpage compare`.
 
+use super::grid::grid;
 use crate::Failure;
 use clap::{Args, ValueEnum};
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -11,7 +11,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use superpage_linux::Policy;
-use superpage_linux::compare::{Comparison, Export, Options, Output, Watch, cells, compare, export, html};
+use superpage_linux::compare::{
+    Comparison, Export, Options, Output, Watch, cells, compare_with, export, html, settings,
+};
 
 /// Run a command under several policies in turns, and say which of them to use
 #[derive(Args)]
@@ -110,8 +112,9 @@ impl Compare {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let options = self.options();
         let exports = self.exports()?;
+        let settings = settings(&options);
         let stop = flag()?;
-        let comparison = compare(&options, &stop, &mut Bar::new())?;
+        let comparison = compare_with(settings, &options, &stop, &mut Bar::new())?;
         self.print(&comparison)?;
         for (file, write) in exports {
             file.write(&write(&comparison))?;
@@ -175,7 +178,9 @@ impl Compare {
         let mut text =
             format!("{}: {} rounds, order from seed {}\n", comparison.command, comparison.rounds, comparison.seed);
         if !comparison.rows.is_empty() {
-            text += &table(comparison);
+            let cells = cells(comparison);
+            let head: Vec<&str> = cells.head.iter().map(String::as_str).collect();
+            text += &grid(&head, cells.rows, &["policy"]);
         }
         if let Some(advice) = &comparison.advice {
             text += &format!("\n{}\n", advice.sentence);
@@ -190,24 +195,6 @@ impl Compare {
 
 /// What makes the text of a file.
 type Text = fn(&Comparison) -> String;
-
-fn table(comparison: &Comparison) -> String {
-    let cells = cells(comparison);
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let aligned = |texts: Vec<String>| {
-        texts.into_iter().enumerate().map(|(i, text)| {
-            Cell::new(text).set_alignment(if i == 0 { CellAlignment::Left } else { CellAlignment::Right })
-        })
-    };
-    table.set_header(aligned(cells.head));
-    cells.rows.into_iter().for_each(|row| _ = table.add_row(aligned(row)));
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
-    let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-    let mut out = format!("{}\n {}\n", lines[0], "─".repeat(width.saturating_sub(1)));
-    lines[1..].iter().for_each(|line| out += &format!("{line}\n"));
-    out
-}
 
 /// The flag that SIGINT, SIGTERM and SIGHUP set. None of them ends this process at once: the command is ended first, and
 /// settings are put back.

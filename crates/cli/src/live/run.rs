@@ -109,7 +109,7 @@ fn memory(memory: &Memory) -> String {
             &format!(", {} of it ({:.1} %) in huge pages at the last look near that", bytes(huge), coverage * 100.0);
     }
     if let Some(folios) = memory.folios {
-        text += &format!("; the whole system had {} more in such folios than before", bytes(folios));
+        text += &format!("; {} in folios of the policy's size", bytes(folios));
     }
     text
 }

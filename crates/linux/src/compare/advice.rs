@@ -32,10 +32,9 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
     if level < LEVEL {
         let needed = rounds_needed(others.len());
         let sentence = format!(
-            "too few runs to advise: the intervals of {} are {} sure together; {} runs are the least for {}",
+            "too few runs to advise: with {} the intervals are {} sure together; {needed} runs are the least for {}",
             base.runs,
             percent(level),
-            needed,
             percent(LEVEL)
         );
         return Advice { policy: None, sentence };
@@ -109,7 +108,7 @@ fn percent(share: f64) -> String {
 fn digits(share: f64) -> String {
     let percent = 100.0 * share;
     match percent.abs() {
-        size if size < 10.0 && (percent - percent.round()).abs() > 1e-9 => format!("{percent:.1}"),
+        size if size < 9.95 && (percent - percent.round()).abs() > 1e-9 => format!("{percent:.1}"),
         _ => format!("{percent:.0}"),
     }
 }

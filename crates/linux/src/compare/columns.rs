@@ -61,13 +61,10 @@ fn spread(median: f64, stddev: Option<f64>) -> String {
 
 /// The share that is mapped by huge pages, and that in the folios that the policy is about.
 fn huge(row: &Row) -> Option<String> {
-    let folios = row.folio_bytes.map(|bytes| 100.0 * bytes as f64 / row.peak_rss_bytes.max(1) as f64);
-    match (row.huge_coverage_percent, folios) {
-        (Some(huge), Some(folios)) => Some(format!("{huge:.1} %, folios {folios:.1} %")),
-        (Some(huge), None) => Some(format!("{huge:.1} %")),
-        (None, Some(folios)) => Some(format!("folios {folios:.1} %")),
-        (None, None) => None,
-    }
+    let huge = row.huge_coverage_percent.map(|percent| format!("{percent:.1} %"));
+    let folios = row.folio_coverage_percent.map(|percent| format!("folios {percent:.1} %"));
+    let both: Vec<String> = huge.into_iter().chain(folios).collect();
+    (!both.is_empty()).then(|| both.join(", "))
 }
 
 /// The ratio to base and its interval; whether it differs at all.

@@ -115,6 +115,7 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
         ("huge_bytes", some(row.huge_bytes)),
         ("huge_coverage_percent", number(row.huge_coverage_percent)),
         ("folio_bytes", some(row.folio_bytes)),
+        ("folio_coverage_percent", number(row.folio_coverage_percent)),
         ("dtlb_loads", some(row.dtlb_loads)),
         ("dtlb_load_misses", some(row.dtlb_load_misses)),
         ("dtlb_stores", some(row.dtlb_stores)),

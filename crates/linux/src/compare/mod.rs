@@ -32,6 +32,7 @@ use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use superpage_pages::PageSize;
 
 /// Where the command's output goes. It reads from `/dev/null` in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -125,8 +126,18 @@ impl Options {
     }
 }
 
-/// A word as a shell would want it.
+/// A word as a shell would want it, on one line.
 fn quoted(word: &str) -> String {
+    if word.chars().any(char::is_control) {
+        let escaped = |c: char| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            '\n' => "\\n".into(),
+            '\t' => "\\t".into(),
+            c if c.is_ascii_control() => format!("\\x{:02x}", c as u32),
+            c => c.to_string(),
+        };
+        return format!("$'{}'", word.chars().map(escaped).collect::<String>());
+    }
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%^".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
         true => word.to_string(),
@@ -169,7 +180,7 @@ struct Entry {
     name: String,
     plan: Plan,
     /// The size of the folios that it is about.
-    folio: Option<u64>,
+    folio: Option<PageSize>,
     /// The most memory that a run of it had so far.
     peak: u64,
     /// What was seen of memory in runs that do not count.
@@ -177,21 +188,47 @@ struct Entry {
     runs: Vec<Run>,
 }
 
-/// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count.
+/// The settings of this system, locked if the policies change any. While another process holds the lock this waits, and a
+/// signal should end the waiting: so handlers that only set a flag are to be set up after it.
+pub fn settings(options: &Options) -> Settings {
+    let mut settings = Settings::new(System::live(), true);
+    let global = |policy: &Policy| Plan::new(policy, settings.system()).is_ok_and(|plan| plan.is_global());
+    if options.policies.iter().any(global) {
+        // Without the right to the lock, each policy that needs it says so.
+        let _ = settings.lock();
+    }
+    settings
+}
+
+/// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count. While it runs,
+/// this process starts no other children.
 ///
 /// # Errors
 /// [`Error::Usage`] for options that make no sense; [`Error::Unable`] when a run fails, or none of the policies can be
 /// carried out here but base; others of the settings and of the system. Settings are put back in any case.
 pub fn compare(options: &Options, stop: &AtomicBool, watch: &mut dyn Watch) -> Result<Comparison, Error> {
+    compare_with(settings(options), options, stop, watch)
+}
+
+/// As [`compare`], with settings that are locked already.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_with(
+    mut settings: Settings,
+    options: &Options,
+    stop: &AtomicBool,
+    watch: &mut dyn Watch,
+) -> Result<Comparison, Error> {
     if options.command.is_empty() {
         return Err(Error::Usage("there is no command to compare: name it after --".into()));
     }
     if options.runs == 0 {
         return Err(Error::Usage("at least one run is needed".into()));
     }
-    let mut settings = Settings::new(System::live(), true);
     let mut notes = Vec::new();
     let mut entries = entries(options, &mut settings, &mut notes)?;
+    notes.extend(busy());
     let available = Available::among(&Event::HARDWARE);
     notes.extend(available.note());
     let memory_before = look_under(options, entries.len() > 1, &mut notes);
@@ -261,7 +298,7 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
             Ok((plan, said)) => {
                 notes.extend(said.into_iter().map(|note| format!("{name}: {note}")));
                 let folio = match policy {
-                    Policy::Mthp { size } => Some(size.bytes()),
+                    Policy::Mthp { size } => Some(*size),
                     _ => None,
                 };
                 entries.push(Entry { name, plan, folio, peak: 0, warmups: Vec::new(), runs: Vec::new() });
@@ -275,6 +312,15 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
     }
     notes.extend(left_out);
     Ok(entries)
+}
+
+/// A sentence if other programs leave this machine no rest, by the load average of the last minute.
+fn busy() -> Option<String> {
+    let load: f64 = std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()?;
+    let processors = std::thread::available_parallelism().ok()?.get();
+    let said =
+        || format!("other programs keep this machine busy (load {load} on {processors} processors): times vary more");
+    (load > processors as f64 / 2.0).then(said)
 }
 
 /// The words for the state of free memory before each run.
@@ -385,4 +431,26 @@ fn rows(options: &Options, entries: &[Entry], rounds: usize, memory_before: &'st
         Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside)
     });
     rows.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_a_shell_would_want_it() {
+        let line = |words: &[&str]| Options::new(words).command_line();
+        assert_eq!(line(&["gcc", "-O2", "a.c"]), "gcc -O2 a.c");
+        assert_eq!(line(&["echo", "it's", ""]), r"echo 'it'\''s' ''");
+        assert_eq!(line(&["sh", "-c", "a\nb 'ü'"]), r"sh -c $'a\nb \'ü\''");
+        assert_eq!(Options { shell: true, ..Options::new(["a", "|", "b"]) }.command_line(), "a | b");
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_refused() {
+        let usage =
+            |options: Options| matches!(compare(&options, &AtomicBool::new(false), &mut ()), Err(Error::Usage(_)));
+        assert!(usage(Options { policies: Vec::new(), ..Options::new([""; 0]) }));
+        assert!(usage(Options { policies: Vec::new(), runs: 0, ..Options::new(["true"]) }));
+    }
 }

@@ -48,14 +48,17 @@ pub struct Row {
     pub minor_faults: u64,
     /// Page faults that waited for input.
     pub major_faults: u64,
-    /// The most memory that the tree had at once, with huge pages of the static pool.
+    /// The most memory that the tree had at once, with huge pages of the static pool. What is less than the few MB that
+    /// this process has when it starts the command shows as that.
     pub peak_rss_bytes: u64,
     /// How much of it was mapped by huge pages near the peak.
     pub huge_bytes: Option<u64>,
     /// The share of what was resident near the peak that was mapped by huge pages.
     pub huge_coverage_percent: Option<f64>,
-    /// By how much anonymous memory in folios of the policy's size grew in the whole system, at most.
+    /// How much of it was in folios of the size that the policy is about: looked at in warm-up runs.
     pub folio_bytes: Option<u64>,
+    /// The share of what was resident near the peak that was in such folios.
+    pub folio_coverage_percent: Option<f64>,
     /// Loads that looked into the data TLB.
     pub dtlb_loads: Option<u64>,
     /// Loads that missed in it.
@@ -136,7 +139,8 @@ impl Row {
             peak_rss_bytes: whole(&|run| Some(run.memory.peak)).expect("there are runs"),
             huge_bytes: huge(&|memory| memory.huge.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
             huge_coverage_percent: huge(&|memory| memory.coverage.map(|share| 100.0 * share)),
-            folio_bytes: whole(&|run| run.memory.folios),
+            folio_bytes: huge(&|memory| memory.folios.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
+            folio_coverage_percent: huge(&|memory| memory.folio_coverage.map(|share| 100.0 * share)),
             dtlb_loads: counted(Event::DtlbLoads),
             dtlb_load_misses: counted(Event::DtlbLoadMisses),
             dtlb_stores: counted(Event::DtlbStores),

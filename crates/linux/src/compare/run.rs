@@ -7,7 +7,6 @@ use crate::Error;
 use crate::launch::Plan;
 use crate::settings::Settings;
 use crate::tree::Tree;
-use std::fs;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -36,7 +35,6 @@ pub(super) fn run(
 ) -> Result<Outcome, Error> {
     let arrangement = plan.arrange(settings)?;
     arrangement.prepare(&mut command);
-    let own = own_resident();
     let counters = available.open().map_err(Error::system("open hardware counters"))?;
     let started = Instant::now();
     let mut tree = Tree::spawn(&mut command)?;
@@ -68,10 +66,8 @@ pub(super) fn run(
     };
     let usage = tree.usage();
     drop(promoting);
-    // The kernel's own figure of the largest process counts the moment before the exec too, when it was a copy of this
-    // process: it tells something only where it is more than that.
-    let largest = if usage.peak_process_bytes > own { usage.peak_process_bytes } else { 0 };
-    let memory = sampler.finish(largest);
+    // It counts the moment before the exec too, when the command was a copy of this process: some MB are the least.
+    let memory = sampler.finish(usage.peak_process_bytes);
     let counts = counters.read().map_err(Error::system("read hardware counters"))?;
     drop(tree);
     arrangement.restore()?;
@@ -87,10 +83,4 @@ pub(super) fn run(
         warmed: 0,
     };
     Ok(Outcome::Done(run, left))
-}
-
-/// What is resident of this process, in bytes.
-fn own_resident() -> u64 {
-    let text = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    sample::field(&text, "VmRSS:").unwrap_or(0)
 }

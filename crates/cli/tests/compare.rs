@@ -1,0 +1,275 @@
+//! `superpage compare`, from outside.
+#![cfg(target_os = "linux")]
+
+use serde_json::Value;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+use superpage_linux::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, Settings, THP_ENABLED};
+
+const SUPERPAGE: &str = env!("CARGO_BIN_EXE_superpage");
+
+/// A comparison of `command`; base alone changes nothing for the whole system.
+fn compare(options: &[&str], command: &[&str]) -> Command {
+    let mut compare = Command::new(SUPERPAGE);
+    compare.arg("compare").args(options).arg("--").args(command);
+    compare.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    compare
+}
+
+fn output(options: &[&str], command: &[&str]) -> Output {
+    compare(options, command).output().expect("the command can be started")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// The rows of a comparison that has to succeed, with nothing else on standard output.
+fn rows(options: &[&str], command: &[&str]) -> Vec<Value> {
+    let output = output(&[&["--format", "json"], options].concat(), command);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    rows.as_array().unwrap().clone()
+}
+
+#[test]
+fn equal_policies_have_rows_of_their_own() {
+    let rows = rows(&["-r", "6", "--policy", "base", "--policy", "base"], &["true"]);
+    let names: Vec<&Value> = rows.iter().map(|row| &row["policy"]).collect();
+    assert_eq!(names, ["base", "base#2"]);
+    for row in &rows {
+        for key in [
+            "command",
+            "runs",
+            "wall_seconds",
+            "user_seconds",
+            "system_seconds",
+            "minor_faults",
+            "major_faults",
+            "peak_rss_bytes",
+            "huge_bytes",
+            "huge_coverage_percent",
+            "dtlb_load_misses",
+            "dtlb_store_misses",
+            "itlb_misses",
+            "walk_cycles",
+            "speedup",
+            "exit_codes",
+        ] {
+            assert!(row.get(key).is_some(), "{key} is missing in {row}");
+        }
+        for key in ["median", "mean", "stddev", "min", "max"] {
+            assert!(row["wall_seconds"][key].as_f64().unwrap() >= 0.0);
+        }
+        assert_eq!(row["runs"], 6);
+        assert_eq!(row["exit_codes"], serde_json::json!([0, 0, 0, 0, 0, 0]));
+        assert!(row["minor_faults"].as_u64().unwrap() > 10);
+    }
+    assert_eq!(rows[0]["speedup"], 1.0);
+    assert!(rows[0]["time_ratio"].is_null());
+    let ratio = |key: &str| rows[1]["time_ratio"][key].as_f64().unwrap();
+    assert!(ratio("low") <= ratio("estimate") && ratio("estimate") <= ratio("high"));
+    assert!(ratio("level") >= 0.95);
+}
+
+#[test]
+fn the_whole_tree_is_measured() {
+    // A daemon that the command does not wait for, in a session of its own: it sleeps, keeps 64 MB, and computes.
+    let daemon =
+        "sleep 0.4; head -c 64m /dev/zero | tail -c 64m >/dev/null; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
+    let script = format!("setsid sh -c '{daemon}' & exit 0");
+    let alone = &rows(&["-r", "1", "-w", "0", "--policy", "base"], &["sh", "-c", "exit 0"])[0];
+    let row = &rows(&["-r", "1", "-w", "0", "--policy", "base"], &["sh", "-c", &script])[0];
+    assert!(row["wall_seconds"]["median"].as_f64().unwrap() >= 0.4, "{row}");
+    assert!(row["peak_rss_bytes"].as_u64().unwrap() >= 64 << 20, "{row}");
+    let used = |row: &Value| {
+        row["user_seconds"]["median"].as_f64().unwrap() + row["system_seconds"]["median"].as_f64().unwrap()
+    };
+    assert!(used(row) > used(alone), "{row}");
+    assert!(row["minor_faults"].as_u64() > alone["minor_faults"].as_u64(), "{row}");
+}
+
+#[test]
+fn a_failure_ends_the_comparison_unless_it_is_ignored() {
+    let failed = output(&["--policy", "base"], &["sh", "-c", "exit 3"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(text(&failed.stdout), "");
+    assert!(
+        text(&failed.stderr).contains("ended with status 3 under base in a warm-up run"),
+        "{}",
+        text(&failed.stderr)
+    );
+    let failed = output(&["-w", "0", "-r", "2", "--policy", "base"], &["sh", "-c", "kill -KILL $$"]);
+    assert!(text(&failed.stderr).contains("ended with status 137 under base in round 1"), "{}", text(&failed.stderr));
+    let rows = rows(&["-i", "-r", "2", "--policy", "base"], &["sh", "-c", "exit 3"]);
+    assert_eq!(rows[0]["exit_codes"], serde_json::json!([3, 3]));
+    let missing = output(&["--policy", "base"], &["/no/such/program"]);
+    assert_eq!(missing.status.code(), Some(1));
+    assert!(text(&missing.stderr).contains("/no/such/program"), "{}", text(&missing.stderr));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    for options in
+        [&["-r", "0"][..], &["--policy", "reservation"], &["--policy", "mthp:size=65K"], &["--format", "xml"]]
+    {
+        assert_eq!(output(options, &["true"]).status.code(), Some(2), "{options:?}");
+    }
+    assert_eq!(output(&[], &[]).status.code(), Some(2));
+    let export = output(&["--policy", "base", "--export-json", "/no/such/folder/file"], &["true"]);
+    assert_eq!(export.status.code(), Some(1));
+    assert!(text(&export.stderr).contains("/no/such/folder/file"));
+}
+
+#[test]
+fn preparations_and_output_are_where_they_belong() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let append = |word: &str| format!("echo {word} >> {}", log.display());
+    let (prepare, conclude) = (append("before"), append("after"));
+    let options =
+        ["-r", "2", "-w", "1", "--policy", "base", "-p", &prepare, "-c", &conclude, "--shell", "--show-output"];
+    let shown = output(&options, &["echo said;", &append("run")]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    assert_eq!(fs::read_to_string(&log).unwrap(), "before\nrun\nafter\n".repeat(3));
+    assert!(text(&shown.stdout).starts_with("said\nsaid\nsaid\n"), "{}", text(&shown.stdout));
+    // Without a shell the words are the program and its arguments; with JSON, output goes elsewhere.
+    let options = ["-r", "1", "-w", "0", "--policy", "base", "--shell", "-N", "--show-output", "--format", "json"];
+    let shown = output(&options, &["echo", "a;", "echo b"]);
+    assert!(serde_json::from_slice::<Value>(&shown.stdout).is_ok(), "{}", text(&shown.stdout));
+    assert!(text(&shown.stderr).contains("a; echo b\n"), "{}", text(&shown.stderr));
+    let failed = output(&["-r", "1", "--policy", "base", "-p", "exit 4"], &["true"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert!(text(&failed.stderr).contains("--prepare"), "{}", text(&failed.stderr));
+}
+
+#[test]
+fn exports_are_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (json, csv, markdown, html) = (path("a.json"), path("a.csv"), path("a.md"), path("a.html"));
+    fs::write(&json, "before").unwrap();
+    let options = [
+        "-r",
+        "2",
+        "--policy",
+        "base",
+        "--policy",
+        "base",
+        "--export-json",
+        &json,
+        "--export-csv",
+        &csv,
+        "--export-markdown",
+        &markdown,
+        "--export-html",
+        &html,
+    ];
+    let failed = output(&options, &["false"]);
+    assert_eq!(failed.status.code(), Some(1));
+    assert_eq!(fs::read_to_string(&json).unwrap(), "before");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing else is left");
+
+    let done = output(&options, &["echo", "a|b, \"c\" <d>"]);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let exported: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
+    let results = exported["results"].as_array().unwrap();
+    assert_eq!(results.len(), 2);
+    assert_eq!(results[1]["parameters"]["policy"], "base#2");
+    assert_eq!(results[0]["times"].as_array().unwrap().len(), 2);
+    assert_eq!(results[0]["exit_codes"], serde_json::json!([0, 0]));
+    for key in ["command", "mean", "stddev", "median", "user", "system", "min", "max"] {
+        assert!(!results[0][key].is_null(), "{key}");
+    }
+    let csv = fs::read_to_string(&csv).unwrap();
+    assert!(csv.starts_with("command,mean,stddev,median,user,system,min,max,parameter_policy,"), "{csv}");
+    assert_eq!(csv.lines().count(), 3);
+    let markdown = fs::read_to_string(&markdown).unwrap();
+    assert!(markdown.contains("| policy | time |") && markdown.contains("\n| base#2 |"), "{markdown}");
+    let html = fs::read_to_string(&html).unwrap();
+    assert!(html.contains("&lt;d&gt;") && html.contains("Page faults") && html.ends_with("</html>\n"));
+}
+
+#[test]
+fn an_interrupt_ends_the_command_and_shows_the_complete_rounds() {
+    let folder = tempfile::tempdir().unwrap();
+    let (log, alive) = (folder.path().join("log"), folder.path().join("alive"));
+    let prepare = format!("echo x >> {}", log.display());
+    // The third run and those after it never end.
+    let script =
+        format!("[ $(wc -l < {}) -le 2 ] || {{ echo $$ > {}; exec sleep 1000; }}", log.display(), alive.display());
+    for signal in ["INT", "TERM", "HUP"] {
+        let _ = (fs::remove_file(&log), fs::remove_file(&alive));
+        let child = compare(&["-w", "0", "--policy", "base", "-p", &prepare], &["sh", "-c", &script]).spawn().unwrap();
+        let pid = wait_for(&alive);
+        assert!(
+            Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success()
+        );
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{signal}");
+        assert!(text(&output.stdout).contains("2 rounds"), "{}", text(&output.stdout));
+        assert!(text(&output.stderr).contains("the 2 of 10 rounds that were complete"), "{}", text(&output.stderr));
+        assert!(!Path::new(&format!("/proc/{pid}")).exists(), "{pid} still runs after {signal}");
+    }
+}
+
+/// The number in a file that another process writes.
+fn wait_for(path: &Path) -> u32 {
+    let patience = Instant::now() + Duration::from_secs(60);
+    loop {
+        match fs::read_to_string(path).unwrap_or_default().trim().parse() {
+            Ok(pid) => return pid,
+            Err(_) => assert!(Instant::now() < patience, "{} was never written", path.display()),
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+#[test]
+fn settings_are_put_back() {
+    const SETTINGS: [&str; 4] =
+        [THP_ENABLED, "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled", HUGETLB_POOL, HUGETLB_OVERCOMMIT];
+    let all = |settings: &Settings| SETTINGS.map(|setting| settings.system().get(setting).ok());
+    let before = match Settings::take(true) {
+        Ok(settings) => all(&settings),
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let options = ["-r", "1", "-w", "0", "--policy", "thp", "--policy", "mthp:size=64K", "--policy", "hugetlb"];
+    let done = output(&options, &["cat", "/sys/kernel/mm/transparent_hugepage/enabled"]);
+    let after = all(&Settings::take(true).unwrap());
+    assert_eq!(before, after);
+    if !done.status.success() {
+        // A kernel without huge pages, or a container that may not change them.
+        return println!("skipped: {}", text(&done.stderr));
+    }
+    assert!(text(&done.stdout).contains("too few runs to advise"), "{}", text(&done.stdout));
+}
+
+#[test]
+fn without_rights_one_sentence_says_so() {
+    // With the lock, nobody else sets what this comparison would need in the meantime.
+    let _settings = match Settings::take(true) {
+        Ok(settings) => settings,
+        Err(error) => return println!("skipped: {error}"),
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let copy = Path::new("/tmp").join(folder.path().file_name().unwrap()).join("superpage");
+    if fs::create_dir_all(copy.parent().unwrap()).and_then(|()| fs::copy(SUPERPAGE, &copy).map(drop)).is_err() {
+        return println!("skipped: /tmp takes no copy of the command");
+    }
+    let open = |path: &Path| fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    open(copy.parent().unwrap());
+    open(&copy);
+    let mut command = Command::new(&copy);
+    command.args(["compare", "-r", "1", "--policy", "mthp:size=64K", "--", "true"]).uid(65534).gid(65534);
+    let output = command.current_dir("/").output();
+    fs::remove_dir_all(copy.parent().unwrap()).unwrap();
+    let Ok(output) = output else { return println!("skipped: this user cannot become another") };
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("nothing can be compared with base here; mthp:size=64K is left out: "), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
+}
