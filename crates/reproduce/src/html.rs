@@ -33,6 +33,10 @@ pub fn html(report: &Report) -> String {
         );
     }
     lead += "</ol></nav>\n";
+    if !report.notes.is_empty() {
+        let notes: Vec<String> = report.notes.iter().map(|note| format!("<li>{}</li>", prose(note))).collect();
+        let _ = writeln!(lead, "<ul>{}</ul>", notes.join("\n"));
+    }
     let mut main = String::new();
     report.done.iter().for_each(|done| section(done, &mut main));
     page(&format!("superpage reproduce {}", names.join(" ")), &lead, &main)
