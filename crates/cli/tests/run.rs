@@ -267,6 +267,33 @@ fn an_interrupt_from_the_terminal_reaches_the_command_once() {
 }
 
 #[test]
+fn a_terminal_that_goes_away_ends_the_command() {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("skipped: there is no script(1) to make a terminal");
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ended");
+    let program = folder.path().join("command");
+    fs::write(&program, "trap 'echo >\"$1\"; exit 1' HUP; echo ready; while :; do sleep 0.05; done").unwrap();
+    // The shell of script(1) is replaced, so superpage leads the session of the terminal.
+    let inside = format!("exec {SUPERPAGE} run --policy base -- sh {} {}", program.display(), file.display());
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &inside, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped()).env("SHELL", "/bin/sh");
+    let mut terminal = terminal.spawn().unwrap();
+    assert_eq!(line(&mut terminal), "ready");
+    terminal.kill().unwrap();
+    terminal.wait().unwrap();
+    for _ in 0..500 {
+        if file.exists() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("the command has not heard of it");
+}
+
+#[test]
 fn the_call_after_a_kill_puts_the_settings_back() {
     let Some(live) = Live::take() else { return };
     let mut child = run("thp", &["sh", "-c", WAITING]).spawn().unwrap();

@@ -146,7 +146,9 @@ impl Drop for Passing {
 
 /// Passes one signal on, unless the command has it already: from the terminal, or because it sent it to its own group.
 fn pass(got: &Got, pid: i32, pidfd: &OwnedFd) {
-    let has_it = got.by_kernel || got.sender == pid;
+    // A terminal that is gone tells the leader of its session alone; the others hear of it when the leader ends.
+    let alone = got.signal == libc::SIGHUP && leads_session();
+    let has_it = (got.by_kernel && !alone) || got.sender == pid;
     if !has_it {
         let _ = pidfd_signal(std::os::fd::AsFd::as_fd(pidfd), got.signal);
     }
@@ -155,6 +157,11 @@ fn pass(got: &Got, pid: i32, pidfd: &OwnedFd) {
         // SAFETY: sending a signal touches no memory of this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
     }
+}
+
+/// Whether this process leads its session, as where a terminal was opened for it.
+fn leads_session() -> bool {
+    rustix::process::getsid(None).is_ok_and(|session| session == rustix::process::getpid())
 }
 
 /// The next signal that was held back, without waiting.
