@@ -5,6 +5,7 @@ use crate::launch::{Plan, Promoting};
 use crate::promote::Counters;
 use crate::settings::{Settings, System};
 use crate::signals::Signals;
+use crate::text::{self, Placement, Way};
 use crate::tree::{Ended, Tree, Usage};
 use crate::{Error, Policy};
 use std::ffi::OsString;
@@ -23,6 +24,10 @@ pub struct Options {
     pub wait: bool,
     /// Look at the memory of the command and its descendants now and then: 1 % of one core.
     pub watch: bool,
+    /// Put its code on huge pages.
+    pub text: Option<Way>,
+    /// Leave the symbols of code that was remapped in a file for `perf report`; else they are there while the command runs.
+    pub perf_map: bool,
 }
 
 /// What became of a command.
@@ -40,6 +45,10 @@ pub struct Outcome {
     pub left: usize,
     /// What the promoter did, where the policy has one.
     pub promoted: Option<Counters>,
+    /// What became of the command's code, where it was to be placed.
+    pub text: Vec<Placement>,
+    /// What was not possible with the code.
+    pub text_notes: Vec<String>,
     /// What was done for the whole system, and what could not be done.
     pub notes: Vec<String>,
 }
@@ -69,6 +78,9 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     command.args(arguments);
     arrangement.prepare(&mut command);
     signals.prepare(&mut command);
+    if options.text.is_some() {
+        text::prepare(&mut command)?;
+    }
     if let Some(signal) = signals.ending() {
         let notes = arrangement.notes().to_vec();
         arrangement.restore()?;
@@ -79,10 +91,13 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
             memory: None,
             left: 0,
             promoted: None,
+            text: Vec::new(),
+            text_notes: Vec::new(),
             notes,
         });
     }
     let mut tree = Tree::spawn(&mut command)?;
+    let placed = options.text.map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
     let passing = signals.pass_on(tree.pid(), tree.pidfd())?;
     let promoting = arrangement.promote()?;
     let sampler = options.watch.then(|| Sampler::start(looks(&options.policy)));
@@ -97,10 +112,15 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let memory = sampler.map(|sampler| sampler.finish(0));
     let promoted = promoting.map(Promoting::finish);
     tree.leave();
+    if let Some(symbols) = placed.symbols.filter(|_| options.perf_map) {
+        symbols.keep();
+    }
     let notes = arrangement.notes().to_vec();
     arrangement.restore()?;
     drop(passing);
-    Ok(Outcome { code: ended.code(), ended: Some(ended), usage, memory, left, promoted, notes })
+    let (code, ended) = (ended.code(), Some(ended));
+    let (text, text_notes) = (placed.code, placed.notes);
+    Ok(Outcome { code, ended, usage, memory, left, promoted, text, text_notes, notes })
 }
 
 /// When to look at memory: folios of one size are counted where the policy is about them.

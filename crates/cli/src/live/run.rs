@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use superpage_linux::compare::sample::Memory;
 use superpage_linux::run::{Options, Outcome, run};
+use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_linux::{Error, Policy};
 use superpage_report::{bytes, count, time};
@@ -22,6 +23,15 @@ pub(crate) struct Run {
     #[arg(long)]
     wait: bool,
 
+    /// Put the command's code on huge pages too: file (as pages of its file), remap (as a copy), auto (as it can be)
+    #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
+          value_parser = way)]
+    text: Option<Way>,
+
+    /// Leave the symbols of remapped code in /tmp/perf-PID.map, for perf report
+    #[arg(long, requires = "text")]
+    perf_map: bool,
+
     /// Say at the end what was used, and what was changed for the whole system
     #[arg(short, long)]
     verbose: bool,
@@ -34,7 +44,8 @@ pub(crate) struct Run {
 fn after_help() -> String {
     format!(
         "Examples:\n  superpage run --policy thp -- python3 script.py\n  \
-         superpage run -v --policy mthp:size=64K -- make\n\n\
+         superpage run -v --policy mthp:size=64K -- make\n  \
+         superpage run -v --text -- node server.js\n\n\
          The command's exit status is passed on: 126 and 127 tell that it could not be started, 128 and a number that a\n\
          signal ended it. Signals are passed on to it. Settings of the whole system are put back when the command has\n\
          ended; where this process is killed, by the next call of superpage.\n\nPolicies:\n{}",
@@ -46,11 +57,19 @@ fn policy(text: &str) -> Result<Policy, String> {
     text.parse::<Policy>().map_err(|error| error.to_string())
 }
 
+fn way(text: &str) -> Result<Way, String> {
+    text.parse::<Way>().map_err(|error| error.to_string())
+}
+
 impl Run {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let options = Options { policy: self.policy.clone(), wait: self.wait, watch: self.verbose };
+        let Run { wait, text, perf_map, verbose, .. } = *self;
+        let options = Options { policy: self.policy.clone(), wait, watch: verbose, text, perf_map };
         match run(&options, &self.command) {
             Ok(outcome) => {
+                for note in &outcome.text_notes {
+                    eprintln!("superpage: {note}");
+                }
                 if self.verbose {
                     summary(&self.policy, &outcome);
                 }
@@ -69,6 +88,11 @@ impl Run {
 fn summary(policy: &Policy, outcome: &Outcome) {
     for note in &outcome.notes {
         eprintln!("superpage: {note}");
+    }
+    for code in &outcome.text {
+        let way = code.way.map_or("as it lay".into(), |way| format!("by {way}"));
+        let (huge, all) = (bytes(code.huge_bytes), bytes(code.range.end - code.range.start));
+        eprintln!("superpage: code of {}: {huge} of {all} on huge pages, {way}", code.path.display());
     }
     let Some(ended) = outcome.ended else { return };
     let usage = &outcome.usage;

@@ -1,0 +1,231 @@
+//! `superpage inspect` and `run --text`, as they are called.
+#![cfg(target_os = "linux")]
+
+use serde_json::Value;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SUPERPAGE: &str = env!("CARGO_BIN_EXE_superpage");
+
+fn inspect(arguments: &[&str]) -> Output {
+    Command::new(SUPERPAGE).arg("inspect").args(arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A process that waits; ended when dropped.
+struct Waiting(Child);
+
+impl Waiting {
+    fn new(user: Option<u32>) -> Waiting {
+        let mut command = Command::new("sleep");
+        if let Some(user) = user {
+            command.uid(user);
+        }
+        Waiting(command.arg("60").spawn().unwrap())
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_process_is_a_row_for_each_mapping() {
+    let process = Waiting::new(None);
+    let output = inspect(&["--format", "json", &process.pid()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let Value::Array(rows) = serde_json::from_slice(&output.stdout).unwrap() else { panic!("an array") };
+    let code = rows.iter().find(|row| row["name"].as_str().unwrap().ends_with("/sleep")).unwrap();
+    for key in
+        ["pid", "command", "start", "size_bytes", "resident_bytes", "populated_share", "huge_bytes", "folio_bytes"]
+    {
+        assert!(!code[key].is_null() || key == "folio_bytes", "{key}: {code}");
+    }
+    assert!(code.get("contiguous_bytes").is_some() && code["reasons"].is_array());
+    let output = inspect(&[&process.pid()]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.starts_with(&format!("sleep ({}): ", process.pid())) && text.contains("why not huge"), "{text}");
+}
+
+#[test]
+fn the_system_is_shown() {
+    let output = inspect(&["--system"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("Free blocks by size\n"));
+    let rows: Value = serde_json::from_slice(&inspect(&["--system", "--format", "json"]).stdout).unwrap();
+    assert!(rows[0]["zones"][0]["free_blocks"].is_array() && rows[0]["counters"].is_object());
+}
+
+#[test]
+fn errors_are_one_sentence_with_their_status() {
+    let bad: [(&[&str], i32, &str); 5] = [
+        (&["2147483646"], 2, "no process 2147483646"),
+        (&["one"], 2, "invalid value"),
+        (&["1", "--system"], 2, "cannot be used with"),
+        (&["--system", "--watch=0"], 2, "expected seconds"),
+        (&["--system", "--watch"], 2, "needs a terminal"),
+    ];
+    for (arguments, status, words) in bad {
+        let output = Command::new(SUPERPAGE).arg("inspect").args(arguments).stdin(Stdio::null()).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}");
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+    }
+}
+
+#[test]
+fn without_root_ones_own_is_shown_without_folios_and_others_are_not() {
+    const NOBODY: u32 = 65534;
+    let (root, own) = (Waiting::new(None), Waiting::new(Some(NOBODY)));
+    if std::fs::metadata(format!("/proc/{}", root.pid())).map(|m| std::os::unix::fs::MetadataExt::uid(&m)).ok()
+        != Some(0)
+    {
+        println!("skipped: needs root");
+        return;
+    }
+    // Where a user without rights can execute it.
+    let folder = tempfile::tempdir_in("/var/tmp").unwrap();
+    let superpage = folder.path().join("superpage");
+    std::fs::copy(SUPERPAGE, &superpage).unwrap();
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.path(), open).unwrap();
+    let look = |pid: &str| Command::new(&superpage).args(["inspect", pid]).uid(NOBODY).gid(NOBODY).output().unwrap();
+    let output = look(&own.pid());
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(text.contains("run as root") && !text.contains("folio 4K") && !text.contains("tlb 64K"), "{text}");
+    let output = look(&root.pid());
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("may not be looked into"), "{}", stderr(&output));
+}
+
+/// What a terminal shows while `superpage inspect` runs in it, and how that ends.
+struct Terminal {
+    script: Child,
+    shown: std::thread::JoinHandle<String>,
+}
+
+const ENTER: &str = "\x1b[?1049h";
+const LEAVE: &str = "\x1b[?1049l";
+
+impl Terminal {
+    /// `None` where there is no program `script`.
+    fn start(arguments: &str) -> Option<Terminal> {
+        let inside = format!("stty rows 50 cols 200; echo shell $$; exec {SUPERPAGE} inspect {arguments}");
+        let mut script = Command::new("script");
+        script.args(["-qefc", &inside, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut script = script.spawn().ok()?;
+        let mut out = script.stdout.take().unwrap();
+        let shown = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = out.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Some(Terminal { script, shown })
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.script.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// What was shown, and the status.
+    fn end(mut self) -> (String, Option<i32>) {
+        let status = self.script.wait().unwrap();
+        (self.shown.join().unwrap(), status.code())
+    }
+}
+
+/// The process that runs in the terminal: the child of `script` whose program is ours by now.
+fn inside(script: u32) -> Option<i32> {
+    let children = std::fs::read_to_string(format!("/proc/{script}/task/{script}/children")).ok()?;
+    let mut ours = children.split_whitespace().filter(|pid| {
+        let program = std::fs::read_link(format!("/proc/{pid}/exe"));
+        program.is_ok_and(|program| program.ends_with("superpage"))
+    });
+    ours.next()?.parse().ok()
+}
+
+#[test]
+fn the_live_view_sorts_quits_and_puts_the_terminal_back() {
+    let process = Waiting::new(None);
+    let Some(mut terminal) = Terminal::start(&format!("{} --watch=0.2", process.pid())) else {
+        println!("skipped: there is no program script");
+        return;
+    };
+    std::thread::sleep(Duration::from_millis(1500));
+    terminal.press("\x1b[C");
+    std::thread::sleep(Duration::from_millis(300));
+    terminal.press("r");
+    std::thread::sleep(Duration::from_millis(300));
+    terminal.press("q");
+    let (shown, status) = terminal.end();
+    assert_eq!(status, Some(0), "{shown}");
+    assert!(shown.contains(ENTER) && shown.trim_end().ends_with(LEAVE) || shown.contains(LEAVE), "{shown:?}");
+    assert!(shown.contains("resident↓") && shown.contains('↑') && shown.contains("q: quit"), "{shown}");
+}
+
+#[test]
+fn the_live_view_puts_the_terminal_back_on_a_signal_and_when_the_process_ends() {
+    let Some(terminal) = Terminal::start("--system --watch=0.2") else {
+        println!("skipped: there is no program script");
+        return;
+    };
+    let until = Instant::now() + Duration::from_secs(30);
+    let pid = loop {
+        match inside(terminal.script.id()) {
+            Some(pid) => break pid,
+            None => assert!(Instant::now() < until, "it does not start"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    std::thread::sleep(Duration::from_millis(1500));
+    let kill = Command::new("kill").args(["-TERM", &pid.to_string()]).status().unwrap();
+    assert!(kill.success());
+    let (shown, status) = terminal.end();
+    assert_eq!(status, Some(128 + 15), "{shown}");
+    assert!(shown.contains("Free blocks by size") && shown.contains(LEAVE), "{shown:?}");
+
+    let process = Waiting::new(None);
+    let terminal = Terminal::start(&format!("{} --watch=0.2", process.pid())).unwrap();
+    std::thread::sleep(Duration::from_millis(1500));
+    drop(process);
+    let (shown, status) = terminal.end();
+    assert_ne!(status, Some(0), "{shown}");
+    let after = shown.split(LEAVE).last().unwrap();
+    assert!(after.contains("superpage: "), "{shown:?}");
+}
+
+#[test]
+fn text_is_placed_and_the_status_passed_on() {
+    let run = |text: &str, command: &[&str]| {
+        let mut run = Command::new(SUPERPAGE);
+        run.args(["run", "-v", "--policy", "thp", text, "--"]).args(command).output().unwrap()
+    };
+    let output = run("--text", &["sh", "-c", "echo out; exit 9"]);
+    assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
+    assert_eq!(output.stdout, b"out\n");
+    let output = run("--text=elsewhere", &["true"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("expected file, remap or auto"), "{}", stderr(&output));
+    let output = run("--text", &["/nowhere/at/all"]);
+    assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
+    if Command::new("node").arg("-v").output().is_err() {
+        println!("skipped: node is not installed");
+        return;
+    }
+    for way in ["--text", "--text=remap", "--text=file"] {
+        let output = run(way, &["node", "-e", "process.on('exit', () => console.log('bye')); process.exitCode = 3"]);
+        assert_eq!((output.status.code(), &output.stdout[..]), (Some(3), &b"bye\n"[..]), "{way}: {}", stderr(&output));
+    }
+}
