@@ -89,9 +89,7 @@ impl Tree {
         let subreaper = Subreaper::new()?;
         let wake = Wake::new().map_err(Error::system("watch for the end of children"))?;
         let started = Instant::now();
-        let mut child = command
-            .spawn()
-            .map_err(|source| Error::Exec { program: command.get_program().to_string_lossy().into_owned(), source })?;
+        let mut child = command.spawn().map_err(|source| exec_error(command, source))?;
         let pidfd = match pidfd_open(child.id() as i32) {
             Ok(pidfd) => pidfd,
             Err(error) => {
@@ -260,6 +258,20 @@ impl Drop for Tree {
             eprintln!("superpage: {error}");
         }
     }
+}
+
+/// Why a command could not be started. A directory of PATH that may not be searched makes the system refuse a program
+/// that is nowhere: as in a shell, such a program is not there.
+fn exec_error(command: &Command, source: io::Error) -> Error {
+    let program = command.get_program();
+    let by_path = !program.as_encoded_bytes().contains(&b'/');
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let nowhere = || !std::env::split_paths(&path).any(|folder| folder.join(program).exists());
+    let source = match source.kind() {
+        io::ErrorKind::PermissionDenied if by_path && nowhere() => io::Error::from_raw_os_error(libc::ENOENT),
+        _ => source,
+    };
+    Error::Exec { program: program.to_string_lossy().into_owned(), source }
 }
 
 /// The exit status for a command that could not be started, by the custom of shells: 127 where there is no such
