@@ -7,11 +7,12 @@ use superpage_pages::PageSize;
 use superpage_vm::Policy;
 
 /// The built-in compositions: their names and texts.
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 5] = [
     ("base", include_str!("../../../policies/base.toml")),
     ("reservation", include_str!("../../../policies/reservation.toml")),
     ("freebsd", include_str!("../../../policies/freebsd.toml")),
     ("talluri-hill", include_str!("../../../policies/talluri-hill.toml")),
+    ("thp", include_str!("../../../policies/thp.toml")),
 ];
 
 /// A composition as its file holds it.
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_unknown_is_named_with_what_is_known() {
         for (text, part) in [
-            ("navarro", "expected base, reservation, freebsd, talluri-hill"),
+            ("navarro", "expected base, reservation, freebsd, talluri-hill, thp"),
             ("reservation:shoes=on", "place"),
             ("reservation:preempt=maybe", "on, off"),
             ("reservation:preempt", "key=value"),

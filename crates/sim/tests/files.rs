@@ -82,7 +82,7 @@ fn anonymous_memory_beyond_the_frames_goes_to_swap_space_and_comes_back() {
     script.map(0x1000, 512);
     script.touch(0x1000..0x1200, Access::Write);
     script.touch(0x1000..0x1200, Access::Read);
-    for policy in ["base", "reservation", "freebsd", "talluri-hill"] {
+    for policy in ["base", "reservation", "freebsd", "talluri-hill", "thp"] {
         let row = alpha(&mut script, policy, &Conditions { memory: Some(1 << 20), ..Conditions::default() });
         assert!(row.page_outs >= 128 && row.page_ins >= 128, "{policy}: {row:?}");
         assert_eq!((row.bytes_written, row.bytes_read), (row.page_outs * 8192, row.page_ins * 8192));

@@ -214,7 +214,10 @@ impl Vm {
         if owner.growth == Growth::Down {
             owner.low = low.min(index);
         }
-        let preferred = self.preferred(object, index, &walk);
+        let mut preferred = self.preferred(object, index, &walk);
+        if self.policy.threshold == 0 && !self.fills_whole(site, object, preferred) {
+            preferred = Level::BASE;
+        }
         let (policy, mut source) = (&self.policy, None);
         let populated = match content {
             Content::Cached(frame) => {
@@ -258,7 +261,7 @@ impl Vm {
         pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
         self.frames.stats.mapped[0] += 1;
         let mut full = populated.full;
-        if self.policy.threshold < 8 {
+        if self.policy.threshold < 8 && (self.policy.threshold > 0 || !populated.reserved) {
             full = full.max(self.fill_up(pmap, site, object, rights));
         }
         let mut mapped = Level::BASE;

@@ -55,6 +55,19 @@ impl Vm {
         full
     }
 
+    /// Whether all of the region of a level around a page may be populated at once at its first touch: anonymous, private,
+    /// wholly in its map entry, with nothing behind it and nothing of it away.
+    pub(crate) fn fills_whole(&self, site: &Site, object: ObjectId, level: Level) -> bool {
+        let (entry, pages) = (&site.entry, self.frames.ladder.pages(level));
+        let index = entry.index(site.at.0);
+        let (low, at) = (index & !(pages - 1), site.at.align_down(pages));
+        let known = self.objects.get(object);
+        let (cached, swapped) = self.frames.away.pages_in(object, low, low + pages);
+        let plain = known.backing.is_none() && known.file.is_none() && object == entry.object;
+        let inside = low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at;
+        plain && !entry.copy && !entry.shared && inside && cached.is_empty() && swapped.is_empty()
+    }
+
     fn fill_one(&mut self, pmap: &mut impl Pmap, site: &Site, object: ObjectId, index: u64, rights: Protection) {
         let mut walk = self.frames.population.walk(object, index);
         let policy = &self.policy;

@@ -156,7 +156,8 @@ impl Frames {
         if preferred > Level::BASE {
             self.stats.contiguity_requests += 1;
         }
-        let sizes = |level: &u8| policy.reserve != Reserve::Largest || *level == preferred.0 || *level == 0;
+        let smaller = !matches!(policy.reserve, Reserve::Largest | Reserve::Huge);
+        let sizes = |level: &u8| smaller || *level == preferred.0 || *level == 0;
         for level in (0..=preferred.0).rev().filter(sizes) {
             loop {
                 if let Some(extent) = self.buddy.allocate(Level(level)) {

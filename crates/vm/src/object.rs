@@ -81,6 +81,7 @@ impl Object {
         };
         let mut level = match policy.reserve {
             Reserve::Smallest => largest.min(Level(1)),
+            Reserve::Huge => largest.min(huge(ladder)),
             _ => largest,
         };
         while level > Level::BASE {
@@ -94,8 +95,18 @@ impl Object {
             }
             level = level.down();
         }
-        if policy.reserve == Reserve::Largest && level < ladder.largest() { Level::BASE } else { level }
+        match policy.reserve {
+            Reserve::Largest if level < ladder.largest() => Level::BASE,
+            // Only anonymous memory, and only all of it.
+            Reserve::Huge if level < huge(ladder) || self.file.is_some() => Level::BASE,
+            _ => level,
+        }
     }
+}
+
+/// The largest size of at most 2 MB.
+fn huge(ladder: &Ladder) -> Level {
+    ladder.levels().filter(|level| ladder.size(*level).bytes() <= 2 << 20).last().unwrap_or(Level::BASE)
 }
 
 /// All memory objects.

@@ -22,6 +22,8 @@ pub enum Reserve {
     Preferred,
     /// Of the largest size or not at all (as in later FreeBSD); smaller superpages are made inside it.
     Largest,
+    /// Of the largest size of at most 2 MB or not at all (Linux: what one entry of the second level of its tables maps).
+    Huge,
     /// Of the smallest superpage size or not at all (Talluri and Hill, ASPLOS 1994: one size).
     Smallest,
 }
@@ -168,7 +170,7 @@ pub struct Policy {
     /// How large a reservation may be.
     pub reserve: Reserve,
     /// The population, in eighths of a region, at which the rest of it is populated too: 8 leaves that to the program
-    /// (section 4.5).
+    /// (section 4.5); 0 populates all of it at its first touch.
     pub threshold: u8,
     /// When a region becomes a superpage.
     pub promote: Promote,
@@ -238,13 +240,15 @@ static KEYS: [Key; 20] = [
     },
     Key {
         name: "reserve",
-        values: &["preferred", "largest", "smallest"],
-        help: "reservations are of the preferred size, or only of the largest or the smallest superpage size",
-        set: |policy, value| policy.reserve = [Reserve::Preferred, Reserve::Largest, Reserve::Smallest][value],
+        values: &["preferred", "largest", "smallest", "huge"],
+        help: "reservations are of the preferred size, or only of the largest, the smallest, or the largest up to 2 MB",
+        set: |policy, value| {
+            policy.reserve = [Reserve::Preferred, Reserve::Largest, Reserve::Smallest, Reserve::Huge][value];
+        },
     },
     Key {
         name: "threshold",
-        values: &["8/8", "7/8", "6/8", "5/8", "4/8", "3/8", "2/8", "1/8"],
+        values: &["8/8", "7/8", "6/8", "5/8", "4/8", "3/8", "2/8", "1/8", "0/8"],
         help: "once so much of a region is populated, the rest is populated too",
         set: |policy, value| policy.threshold = 8 - value as u8,
     },
@@ -341,11 +345,12 @@ static KEYS: [Key; 20] = [
 ];
 
 /// The names that [`Policy::named`] knows.
-const NAMES: [&str; 4] = ["base", "reservation", "freebsd", "talluri-hill"];
+const NAMES: [&str; 5] = ["base", "reservation", "freebsd", "talluri-hill", "thp"];
 
 impl Policy {
     /// The policy of a name: `base` (only base pages), `reservation` (Navarro et al., OSDI 2002), `freebsd` (what that
-    /// design became in production), `talluri-hill` (ASPLOS 1994: one superpage size, promotion at half population).
+    /// design became in production), `talluri-hill` (ASPLOS 1994: one superpage size, promotion at half population), `thp`
+    /// (Linux: at the first touch of an aligned 2 MB of anonymous memory, all of it).
     pub fn named(name: &str) -> Result<Policy, PolicyError> {
         let reservation = Policy {
             place: Place::Reservation,
@@ -397,6 +402,18 @@ impl Policy {
                 ..plain
             }),
             "talluri-hill" => Ok(Policy { reserve: Reserve::Smallest, threshold: 4, ..plain }),
+            "thp" => Ok(Policy {
+                growing_limit: false,
+                past_end: PastEnd::Never,
+                reserve: Reserve::Huge,
+                threshold: 0,
+                dirty: Dirty::Nowhere,
+                scarce: Scarce::Smaller,
+                demote: Demote::ToBase,
+                demote_on_unmap: false,
+                cache: Cache::Free,
+                ..plain
+            }),
             _ => Err(PolicyError::Name(name.to_string())),
         }
     }
@@ -507,7 +524,7 @@ mod tests {
         let message = |text: &str| text.parse::<Policy>().unwrap_err().to_string();
         assert_eq!(
             message("reserve"),
-            "no policy is named `reserve`; the policies are base, reservation, freebsd, talluri-hill"
+            "no policy is named `reserve`; the policies are base, reservation, freebsd, talluri-hill, thp"
         );
         assert!(message("base:x=1").contains("place, growing-limit"));
         assert!(message("base:preempt=maybe").ends_with("on, off"));

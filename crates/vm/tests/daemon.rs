@@ -77,7 +77,7 @@ fn superpages_grow_old_no_faster_than_base_pages() {
 
 #[test]
 fn clean_pages_are_not_written_and_dirty_ones_once() {
-    for policy in ["base", "reservation", "freebsd", "talluri-hill"] {
+    for policy in ["base", "reservation", "freebsd", "talluri-hill", "thp"] {
         let mut machine = small(policy);
         machine.file(FILE, 200, true, 0);
         (0..200).for_each(|page| assert_eq!(machine.get(FILE + page), 0));

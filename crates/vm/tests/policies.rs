@@ -1,4 +1,4 @@
-//! What the policies `freebsd` and `talluri-hill` do differently.
+//! What the policies `freebsd`, `talluri-hill` and `thp` do differently.
 
 mod machine;
 
@@ -195,5 +195,64 @@ fn talluri_hill_preempts_when_memory_is_full() {
     let free = Extent { start: Pfn(2), level: Level::BASE };
     assert!(machine.vm.buddy().is_free(free));
     assert_eq!((machine.get(0), machine.get(16)), (0, 1));
+    machine.end();
+}
+
+/// Linux's sizes on x86-64.
+const X86: &str = "4K 2M 1G";
+
+#[test]
+fn thp_takes_all_of_two_megabytes_at_the_first_touch() {
+    for (sizes, huge) in [(X86, 1), (ARM, 2)] {
+        let mut machine = Machine::new(sizes, 8192, "thp");
+        // From half of 2 MB on: two whole ones.
+        machine.anonymous(256, 256 + 1024 + 100, Growth::Fixed);
+        machine.put(600, 7);
+        assert_eq!(machine.level(512), Some(Level(huge)), "{sizes}");
+        let stats = machine.vm.stats();
+        assert_eq!((stats.faults, stats.touched_pages, stats.untouched_pages), (1, 1, 511));
+        assert_eq!(stats.bytes_zeroed, 2 << 20, "all of it is zeroed");
+        assert_eq!((machine.get(1023), machine.get(600)), (0, 7));
+        assert_eq!(machine.vm.stats().faults, 1);
+        // What does not lie wholly in the mapping is base pages, and nothing beside them.
+        for page in [256, 511, 1536, 1635] {
+            assert_eq!(machine.write(page).allocated, Some(Level::BASE), "{page}");
+        }
+        let stats = machine.vm.stats();
+        assert_eq!((stats.resident_pages, stats.reservations_preempted), (512 + 4, 0));
+        assert_eq!(machine.lists().iter().sum::<usize>(), 0, "no reservation outlives its fault");
+        machine.unmap(256, 1380);
+        assert_eq!(machine.vm.stats().resident_pages, 0);
+        machine.end();
+    }
+}
+
+#[test]
+fn thp_leaves_files_growing_ends_and_fragments_in_base_pages() {
+    let mut machine = Machine::new(X86, 2048, "thp");
+    machine.file(4096, 512, true, 0);
+    assert_eq!(machine.write(4096).allocated, Some(Level::BASE), "files");
+    machine.anonymous(1024, 300, Growth::Up);
+    assert_eq!(machine.write(1024).allocated, Some(Level::BASE), "an object that may grow, but has not");
+    machine.end();
+    // Of 511 frames none is an extent of 2 MB: base pages, one by one.
+    let mut machine = Machine::new(X86, 511, "thp");
+    machine.anonymous(0, 512, Growth::Fixed);
+    machine.write_all(0..511);
+    assert_eq!((machine.vm.stats().faults, machine.vm.stats().untouched_pages), (511, 0));
+    assert_eq!(machine.lists().iter().sum::<usize>(), 0);
+    machine.end();
+}
+
+#[test]
+fn thp_fills_no_hole_that_was_given_back() {
+    let mut machine = Machine::new(X86, 4096, "thp");
+    machine.anonymous(512, 512, Growth::Fixed);
+    machine.write(512);
+    machine.unmap(600, 8);
+    machine.anonymous(600, 8, Growth::Fixed);
+    machine.write(603);
+    let stats = machine.vm.stats();
+    assert_eq!(stats.resident_pages, 512 - 8 + 1);
     machine.end();
 }

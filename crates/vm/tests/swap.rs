@@ -22,7 +22,7 @@ fn filled(policy: &str, pages: u64, swap_pages: u64) -> Machine {
 
 #[test]
 fn four_times_as_much_as_memory_holds_what_was_written() {
-    for policy in ["base", "reservation", "freebsd", "talluri-hill"] {
+    for policy in ["base", "reservation", "freebsd", "talluri-hill", "thp"] {
         let mut machine = filled(policy, 4 * FRAMES, 4 * FRAMES);
         for round in 0..3 {
             (0..4 * FRAMES).for_each(|page| assert_eq!(machine.get(page), value(page), "{policy}, round {round}"));
