@@ -24,7 +24,7 @@ mod walker;
 pub use cost::TranslationCycles;
 pub use counters::{Counters, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 pub use machine::{
-    Clock, Costs, Disk, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages, Serves, SetBy, Spaces,
+    Clock, Costs, Disk, Host, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages, Serves, SetBy, Spaces,
     TableKind, TlbSpec, Walk, WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};

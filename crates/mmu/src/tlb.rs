@@ -1,7 +1,8 @@
 //! The TLBs of a machine.
 //!
 //! A request for a page of one size by one kind of access asks at most one TLB in each level, nearest first. An entry
-//! maps one page of one size, in the set that its number in pages of that size selects. Since every change of a mapping
+//! maps one page of one size, in the set that its number in pages of that size selects (where a host backs superpages by base
+//! pages, one piece of it, in the set that the piece's number selects). Since every change of a mapping
 //! is shot down before it happens, an entry always agrees with the page table; so the size, the rights and the dirty bit
 //! that the hardware would read from the entry are read from the record of the page.
 
@@ -80,6 +81,10 @@ impl Tlbs {
         let mut orders = [0; MAX_LEVELS];
         for (order, size) in orders.iter_mut().zip(ladder.sizes()) {
             *order = (size.shift() - ladder.base().shift()) as u8;
+            // An entry holds no more than what the host has in one piece.
+            if machine.host.is_some() {
+                *order = 0;
+            }
         }
         Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), all, orders }
     }

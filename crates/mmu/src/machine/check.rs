@@ -88,6 +88,12 @@ impl Machine {
         if self.spaces.number_bits > 32 {
             return fail("spaces.number-bits", format!("expected 0 to 32, not {}", self.spaces.number_bits));
         }
+        if let Some(host) = &self.host
+            && host.backs_by != ladder.sizes()[0]
+        {
+            let (base, found) = (ladder.sizes()[0], host.backs_by);
+            return fail("host.backs-by", format!("expected the base page, {base}, not {found}"));
+        }
         self.check_table(&ladder).or_else(|(key, what)| fail(key, what))?;
         for tlb in &self.tlb {
             let key = format!("tlb \"{}\"", tlb.name);

@@ -30,6 +30,9 @@ pub struct Machine {
     pub spaces: Spaces,
     /// The page table's shape and its use bits.
     pub page_table: PageTable,
+    /// The host that the machine is a guest of, if it matters.
+    #[serde(default)]
+    pub host: Option<Host>,
     /// The TLBs, any number.
     pub tlb: Vec<TlbSpec>,
     /// What a walk or a refill costs besides its memory references.
@@ -140,6 +143,20 @@ pub struct PageTable {
     pub referenced: SetBy,
     /// Who sets the dirty bit.
     pub dirty: SetBy,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// A host whose own pages limit what the TLBs of its guest hold.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Host {
+    /// The pages that back the guest's memory: the base page. A superpage of the guest then takes an entry in a TLB for each
+    /// base page of it that is used; its walks still end where the guest's tables have it.
+    pub backs_by: PageSize,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.

@@ -27,6 +27,9 @@ impl Tables {
     ) -> Work {
         let rung = self.rung(size);
         assert!(at.is_aligned(1 << self.order(rung)), "page {at:?} is not aligned to {size}");
+        if self.in_pieces && rung > 0 {
+            return self.enter_pieces(space, at, frame, rung, protection, access);
+        }
         let (level, replicas) = self.layout(rung);
         let id = self.make(space, at, level);
         let leaf = Record::leaf(rung, replicas, protection, (true, access == Access::Write));
@@ -37,7 +40,7 @@ impl Tables {
     }
 
     /// Writes the entries of a mapping into absent records.
-    fn write_leaf(&mut self, head: u32, leaf: Record, frame: u64) {
+    pub(super) fn write_leaf(&mut self, head: u32, leaf: Record, frame: u64) {
         let entries = &mut self.records[head as usize..][..1 << leaf.replicas()];
         assert!(entries.iter().all(|entry| entry.is_absent()), "there is something mapped where a page is entered");
         entries.fill(Record::leaf(leaf.rung(), leaf.replicas(), Protection::NONE, (false, false)));
@@ -46,7 +49,7 @@ impl Tables {
     }
 
     /// The head of the mapping of this size at `at`, which must be there.
-    fn expect(&self, space: u32, at: Vpn, size: PageSize) -> (u32, Record) {
+    pub(super) fn expect(&self, space: u32, at: Vpn, size: PageSize) -> (u32, Record) {
         match self.mapping(space, at) {
             Some((head, record, first)) if first == at && record.rung() == self.rung(size) => (head, record),
             found => panic!("no mapping of {size} starts at {at:?} of space {space}, there is {found:?}"),
@@ -55,6 +58,14 @@ impl Tables {
 
     /// Removes a mapping; returns its last record.
     pub(crate) fn remove(&mut self, space: u32, at: Vpn, size: PageSize, watch: &mut impl Watch) -> (Record, Work) {
+        if self.in_pieces && size > self.ladder().base() {
+            return self.remove_pieces(space, at, size, watch);
+        }
+        self.remove_one(space, at, size, watch)
+    }
+
+    /// Removes a mapping that has a record of its own.
+    pub(super) fn remove_one(&mut self, space: u32, at: Vpn, size: PageSize, watch: &mut impl Watch) -> (Record, Work) {
         let (head, record) = self.expect(space, at, size);
         watch.leaf(head, at, record);
         let entries = 1 << record.replicas();
@@ -73,6 +84,9 @@ impl Tables {
         protection: Protection,
         watch: &mut impl Watch,
     ) -> Work {
+        if self.in_pieces && size > self.ladder().base() {
+            return self.change_pieces(space, at, size, |record| record.with_protection(protection), watch).1;
+        }
         let (head, record) = self.expect(space, at, size);
         watch.leaf(head, at, record);
         self.records[head as usize] = record.with_protection(protection);
@@ -89,6 +103,9 @@ impl Tables {
         watch: &mut impl Watch,
     ) -> Work {
         assert!(from < to, "a promotion from {from} to {to}");
+        if self.in_pieces {
+            return self.promote_pieces(space, at, from, to, watch);
+        }
         let rung = self.rung(to);
         let (level, replicas) = self.layout(rung);
         let (mut head, first) = self.expect(space, at, from);
@@ -127,6 +144,9 @@ impl Tables {
     /// Makes mappings of `to` out of one of `from`. Cost: O(entries of the extent).
     pub(crate) fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize, watch: &mut impl Watch) -> Work {
         assert!(from > to, "a demotion from {from} to {to}");
+        if self.in_pieces {
+            return self.demote_pieces(space, at, from, to, watch);
+        }
         let (old, record) = self.expect(space, at, from);
         watch.leaf(old, at, record);
         let frame = self.frames[old as usize];
@@ -169,7 +189,10 @@ impl Tables {
 
     /// The record of a mapping, for its use bits.
     pub(crate) fn used(&self, space: u32, at: Vpn, size: PageSize) -> Record {
-        self.expect(space, at, size).1
+        match self.in_pieces && size > self.ladder().base() {
+            true => self.used_pieces(space, at, size),
+            false => self.expect(space, at, size).1,
+        }
     }
 
     /// Replaces the use bits of a mapping by those that `change` leaves; says what they were.
@@ -181,6 +204,13 @@ impl Tables {
         change: fn(Record) -> Record,
         watch: &mut impl Watch,
     ) -> (Record, Work) {
+        if self.in_pieces && size > self.ladder().base() {
+            let before = self.used_pieces(space, at, size);
+            return match change(before) == before {
+                true => (before, Work::default()),
+                false => self.change_pieces(space, at, size, change, watch),
+            };
+        }
         let (head, record) = self.expect(space, at, size);
         let cleared = change(record);
         if cleared == record {

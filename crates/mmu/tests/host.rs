@@ -1,0 +1,86 @@
+//! A host that backs superpages by base pages: TLBs hold pieces, walks end at the superpage's own entry.
+
+use superpage_mmu::{Counters, Machine, Mmu, Request};
+use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+
+const HOST: &str = "\n[host]\nbacks-by = \"4K\"\nsource = \"this test\"\n";
+
+fn guest() -> Machine {
+    let text = format!("{}{HOST}", include_str!("../../../machines/zen4.toml"));
+    Machine::parse(&text, "guest.toml").unwrap()
+}
+
+fn size(text: &str) -> PageSize {
+    text.parse().unwrap()
+}
+
+fn touch(machine: &Machine, pages: u64, rounds: u64) -> (Counters, Mmu) {
+    let mut mmu = Mmu::new(machine);
+    for page in (0..pages).step_by(512) {
+        mmu.enter(0, Vpn(page), Pfn(page), size("2M"), Protection::READ_WRITE, Access::Write);
+    }
+    let requests: Vec<Request> = (0..pages).map(|page| Request::new(Vpn(page), Access::Read)).collect();
+    (0..rounds).for_each(|_| assert_eq!(mmu.run(&requests), None));
+    mmu.validate().unwrap();
+    (mmu.counters().clone(), mmu)
+}
+
+#[test]
+fn a_superpage_takes_an_entry_for_each_piece_that_is_used() {
+    let metal = Machine::builtin("zen4").unwrap();
+    // The second level has 3072 entries: 2048 pieces stay, 4096 do not.
+    for (pages, walks) in [(2048, 2048), (4096, 3 * 4096)] {
+        assert_eq!(touch(&metal, pages, 3).0.walks[0], pages / 512);
+        let (counters, mmu) = touch(&guest(), pages, 3);
+        assert_eq!(counters.walks[0], walks, "{pages}");
+        let second = mmu.held().into_iter().find(|held| held.tlb == 2).unwrap();
+        assert_eq!((second.size, second.entries), (size("2M"), pages.min(3072)));
+    }
+}
+
+#[test]
+fn walks_to_pieces_are_as_short_as_to_the_superpage() {
+    let (huge, _) = touch(&guest(), 4096, 1);
+    let mut mmu = Mmu::new(&guest());
+    for page in 0..4096 {
+        mmu.enter(0, Vpn(page), Pfn(page), size("4K"), Protection::READ_WRITE, Access::Write);
+    }
+    let requests: Vec<Request> = (0..4096).map(|page| Request::new(Vpn(page), Access::Read)).collect();
+    assert_eq!(mmu.run(&requests), None);
+    let references = |counters: &Counters| counters.line_hits.iter().sum::<u64>() + counters.line_misses;
+    assert_eq!(huge.walks[0], mmu.counters().walks[0]);
+    // Eight superpages have their entries in one line on each of three levels; 4096 base pages have 512 lines of entries.
+    assert_eq!((huge.line_misses, huge.walk_cache_hits[1]), (3, 0));
+    assert!(references(&huge) <= references(mmu.counters()) && mmu.counters().line_misses > 512);
+}
+
+#[test]
+fn operations_see_whole_superpages() {
+    let mut mmu = Mmu::new(&guest());
+    let (base, huge) = (size("4K"), size("2M"));
+    for page in 0..512 {
+        mmu.enter(0, Vpn(page), Pfn(page), base, Protection::READ_WRITE, Access::Read);
+    }
+    mmu.promote(0, Vpn(0), base, huge);
+    assert_eq!(mmu.lookup(0, Vpn(77)), Some((Pfn(77), huge, Protection::READ_WRITE)));
+    assert_eq!(mmu.run(&[Request::new(Vpn(300), Access::Write)]), None);
+    assert!(mmu.used(0, Vpn(0), huge).modified, "the use of a piece is the superpage's");
+    assert!(mmu.clear_modified(0, Vpn(0), huge) && !mmu.clear_modified(0, Vpn(0), huge));
+    mmu.protect(0, Vpn(0), huge, Protection::READ);
+    assert!(mmu.run(&[Request::new(Vpn(511), Access::Write)]).is_some());
+    mmu.demote(0, Vpn(0), huge, base);
+    assert_eq!(mmu.lookup(0, Vpn(77)), Some((Pfn(77), base, Protection::READ)));
+    mmu.validate().unwrap();
+    (0..512).for_each(|page| assert!(mmu.remove(0, Vpn(page), base).referenced));
+    mmu.enter(0, Vpn(512), Pfn(512), huge, Protection::READ_WRITE, Access::Write);
+    assert!(mmu.remove(0, Vpn(512), huge).modified);
+    assert_eq!(mmu.lookup(0, Vpn(600)), None);
+    mmu.validate().unwrap();
+}
+
+#[test]
+fn a_host_backs_by_base_pages_or_does_not_matter() {
+    let text = format!("{}{}", include_str!("../../../machines/zen4.toml"), HOST.replace("4K", "2M"));
+    let error = Machine::parse(&text, "guest.toml").unwrap_err().to_string();
+    assert!(error.contains("host.backs-by: expected the base page, 4K, not 2M"), "{error}");
+}
