@@ -89,6 +89,14 @@ pub(crate) fn file(probe: &Probe, processor: &Processor) -> String {
             set(part, measured, &others);
         }
     }
+    if let Some(finding) = probe.finding("host.fractures")
+        && finding.is_so() == Some(true)
+    {
+        let mut host = Table::new();
+        host.insert("backs-by".into(), "4K".into());
+        host.insert("source".into(), format!("measured: {}", said(finding)).into());
+        machine.insert("host".into(), host.into());
+    }
     let head =
         "# Made by superpage probe. Measured values say so in `source`, with the evidence; all others are `assumed`.\n";
     format!("{head}{}", toml::to_string_pretty(&machine).expect("a table of plain values"))

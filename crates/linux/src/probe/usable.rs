@@ -18,12 +18,13 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 /// All sizes for transparent huge pages, ascending.
 pub(crate) fn mthp() -> Vec<Mthp> {
     let global = chosen(&format!("{THP}/enabled"));
+    // Some sizes are for files only, and have no such switch.
     let mut sizes: Vec<Mthp> = kilobytes(THP)
         .into_iter()
-        .map(|size| {
-            let own = chosen(&format!("{THP}/hugepages-{size}kB/enabled"));
-            let word = if own.as_deref() == Some("inherit") { &global } else { &own };
-            Mthp { bytes: size << 10, enabled: matches!(word.as_deref(), Some("always" | "madvise")) }
+        .filter_map(|size| {
+            let own = chosen(&format!("{THP}/hugepages-{size}kB/enabled"))?;
+            let word = if own == "inherit" { global.as_deref().unwrap_or_default() } else { &own };
+            Some(Mthp { bytes: size << 10, enabled: matches!(word, "always" | "madvise") })
         })
         .collect();
     sizes.sort_by_key(|size| size.bytes);
