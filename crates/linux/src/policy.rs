@@ -74,7 +74,6 @@ pub const POLICIES: [Described; 5] = [
             ("slowdown=SHARE", "of a process's speed that promotion may cost it; 0.02"),
             ("batch=REGIONS", "in one call; 4"),
             ("shared=on|off", "whether memory files are promoted too; on"),
-            ("access=off|damon", "whether accesses are counted, for the order; off"),
         ],
     },
 ];
