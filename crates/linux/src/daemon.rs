@@ -42,6 +42,7 @@ impl Daemon {
     /// Another daemon runs; or see [`Promoter::new`]; or the address or file of the metrics cannot be used.
     pub fn start(config: Config) -> Result<Daemon, Error> {
         config.validate()?;
+        config.processes.exist()?;
         let lock = lock()?;
         raise_files();
         let mut promoter = Promoter::new(config.promote.clone(), config.target()?)?;
@@ -53,7 +54,7 @@ impl Daemon {
         Ok(Daemon { promoter, config, metrics, _lock: lock })
     }
 
-    /// Promotes until `stop` is set. When `reload` is set it is cleared, and `read` gives the new configuration; where that
+    /// Promotes until `stop` is set, or until all processes have ended where only processes were named. When `reload` is set it is cleared, and `read` gives the new configuration; where that
     /// is an error, the old one stays and the error is logged. The addresses of the metrics stay as they were.
     ///
     /// # Errors
@@ -74,6 +75,10 @@ impl Daemon {
             let rest = self.promoter.step();
             if due(&mut updated, METRICS) {
                 self.metrics.update(self.promoter.counters());
+                if self.config.processes.have_ended() {
+                    tracing::info!("all processes that were named have ended");
+                    break;
+                }
             }
             if due(&mut written, METRICS_FILE)
                 && let Err(error) = self.metrics.write()

@@ -421,9 +421,12 @@ fn kernel_threads_and_what_has_ended_are_no_targets() {
     // It ends, and is not waited for yet.
     std::thread::sleep(Duration::from_millis(50));
     let target = Target { pids: vec![2, child.id() as i32, 4_000_000], ..Target::default() };
-    let Some(mut promoter) = promoter(options(""), target) else { return };
-    settle(&mut promoter, |_| true);
-    let counters = promoter.counters();
-    assert_eq!((counters.calls, counters.watched), (0, 0), "{counters:?}");
+    let promoter = promoter(options(""), target);
+    let counters = promoter.map(|mut promoter| {
+        settle(&mut promoter, |_| true);
+        promoter.counters()
+    });
     child.wait().unwrap();
+    let Some(counters) = counters else { return };
+    assert_eq!((counters.calls, counters.watched), (0, 0), "{counters:?}");
 }

@@ -137,6 +137,7 @@ impl Daemon {
     }
 
     fn survey(&self, config: &Config, stop: &AtomicBool) -> Result<ExitCode, Failure> {
+        config.processes.exist()?;
         let mut promoter = Promoter::observer(config.promote.clone(), config.target()?)?;
         if std::io::stderr().is_terminal() {
             eprintln!("superpage: looking, for the age of {}", config.promote.age);

@@ -40,6 +40,30 @@ pub struct MetricsConfig {
     pub file: Option<PathBuf>,
 }
 
+impl Processes {
+    /// Checks that the processes that are named by number exist.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] names one that does not.
+    pub fn exist(&self) -> Result<(), Error> {
+        match self.pids.iter().find(|pid| !exists(**pid)) {
+            Some(pid) => {
+                Err(Error::Usage(format!("there is no process {pid}: see ps for the numbers of those that run")))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Whether nothing can come any more: only processes were named, and all have ended.
+    pub fn have_ended(&self) -> bool {
+        !self.all && self.cgroups.is_empty() && self.pids.iter().all(|pid| !exists(*pid))
+    }
+}
+
+fn exists(pid: i32) -> bool {
+    Path::new("/proc").join(pid.to_string()).exists()
+}
+
 impl Config {
     /// Reads a file.
     ///
