@@ -1,8 +1,9 @@
 //! What `superpage compare` itself costs, and how often it tells apart what is the same.
 //!
 //! The command is this program again, which works for about a second on some memory. `overhead` runs it in turns under
-//! compare and alone, by a bare fork and wait, and gives the ratio of the times with its interval. `identical` compares
-//! base with base again and again, and counts how often a difference is found.
+//! compare and alone, by a bare fork and wait, and gives the ratio of the times with its interval, and the processor time
+//! that compare takes for itself. `identical` compares base with base again and again, and counts how often a difference is
+//! found.
 //!
 //!     cargo run --release -p superpage-linux --example compare_itself -- overhead 20
 //!     cargo run --release -p superpage-linux --example compare_itself -- identical 20
@@ -82,11 +83,16 @@ mod live {
         let mut times = [Vec::new(), Vec::new()];
         // A third series is a control: alone again.
         let mut control = Vec::new();
+        let mut own = Vec::new();
         for round in 0..rounds {
             for which in order(1, round, 3) {
                 match which {
                     0 => times[0].push(alone()),
-                    1 => times[1].push(compared(&options)[0].times[0]),
+                    1 => {
+                        let before = processor_time();
+                        times[1].push(compared(&options)[0].times[0]);
+                        own.push(processor_time() - before);
+                    }
                     _ => control.push(alone()),
                 }
             }
@@ -108,6 +114,19 @@ mod live {
         show("alone", &times[0], &times[0]);
         show("alone, again", &control, &times[0]);
         show("under compare", &times[1], &times[0]);
+        let (own, alone) =
+            (Spread::of(&own).expect("there are rounds"), Spread::of(&times[0]).expect("there are rounds"));
+        println!(
+            "processor time of compare itself for a run: {:.2} ms, {:.2} % of the command's time alone",
+            1e3 * own.median,
+            100.0 * own.median / alone.median
+        );
+    }
+
+    /// The processor time of this process so far, without that of its children, in seconds.
+    fn processor_time() -> f64 {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
     }
 
     pub(super) fn identical(tries: u64) {

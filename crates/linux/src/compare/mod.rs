@@ -244,10 +244,13 @@ pub fn compare_with(
             None => (0..entries.len()).collect(),
         };
         for which in order {
+            // Before the first run of a policy, the peaks of others tell about when to look at its memory.
+            let known = entries.iter().map(|entry| entry.peak).filter(|peak| *peak > 0).min();
             let entry = &mut entries[which];
+            let expected = if entry.peak > 0 { entry.peak } else { known.unwrap_or(0) };
             index += 1;
             watch.run(&entry.name, index, total);
-            let Some(run) = comparing.run(entry, counted, stop)? else {
+            let Some(run) = comparing.run(entry, expected, counted, stop)? else {
                 stopped = true;
                 break 'rounds;
             };
@@ -373,19 +376,25 @@ struct Comparing<'a> {
 }
 
 impl Comparing<'_> {
-    /// One run, with what comes before and after it; the `round`-th that counts, or none of them. `None` if it was
-    /// stopped.
-    fn run(&mut self, entry: &Entry, round: Option<usize>, stop: &AtomicBool) -> Result<Option<Run>, Error> {
+    /// One run, with what comes before and after it; the `round`-th that counts, or none of them. Its memory is expected to
+    /// have a peak of `expected` bytes. `None` if it was stopped.
+    fn run(
+        &mut self,
+        entry: &Entry,
+        expected: u64,
+        round: Option<usize>,
+        stop: &AtomicBool,
+    ) -> Result<Option<Run>, Error> {
         let options = self.options;
         if let Some(prepare) = &options.prepare {
             aside("--prepare", prepare, options.output)?;
         }
-        let warmed = if self.warms { host::warm(entry.peak) } else { 0 };
+        let warmed = if self.warms { host::warm(expected) } else { 0 };
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
         let budget = if round.is_some() { Budget::TIMED } else { Budget::WARMUP };
-        let looks = sample::Plan { budget, expected: entry.peak, folio: entry.folio };
+        let looks = sample::Plan { budget, expected, folio: entry.folio };
         let plan = entry.plan.clone();
         let outcome = run::run(options.start()?, plan, &mut self.settings, &self.available, looks, stop)?;
         let Outcome::Done(run, left) = outcome else { return Ok(None) };

@@ -123,8 +123,8 @@ struct Walk {
 }
 
 impl Walk {
-    fn new(seconds_per_gb: f64) -> Walk {
-        Walk { spent: Duration::ZERO, per_byte: seconds_per_gb / (1u64 << 30) as f64, besides: 0.0, seen: None }
+    fn new(seconds_per_gb: f64, besides: f64) -> Walk {
+        Walk { spent: Duration::ZERO, per_byte: seconds_per_gb / (1u64 << 30) as f64, besides, seen: None }
     }
 
     /// Looks, if that stays within the budget. `look` tells the bytes of the part and of all.
@@ -179,8 +179,9 @@ struct Look {
 
 impl Look {
     fn new(plan: Plan) -> Look {
-        // A first guess of what was seen with base pages: 15 ms for a GB, and 100 ms where each page is looked at.
-        let (huge, folios) = (Walk::new(15e-3), Walk::new(100e-3));
+        // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is looked at, and 50 ms for
+        // tables of all physical memory.
+        let (huge, folios) = (Walk::new(15e-3, 0.0), Walk::new(100e-3, 50e-3));
         Look { plan, started: Instant::now(), sum: 0, largest: 0, spent: Duration::ZERO, huge, folios }
     }
 
@@ -291,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_walk_keeps_to_its_budget() {
-        let mut walk = Walk::new(1.0);
+        let mut walk = Walk::new(1.0, 0.0);
         walk.look(1 << 30, Duration::from_millis(900), || panic!("it would take a second"));
         walk.look(1 << 20, Duration::from_millis(900), || (1, 2));
         assert_eq!(walk.seen, Some(Part { bytes: 1, of: 2, resident: 1 << 20 }));
