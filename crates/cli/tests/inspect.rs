@@ -194,7 +194,7 @@ fn the_live_view_puts_the_terminal_back_on_a_signal_and_when_the_process_ends() 
     assert!(kill.success());
     let (shown, status) = terminal.end();
     assert_eq!(status, Some(128 + 15), "{shown}");
-    assert!(shown.contains("Free blocks by size") && shown.contains(LEAVE), "{shown:?}");
+    assert!(shown.contains("Fragmentation:") && shown.contains(LEAVE), "{shown:?}");
 
     let process = Waiting::new(None);
     let terminal = Terminal::start(&format!("{} --watch=0.2", process.pid())).unwrap();
@@ -210,7 +210,7 @@ fn the_live_view_puts_the_terminal_back_on_a_signal_and_when_the_process_ends() 
 fn text_is_placed_and_the_status_passed_on() {
     let run = |text: &str, command: &[&str]| {
         let mut run = Command::new(SUPERPAGE);
-        run.args(["run", "-v", "--policy", "thp", text, "--"]).args(command).output().unwrap()
+        run.args(["run", "-v", "--policy", "promote", text, "--"]).args(command).output().unwrap()
     };
     let output = run("--text", &["sh", "-c", "echo out; exit 9"]);
     assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
