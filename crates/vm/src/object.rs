@@ -106,7 +106,7 @@ impl Object {
 
 /// The largest size of at most 2 MB.
 fn huge(ladder: &Ladder) -> Level {
-    ladder.levels().filter(|level| ladder.size(*level).bytes() <= 2 << 20).last().unwrap_or(Level::BASE)
+    ladder.levels().rev().find(|level| ladder.size(*level).bytes() <= 2 << 20).unwrap_or(Level::BASE)
 }
 
 /// All memory objects.

@@ -17,9 +17,9 @@ fn next(state: &mut u64) -> u64 {
 
 #[test]
 fn every_mechanism_is_reached() {
-    let mut state = 1;
+    let mut state = 15;
     let mut reached: Vec<(&str, u64)> = Vec::new();
-    for number in 0..400u16 {
+    for number in 0..240u16 {
         let mut world = World::new(number as u8, next(&mut state), next(&mut state) as u16);
         for _ in 0..300 {
             let bytes = next(&mut state).to_le_bytes();
