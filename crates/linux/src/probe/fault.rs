@@ -3,7 +3,7 @@
 use super::Finding;
 use super::memory::{BASE, HUGE, Memory};
 use super::steady::Steady;
-use super::usable::mthp;
+use super::usable::{self, Mthp, mthp};
 use crate::Error;
 use std::time::Instant;
 
@@ -13,18 +13,18 @@ const BYTES: usize = 64 << 20;
 const ROUNDS: usize = 8;
 
 /// Faults of base pages, of all sizes of folios that are enabled, of huge pages. In order of size.
-pub(crate) fn faults() -> Vec<Finding> {
+pub(crate) fn faults(folios: bool) -> Result<Vec<Finding>, Error> {
     let mut findings = vec![fault("4K", BASE, libc::MADV_NOHUGEPAGE)];
-    let folios = mthp().into_iter().filter(|size| size.bytes < HUGE);
-    let enabled: Vec<usize> = folios.filter(|size| size.enabled).map(|size| size.bytes).collect();
-    if enabled.is_empty() {
-        let because =
-            "none is enabled in /sys/kernel/mm/transparent_hugepage/hugepages-*kB (--folios does that meanwhile)";
+    if !folios {
+        let because = "only --folios allows sizes one at a time, for the whole system, meanwhile";
         findings.push(Finding::unknown("fault.folios", "fault of folios between 4K and 2M", because.into()));
     }
-    findings.extend(enabled.into_iter().map(|bytes| fault(&label(bytes), bytes, libc::MADV_HUGEPAGE)));
+    for Mthp { bytes, .. } in mthp().into_iter().filter(|size| folios && size.bytes < HUGE) {
+        let _only = usable::allow_only(bytes)?;
+        findings.push(fault(&label(bytes), bytes, libc::MADV_HUGEPAGE));
+    }
     findings.push(fault("2M", HUGE, libc::MADV_HUGEPAGE));
-    findings
+    Ok(findings)
 }
 
 fn label(bytes: usize) -> String {
@@ -63,6 +63,9 @@ fn time(bytes: usize, advice: libc::c_int) -> Result<Steady, Error> {
         let faults = (faults_so_far() - before) as usize;
         if faults > due + due / 8 + 16 {
             return Err(Error::Unable(format!("the kernel gave smaller pages: {faults} faults where {due} were due")));
+        }
+        if faults < due - due / 8 {
+            return Err(Error::Unable(format!("the kernel gave larger pages: {faults} faults where {due} were due")));
         }
         // The first round warms.
         if round > 0 {
@@ -107,36 +110,17 @@ pub(crate) fn split(findings: &[Finding], hertz: f64) -> Vec<Finding> {
 
 /// Promotion by `MADV_COLLAPSE`, of a fully populated 2 MB.
 pub(crate) fn promotions() -> Vec<Finding> {
-    let mut findings = vec![promotion("promotion.4K", "promotion of 2 MB of base pages", libc::MADV_NOHUGEPAGE, BASE)];
-    let folios = mthp().into_iter().find(|size| size.bytes == 64 << 10 && size.enabled);
-    let (name, what) = ("promotion.64K", "promotion of 2 MB of 64 KB folios");
-    findings.push(match folios {
-        Some(_) => promotion(name, what, libc::MADV_HUGEPAGE, 64 << 10),
-        None => {
-            Finding::unknown(name, what, "hugepages-64kB/enabled is never (--folios changes that meanwhile)".into())
-        }
-    });
-    findings
+    vec![promotion("promotion.4K", "promotion of 2 MB of base pages")]
 }
 
-fn promotion(name: &str, what: &str, advice: libc::c_int, step: usize) -> Finding {
+fn promotion(name: &str, what: &str) -> Finding {
     let measured = || -> Result<Vec<f64>, Error> {
         let mut times = Vec::new();
         for round in 0..4 {
             let memory = Memory::new(BYTES / 2)?;
-            memory.advise(advice)?;
-            if step > BASE {
-                // Folios in two halves of a block, so that the fault cannot take all of it.
-                for at in (0..memory.bytes()).step_by(step) {
-                    memory.touch(at..at + step, BASE);
-                }
-                if memory.huge_bytes()? > 0 {
-                    return Err(Error::Unable("faults gave 2 MB at once".into()));
-                }
-            } else {
-                memory.touch(0..memory.bytes(), BASE);
-                memory.advise(libc::MADV_HUGEPAGE)?;
-            }
+            memory.advise(libc::MADV_NOHUGEPAGE)?;
+            memory.touch(0..memory.bytes(), BASE);
+            memory.advise(libc::MADV_HUGEPAGE)?;
             for at in (0..memory.bytes()).step_by(HUGE) {
                 let begun = Instant::now();
                 memory.advise_part(at..at + HUGE, libc::MADV_COLLAPSE)?;

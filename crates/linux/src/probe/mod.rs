@@ -85,13 +85,10 @@ impl Probe {
             }
         }
         progress("faults");
-        {
-            let _folios = if options.folios { Some(usable::allow_folios()?) } else { None };
-            findings.extend(fault::faults());
-            findings.extend(fault::split(&findings, hertz));
-            progress("promotions");
-            findings.extend(fault::promotions());
-        }
+        findings.extend(fault::faults(options.folios)?);
+        findings.extend(fault::split(&findings, hertz));
+        progress("promotions");
+        findings.extend(fault::promotions());
         progress("contiguity");
         findings.extend(contiguity::measure());
         let latency = reach.curves.iter().map(curve::Curve::series).collect();

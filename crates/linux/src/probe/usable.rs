@@ -99,14 +99,13 @@ fn chosen(file: &str) -> Option<String> {
     Some(word.to_string())
 }
 
-/// Allows advised memory all sizes of folios below the huge page, until what it gives is dropped.
-pub(crate) fn allow_folios() -> Result<Settings, Error> {
+/// Gives advised memory folios of this size alone, until what it gives is dropped: a larger size that is allowed too would be
+/// taken first.
+pub(crate) fn allow_only(bytes: usize) -> Result<Settings, Error> {
     let mut settings = Settings::take(true)?;
-    for Mthp { bytes, enabled } in mthp() {
-        if bytes < HUGE && !enabled {
-            let setting = format!("sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled", bytes >> 10);
-            settings.set(&setting, "madvise")?;
-        }
+    for size in mthp() {
+        let setting = format!("sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled", size.bytes >> 10);
+        settings.set(&setting, if size.bytes == bytes { "madvise" } else { "never" })?;
     }
     Ok(settings)
 }
