@@ -22,7 +22,7 @@ fn touch(machine: &Machine, pages: u64, rounds: u64) -> (Counters, Mmu) {
     let requests: Vec<Request> = (0..pages).map(|page| Request::new(Vpn(page), Access::Read)).collect();
     (0..rounds).for_each(|_| assert_eq!(mmu.run(&requests), None));
     mmu.validate().unwrap();
-    (mmu.counters().clone(), mmu)
+    (*mmu.counters(), mmu)
 }
 
 #[test]
