@@ -24,7 +24,7 @@ impl Waiting {
     fn new(user: Option<u32>) -> Waiting {
         let mut command = Command::new("sleep");
         if let Some(user) = user {
-            command.uid(user);
+            command.uid(user).gid(user);
         }
         Waiting(command.arg("60").spawn().unwrap())
     }
