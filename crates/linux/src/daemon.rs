@@ -46,7 +46,7 @@ impl Daemon {
         let lock = lock()?;
         raise_files();
         let mut promoter = Promoter::new(config.promote.clone(), config.target()?)?;
-        promoter.spend_nothing_yet();
+        promoter.count_the_process();
         let metrics = Metrics::start(&config.metrics, promoter.counters())?;
         if let Some(address) = metrics.address() {
             tracing::info!("metrics at http://{address}/metrics");

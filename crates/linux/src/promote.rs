@@ -25,7 +25,7 @@ pub use self::options::{Options, Span};
 pub use self::process::Excluded;
 pub use self::target::{Target, cgroup};
 
-use self::budget::{Budget, own_cpu, process_cpu};
+use self::budget::{Budget, process_cpu, thread_cpu};
 use self::process::{Batch, Looked, Process};
 use crate::{Error, scan};
 use rustix::fd::AsFd;
@@ -53,6 +53,8 @@ pub struct Promoter {
     budget: Budget,
     /// Half of the budget: what looks and scans may use.
     scans: Budget,
+    /// Where all of the process counts: what of its CPU time is charged already.
+    charged: Option<Duration>,
     counters: Counters,
     began: Instant,
     next_members: Duration,
@@ -106,13 +108,32 @@ impl Promoter {
         let counters = Counters { region_bytes: size, ..Counters::default() };
         let processes = BTreeMap::new();
         let (began, next_members, memory) = (Instant::now(), Duration::ZERO, (Duration::ZERO, 0));
-        Ok(Promoter { options, target, size, processes, budget, scans, counters, began, next_members, memory })
+        Ok(Promoter {
+            options,
+            target,
+            size,
+            processes,
+            budget,
+            scans,
+            charged: None,
+            counters,
+            began,
+            next_members,
+            memory,
+        })
     }
 
-    /// The promoter begins with no CPU time saved up: its share is not exceeded at any time, counted from here.
-    pub fn spend_nothing_yet(&mut self) {
+    /// This process is here for the promoter alone: all that it uses counts, from its start, and no CPU time is saved up.
+    pub fn count_the_process(&mut self) {
         self.budget.empty();
         self.scans.empty();
+        self.charged = Some(Duration::ZERO);
+    }
+
+    /// A clock of the CPU time that the budget is for: this thread's, or this process's.
+    fn own_cpu(&self) -> impl Fn() -> Duration + use<> {
+        let whole = self.charged.is_some();
+        move || if whole { process_cpu(std::process::id() as i32).unwrap_or_default() } else { thread_cpu() }
     }
 
     /// What is done, with these options from now on. What is known of the processes is kept, but not for how long their
@@ -165,7 +186,14 @@ impl Promoter {
 
     /// Does what is due: looks at processes, and at most one batch of promotions. Gives how long there is nothing to do.
     pub fn step(&mut self) -> Duration {
+        let own_cpu = self.own_cpu();
         let before = own_cpu();
+        if let Some(charged) = self.charged {
+            let beside = before.saturating_sub(charged);
+            self.counters.cpu += beside;
+            self.budget.spend(beside);
+            self.charged = Some(before);
+        }
         let now = self.began.elapsed();
         let wait = self.budget.wait(now);
         if !wait.is_zero() {
@@ -173,13 +201,18 @@ impl Promoter {
         }
         self.look(now);
         let looked = own_cpu();
+        let calls = self.counters.calls;
         self.promote(now);
         let after = own_cpu();
+        if self.counters.calls > calls {
+            self.budget.expect(after.saturating_sub(before));
+        }
         self.counters.scan_cpu += looked.saturating_sub(before);
         self.counters.promote_cpu += after.saturating_sub(looked);
         self.counters.cpu += after.saturating_sub(before);
         self.scans.spend(looked.saturating_sub(before));
         self.budget.spend(after.saturating_sub(before));
+        self.charged = self.charged.map(|_| after);
         self.rest()
     }
 
@@ -191,6 +224,7 @@ impl Promoter {
         if now >= self.next_members {
             self.meet(now);
         }
+        let own_cpu = self.own_cpu();
         let began = own_cpu();
         let mut gone = Vec::new();
         for process in self.processes.values_mut().filter(|process| process.next_look <= now) {

@@ -6,7 +6,7 @@ mod watch;
 
 use super::grid::grid;
 use crate::Failure;
-use columns::{columns, note, title};
+use columns::{columns, note, shown, title};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -97,7 +97,7 @@ fn table(process: &Process) -> String {
     let columns = columns(&process.mappings);
     let head: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
     let left: Vec<&str> = columns.iter().filter(|column| column.left).map(|column| column.name.as_str()).collect();
-    let shown = process.mappings.iter().filter(|mapping| mapping.resident_bytes > 0);
+    let shown = shown(process);
     let rows = shown.map(|mapping| columns.iter().map(|column| (column.cell)(mapping).text).collect());
     let mut out = format!("{}\n{}", title(process), grid(&head, rows, &left));
     out.extend(note(process).map(|note| format!("  {note}\n")));

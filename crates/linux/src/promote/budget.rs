@@ -8,13 +8,15 @@ pub(super) struct Budget {
     rate: f64,
     depth: f64,
     have: f64,
+    /// What has to be there before anything is done: about what it will use.
+    need: f64,
     at: Duration,
 }
 
 impl Budget {
     /// Full, at time zero. It fills at `rate` seconds a second and holds `depth`.
     pub(super) fn new(rate: f64, depth: Duration) -> Budget {
-        Budget { rate, depth: depth.as_secs_f64(), have: depth.as_secs_f64(), at: Duration::ZERO }
+        Budget { rate, depth: depth.as_secs_f64(), have: depth.as_secs_f64(), need: 0.0, at: Duration::ZERO }
     }
 
     /// Takes what was used. More than there was is owed, and waited for.
@@ -22,12 +24,17 @@ impl Budget {
         self.have -= used.as_secs_f64();
     }
 
+    /// What is done next will use about so much. More than can be saved up cannot be waited for.
+    pub(super) fn expect(&mut self, cost: Duration) {
+        self.need = cost.as_secs_f64().min(self.depth);
+    }
+
     /// How long nothing may be done; zero if something may.
     pub(super) fn wait(&mut self, now: Duration) -> Duration {
         let gained = now.saturating_sub(self.at).as_secs_f64() * self.rate;
         self.have = (self.have + gained).min(self.depth);
         self.at = now;
-        Duration::from_secs_f64((-self.have).max(0.0) / self.rate)
+        Duration::from_secs_f64((self.need - self.have).max(0.0) / self.rate)
     }
 
     /// Nothing is saved up.
@@ -40,11 +47,12 @@ impl Budget {
         self.rate = rate;
         self.depth = depth.as_secs_f64();
         self.have = self.have.min(self.depth);
+        self.need = self.need.min(self.depth);
     }
 }
 
 /// The CPU time of this thread so far.
-pub(super) fn own_cpu() -> Duration {
+pub(super) fn thread_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
 }
 
@@ -67,6 +75,19 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_is_expected_is_saved_up_before() {
+        let mut budget = Budget::new(0.01, 100 * MS);
+        budget.empty();
+        budget.expect(5 * MS);
+        assert!(budget.wait(499 * MS) > Duration::ZERO);
+        assert_eq!(budget.wait(501 * MS), Duration::ZERO);
+        // Never more than can be saved up.
+        budget.expect(1000 * MS);
+        assert!(budget.wait(501 * MS) < Duration::from_secs(10));
+        assert_eq!(budget.wait(Duration::from_secs(11)), Duration::ZERO);
+    }
 
     #[test]
     fn what_is_owed_is_waited_for() {
@@ -100,9 +121,9 @@ mod tests {
 
     #[test]
     fn clocks_of_processes() {
-        let before = own_cpu();
+        let before = thread_cpu();
         let mut random = fastrand::Rng::with_seed(1);
-        while own_cpu() < before + MS {
+        while thread_cpu() < before + MS {
             std::hint::black_box(random.u64(..));
         }
         assert!(process_cpu(std::process::id() as i32).unwrap() >= MS);

@@ -92,10 +92,18 @@ pub(super) fn title(process: &Process) -> String {
     )
 }
 
+/// The mappings that a table shows: those with at least a hundredth of what is resident.
+pub(super) fn shown(process: &Process) -> impl Iterator<Item = &Mapping> {
+    let all: u64 = process.mappings.iter().map(|mapping| mapping.resident_bytes).sum();
+    process.mappings.iter().filter(move |mapping| mapping.resident_bytes > 0 && 100 * mapping.resident_bytes >= all)
+}
+
 /// The line below the table, of what it leaves out.
 pub(super) fn note(process: &Process) -> Option<String> {
-    let empty = process.mappings.iter().filter(|mapping| mapping.resident_bytes == 0);
-    let (number, size) = empty.fold((0, 0), |(number, size), mapping| (number + 1, size + mapping.size_bytes));
+    let sum = |(number, bytes): (u64, u64), mapping: &Mapping| (number + 1, bytes + mapping.resident_bytes);
+    let all = process.mappings.iter().fold((0, 0), sum);
+    let shown = shown(process).fold((0, 0), sum);
+    let (number, resident) = (all.0 - shown.0, all.1 - shown.1);
     let mappings = if number == 1 { "mapping" } else { "mappings" };
-    (number > 0).then(|| format!("{} more {mappings} of {} with nothing resident", count(number), bytes(size)))
+    (number > 0).then(|| format!("{} more {mappings} with {} resident", count(number), bytes(resident)))
 }

@@ -1,6 +1,6 @@
 //! The live view, in a terminal.
 
-use super::columns::{Column, columns, note, title};
+use super::columns::{Column, columns, note, shown, title};
 use super::system;
 use crate::Failure;
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -222,15 +222,15 @@ impl View {
 
 fn mappings(process: &Process, sort: usize, descending: bool) -> Rows {
     let columns = columns(&process.mappings);
-    let mut shown: Vec<&Mapping> = process.mappings.iter().filter(|mapping| mapping.resident_bytes > 0).collect();
+    let mut rows: Vec<&Mapping> = shown(process).collect();
     if let Some(column) = columns.get(sort) {
         let key = |mapping: &Mapping| (column.cell)(mapping);
-        shown.sort_by(|a, b| {
+        rows.sort_by(|a, b| {
             let (a, b) = (key(a), key(b));
             a.number.total_cmp(&b.number).then_with(|| a.text.cmp(&b.text))
         });
         if descending {
-            shown.reverse();
+            rows.reverse();
         }
     }
     // Names of files come short here; the table that is printed has them whole.
@@ -244,6 +244,6 @@ fn mappings(process: &Process, sort: usize, descending: bool) -> Rows {
     Rows {
         head: columns.iter().map(|column| column.name.clone()).collect(),
         left: columns.iter().map(|column| column.left).collect(),
-        rows: shown.iter().map(|m| columns.iter().map(|column| short(column, m)).collect()).collect(),
+        rows: rows.iter().map(|m| columns.iter().map(|column| short(column, m)).collect()).collect(),
     }
 }
