@@ -3,9 +3,11 @@
 mod chart;
 mod figure;
 mod format;
+mod grid;
 mod page;
 mod scale;
 
 pub use figure::{Axis, Figure, Kind, Point, Series};
 pub use format::{bytes, count, time};
+pub use grid::grid;
 pub use page::{escape, page, prose};

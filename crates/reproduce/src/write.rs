@@ -1,9 +1,9 @@
 //! Findings as people and programs read them: a table, JSON, CSV, Parquet.
 
 use crate::{Finding, Report, Value, Verdict};
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use std::io::Write;
 use std::sync::Arc;
+use superpage_report::grid;
 use superpage_sim::{Error, Format};
 
 /// The keys of a row, in order.
@@ -58,17 +58,8 @@ fn table(report: &Report) -> String {
     for done in &report.done {
         let experiment = &done.experiment;
         out += &format!("{}: {} (section {})\n", experiment.full_name(), experiment.title, experiment.section);
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
-        let head = ["item", "quantity", "paper", "here", "tolerance", "verdict"];
-        let cells = |texts: [String; 6]| {
-            texts.into_iter().enumerate().map(|(i, text)| {
-                let side = if i == 2 || i == 3 { CellAlignment::Right } else { CellAlignment::Left };
-                Cell::new(text).set_alignment(side)
-            })
-        };
-        table.set_header(cells(head.map(String::from)));
         let mut reasons: Vec<&str> = Vec::new();
+        let mut rows = Vec::new();
         for finding in &done.findings {
             let note = finding.reason.as_deref().map(|reason| {
                 let index = reasons.iter().position(|known| *known == reason).unwrap_or_else(|| {
@@ -77,19 +68,17 @@ fn table(report: &Report) -> String {
                 });
                 format!(" [{}]", index + 1)
             });
-            table.add_row(cells([
+            rows.push(vec![
                 finding.item.clone(),
                 finding.quantity.clone(),
                 finding.paper_value.map_or("-".into(), number),
                 finding.measured.map_or("-".into(), number),
                 finding.tolerance.clone().unwrap_or_default(),
                 format!("{}{}", finding.verdict, note.unwrap_or_default()),
-            ]));
+            ]);
         }
-        let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
-        let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-        out += &format!("{}\n {}\n", lines[0], "─".repeat(width.saturating_sub(1)));
-        lines[1..].iter().for_each(|line| out += &format!("{line}\n"));
+        let head = ["item", "quantity", "paper", "here", "tolerance", "verdict"];
+        out += &grid(&head, rows, &["item", "quantity", "tolerance", "verdict"]);
         for (index, reason) in reasons.iter().enumerate() {
             out += &format!("  [{}] {reason}\n", index + 1);
         }

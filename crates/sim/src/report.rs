@@ -1,12 +1,11 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
 use crate::{Error, Row};
-use comfy_table::{Cell, CellAlignment, Table, presets};
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
 use std::sync::Arc;
-use superpage_report::{bytes, count, time};
+use superpage_report::{bytes, count, grid, time};
 
 /// How rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -277,28 +276,6 @@ fn short(workload: &str) -> String {
     let (program, rest) = workload.split_at(workload.find([' ', ':']).unwrap_or(workload.len()));
     let program = program.rsplit('/').next().unwrap_or(program);
     format!("{program}{rest}").chars().take(40).collect()
-}
-
-/// A table with a line under its head; the columns named in `left` are flush left, the others right.
-fn grid(head: &[&str], rows: impl Iterator<Item = Vec<String>>, left: &[&str]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let aligned = |(i, cell): (usize, String)| {
-        let side = if left.contains(&head[i]) { CellAlignment::Left } else { CellAlignment::Right };
-        Cell::new(cell).set_alignment(side)
-    };
-    table.set_header(head.iter().map(|name| (*name).to_string()).enumerate().map(aligned));
-    for row in rows {
-        table.add_row(row.into_iter().enumerate().map(aligned));
-    }
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
-    let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-    let mut out = format!("{}\n {}\n", lines[0], "─".repeat(width.saturating_sub(1)));
-    for line in &lines[1..] {
-        out += line;
-        out.push('\n');
-    }
-    out
 }
 
 /// What must stand below a table for it to be honest.

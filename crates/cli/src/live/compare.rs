@@ -1,6 +1,5 @@
 //! `superpage compare`.
 
-use super::grid::grid;
 use crate::Failure;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -14,6 +13,7 @@ use superpage_linux::Policy;
 use superpage_linux::compare::{
     Comparison, Export, Options, Output, Watch, cells, compare_with, export, html, settings,
 };
+use superpage_report::grid;
 
 /// Run a command under several policies in turns, and say which of them to use
 #[derive(Args)]

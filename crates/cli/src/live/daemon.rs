@@ -2,7 +2,6 @@
 
 use crate::{Failure, stop};
 use clap::{Args, ValueEnum};
-use comfy_table::{CellAlignment, Table, presets};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use superpage_linux::Error;
 use superpage_linux::daemon::{Config, Daemon as Running};
 use superpage_linux::promote::{Finding, Options, Promoter};
-use superpage_report::bytes;
+use superpage_report::{bytes, grid};
 use tracing_subscriber::EnvFilter;
 
 /// Promote the memory of running programs to huge pages, where it is populated and settled
@@ -153,23 +152,14 @@ impl Daemon {
 
 /// A row for each process with memory that matters, and a line for the rest.
 fn print(findings: &[Finding], region: u64, share: f64) {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    let header = ["pid", "name", "promote", "too young", "too sparse", "huge", "excluded", "why not"];
-    table.set_header(header);
-    for column in [0, 2, 3, 4, 5, 6] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
     let matters = |finding: &&Finding| {
         finding.ripe + finding.young + finding.sparse + finding.huge + finding.unsuitable_bytes > 0
             || finding.excluded.is_some_and(|why| why != "kernel")
     };
     let size = |regions: u64| if regions == 0 { "-".to_string() } else { bytes(regions * region) };
-    for finding in findings.iter().filter(matters) {
+    let rows = findings.iter().filter(matters).map(|finding| {
         let unsuitable = if finding.unsuitable_bytes == 0 { "-".to_string() } else { bytes(finding.unsuitable_bytes) };
-        table.add_row([
+        vec![
             finding.pid.to_string(),
             finding.name.clone(),
             size(finding.ripe),
@@ -178,13 +168,11 @@ fn print(findings: &[Finding], region: u64, share: f64) {
             size(finding.huge),
             unsuitable,
             finding.excluded.unwrap_or_default().to_string(),
-        ]);
-    }
+        ]
+    });
     let rest = findings.len() - findings.iter().filter(matters).count();
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
-    let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-    println!("{}\n {}", lines[0], "─".repeat(width.saturating_sub(1)));
-    lines[1..].iter().for_each(|line| println!("{line}"));
+    let head = ["pid", "name", "promote", "too young", "too sparse", "huge", "excluded", "why not"];
+    print!("{}", grid(&head, rows, &["name", "why not"]));
     println!(
         "\n{rest} processes without a populated region of {} are not shown; \"too sparse\" is below share {share}",
         bytes(region)

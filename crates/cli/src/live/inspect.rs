@@ -4,13 +4,13 @@ mod columns;
 mod system;
 mod watch;
 
-use super::grid::grid;
 use crate::Failure;
 use columns::{columns, note, shown, title};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
 use superpage_linux::inspect::{Mapping, Process, System};
+use superpage_report::grid;
 
 /// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free.
 ///

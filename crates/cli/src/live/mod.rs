@@ -2,7 +2,6 @@
 
 mod compare;
 mod daemon;
-mod grid;
 mod inspect;
 mod probe;
 mod run;

@@ -2,12 +2,12 @@
 
 use crate::Failure;
 use clap::{Args, ValueEnum};
-use comfy_table::{Table, presets};
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use superpage_linux::Error;
 use superpage_linux::probe::{Options, Probe};
+use superpage_report::grid;
 
 /// Find out by timing what this machine and its kernel do with pages of several sizes
 #[derive(Args)]
@@ -72,16 +72,13 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 fn table(probe: &Probe) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
-    table.set_header(["what", "found", "repeats agree", "evidence"]);
-    for finding in &probe.findings {
-        let agree =
-            if finding.value.is_some() { format!("{:.0} %", 100.0 * finding.confidence) } else { String::new() };
-        table.add_row([finding.what.clone(), finding.found(), agree, finding.evidence.clone()]);
-    }
-    let lines: Vec<String> = table.lines().map(|line| line.trim_end().to_string()).collect();
-    let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-    let under = "─".repeat(width.saturating_sub(1).min(118));
-    format!("{}\n\n{}\n {under}\n{}\n", probe.processor, lines[0], lines[1..].join("\n"))
+    let rows = probe.findings.iter().map(|finding| {
+        let agree = match finding.value {
+            Some(_) => format!("{:.0} %", 100.0 * finding.confidence),
+            None => String::new(),
+        };
+        vec![finding.what.clone(), finding.found(), agree, finding.evidence.clone()]
+    });
+    let head = ["what", "found", "repeats agree", "evidence"];
+    format!("{}\n\n{}", probe.processor, grid(&head, rows, &["what", "found", "evidence"]))
 }

@@ -11,7 +11,8 @@ pub(crate) fn html(probe: &Probe) -> String {
         escape(&probe.processor)
     );
     let mut main = String::from(
-        "<table>\n<thead><tr><th>What</th><th>Found</th><th>Repeats agree</th><th>Evidence</th></tr></thead>\n<tbody>\n",
+        "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th class=\"text\">What</th><th class=\"text\">Found</th>\
+         <th>Repeats agree</th><th class=\"text\">Evidence</th></tr></thead>\n<tbody>\n",
     );
     for finding in &probe.findings {
         let agree =
@@ -19,11 +20,11 @@ pub(crate) fn html(probe: &Probe) -> String {
         let cells = [&finding.what, &finding.found(), &agree, &finding.evidence].map(|cell| escape(cell));
         let _ = writeln!(
             main,
-            "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>",
+            "<tr><th scope=\"row\">{}</th><td class=\"text\">{}</td><td>{}</td><td class=\"text\">{}</td></tr>",
             cells[0], cells[1], cells[2], cells[3]
         );
     }
-    main += "</tbody>\n</table>\n";
+    main += "</tbody>\n</table></div>\n";
     let title = "Latency of a dependent load against the pages touched";
     main += &figure(title, &probe.latency, true).html("latency");
     for (number, finding) in probe.findings.iter().filter(|finding| !finding.series.is_empty()).enumerate() {

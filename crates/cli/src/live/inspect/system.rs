@@ -1,9 +1,8 @@
 //! The system, as text.
 
-use super::super::grid::grid;
 use superpage_linux::inspect::{Rules, System, base_page_bytes};
 use superpage_pages::PageSize;
-use superpage_report::{bytes, count};
+use superpage_report::{bytes, count, grid};
 
 /// All of it, with counts since the system started.
 pub(super) fn text(system: &System) -> String {

@@ -3,7 +3,7 @@
 use comfy_table::{Cell, CellAlignment, Table, presets};
 
 /// A table with a line under its head; the columns named in `left` are flush left, the others right.
-pub(super) fn grid(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>, left: &[&str]) -> String {
+pub fn grid(head: &[&str], rows: impl IntoIterator<Item = Vec<String>>, left: &[&str]) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     let aligned = |(i, cell): (usize, String)| {
