@@ -53,7 +53,7 @@ pub(super) fn columns(mappings: &[Mapping]) -> Vec<Column> {
         add(&format!("folio {folio}"), false, Box::new(move |m| size(bytes(m))));
     }
     add("huge", false, Box::new(|m| size(m.huge_bytes)));
-    if mappings.iter().any(|mapping| mapping.contiguous_bytes.is_some()) {
+    if mappings.iter().any(|mapping| mapping.resident_bytes > 0 && mapping.contiguous_bytes.is_some()) {
         for group in ["16K", "32K", "64K", "2M"] {
             let group: PageSize = group.parse().expect("a size");
             add(&format!("tlb {group}"), false, Box::new(move |m| share(m.contiguous_share(group))));
