@@ -65,11 +65,16 @@ struct Live {
     _only: MutexGuard<'static, ()>,
 }
 
+/// One test at a time: each call of superpage puts back what a killed one has left, also one that another test watches.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONLY: Mutex<()> = Mutex::new(());
+    ONLY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 impl Live {
     /// `None` after a message where this user or this kernel cannot change settings.
     fn take() -> Option<Live> {
-        static ONLY: Mutex<()> = Mutex::new(());
-        let only = ONLY.lock().unwrap_or_else(PoisonError::into_inner);
+        let only = alone();
         if let Err(error) = System::live().get(THP_ENABLED) {
             eprintln!("skipped: {error}");
             return None;
@@ -104,6 +109,7 @@ const WAITING: &str = "trap 'exit 15' TERM; trap 'exit 2' INT; trap 'exit 10' US
 
 #[test]
 fn the_status_of_the_command_is_passed_on() {
+    let _alone = alone();
     for (script, code) in
         [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
     {
@@ -124,6 +130,7 @@ fn the_status_of_the_command_is_passed_on() {
 
 #[test]
 fn the_streams_are_those_of_the_command() {
+    let _alone = alone();
     let mut child = run("base", &["sh", "-c", "cat; echo problem >&2"]).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"one\0two\n").unwrap();
     let output = child.wait_with_output().unwrap();
@@ -141,6 +148,7 @@ fn the_streams_are_those_of_the_command() {
 
 #[test]
 fn base_switches_huge_pages_off_for_the_command_and_its_children() {
+    let _alone = alone();
     let output = output(&mut run("base", &["sh", "-c", "sh -c 'grep THP_enabled /proc/self/status; true'"]));
     match stdout(&output).as_str() {
         "" => eprintln!("skipped: this kernel does not tell"),
@@ -199,6 +207,7 @@ fn signals_reach_the_command_and_the_settings_are_put_back() {
 
 #[test]
 fn what_the_command_leaves_running_is_waited_for_if_asked() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("late");
     let script = format!("setsid sh -c 'sleep 0.4; touch {}' >/dev/null 2>&1 & exit 3", file.display());
@@ -226,6 +235,7 @@ fn what_the_command_leaves_running_is_waited_for_if_asked() {
 
 #[test]
 fn promote_makes_settled_memory_huge() {
+    let _alone = alone();
     // A program of 64 MB in small pieces, which waits for its input to end.
     let script = "(head -c 67108864 /dev/zero; sleep 3) | tail -c 67108864 >/dev/null; exit 5";
     let output = output(&mut run("promote:age=100ms,interval=50ms,cpu=0.5", &["sh", "-c", script]));
@@ -247,6 +257,7 @@ fn promote_makes_settled_memory_huge() {
 
 #[test]
 fn an_interrupt_from_the_terminal_reaches_the_command_once() {
+    let _alone = alone();
     if Command::new("script").arg("--version").output().is_err() {
         eprintln!("skipped: there is no script(1) to make a terminal");
         return;
@@ -268,6 +279,7 @@ fn an_interrupt_from_the_terminal_reaches_the_command_once() {
 
 #[test]
 fn a_terminal_that_goes_away_ends_the_command() {
+    let _alone = alone();
     if Command::new("script").arg("--version").output().is_err() {
         eprintln!("skipped: there is no script(1) to make a terminal");
         return;
@@ -400,6 +412,7 @@ const FILES: &str = "mount -t tmpfs none /sys/kernel/mm; cd /sys/kernel/mm; mkdi
 
 #[test]
 fn a_kernel_without_huge_pages_and_a_container_without_sys_are_told() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     for mounts in ["mount -t tmpfs none /sys/kernel/mm", "mount -t tmpfs none /sys"] {
         for policy in ["thp", "thp:malloc=on", "mthp:size=64K"] {
@@ -427,6 +440,7 @@ fn a_kernel_without_huge_pages_and_a_container_without_sys_are_told() {
 
 #[test]
 fn a_system_whose_settings_cannot_be_written_is_told() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let mounts = format!("{FILES}; mount -o remount,bind,ro transparent_hugepage/enabled; cd /");
     let Some(output) = inside(&mounts, folder.path(), &["run", "--policy", "thp", "--", "echo", "started"]) else {
@@ -441,6 +455,7 @@ fn a_system_whose_settings_cannot_be_written_is_told() {
 
 #[test]
 fn what_a_kill_left_is_put_back_once_and_said_once() {
+    let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run/enabled");
     let kill = ["run", "--policy", "thp", "--", "sh", "-c", "kill -9 $PPID; sleep 0.2"];
