@@ -26,7 +26,13 @@ impl Waiting {
         if let Some(user) = user {
             command.uid(user).gid(user);
         }
-        Waiting(command.arg("60").spawn().unwrap())
+        let waiting = Waiting(command.arg("60").spawn().unwrap());
+        // It may not have mapped its program yet; when it sleeps, it has.
+        let stat = || std::fs::read_to_string(format!("/proc/{}/stat", waiting.pid())).unwrap();
+        while !stat().contains("(sleep) S") {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        waiting
     }
 
     fn pid(&self) -> String {
