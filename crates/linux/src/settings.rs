@@ -190,13 +190,14 @@ impl Settings {
         if self.lock.is_some() {
             return Ok(());
         }
-        let file = self.system.open_lock()?;
         let path = self.system.lock_file();
         let mut told = false;
+        let mut file = self.system.open_lock()?;
         loop {
             let operation = if told { FlockOperation::LockExclusive } else { FlockOperation::NonBlockingLockExclusive };
             match flock(&file, operation) {
-                Ok(()) => break,
+                Ok(()) if is_still(&file, &path) => break,
+                Ok(()) => file = self.system.open_lock()?,
                 Err(Errno::INTR) => {}
                 Err(Errno::WOULDBLOCK) => {
                     let pid = holder(&path);
@@ -347,6 +348,14 @@ fn undo(changes: Vec<Change>) -> (Vec<Change>, Option<Error>) {
     (kept, failed)
 }
 
+/// Whether an open file is the one that has its name: another process may have removed it, and a third made a new one.
+fn is_still(file: &File, path: &Path) -> bool {
+    match (file.metadata(), fs::metadata(path)) {
+        (Ok(file), Ok(named)) => (file.dev(), file.ino()) == (named.dev(), named.ino()),
+        _ => false,
+    }
+}
+
 /// The process that holds the lock, as it has written there.
 fn holder(lock: &Path) -> Option<i32> {
     fs::read_to_string(lock).ok()?.trim().parse().ok()
@@ -401,8 +410,9 @@ pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
         return Ok(left.then(|| journal.recovered(false)));
     };
     match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => undo_journal(system),
-        Err(Errno::WOULDBLOCK) => Ok(None),
+        Ok(()) if is_still(&lock, &system.lock_file()) => undo_journal(system),
+        // Another process has it, or has just made it anew.
+        Ok(()) | Err(Errno::WOULDBLOCK) => Ok(None),
         Err(error) => Err(Error::file("lock", system.lock_file())(error)),
     }
 }

@@ -192,3 +192,31 @@ fn what_a_system_lacks_is_said() {
         }
     }
 }
+
+#[test]
+fn a_lock_that_was_removed_is_no_lock() {
+    use std::time::Duration;
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    let mut first = Settings::new(system.clone(), false);
+    first.lock().unwrap();
+    let (told, tell) = std::sync::mpsc::channel();
+    let waiter = {
+        let mut waiting = Settings::new(system.clone(), true);
+        std::thread::spawn(move || {
+            waiting.lock().unwrap();
+            told.send(()).unwrap();
+            waiting.validate().unwrap();
+        })
+    };
+    std::thread::sleep(Duration::from_millis(100));
+    // Somebody tidies up, and another makes the file anew and takes it: what is waited for is no lock any more.
+    fs::remove_file(folder.path().join("run/settings.lock")).unwrap();
+    let mut second = Settings::new(system.clone(), false);
+    second.lock().unwrap();
+    drop(first);
+    assert!(tell.recv_timeout(Duration::from_millis(200)).is_err(), "two have the lock");
+    drop(second);
+    tell.recv_timeout(Duration::from_secs(20)).unwrap();
+    waiter.join().unwrap();
+}
