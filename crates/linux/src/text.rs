@@ -11,8 +11,9 @@
 //!   there; [`Placed::symbols`] is a map that `perf` reads instead.
 //!
 //! Then the command runs on, no longer traced. Every step that fails is undone and told, and the command runs with its code
-//! where it was. Of what the command itself starts nothing is followed: a process that it forks shares the code as it lies,
-//! one that executes another program has that program's code as the kernel loads it.
+//! where it was. A launcher, too small to have code to place, such as `env`, a shell or a version manager's shim, is followed to the
+//! program that it executes in its own place within a second. Nothing else is: a process that the command forks shares the code as it
+//! lies, one that executes another program has that program's code as the kernel loads it.
 
 mod code;
 mod file;
@@ -33,6 +34,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
+use std::time::{Duration, Instant};
 use tracee::Tracee;
 
 /// How code comes to lie on huge pages; see the module.
@@ -127,7 +129,7 @@ pub fn prepare(command: &mut Command) -> Result<(), Error> {
 }
 
 /// Places the code of a command that [`prepare`] made ready, to be called by the thread that started it, once, soon: the
-/// command waits. Returns when the command runs on. For each 2 MB of code it takes some 0.2 ms by remapping; by file the
+/// command waits. Returns when the command runs on; for one without code to place, within a second. For each 2 MB of code it takes some 0.2 ms by remapping; by file the
 /// time to read the code from the disk, unless an earlier run left it in the cache as it is needed.
 ///
 /// `fail_at` is for tests: the step with that number fails.
@@ -147,18 +149,48 @@ pub fn place(pid: u32, way: Way, fail_at: Option<usize>) -> Placed {
     placed
 }
 
+/// How long a launcher has to execute its program.
+const LAUNCH: Duration = Duration::from_secs(1);
+
+/// The code of the command, or of the program that it executes in its own place, with that program at its entry point.
+fn find_code(tracee: &mut Tracee, pid: u32, placed: &mut Placed) -> Result<Vec<Code>, Error> {
+    let until = Instant::now() + LAUNCH;
+    loop {
+        let status =
+            std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(Error::system("read its status"))?;
+        if field(&status, "Seccomp").is_some_and(|mode| mode != "0") {
+            return Err(Error::Unable(
+                "it runs under a seccomp filter, which may forbid what --text does in its name".into(),
+            ));
+        }
+        tracee.run_to_entry()?;
+        let all = code::all(pid)?;
+        if !all.is_empty() {
+            return Ok(all);
+        }
+        let nothing = "the command has no code that covers an aligned 2 MB";
+        if !may_follow()? {
+            placed.notes.push(format!("{nothing}; what it executes in its place is followed for root alone"));
+            return Ok(all);
+        }
+        if !tracee.follow(until.saturating_duration_since(Instant::now()))? {
+            placed.notes.push(format!("{nothing}, and executes no other program in its place within a second"));
+            return Ok(all);
+        }
+    }
+}
+
+/// Whether this process has CAP_SYS_PTRACE. Without it a program with rights of its own would not get them while it is
+/// traced, and which program a launcher executes is not known before.
+fn may_follow() -> Result<bool, Error> {
+    const CAP_SYS_PTRACE: u64 = 1 << 19;
+    let status = std::fs::read_to_string("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
+    let rights = field(&status, "CapEff").and_then(|rights| u64::from_str_radix(rights, 16).ok());
+    Ok(rights.is_some_and(|rights| rights & CAP_SYS_PTRACE != 0))
+}
+
 fn place_all(tracee: &mut Tracee, pid: u32, way: Way, placed: &mut Placed) -> Result<(), Error> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(Error::system("read its status"))?;
-    if field(&status, "Seccomp").is_some_and(|mode| mode != "0") {
-        return Err(Error::Unable(
-            "it runs under a seccomp filter, which may forbid what --text does in its name".into(),
-        ));
-    }
-    tracee.run_to_entry()?;
-    let all = code::all(pid)?;
-    if all.is_empty() {
-        placed.notes.push("the command has no code that covers an aligned 2 MB".into());
-    }
+    let all = find_code(tracee, pid, placed)?;
     let mut remapped: Vec<Code> = Vec::new();
     for code in all {
         let mut placement = Placement { path: code.path.clone(), range: code.range.clone(), huge_bytes: 0, way: None };

@@ -150,6 +150,69 @@ fn whatever_step_fails_the_program_runs_as_before() {
     }
 }
 
+/// A command line that a shell runs, with its output, beside the same with its code placed.
+fn launched(line: &str, way: Way, fail_at: Option<usize>) -> (Output, Output, Placed) {
+    let shell = || {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shell
+    };
+    let before = shell().output().unwrap();
+    let mut command = shell();
+    prepare(&mut command).unwrap();
+    let child = command.spawn().unwrap();
+    let placed = place(child.id(), way, fail_at);
+    (before, child.wait_with_output().unwrap(), placed)
+}
+
+#[test]
+fn a_launcher_is_followed_to_its_program() {
+    if skipped() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let Some(program) = program(folder.path(), "pie", &["-pie", "-fPIE"]) else {
+        println!("skipped: no compiler");
+        return;
+    };
+    let name = program.display();
+    let script = folder.path().join("script");
+    std::fs::write(&script, format!("#!/usr/bin/env sh\nexec nice -n 1 {name} \"$@\"\n")).unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let script = script.display();
+    let lines = [
+        format!("exec env A=b {name} one two"),
+        format!("exec {script} one two"),
+        // What it starts beside it is not traced, and signals reach it.
+        format!("trap 'exec {name} one two' USR1; (sleep 0.1; kill -USR1 $$) & while :; do sleep 0.02; done"),
+    ];
+    for line in &lines {
+        let (before, after, placed) = launched(line, Way::Remap, None);
+        assert_eq!((before.status.code(), &after), (Some(7), &before), "{line}: {placed:?}");
+        if placed.notes.iter().any(|note| note.contains("for root alone")) {
+            println!("skipped: {:?}", placed.notes);
+            return;
+        }
+        let code: Vec<_> = placed.code.iter().filter(|code| code.path == program).collect();
+        assert_eq!(code.len(), 1, "{line}: {placed:?}");
+    }
+    let (_, _, whole) = launched(&lines[0], Way::Remap, None);
+    for step in 1..=whole.steps {
+        let (before, after, placed) = launched(&lines[0], Way::Remap, Some(step));
+        assert_eq!(after, before, "step {step} of {}: {placed:?}", whole.steps);
+    }
+    // One that takes its time, and one that executes nothing, run on as they were.
+    for line in [
+        format!("sleep 1.2; exec {name} one two"),
+        "(sleep 1.2; kill -STOP $$; kill -CONT $$) & sleep 1.5; exit 7".into(),
+    ] {
+        let (before, after, placed) = launched(&line, Way::Remap, None);
+        assert_eq!((before.status.code(), &after), (Some(7), &before), "{line}: {placed:?}");
+        assert!(placed.code.is_empty(), "{placed:?}");
+        assert!(placed.notes.iter().any(|note| note.contains("within a second")), "{placed:?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_placed_is_said_and_runs() {
     if skipped() {

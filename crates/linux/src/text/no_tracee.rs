@@ -14,6 +14,10 @@ impl Tracee {
         match *self {}
     }
 
+    pub(super) fn follow(&mut self, _: std::time::Duration) -> Result<bool, Error> {
+        match *self {}
+    }
+
     pub(super) fn call(&mut self, _: &str, _: libc::c_long, _: [u64; 6]) -> Result<u64, Error> {
         match *self {}
     }

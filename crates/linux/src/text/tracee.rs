@@ -13,6 +13,7 @@ use nix::unistd::Pid;
 use procfs::FromBufRead;
 use procfs::process::{MMPermissions, MMapPath, MemoryMaps};
 use std::io::{IoSlice, IoSliceMut};
+use std::time::{Duration, Instant};
 
 /// The instruction `syscall`.
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
@@ -53,13 +54,10 @@ enum Stop {
 impl Tracee {
     /// The process, which is to stop after its exec.
     pub(super) fn adopt(pid: u32, fail_at: Option<usize>) -> Result<Tracee, Error> {
-        let status =
-            std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(Error::system("find the command"))?;
-        let own = rustix::thread::gettid().as_raw_nonzero().to_string();
-        if super::field(&status, "TracerPid") != Some(&own) {
+        let pid = Pid::from_raw(pid as i32);
+        if !is_traced(pid)? {
             return Err(Error::Unable("it cannot be traced: another traces it, or this user may not".into()));
         }
-        let pid = Pid::from_raw(pid as i32);
         loop {
             match wait(pid)? {
                 Stop::Signal(Signal::SIGTRAP) => break,
@@ -116,6 +114,43 @@ impl Tracee {
             )?;
         }
         Ok(())
+    }
+
+    /// Lets the process run on until it executes another program: a launcher does so soon, such as `env` or a script that
+    /// ends in `exec`. Returns whether it did, for [`run_to_entry`](Tracee::run_to_entry); else it has ended, or is stopped
+    /// where it was when `patience` ended. Signals reach it meanwhile, and it lives on if this process is killed.
+    pub(super) fn follow(&mut self, patience: Duration) -> Result<bool, Error> {
+        self.step("follow")?;
+        ptrace::setoptions(self.pid, Options::PTRACE_O_TRACEEXEC).map_err(system("set the options of"))?;
+        self.resume_as_it_was();
+        let (mut signal, mut late) = (None, false);
+        let deadline = Instant::now() + patience;
+        let executed = 'stops: loop {
+            ptrace::cont(self.pid, signal.take()).map_err(system("run"))?;
+            let stop = loop {
+                if let Some(stop) = look(self.pid, libc::WNOHANG)? {
+                    break stop;
+                }
+                // A process that is no longer traced, as when one of its threads executes a program, is let alone.
+                if !late && Instant::now() > deadline {
+                    if !is_traced(self.pid)? {
+                        return Err(Error::Unable("one of its threads has executed another program".into()));
+                    }
+                    late = true;
+                    nix::sys::signal::kill(self.pid, Signal::SIGSTOP).map_err(system("stop"))?;
+                }
+                std::thread::sleep(Duration::from_micros(500));
+            };
+            match stop {
+                Stop::Ended => return Ok(false),
+                Stop::Signal(Signal::SIGSTOP) if late => break 'stops false,
+                Stop::Exec if !late => break 'stops true,
+                Stop::Exec => {}
+                Stop::Signal(which) => signal = Some(which),
+            }
+        };
+        self.registers = ptrace::getregs(self.pid).map_err(system("read the registers of"))?;
+        Ok(executed)
     }
 
     /// # Errors
@@ -296,26 +331,47 @@ impl Tracee {
     /// Lets the process go on as it was, no longer traced, with the signals that came meanwhile. Returns the number of
     /// steps. A process that has ended needs nothing.
     pub(super) fn release(mut self) -> usize {
+        self.resume_as_it_was();
+        let _ = ptrace::detach(self.pid, None);
+        self.steps
+    }
+
+    /// Gives the process its code, registers, signal mask and the signals that came meanwhile.
+    fn resume_as_it_was(&mut self) {
         let _ = self.clear_breakpoint();
         let _ = ptrace::setregs(self.pid, self.registers);
         if let Some(mut mask) = self.mask.take() {
             let _ = self.mask_request(SET_MASK, &mut mask);
         }
-        for signal in &self.signals {
-            let _ = nix::sys::signal::kill(self.pid, *signal);
+        for signal in self.signals.drain(..) {
+            let _ = nix::sys::signal::kill(self.pid, signal);
         }
-        let _ = ptrace::detach(self.pid, None);
-        self.steps
     }
+}
+
+/// Whether this thread traces the process.
+fn is_traced(pid: Pid) -> Result<bool, Error> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(Error::system("find the command"))?;
+    let own = rustix::thread::gettid().as_raw_nonzero().to_string();
+    Ok(super::field(&status, "TracerPid") == Some(&own))
 }
 
 /// Waits for the next stop. The end of the process is left for others to wait for.
 fn wait(pid: Pid) -> Result<Stop, Error> {
+    loop {
+        if let Some(stop) = look(pid, 0)? {
+            return Ok(stop);
+        }
+    }
+}
+
+/// The next stop, waited for but with `WNOHANG`.
+fn look(pid: Pid, hang: c_int) -> Result<Option<Stop>, Error> {
     let what = "wait for the command";
     loop {
         // SAFETY: all bits zero are a `siginfo_t`.
         let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL;
+        let options = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT | libc::__WALL | hang;
         // SAFETY: `info` is written by the call and lives across it.
         if unsafe { libc::waitid(libc::P_PID, pid.as_raw() as u32, &mut info, options) } != 0 {
             match std::io::Error::last_os_error() {
@@ -324,7 +380,10 @@ fn wait(pid: Pid) -> Result<Stop, Error> {
             }
         }
         if [libc::CLD_EXITED, libc::CLD_KILLED, libc::CLD_DUMPED].contains(&info.si_code) {
-            return Ok(Stop::Ended);
+            return Ok(Some(Stop::Ended));
+        }
+        if info.si_signo == 0 {
+            return Ok(None);
         }
         let mut status: c_int = 0;
         // SAFETY: `status` is written by the call and lives across it.
@@ -332,10 +391,10 @@ fn wait(pid: Pid) -> Result<Stop, Error> {
             return Err(Error::system(what)(std::io::Error::last_os_error()));
         }
         if status >> 16 == libc::PTRACE_EVENT_EXEC {
-            return Ok(Stop::Exec);
+            return Ok(Some(Stop::Exec));
         }
         let signal = Signal::try_from(libc::WSTOPSIG(status)).map_err(Error::system::<nix::errno::Errno>(what))?;
-        return Ok(Stop::Signal(signal));
+        return Ok(Some(Stop::Signal(signal)));
     }
 }
 
