@@ -4,7 +4,6 @@
 mod contiguity;
 mod folios;
 mod mapping;
-mod pagemap;
 mod process;
 mod reason;
 mod rules;
@@ -17,31 +16,64 @@ pub use reason::{Reason, Why};
 pub use rules::Rules;
 pub use system::{Pool, System, Zone};
 
+use crate::Error;
+use crate::pagemap::{Entry, Pagemap, gone};
+use rustix::io::Errno;
+use std::io;
+use std::ops::Range;
+
 /// Bytes of a base page of this system.
 pub fn base_page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
 /// How many bytes of a range of a process huge pages map.
-pub(crate) fn huge_bytes(pid: u32, range: std::ops::Range<u64>) -> Result<u64, crate::Error> {
-    let pagemap = pagemap::Pagemap::open(pid)?;
+pub(crate) fn huge_bytes(pid: u32, range: Range<u64>) -> Result<u64, Error> {
+    let pagemap = open(pid)?;
+    let told = if pagemap.scans() { None } else { Some(mapping::told(&process::smaps(pid)?.0, &range)) };
     let mut pages = 0;
-    pagemap.blocks(range, |_, block| {
-        pages += block.iter().filter(|entry| entry.resident() && entry.huge()).count() as u64
-    })?;
+    let count = |_, block: &[Entry]| {
+        pages += block.iter().filter(|entry| entry.resident() && entry.huge()).count() as u64;
+    };
+    pagemap.blocks(range, told, count).map_err(|error| refused(pid, error))?;
     Ok(pages * pagemap.base())
 }
 
 /// Whether any page of a range of a mapping of a file is a private copy.
-pub(crate) fn private_copies(pid: u32, range: std::ops::Range<u64>) -> Result<bool, crate::Error> {
+pub(crate) fn private_copies(pid: u32, range: Range<u64>) -> Result<bool, Error> {
     let mut copies = false;
-    let copy = |entry: &pagemap::Entry| (entry.resident() && entry.anonymous()) || entry.swapped();
-    pagemap::Pagemap::open(pid)?.blocks(range, |_, block| copies |= block.iter().any(copy))?;
+    let copy = |entry: &Entry| (entry.resident() && entry.anonymous()) || entry.swapped();
+    let blocks = open(pid)?.blocks(range, None, |_, block| copies |= block.iter().any(copy));
+    blocks.map_err(|error| refused(pid, error))?;
     Ok(copies)
 }
 
 /// The page of an address, if that is in a mapping of a file and no private copy yet: a write through `ptrace` makes one.
-pub(crate) fn page_of_file(pid: u32, address: u64) -> Result<Option<u64>, crate::Error> {
+pub(crate) fn page_of_file(pid: u32, address: u64) -> Result<Option<u64>, Error> {
     let page = address / base_page_bytes() * base_page_bytes();
     Ok((!private_copies(pid, page..page + base_page_bytes())?).then_some(page))
+}
+
+/// The page table of a process.
+fn open(pid: u32) -> Result<Pagemap, Error> {
+    Pagemap::open(pid).map_err(|error| refused(pid, error))
+}
+
+/// Why something of a process cannot be read, as a sentence.
+fn refused(pid: u32, error: io::Error) -> Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => {
+            Error::Usage(format!("there is no process {pid}: expected the number of a running process"))
+        }
+        Some(Errno::ACCESS | Errno::PERM) => Error::Unable(format!(
+            "process {pid} may not be looked into: it is another user's or protected; run as that user, or as root"
+        )),
+        _ if gone(&error) => ended(pid),
+        _ => Error::System { what: format!("read the page table of process {pid}"), source: error },
+    }
+}
+
+/// The process went away in between.
+fn ended(pid: u32) -> Error {
+    Error::Unable(format!("process {pid} ended while it was looked at"))
 }

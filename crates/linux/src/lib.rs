@@ -12,6 +12,7 @@ pub mod daemon;
 mod error;
 pub mod inspect;
 pub mod launch;
+mod pagemap;
 pub mod policy;
 pub mod probe;
 pub mod promote;

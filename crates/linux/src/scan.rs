@@ -1,20 +1,15 @@
 //! How far the memory of a process is populated: its mappings that could hold huge pages, and their populations.
 //!
-//! The populations come from `PAGEMAP_SCAN` (Linux 6.7), 7 ms for a GB of base pages and 0.04 ms for a GB of huge ones; where
-//! the kernel lacks it, from the page map itself, 8 bytes a page, which is slower and takes huge pages for such only where
+//! The populations come from the [`Pagemap`]: by `PAGEMAP_SCAN` (Linux 6.7), 7 ms for a GB of base pages and 0.04 ms for a GB
+//! of huge ones; where the kernel lacks it, by reading 8 bytes a page, which is slower and takes huge pages for such only where
 //! their frames may be seen (root).
-//!
-//! A [`Pagemap`] stays with the memory that it was opened on. After an `exec` of the process it shows nothing, never the
-//! memory of the new program.
 
 use crate::Error;
-use rustix::ioctl::{Opcode, opcode};
-use std::fs::File;
-use std::io;
+use crate::pagemap::Entry;
 use std::ops::Range;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+pub use crate::pagemap::Pagemap;
 
 /// What a mapping that may hold huge pages maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,152 +147,17 @@ pub struct Pages {
     pub pieces: Option<u32>,
 }
 
-/// The page table of the memory that a process has now, for reading.
-#[derive(Debug)]
-pub struct Pagemap {
-    file: File,
-    /// Whether the kernel has `PAGEMAP_SCAN`.
-    scans: bool,
-    page: u64,
-}
-
-const PRESENT: u64 = 1 << 3;
-const PFNZERO: u64 = 1 << 5;
-const HUGE: u64 = 1 << 6;
-
-/// The argument of `PAGEMAP_SCAN`, as in the kernel's `struct pm_scan_arg`.
-#[repr(C)]
-#[derive(Default)]
-struct ScanArgument {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-
-/// What it tells of pages that follow each other and are alike, as in the kernel's `struct page_region`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Run {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-const PAGEMAP_SCAN: Opcode = opcode::read_write::<ScanArgument>(b'f', 16);
-
-/// Runs told in one call.
-const RUNS: usize = 1024;
-
-/// Pages told in one call: 64 MB, so that the process waits less than a millisecond where it needs its memory map.
-const PAGES: u64 = 16384;
-
-/// Entries of the page map read at once where there is no scan.
-const ENTRIES: usize = 8192;
-
 impl Pagemap {
-    /// That of a process. Needs the right to trace it (`ptrace`), as root or as its owner.
-    ///
-    /// # Errors
-    /// The process has ended, or may not be looked at.
-    pub fn open(pid: i32) -> Result<Pagemap, Error> {
-        let path = format!("/proc/{pid}/pagemap");
-        let file = File::open(&path).map_err(Error::file("read", path))?;
-        let page = rustix::param::page_size() as u64;
-        let mut map = Pagemap { file, scans: true, page };
-        // An empty range: the kernel only checks that it knows the request.
-        let unknown = [Some(libc::ENOTTY), Some(libc::EINVAL)];
-        if let Err(error) = map.scan_once(page..page, &mut [Run::default()]) {
-            map.scans = !unknown.contains(&error.raw_os_error());
-        }
-        Ok(map)
-    }
-
-    /// As on a kernel without `PAGEMAP_SCAN`, whatever this one has.
-    pub fn without_scan(mut self) -> Pagemap {
-        self.scans = false;
-        self
-    }
-
     /// Tells of each region of `size` bytes that lies in the mapping and has any page, ascending.
     ///
     /// # Errors
     /// The kernel refused; a process that has ended has no pages, which is no error.
     pub fn populations(&self, mapping: &Mapping, size: u64, tell: &mut dyn FnMut(Population)) -> Result<(), Error> {
         let regions = mapping.regions(size);
-        let range = regions.start * size..regions.end * size;
-        let done = if self.scans { self.scan(range, size, tell) } else { self.read(range, size, tell) };
-        done.map_err(Error::system("scan the pages of a process"))
-    }
-
-    fn scan(&self, range: Range<u64>, size: u64, tell: &mut dyn FnMut(Population)) -> io::Result<()> {
-        let mut runs = [Run::default(); RUNS];
-        let mut count = Count { size, page: self.page, at: None, tell };
-        let mut next = range.start;
-        while next < range.end {
-            let (found, walked) = self.scan_once(next..range.end, &mut runs)?;
-            for run in &runs[..found] {
-                count.add(run.start..run.end, run.categories & HUGE != 0);
-            }
-            // The end of the walk can come back short of the last run that was told, and the next call would repeat it.
-            let end = runs[..found].last().map_or(walked, |run| run.end.max(walked));
-            if end <= next {
-                break;
-            }
-            next = end;
-        }
+        let mut count = Count { size, page: self.base(), at: None, tell };
+        let done = self.runs(regions.start * size..regions.end * size, |run| count.add(run.start..run.end, run.huge()));
+        done.map_err(Error::system("scan the pages of a process"))?;
         count.flush();
-        Ok(())
-    }
-
-    /// Fills `runs`; gives how many, and where the walk ended.
-    fn scan_once(&self, range: Range<u64>, runs: &mut [Run]) -> io::Result<(usize, u64)> {
-        let mut argument = ScanArgument {
-            size: size_of::<ScanArgument>() as u64,
-            start: range.start,
-            end: range.end,
-            vec: runs.as_mut_ptr() as u64,
-            vec_len: runs.len() as u64,
-            max_pages: PAGES,
-            category_inverted: PFNZERO,
-            category_mask: PRESENT | PFNZERO,
-            return_mask: HUGE,
-            ..ScanArgument::default()
-        };
-        // SAFETY: the argument and the runs that it names, as many as it says, are ours and live through the call.
-        let found = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN as libc::Ioctl, &mut argument) };
-        if found < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        Ok((found as usize, argument.walk_end))
-    }
-
-    /// The same from the page map alone.
-    fn read(&self, range: Range<u64>, size: u64, tell: &mut dyn FnMut(Population)) -> io::Result<()> {
-        let per_region = (size / self.page) as usize;
-        let step = (ENTRIES / per_region).max(1) as u64 * size;
-        let flags = File::open("/proc/kpageflags").ok();
-        let mut next = range.start;
-        while next < range.end {
-            let end = (next + step).min(range.end);
-            let entries = self.entries(next..end)?;
-            for (i, entries) in entries.chunks_exact(per_region).enumerate() {
-                let populated = entries.iter().filter(|entry| entry.present()).count() as u32;
-                if populated > 0 {
-                    let huge = flags.as_ref().is_some_and(|flags| one_huge_page(entries, flags));
-                    tell(Population { region: next / size + i as u64, populated, huge });
-                }
-            }
-            next = end;
-        }
         Ok(())
     }
 
@@ -307,19 +167,20 @@ impl Pagemap {
     /// The kernel refused. A process that has ended or runs another program has no pages, which is no error.
     pub fn pages(&self, region: u64, size: u64) -> Result<Pages, Error> {
         let what = "read the page table of a process";
-        let entries = self.entries(region * size..(region + 1) * size).map_err(Error::system(what))?;
+        let mut entries = vec![Entry::default(); (size / self.base()) as usize];
+        let have = self.entries(region * size / self.base(), &mut entries).map_err(Error::system(what))?;
         let mut pages = Pages::default();
         let (mut pieces, mut seen, mut expected) = (0, false, None);
-        for entry in entries {
+        for entry in &entries[..have] {
             pages.swapped += u32::from(entry.swapped());
             if !entry.present() {
                 expected = None;
                 continue;
             }
-            match (entry.file(), entry.exclusive()) {
-                (true, _) => pages.file += 1,
-                (false, true) => pages.own += 1,
-                (false, false) => pages.shared += 1,
+            match (entry.anonymous(), entry.exclusive()) {
+                (false, _) => pages.file += 1,
+                (true, true) => pages.own += 1,
+                (true, false) => pages.shared += 1,
             }
             let frame = entry.frame();
             seen |= frame != 0;
@@ -329,63 +190,6 @@ impl Pagemap {
         pages.pieces = seen.then_some(pieces);
         Ok(pages)
     }
-
-    /// The entries of a range; fewer than asked for where the memory is gone.
-    fn entries(&self, range: Range<u64>) -> io::Result<Vec<Entry>> {
-        let mut bytes = vec![0; ((range.end - range.start) / self.page * 8) as usize];
-        let mut have = 0;
-        while have < bytes.len() {
-            match self.file.read_at(&mut bytes[have..], range.start / self.page * 8 + have as u64) {
-                Ok(0) => break,
-                Ok(read) => have += read,
-                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
-                Err(error) => return Err(error),
-            }
-        }
-        let words = bytes[..have].chunks_exact(8);
-        Ok(words.map(|word| Entry(u64::from_ne_bytes(word.try_into().expect("eight bytes")))).collect())
-    }
-}
-
-/// An entry of the page map.
-#[derive(Clone, Copy)]
-struct Entry(u64);
-
-impl Entry {
-    fn present(self) -> bool {
-        self.0 >> 63 & 1 != 0
-    }
-
-    fn swapped(self) -> bool {
-        self.0 >> 62 & 1 != 0
-    }
-
-    fn file(self) -> bool {
-        self.0 >> 61 & 1 != 0
-    }
-
-    fn exclusive(self) -> bool {
-        self.0 >> 56 & 1 != 0
-    }
-
-    /// Zero where this process may not see it.
-    fn frame(self) -> u64 {
-        self.0 & ((1 << 55) - 1)
-    }
-}
-
-/// Whether the pages are one huge page by their frames and the first one's flags.
-fn one_huge_page(entries: &[Entry], flags: &File) -> bool {
-    /// In kpageflags: part of a transparent huge page, the first of a compound page.
-    const HUGE_HEAD: u64 = 1 << 22 | 1 << 15;
-    let first = entries[0].frame();
-    let contiguous = entries.iter().enumerate().all(|(i, entry)| entry.present() && entry.frame() == first + i as u64);
-    let mut word = [0; 8];
-    first != 0
-        && first.is_multiple_of(entries.len() as u64)
-        && contiguous
-        && flags.read_exact_at(&mut word, first * 8).is_ok()
-        && u64::from_ne_bytes(word) & HUGE_HEAD == HUGE_HEAD
 }
 
 /// Sums runs of pages by region.
@@ -447,11 +251,6 @@ mod tests {
 
     fn found(line: &str) -> Option<(Mapping, u64)> {
         mapping(line, 4096).filter(|(at, offset)| fits(at, *offset, HUGE_SIZE))
-    }
-
-    #[test]
-    fn the_request_has_the_kernels_number() {
-        assert_eq!((PAGEMAP_SCAN, size_of::<ScanArgument>()), (0xc060_6610, 96));
     }
 
     #[test]

@@ -351,9 +351,13 @@ fn the_page_map_alone_tells_the_same() {
     let program = Program::start("blocks");
     let plain = Pagemap::open(program.pid()).unwrap().without_scan();
     let mut told = populations(&plain, program.pid());
-    // The page map does not tell pages of zeroes from others.
-    assert_eq!(told.pop(), Some((512, false)));
-    assert_eq!(told, program.populations()[..4]);
+    let mut wanted = program.populations();
+    if !rustix::process::geteuid().is_root() {
+        // Where frames are hidden, pages of zeroes look like others.
+        assert_eq!(told.pop(), Some((512, false)));
+        wanted.truncate(4);
+    }
+    assert_eq!(told, wanted);
     program.finish();
 }
 

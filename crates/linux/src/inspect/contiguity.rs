@@ -1,7 +1,8 @@
 //! What memory a TLB that coalesces pages, or a page table with contiguous bits, could map by larger entries.
 
-use super::pagemap::{Entry, Pagemap};
+use super::{open, refused};
 use crate::Error;
+use crate::pagemap::Entry;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use superpage_pages::PageSize;
@@ -62,13 +63,14 @@ impl Contiguity {
 /// No such process, or one of another user; without `CAP_SYS_ADMIN`, since the kernel then hides where pages lie
 /// ([`Error::Unable`]); the range is not of whole base pages ([`Error::Usage`]).
 pub fn contiguity(pid: u32, range: Range<u64>) -> Result<Contiguity, Error> {
-    let pagemap = Pagemap::open(pid)?;
+    let pagemap = open(pid)?;
     if range.start > range.end || !(range.start | range.end).is_multiple_of(pagemap.base()) {
         let (start, end, base) = (range.start, range.end, pagemap.base());
         return Err(Error::Usage(format!("{start:#x}..{end:#x} is no range of whole pages of {base} bytes")));
     }
     let mut count = Count::new(pagemap.base(), pagemap.huge());
-    pagemap.blocks(range, |page, block| count.block(page, block))?;
+    let blocks = pagemap.blocks(range, None, |page, block| count.block(page, block));
+    blocks.map_err(|error| refused(pid, error))?;
     count.finish().ok_or_else(hidden)
 }
 

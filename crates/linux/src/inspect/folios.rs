@@ -1,17 +1,12 @@
 //! The sizes of folios: pages that the kernel allocated, and keeps, as one.
 
-use super::pagemap::Entry;
+use crate::pagemap::{Entry, Frames};
 use std::collections::HashMap;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-
-const COMPOUND_HEAD: u64 = 1 << 15;
-const COMPOUND_TAIL: u64 = 1 << 16;
 
 /// The orders of the folios that frames belong to, from `/proc/kpageflags`, read and kept in blocks of a huge page: about
 /// 70 us a block.
 pub(super) struct Folios {
-    flags: File,
+    frames: Frames,
     /// Frames of a block.
     block: u64,
     /// Block -> the order of each of its frames.
@@ -19,10 +14,9 @@ pub(super) struct Folios {
 }
 
 impl Folios {
-    /// `None` without the right to read the flags of frames.
-    pub(super) fn open(base: u64, huge: u64) -> Option<Folios> {
-        let flags = File::open("/proc/kpageflags").ok()?;
-        Some(Folios { flags, block: huge / base, orders: HashMap::new() })
+    /// In blocks of so many frames.
+    pub(super) fn new(frames: Frames, block: u64) -> Folios {
+        Folios { frames, block, orders: HashMap::new() }
     }
 
     /// The order of the folio that an entry's frame belongs to: 0 is a base page. A huge entry maps a folio of that size.
@@ -38,13 +32,10 @@ impl Folios {
         self.orders[&block][at as usize]
     }
 
-    /// What cannot be read has no folios: memory ends there, or it is a device's.
     fn read(&self, block: u64) -> Box<[u8]> {
-        let mut bytes = vec![0_u8; self.block as usize * 8];
-        let read = self.flags.read_at(&mut bytes, block * self.block * 8).unwrap_or(0);
-        bytes[read..].fill(0);
-        let flags = bytes.chunks_exact(8).map(|flags| u64::from_ne_bytes(flags.try_into().expect("eight bytes")));
-        orders(&flags.collect::<Vec<u64>>())
+        let mut flags = vec![0; self.block as usize];
+        self.frames.flags(block * self.block, &mut flags);
+        orders(&flags)
     }
 }
 
@@ -53,8 +44,8 @@ fn orders(flags: &[u64]) -> Box<[u8]> {
     let mut orders = vec![0_u8; flags.len()].into_boxed_slice();
     let mut at = 0;
     while at < flags.len() {
-        let tails = flags[at + 1..].iter().take_while(|flags| *flags & COMPOUND_TAIL != 0).count();
-        let compound = flags[at] & (COMPOUND_HEAD | COMPOUND_TAIL) != 0;
+        let tails = flags[at + 1..].iter().take_while(|flags| *flags & Frames::TAIL != 0).count();
+        let compound = flags[at] & (Frames::HEAD | Frames::TAIL) != 0;
         let frames = if compound { 1 + tails } else { 1 };
         orders[at..at + frames].fill(frames.ilog2() as u8);
         at += frames;
@@ -68,7 +59,7 @@ mod tests {
 
     #[test]
     fn folios_lie_one_behind_the_other() {
-        let (head, tail) = (COMPOUND_HEAD, COMPOUND_TAIL);
+        let (head, tail) = (Frames::HEAD, Frames::TAIL);
         let flags = [0, 0, head, tail, head, tail, tail, tail, 0, 0, 0, 0, head, tail, tail, tail];
         assert_eq!(*orders(&flags), [0, 0, 1, 1, 2, 2, 2, 2, 0, 0, 0, 0, 2, 2, 2, 2]);
         assert_eq!(*orders(&[tail; 8]), [3; 8]);

@@ -2,10 +2,11 @@
 
 use super::contiguity::{Contiguity, Count};
 use super::folios::Folios;
-use super::pagemap::{Entry, Pagemap};
 use super::reason::{Block, Circumstances, Reason, Why};
+use super::refused;
 use super::rules::Rules;
 use crate::Error;
+use crate::pagemap::{Entry, Pagemap, Told, aligned_frames};
 use procfs::process::{MMapPath, MemoryMap, VmFlags};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -67,6 +68,7 @@ pub struct Mapping {
 
 /// What all mappings of a process share.
 pub(super) struct Surroundings<'a> {
+    pub(super) pid: u32,
     pub(super) pagemap: &'a Pagemap,
     pub(super) rules: &'a Rules,
     /// The process disabled huge pages for itself.
@@ -101,7 +103,9 @@ impl Mapping {
         let page_bytes = map.extension.map.get("KernelPageSize").copied().unwrap_or(base);
         let hugetlb = PageSize::from_bytes(page_bytes).filter(|_| kind == Kind::Hugetlb);
         let mut tally = Tally::new(&circumstances, start..end, around.pagemap, hugetlb, folios);
-        around.pagemap.blocks(start..end, |page, block| tally.block(page, block))?;
+        let told = Some(told([map], &(start..end)));
+        let blocks = around.pagemap.blocks(start..end, told, |page, block| tally.block(page, block));
+        blocks.map_err(|error| refused(around.pid, error))?;
         let tally = tally.finish();
 
         let size_bytes = end - start;
@@ -229,14 +233,8 @@ impl<'a> Tally<'a> {
                 *folios.entry(size.expect("a power of two")).or_default() += self.base;
             }
         }
-        let first = entries[0];
-        let order = self.block / self.base;
-        let in_order = |(i, entry): (usize, &Entry)| entry.resident() && entry.frame() == first.frame() + i as u64;
-        block.one_folio = block.resident == block.pages
-            && first.frame() != 0
-            && first.frame().is_multiple_of(order)
-            && entries.iter().enumerate().all(in_order)
-            && self.flags.as_mut().is_some_and(|flags| 1 << flags.order(first) == order);
+        block.one_folio = aligned_frames(entries).is_some()
+            && self.flags.as_mut().is_some_and(|flags| 1 << flags.order(entries[0]) == block.pages);
         self.sum.resident += block.resident * self.base;
         self.sum.swapped += block.swapped * self.base;
         self.sum.huge += huge * self.base;
@@ -256,6 +254,18 @@ impl<'a> Tally<'a> {
         self.sum.contiguity = self.count.finish();
         self.sum
     }
+}
+
+/// What `smaps` tells of the mappings that overlap a range.
+pub(super) fn told<'a>(smaps: impl IntoIterator<Item = &'a MemoryMap>, range: &std::ops::Range<u64>) -> Told {
+    let base = rustix::param::page_size() as u64;
+    let mut told = Told::default();
+    for map in smaps.into_iter().filter(|map| map.address.0 < range.end && range.start < map.address.1) {
+        let pages = |key: &str| map.extension.map.get(key).map_or(0, |bytes| bytes / base);
+        told.huge += pages("AnonHugePages") + pages("ShmemPmdMapped") + pages("FilePmdMapped");
+        told.shared += pages("Shared_Clean") + pages("Shared_Dirty");
+    }
+    told
 }
 
 /// What a mapping shows, and the rule of its mount if it is on a file system in memory that has one.

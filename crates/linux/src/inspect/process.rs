@@ -2,9 +2,10 @@
 
 use super::folios::Folios;
 use super::mapping::{Mapping, Surroundings};
-use super::pagemap::{Pagemap, ended, refused};
 use super::rules::Rules;
+use super::{ended, open, refused};
 use crate::Error;
+use crate::pagemap::{Frames, Pagemap};
 use procfs::process::{MemoryMaps, MountInfos, Status};
 use procfs::{FromBufRead, FromRead};
 use std::collections::BTreeMap;
@@ -30,30 +31,39 @@ impl Process {
     /// memory. The process runs on meanwhile, but waits where it maps or unmaps.
     ///
     /// # Errors
-    /// No such process ([`Error::Usage`]); one that may not be looked into, has no memory or ended meanwhile, or a kernel
-    /// before 6.7 ([`Error::Unable`]).
+    /// No such process ([`Error::Usage`]); one that may not be looked into, has no memory or ended meanwhile
+    /// ([`Error::Unable`]).
     pub fn read(pid: u32) -> Result<Process, Error> {
-        let pagemap = Pagemap::open(pid)?;
+        Process::of(pid, &open(pid)?)
+    }
+
+    /// Looks at a process by a page table that was opened before, [`without_scan`](Pagemap::without_scan) perhaps.
+    ///
+    /// # Errors
+    /// As [`read`](Process::read).
+    pub fn of(pid: u32, pagemap: &Pagemap) -> Result<Process, Error> {
         let file = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).map_err(|error| refused(pid, error));
         let status = file("status")?;
         let text = String::from_utf8_lossy(&status);
         let status = Status::from_buf_read(text.as_bytes()).map_err(|_| ended(pid))?;
-        let smaps = MemoryMaps::from_buf_read(&file("smaps")?[..]).map_err(|_| ended(pid))?;
+        let smaps = smaps(pid)?;
         if smaps.0.is_empty() {
             return Err(Error::Unable(format!(
                 "process {pid} ({}) has no memory of its own: it is a thread of the kernel, or has ended",
                 status.name
             )));
         }
-        pagemap.check()?;
         let rules = Rules::read();
         let tmpfs = tmpfs();
-        let mut folios = Folios::open(pagemap.base(), pagemap.huge()).filter(|_| pagemap.shows_frames());
+        let mut folios = Frames::open().map(|frames| Folios::new(frames, pagemap.huge() / pagemap.base()));
         let disabled = disabled(&text);
-        let around = Surroundings { pagemap: &pagemap, rules: &rules, disabled, tmpfs: &tmpfs };
+        let around = Surroundings { pid, pagemap, rules: &rules, disabled, tmpfs: &tmpfs };
         // Of the last page of all addresses, which no page table holds, there is nothing to tell.
         let known = smaps.0.iter().filter(|map| map.address.1 <= 1 << 63);
         let mappings = known.map(|map| Mapping::read(map, &around, folios.as_mut())).collect::<Result<_, _>>()?;
+        if !pagemap.alive() {
+            return Err(ended(pid));
+        }
         let mut notes = Vec::new();
         if folios.is_none() {
             notes.push(
@@ -66,6 +76,12 @@ impl Process {
         }
         Ok(Process { pid, command: status.name, mappings, notes })
     }
+}
+
+/// The mappings of a process.
+pub(super) fn smaps(pid: u32) -> Result<MemoryMaps, Error> {
+    let text = std::fs::read(format!("/proc/{pid}/smaps")).map_err(|error| refused(pid, error))?;
+    MemoryMaps::from_buf_read(&text[..]).map_err(|_| ended(pid))
 }
 
 /// Whether a process disabled huge pages for itself, by `/proc/PID/status`. One that did so except where it is advised does

@@ -91,6 +91,12 @@ impl Memory {
         }
     }
 
+    /// Reads its first byte.
+    pub(crate) fn read_first(&self) -> u8 {
+        // SAFETY: the byte is in the mapping, which is ours alone.
+        unsafe { self.start.read_volatile() }
+    }
+
     /// The same frames, mapped so many bytes behind a multiple of 2 MB, by base pages (the move splits huge ones where it is
     /// not by whole 2 MB).
     pub(crate) fn moved(self, by: usize) -> Result<Memory, Error> {

@@ -12,7 +12,7 @@ mod fault;
 mod finding;
 mod fracture;
 mod machine;
-mod memory;
+pub(crate) mod memory;
 mod page;
 mod pin;
 mod reach;

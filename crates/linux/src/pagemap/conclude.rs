@@ -1,0 +1,104 @@
+//! What a kernel without `PAGEMAP_SCAN` does not tell, concluded: which pages are the page of zeroes, and which ones huge
+//! pages map.
+//!
+//! Where frames are shown, the page of zeroes is known by its frame, and a block may be a huge page if it is one folio.
+//! Whether such a folio is mapped whole or page by page `smaps` tells, though only how many of a mapping are. It does not
+//! matter which of them are taken: they are alike in all else.
+//!
+//! Where frames are hidden, the counts of `smaps` alone must do. The sums of a mapping are right; which of its pages of
+//! zeroes and pages shared since a fork are which, and which of its full blocks are huge, can be wrong.
+
+use super::{Entry, Frames, aligned_frames};
+
+/// What `smaps` tells of a mapping, in base pages; what has been met of it is taken off.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Told {
+    /// Pages that huge pages map.
+    pub(crate) huge: u64,
+    /// Pages that other processes map too, without pages of zeroes.
+    pub(crate) shared: u64,
+}
+
+/// Marks the entries of a block. Without `told` any block that may be a huge page is one, and only frames tell.
+pub(super) fn conclude(block: &mut [Entry], frames: Option<&Frames>, told: &mut Option<Told>) {
+    let whole = match (frames, told.as_mut()) {
+        (Some(frames), _) => {
+            block.iter_mut().filter(|entry| entry.frame() == frames.zero()).for_each(|entry| entry.mark(true, false));
+            aligned_frames(block).is_some_and(|first| one_folio(block, first, frames))
+        }
+        (None, Some(told)) => {
+            for entry in block.iter_mut().filter(|entry| entry.present() && entry.anonymous() && !entry.exclusive()) {
+                match told.shared.checked_sub(1) {
+                    Some(left) => told.shared = left,
+                    None => entry.mark(true, false),
+                }
+            }
+            let kind = |entry: &Entry| (entry.resident(), entry.anonymous(), entry.exclusive());
+            block[0].resident() && block.iter().all(|entry| kind(entry) == kind(&block[0]))
+        }
+        (None, None) => false,
+    };
+    if !whole {
+        return;
+    }
+    if let Some(told) = told {
+        match told.huge.checked_sub(block.len() as u64) {
+            Some(left) => told.huge = left,
+            None => return,
+        }
+    }
+    block.iter_mut().for_each(|entry| entry.mark(false, true));
+}
+
+/// Whether a block is a folio of its size; if that is the huge page of zeroes, it is marked instead. A folio of less than
+/// the block would have another head in its middle.
+fn one_folio(block: &mut [Entry], first: u64, frames: &Frames) -> bool {
+    let head = frames.flag(first);
+    if head & Frames::ZERO != 0 {
+        block.iter_mut().for_each(|entry| entry.mark(true, false));
+        return false;
+    }
+    head & Frames::HEAD != 0 && frames.flag(first + block.len() as u64 / 2) & Frames::TAIL != 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRESENT: u64 = 1 << 63;
+    const EXCLUSIVE: u64 = 1 << 56;
+
+    fn block(bits: u64) -> Vec<Entry> {
+        vec![Entry::of(&bits.to_ne_bytes()); 512]
+    }
+
+    fn count(block: &[Entry], what: impl Fn(&Entry) -> bool) -> usize {
+        block.iter().filter(|entry| what(entry)).count()
+    }
+
+    #[test]
+    fn counts_tell_what_hidden_frames_do_not() {
+        let mut told = Some(Told { huge: 512, shared: 100 });
+        // Shared since a fork, or of zeroes.
+        let mut common = block(PRESENT);
+        conclude(&mut common, None, &mut told);
+        assert_eq!((count(&common, |entry| entry.zero()), count(&common, |entry| entry.huge())), (412, 0));
+        let mut gap = block(PRESENT | EXCLUSIVE);
+        gap[7] = Entry::default();
+        conclude(&mut gap, None, &mut told);
+        assert_eq!((count(&gap, |entry| entry.resident()), count(&gap, |entry| entry.huge())), (511, 0));
+        let mut full = [block(PRESENT | EXCLUSIVE), block(PRESENT | EXCLUSIVE)];
+        full.iter_mut().for_each(|block| conclude(block, None, &mut told));
+        assert_eq!(full.map(|block| count(&block, |entry| entry.huge())), [512, 0]);
+        assert_eq!(told, Some(Told::default()));
+    }
+
+    #[test]
+    fn nothing_is_concluded_from_nothing() {
+        for bits in [PRESENT, PRESENT | EXCLUSIVE] {
+            let mut same = block(bits);
+            conclude(&mut same, None, &mut None);
+            assert_eq!(same, block(bits));
+        }
+    }
+}
