@@ -25,17 +25,12 @@ impl Folios {
             return self.block.trailing_zeros() as u8;
         }
         let (block, at) = (entry.frame() / self.block, entry.frame() % self.block);
-        if !self.orders.contains_key(&block) {
-            let orders = self.read(block);
-            self.orders.insert(block, orders);
-        }
-        self.orders[&block][at as usize]
-    }
-
-    fn read(&self, block: u64) -> Box<[u8]> {
-        let mut flags = vec![0; self.block as usize];
-        self.frames.flags(block * self.block, &mut flags);
-        orders(&flags)
+        let read = || {
+            let mut flags = vec![0; self.block as usize];
+            self.frames.flags(block * self.block, &mut flags);
+            orders(&flags)
+        };
+        self.orders.entry(block).or_insert_with(read)[at as usize]
     }
 }
 
