@@ -4,12 +4,12 @@
 #[path = "../../crates/vm/tests/common/mod.rs"]
 mod common;
 
-use common::World;
+use common::{World, plain};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|input: (u8, u64, u16, Vec<common::Op>)| {
+fuzz_target!(|input: (u8, u128, u16, Vec<common::Op>)| {
     let (ladder, answers, frames, ops) = input;
     let mut world = World::new(ladder, answers, frames);
-    ops.into_iter().for_each(|op| world.step(op));
+    plain(ops).into_iter().for_each(|op| world.step(op));
     world.end();
 });

@@ -2,18 +2,24 @@
 //! programs may rely on, that each page holds what was last written to it. Operations are read from bytes, so that any
 //! sequence of bytes is a sequence of operations; the whole state is validated after every one.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
-use superpage_pages::{Access, Extent, Ladder, Level, PageSize, Pfn, Protection, Vpn};
-use superpage_vm::{
-    Backed, Backing, Buddy, Config, Fault, FaultError, FaultKind, Growth, Map, Pmap, Policy, SoftPmap, SpaceId, Store,
-    Vm,
-};
+mod contents;
+mod scenario;
+mod setting;
 
-/// One operation: which, and what it works on.
-pub(crate) type Op = [u8; 6];
+use contents::Contents;
+use scenario::*;
+pub(crate) use scenario::{Op, plain};
+use setting::{Setting, setting};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use superpage_pages::{Access, Extent, Level, Pfn, Protection, Vpn};
+use superpage_vm::{Backing, Buddy, Fault, FaultError, FaultKind, Growth, Map, Pmap, SoftPmap, SpaceId, Vm};
 
 /// Sizes in pages: all operations lie below this page.
 const PAGES: u64 = 1024;
+
+/// A long file that is only read, to press on memory.
+const STREAM: u32 = 4;
+const STREAM_PAGES: u64 = 1 << 16;
 
 /// Where the contents of a page are.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +41,12 @@ struct Slot {
     up: bool,
 }
 
+/// The number of the file that an operation works on, from its last byte: below that of the long one.
+fn file_number(more: u8) -> u32 {
+    let bits = u32::from(more & FILE);
+    bits & 1 | bits >> 2
+}
+
 /// See the module.
 pub(crate) struct World {
     /// The memory manager under test.
@@ -51,88 +63,25 @@ pub(crate) struct World {
     contents: Contents,
     /// Whether pages of files are lost with their last mapping: then every write goes to the file at once.
     through: bool,
+    /// Whether the daemon comes when it is called, and not only when memory is full.
+    daemon_comes: bool,
+    /// Whether a process ends that finds no memory.
+    ends: bool,
+    /// Where the long file is read next.
+    streamed: u64,
     opens: HashMap<u32, u32>,
     wired: Vec<Extent>,
     kernel: Vec<Pfn>,
     written: u32,
 }
 
-/// What memory holds by frame, and the backing store.
-struct Contents {
-    memory: Vec<u32>,
-    disk: HashMap<(u32, u64), u32>,
-    swap: HashMap<u32, u32>,
-}
-
-impl Contents {
-    fn read(&self, from: Backed) -> u32 {
-        match from {
-            Backed::File { file, page } => self.disk.get(&(file, page)).copied().unwrap_or(0),
-            Backed::Swap { slot } => self.swap[&slot],
-        }
-    }
-
-    /// Does for a frame what a fault left to its caller.
-    fn fill(&mut self, fault: &Fault) {
-        let frame = fault.frame.0 as usize;
-        match fault.kind {
-            FaultKind::Zero => self.memory[frame] = 0,
-            FaultKind::File | FaultKind::Swap => {
-                self.memory[frame] = self.read(fault.backed.expect("what is read is somewhere"));
-            }
-            FaultKind::Copy => self.memory[frame] = self.memory[fault.source.expect("a copy has a source").0 as usize],
-            FaultKind::Cached => {
-                if let Some(source) = fault.source {
-                    self.memory[frame] = self.memory[source.0 as usize];
-                }
-            }
-            FaultKind::Resident | FaultKind::Rights | FaultKind::Spurious => {}
-        }
-    }
-}
-
-impl Store for Contents {
-    fn write(&mut self, to: Backed, frame: Pfn) {
-        let contents = self.memory[frame.0 as usize];
-        match to {
-            Backed::File { file, page } => self.disk.insert((file, page), contents),
-            Backed::Swap { slot } => self.swap.insert(slot, contents),
-        };
-    }
-
-    fn digest(&mut self, frame: Pfn) -> u128 {
-        u128::from(self.memory[frame.0 as usize])
-    }
-}
-
-/// The ladder of a size list such as `"4K 64K"`.
-pub(crate) fn ladder(sizes: &str) -> Ladder {
-    let sizes: Vec<PageSize> = sizes.split(' ').map(|size| size.parse().unwrap()).collect();
-    Ladder::new(&sizes).unwrap()
-}
-
-/// Ladders with ratios from 2 to 128, one of base pages alone, and two of real machines.
-pub(crate) const LADDERS: [&str; 7] =
-    ["4K", "4K 8K 32K", "4K 16K 32K 256K", "4K 64K", "4K 512K", "8K 64K 512K 4M", "4K 64K 2M"];
-
 impl World {
-    /// A world with one process. `answers` picks a value for every parameter of the policy.
-    pub(crate) fn new(ladder_number: u8, answers: u64, frames: u16) -> World {
-        let ladder = ladder(LADDERS[ladder_number as usize % LADDERS.len()]);
-        let mut policy = Policy::named("reservation").unwrap();
-        let mut left = answers;
-        for key in Policy::keys() {
-            // Half of all choices are the policy's own, which is the first or, for `place`, the second.
-            let (choice, own) = (left as usize % (2 * key.values.len()), usize::from(key.name == "place"));
-            left /= 2 * key.values.len() as u64;
-            // Digests are rarely needed as it is, so all answers to that are equally likely.
-            let own = if key.name == "hash" { choice % key.values.len() } else { own };
-            policy.set(key.name, key.values.get(choice).copied().unwrap_or(key.values[own])).unwrap();
-        }
-        let frames = [1, 60, 250, 600, 1500][frames as usize % 5] + u64::from(frames / 5 % 64);
-        let swap_pages = [0, 5, 200, 4000][(answers % 4) as usize];
-        let through = policy.reclaim == superpage_vm::Reclaim::Nothing;
-        let vm = Vm::new(Config { ladder, frames, policy, swap_pages }).unwrap();
+    /// A world with one process; see `setting` for what it starts from.
+    pub(crate) fn new(ladder: u8, answers: u128, frames: u16) -> World {
+        let Setting { config, daemon_comes, ends } = setting(ladder, answers, frames);
+        let (ladder, frames) = (config.ladder, config.frames);
+        let through = config.policy.reclaim == superpage_vm::Reclaim::Nothing;
+        let vm = Vm::new(config).unwrap();
         let mut world = World {
             vm,
             pmap: SoftPmap::new(ladder),
@@ -141,8 +90,11 @@ impl World {
             cells: Vec::new(),
             discarded: HashSet::new(),
             files: HashMap::new(),
-            contents: Contents { memory: vec![u32::MAX; frames as usize], disk: HashMap::new(), swap: HashMap::new() },
+            contents: Contents::new(frames),
             through,
+            daemon_comes,
+            ends,
+            streamed: 0,
             opens: HashMap::new(),
             wired: Vec::new(),
             kernel: Vec::new(),
@@ -158,6 +110,11 @@ impl World {
         self.slots.insert(space, BTreeMap::new());
     }
 
+    fn exec(&mut self, space: SpaceId) {
+        self.vm.exec(&mut self.pmap, space).unwrap();
+        self.slots(space).clear();
+    }
+
     fn cell(&mut self) -> usize {
         self.cells.push(0);
         self.cells.len() - 1
@@ -171,7 +128,7 @@ impl World {
         self.slots(space).retain(|page, _| !(start..end).contains(page));
     }
 
-    /// Does one operation and checks everything.
+    /// Does one plain operation and checks everything.
     #[allow(dead_code, reason = "not where operations are only counted")]
     pub(crate) fn step(&mut self, op: Op) {
         self.apply(op);
@@ -181,16 +138,16 @@ impl World {
         }
     }
 
-    /// Half of the worlds have a daemon that comes when it is called.
+    /// The daemon comes if it is called, in half of the worlds.
     pub(crate) fn answer_daemon(&mut self) -> bool {
-        let comes = self.vm.daemon_wanted() && self.contents.memory.len().is_multiple_of(2);
+        let comes = self.daemon_comes && self.vm.daemon_wanted();
         if comes {
             self.vm.run_daemon(&mut self.pmap, &mut self.contents);
         }
         comes
     }
 
-    /// Does one operation; contents are checked where they are accessed.
+    /// Does one plain operation; contents are checked where they are accessed.
     pub(crate) fn apply(&mut self, op: Op) {
         let [what, who, place, length, flags, more] = op;
         let space = self.spaces[who as usize % self.spaces.len()];
@@ -202,22 +159,22 @@ impl World {
             _ => 1 << (length % 10),
         };
         // Aligned ranges are where superpages can be.
-        let start = if more >> 6 == 3 { start & !(pages - 1) } else { start };
+        let start = if more & ALIGNED == ALIGNED { start & !(pages - 1) } else { start };
         let protection = Protection::from_bits(if flags & 4 != 0 { flags >> 5 } else { 3 });
-        match what % 48 {
-            0..=3 => self.map(space, start, pages, protection, op),
-            4 => {
+        match what % KINDS {
+            MAP..=3 => self.map(space, start, pages, protection, op),
+            UNMAP => {
                 self.vm.unmap(&mut self.pmap, space, Vpn(start), pages).unwrap();
                 self.forget(space, start, start + pages);
             }
-            5 | 6 => {
+            PROTECT | 6 => {
                 self.vm.protect(&mut self.pmap, space, Vpn(start), pages, protection).unwrap();
                 self.slots(space).range_mut(start..start + pages).for_each(|(_, slot)| slot.protection = protection);
             }
-            7 => self.discard(space, start, pages),
-            8 => self.grow(space, start, pages),
-            9 => self.remap(space, start, pages, op),
-            10 | 11 if self.spaces.len() < 5 => {
+            DISCARD => self.discard(space, start, pages),
+            GROW => self.grow(space, start, pages),
+            REMAP => self.remap(space, start, pages, op),
+            FORK | 11 if self.spaces.len() < 5 => {
                 let child = self.vm.fork(&mut self.pmap, space).unwrap();
                 self.spaces.push(child);
                 let mut slots = self.slots[&space].clone();
@@ -229,53 +186,55 @@ impl World {
                 }
                 self.slots.insert(child, slots);
             }
-            12 if self.spaces.len() < 5 => self.create(),
-            13 | 14 if self.spaces.len() > 1 => {
+            CREATE if self.spaces.len() < 5 => self.create(),
+            EXIT | 14 if self.spaces.len() > 1 => {
                 self.vm.exit(&mut self.pmap, space).unwrap();
                 self.spaces.retain(|other| *other != space);
                 self.slots.remove(&space);
             }
-            15 if length < 64 => {
-                self.vm.exec(&mut self.pmap, space).unwrap();
-                self.slots(space).clear();
-            }
-            16 => {
+            EXEC if length < 64 => self.exec(space),
+            WIRE => {
                 let level = Level(length % self.vm.ladder().len() as u8);
                 let extent = Extent { start: Pfn(start).align_down(self.vm.ladder().pages(level)), level };
                 if self.wired.len() < 2 && self.vm.wire(extent).is_ok() {
                     self.wired.push(extent);
                 }
             }
-            17..=22 => self.file(u32::from(flags & 1), what % 48 - 17, start % 200, pages),
-            23 => match self.vm.wire_page() {
+            OPEN..=REMOVE => self.file(file_number(more), what % KINDS, start % 200, pages),
+            WIRE_PAGE => match self.vm.wire_page() {
                 Ok(frame) if self.kernel.len() < 40 => self.kernel.push(frame),
                 Ok(frame) => self.vm.unwire_page(frame).unwrap(),
                 Err(_) => assert_eq!(self.vm.buddy().free_frames(), 0),
             },
-            24 if !self.kernel.is_empty() => {
+            UNWIRE_PAGE if !self.kernel.is_empty() => {
                 let frame = self.kernel.swap_remove(length as usize % self.kernel.len());
                 self.vm.unwire_page(frame).unwrap();
                 assert!(self.vm.unwire_page(frame).is_err());
             }
-            25 => {
+            DAEMON => {
                 self.vm.run_daemon(&mut self.pmap, &mut self.contents);
             }
-            26 => {
+            IDLE => {
                 self.vm.idle(&self.pmap, &mut self.contents, u64::from(length));
             }
-            27 => {
+            READ_AND_WRITE => {
                 // What is read whole and written in part.
-                if (start..start + pages).all(|page| self.access(space, page, Access::Read)) {
-                    self.access(space, start + u64::from(length) % pages, Access::Write);
+                if (start..start + pages).all(|page| self.access(space, page, Access::Read, false)) {
+                    self.access(space, start + u64::from(length) % pages, Access::Write, false);
                 }
             }
+            PRESS => self.press(u64::from(length % 4) + 1, [1, 1, 7, 64][more as usize % 4]),
             kind => {
                 let access = [Access::Read, Access::Write, Access::Write, Access::Execute][kind as usize % 4];
                 for page in start..start + pages {
                     let page = if more & 1 != 0 { start + (page - start) * 7 % pages } else { page };
-                    if !self.access(space, page, access) {
+                    if !self.access(space, page, access, flags & SAME == SAME) {
+                        if self.ends {
+                            self.exec(space);
+                        }
                         break;
                     }
+                    self.answer_daemon();
                 }
             }
         }
@@ -302,40 +261,64 @@ impl World {
         assert_eq!(self.vm.leaked_frames(), 0);
     }
 
+    /// Reads or writes a page of a file without a mapping; the daemon makes room if need be. `None` if the file is not
+    /// open, or if memory is full.
+    fn access_file(&mut self, file: u32, page: u64, writing: bool) -> Option<Fault> {
+        let access = |vm: &mut Vm| if writing { vm.write(file, page) } else { vm.read(file, page) };
+        let mut done = access(&mut self.vm);
+        if let Err(FaultError::OutOfMemory(_)) = done {
+            assert_eq!(self.vm.buddy().free_frames(), 0);
+            self.vm.run_daemon(&mut self.pmap, &mut self.contents);
+            done = access(&mut self.vm);
+        }
+        let fault = done.ok()?;
+        self.contents.fill(&fault, &[]);
+        if self.vm.hash_wanted() {
+            self.vm.run_hash(&self.pmap, &mut self.contents);
+        }
+        Some(fault)
+    }
+
+    /// Presses on memory: a file that does not fit is read until the daemon has run so often, or has twice filled memory.
+    fn press(&mut self, runs: u64, stride: u64) {
+        self.vm.open(STREAM, STREAM_PAGES).unwrap();
+        let until = self.vm.stats().daemon_runs + runs;
+        for _ in 0..2 * self.contents.memory.len() {
+            let page = self.streamed % STREAM_PAGES;
+            self.streamed += stride;
+            let Some(fault) = self.access_file(STREAM, page, false) else { break };
+            assert_eq!(self.contents.memory[fault.frame.0 as usize], 0, "page {page} of the long file was read");
+            self.answer_daemon();
+            if self.vm.stats().daemon_runs >= until {
+                break;
+            }
+        }
+        self.vm.close(STREAM).unwrap();
+    }
+
     /// Opens, closes, reads, writes, writes out or removes a file.
     fn file(&mut self, file: u32, what: u8, start: u64, pages: u64) {
         let open = self.opens.entry(file).or_default();
         match what {
-            0 => {
+            OPEN => {
                 self.vm.open(file, 200).unwrap();
                 *open += 1;
             }
-            1 if *open > 0 => {
+            CLOSE if *open > 0 => {
                 self.vm.close(file).unwrap();
                 *open -= 1;
             }
-            1 => assert!(self.vm.close(file).is_err()),
-            2 | 3 => {
+            CLOSE => assert!(self.vm.close(file).is_err()),
+            READ_FILE | WRITE_FILE => {
                 let open = *open > 0;
                 for page in start..(start + pages).min(200) {
-                    let access = |vm: &mut Vm| if what == 2 { vm.read(file, page) } else { vm.write(file, page) };
-                    let mut done = access(&mut self.vm);
-                    if let Err(FaultError::OutOfMemory(_)) = done {
-                        assert_eq!(self.vm.buddy().free_frames(), 0);
-                        self.vm.run_daemon(&mut self.pmap, &mut self.contents);
-                        done = access(&mut self.vm);
-                    }
-                    let Ok(fault) = done else {
+                    let Some(fault) = self.access_file(file, page, what == WRITE_FILE) else {
                         assert!(!open || self.vm.buddy().free_frames() == 0);
                         return;
                     };
                     assert!(open);
-                    self.contents.fill(&fault);
-                    if self.vm.hash_wanted() {
-                        self.vm.run_hash(&self.pmap, &mut self.contents);
-                    }
                     let frame = fault.frame.0 as usize;
-                    if what == 2 {
+                    if what == READ_FILE {
                         let expected = self.files.get(&(file, page)).copied().unwrap_or(0);
                         assert_eq!(self.contents.memory[frame], expected, "page {page} of file {file} was read");
                     } else {
@@ -345,11 +328,11 @@ impl World {
                     }
                 }
             }
-            4 => {
+            SYNC => {
                 let _ = self.vm.sync(&mut self.pmap, &mut self.contents, file);
                 if self.vm.sync(&mut self.pmap, &mut self.contents, file).is_ok() && !self.through {
                     let mut written = self.files.iter().filter(|((of, _), _)| *of == file);
-                    assert!(written.all(|(page, contents)| self.contents.disk.get(page) == Some(contents)));
+                    assert!(written.all(|(page, contents)| self.contents.disk.get(page).unwrap_or(&0) == contents));
                 }
             }
             _ => {
@@ -380,13 +363,13 @@ impl World {
 
     fn map(&mut self, space: SpaceId, start: u64, pages: u64, protection: Protection, op: Op) {
         let [_, _, _, length, flags, more] = op;
-        let shared = flags & 8 != 0;
+        let shared = flags & SHARED != 0;
         let growth = [Growth::Fixed, Growth::Up, Growth::Down, Growth::Fixed][(more >> 4 & 3) as usize];
-        let file = flags & 16 != 0;
+        let file = flags & OF_FILE != 0;
         // Half of them aligned as the file is, in its first part, which is not past its end.
-        let offset = if more & 2 != 0 { start % 128 } else { u64::from(length % 32) };
+        let offset = if more & AS_FILE != 0 { start % 128 } else { u64::from(length % 32) };
         let backing = match file {
-            true => Backing::File { file: u32::from(more & 1), pages: 200, offset },
+            true => Backing::File { file: file_number(more), pages: 200, offset },
             false => Backing::Anonymous,
         };
         let map = Map { start: Vpn(start), pages, protection, shared, backing, growth };
@@ -463,8 +446,9 @@ impl World {
         }
     }
 
-    /// A program's access: the hardware's, or the fault and then the hardware's. `false` if memory is full.
-    fn access(&mut self, space: SpaceId, page: u64, access: Access) -> bool {
+    /// A program's access: the hardware's, or the fault and then the hardware's. A write may write the `same` as was there.
+    /// `false` if memory is full.
+    fn access(&mut self, space: SpaceId, page: u64, access: Access, same: bool) -> bool {
         let at = Vpn(page);
         let slot = self.slots[&space].get(&page).copied();
         let allowed = slot.is_some_and(|slot| slot.protection.allows(access));
@@ -487,11 +471,7 @@ impl World {
                         (FaultKind::File, source @ Source::Cell { .. }) => panic!("{source:?} was read from a file"),
                         _ => {}
                     }
-                    self.contents.fill(&fault);
-                    for filled in self.vm.filled() {
-                        let contents = filled.backed.map_or(0, |backed| self.contents.read(backed));
-                        self.contents.memory[filled.frame.0 as usize] = contents;
-                    }
+                    self.contents.fill(&fault, self.vm.filled());
                     if self.vm.hash_wanted() {
                         self.vm.run_hash(&self.pmap, &mut self.contents);
                     }
@@ -532,14 +512,15 @@ impl World {
         };
         assert_eq!(self.contents.memory[frame], expected, "the contents of page {page:#x} of {space:?}, {source:?}");
         if access == Access::Write {
-            self.written += 1;
-            self.contents.memory[frame] = self.written;
+            let contents = if same { expected } else { self.written + 1 };
+            self.written = self.written.max(contents);
+            self.contents.memory[frame] = contents;
             match source {
-                Source::Cell { cell, .. } | Source::Copied { cell, .. } => self.cells[cell] = self.written,
-                Source::File { file, page, shared: true } => self.write_file(file, page, self.written),
+                Source::Cell { cell, .. } | Source::Copied { cell, .. } => self.cells[cell] = contents,
+                Source::File { file, page, shared: true } => self.write_file(file, page, contents),
                 Source::File { file, page: of, shared: false } => {
                     let cell = self.cell();
-                    self.cells[cell] = self.written;
+                    self.cells[cell] = contents;
                     self.slots(space).get_mut(&page).unwrap().source = Source::Copied { cell, file, page: of };
                 }
             }
@@ -553,7 +534,7 @@ impl World {
             self.vm.exit(&mut self.pmap, space).unwrap();
             self.vm.validate(&self.pmap).unwrap();
         }
-        (0..2).for_each(|file| self.vm.remove_file(file));
+        (0..=STREAM).for_each(|file| self.vm.remove_file(file));
         self.kernel.iter().for_each(|frame| self.vm.unwire_page(*frame).unwrap());
         self.vm.validate(&self.pmap).unwrap();
         let mut fresh = Buddy::new(*self.vm.ladder(), self.contents.memory.len() as u64).unwrap();

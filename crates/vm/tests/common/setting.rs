@@ -1,0 +1,53 @@
+//! What a world starts from, drawn from a number: ladder, memory, swap space, policy.
+
+use superpage_pages::{Ladder, Level, PageSize};
+use superpage_vm::{Config, Policy};
+
+/// Ladders with ratios from 2 to 128, one of base pages alone, and two of real machines.
+pub(crate) const LADDERS: [&str; 7] =
+    ["4K", "4K 8K 32K 128K", "4K 16K 32K 256K", "4K 64K", "4K 512K", "8K 64K 512K 4M", "4K 64K 2M"];
+
+/// The ladder of a size list such as `"4K 64K"`.
+pub(crate) fn ladder(sizes: &str) -> Ladder {
+    let sizes: Vec<PageSize> = sizes.split(' ').map(|size| size.parse().unwrap()).collect();
+    Ladder::new(&sizes).unwrap()
+}
+
+/// Takes one of `count` equally likely choices from a number.
+fn draw(left: &mut u128, count: usize) -> usize {
+    let choice = (*left % count as u128) as usize;
+    *left /= count as u128;
+    choice
+}
+
+/// What a world starts from.
+pub(crate) struct Setting {
+    /// Of the memory manager.
+    pub(crate) config: Config,
+    /// Whether the daemon comes when it is called, and not only when memory is full.
+    pub(crate) daemon_comes: bool,
+    /// Whether a process ends that finds no memory.
+    pub(crate) ends: bool,
+}
+
+/// The setting of a world. `answers` picks the policy: one of those with a name, with about a quarter of its parameters drawn
+/// anew. `frames` picks the size of memory: a few pages, or about what a half to four of the largest superpages take.
+pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting {
+    let ladder = ladder(LADDERS[ladder_number as usize % LADDERS.len()]);
+    let mut left = answers;
+    let (daemon_comes, ends) = (draw(&mut left, 2) == 0, draw(&mut left, 4) < 3);
+    let swap_pages = [4000, 1000, 300, 5, 0][draw(&mut left, 5)];
+    let mut policy = Policy::named(Policy::names()[draw(&mut left, Policy::names().len())]).unwrap();
+    for key in Policy::keys() {
+        let values = key.values.len();
+        // What hardly any policy with a name does: there all answers are equally likely.
+        let own = if matches!(key.name, "hash" | "demote-on-write") { 0 } else { 3 * values };
+        if let Some(value) = draw(&mut left, own + values).checked_sub(own) {
+            policy.set(key.name, key.values[value]).unwrap();
+        }
+    }
+    let large = ladder.pages(Level(ladder.len() as u8 - 1)).max(128);
+    let (size, more) = (frames % 8, u64::from(frames / 8 % 64));
+    let frames = [1, large / 2, large, large * 3 / 2, 2 * large, 2 * large, 3 * large, 4 * large][size as usize] + more;
+    Setting { config: Config { ladder, frames, policy, swap_pages }, daemon_comes, ends }
+}
