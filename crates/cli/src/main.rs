@@ -1,5 +1,6 @@
 //! The command `superpage`. It parses, calls and prints; what it prints is made elsewhere.
 
+mod export;
 #[cfg(target_os = "linux")]
 mod live;
 #[cfg(not(target_os = "linux"))]

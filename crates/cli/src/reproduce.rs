@@ -1,7 +1,7 @@
 //! `superpage reproduce`.
 
 use crate::sim::Bar;
-use crate::{Failure, stop};
+use crate::{Failure, export, stop};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -64,6 +64,7 @@ impl Reproduce {
             }
             return Ok(ExitCode::SUCCESS);
         }
+        let page = export::create(self.export_html.as_ref())?;
         let beside = || {
             let own = std::env::current_exe().unwrap_or_default();
             own.parent().map(|folder| folder.join("examples")).unwrap_or_default()
@@ -73,9 +74,8 @@ impl Reproduce {
         let stop = stop::flag();
         let report = superpage_reproduce::run(experiments, &options, &stop, &Bars(Mutex::new(None)));
         superpage_reproduce::write(&report, self.format, &mut std::io::stdout())?;
-        if let Some(path) = &self.export_html {
-            std::fs::write(path, superpage_reproduce::html(&report))
-                .map_err(|error| Failure::Run(format!("cannot write {}: {error}", path.display())))?;
+        if let Some(page) = page {
+            export::write(page, &superpage_reproduce::html(&report))?;
         }
         for note in &report.notes {
             eprintln!("superpage: {note}");

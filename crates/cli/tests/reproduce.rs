@@ -163,6 +163,15 @@ fn the_page_needs_nothing_else_and_tells_what_its_figures_show() {
 }
 
 #[test]
+fn a_page_that_cannot_be_written_is_said_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), SMALL);
+    let output = superpage(&["reproduce", path.to_str().unwrap(), "--export-html", "no/such/folder/page.html"]);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));
+    assert!(text(&output.stderr).contains("cannot write no/such/folder/page.html: "), "{}", text(&output.stderr));
+}
+
+#[test]
 fn a_run_that_fails_leaves_the_other_rows_and_status_1() {
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), &SMALL.replace("all = \"reservation\"", "all = \"none-such\""));

@@ -1,12 +1,15 @@
-//! How findings are shown to people: numbers with units, figures as SVG, pages of HTML. It knows nothing of what they mean.
+//! How findings are shown to people: numbers with units, figures as SVG, pages of HTML, and the files that they go into. It
+//! knows nothing of what they mean.
 
 mod chart;
+mod export;
 mod figure;
 mod format;
 mod grid;
 mod page;
 mod scale;
 
+pub use export::{Export, Unwritable};
 pub use figure::{Axis, Figure, Kind, Point, Series};
 pub use format::{bytes, count, time};
 pub use grid::grid;

@@ -1,6 +1,6 @@
 //! `superpage compare`.
 
-use crate::Failure;
+use crate::{Failure, export as files};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;
@@ -10,10 +10,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use superpage_linux::Policy;
-use superpage_linux::compare::{
-    Comparison, Export, Options, Output, Watch, cells, compare_with, export, html, settings,
-};
-use superpage_report::grid;
+use superpage_linux::compare::{Comparison, Options, Output, Watch, cells, compare_with, export, html, settings};
+use superpage_report::{Export, grid};
 
 /// Run a command under several policies in turns, and say which of them to use
 #[derive(Args)]
@@ -117,7 +115,7 @@ impl Compare {
         let comparison = compare_with(settings, &options, &stop, &mut Bar::new())?;
         self.print(&comparison)?;
         for (file, write) in exports {
-            file.write(&write(&comparison))?;
+            files::write(file, &write(&comparison))?;
         }
         if comparison.stopped {
             let rounds = comparison.rounds;
@@ -153,7 +151,7 @@ impl Compare {
         }
     }
 
-    /// The files to write, each made before anything runs, with what goes into it.
+    /// The files to write, each looked at before anything runs, with what goes into it.
     fn exports(&self) -> Result<Vec<(Export, Text)>, Failure> {
         let wanted: [(&Option<PathBuf>, Text); 4] = [
             (&self.export_json, export::json),
@@ -161,10 +159,9 @@ impl Compare {
             (&self.export_markdown, export::markdown),
             (&self.export_html, html),
         ];
-        let wanted = wanted.into_iter().filter_map(|(path, write)| path.as_ref().map(|path| (path, write)));
-        Ok(wanted
-            .map(|(path, write)| Ok((Export::create(path)?, write)))
-            .collect::<Result<_, superpage_linux::Error>>()?)
+        let wanted = wanted.into_iter().map(|(path, write)| Ok((files::create(path.as_ref())?, write)));
+        let wanted: Vec<_> = wanted.collect::<Result<_, Failure>>()?;
+        Ok(wanted.into_iter().filter_map(|(file, write)| Some((file?, write))).collect())
     }
 
     fn print(&self, comparison: &Comparison) -> Result<(), Failure> {

@@ -1,57 +1,9 @@
-//! Files with the rows: JSON in hyperfine's shape, CSV, Markdown. A file is written whole or not at all.
+//! The rows for files: JSON in hyperfine's shape, CSV, Markdown.
 
 use super::columns::cells;
 use super::statistics::Spread;
 use super::{Comparison, Row};
-use crate::Error;
 use serde_json::{Value, json};
-use std::fs::{self, Permissions};
-use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
-
-/// A file that will hold findings: nothing is there under its name before it is complete.
-#[derive(Debug)]
-pub struct Export {
-    path: PathBuf,
-    /// Beside it, on the same file system. None for what is no regular file, such as a pipe.
-    beside: Option<NamedTempFile>,
-}
-
-impl Export {
-    /// Makes sure, before anything runs, that `path` can be written.
-    ///
-    /// # Errors
-    /// [`Error::File`] when it cannot.
-    pub fn create(path: &Path) -> Result<Export, Error> {
-        // A link is followed: the file that it leads to is replaced, not the link.
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        if fs::metadata(&path).is_ok_and(|metadata| !metadata.is_file()) {
-            fs::OpenOptions::new().write(true).open(&path).map_err(Error::file("write", &path))?;
-            return Ok(Export { path, beside: None });
-        }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // What the user's umask leaves, as for any file.
-        let beside = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
-        let beside = Some(beside.map_err(Error::file("create", &path))?);
-        Ok(Export { path, beside })
-    }
-
-    /// Puts `text` under the file's name.
-    ///
-    /// # Errors
-    /// [`Error::File`] when the system refuses; then what was there before is still there.
-    pub fn write(self, text: &str) -> Result<(), Error> {
-        let Some(mut beside) = self.beside else {
-            return fs::write(&self.path, text).map_err(Error::file("write", &self.path));
-        };
-        let written = beside.write_all(text.as_bytes()).and_then(|()| beside.as_file().sync_all());
-        written.map_err(Error::file("write", &self.path))?;
-        beside.persist(&self.path).map_err(|error| Error::file("write", &self.path)(error.error))?;
-        Ok(())
-    }
-}
 
 /// JSON in hyperfine's shape, for its scripts and plots: times in seconds, `user` and `system` their means, the policy a
 /// parameter. `memory_usage_byte` are the peaks of the whole tree.

@@ -18,7 +18,6 @@ pub mod statistics;
 
 pub use advice::Advice;
 pub use columns::{Cells, cells};
-pub use export::Export;
 pub use html::html;
 pub use row::{Row, Run};
 
