@@ -1,11 +1,11 @@
 //! `superpage probe`.
 
-use crate::Failure;
+use crate::{Failure, export, stop};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use superpage_linux::Error;
+use std::sync::atomic::Ordering;
 use superpage_linux::probe::{Options, Probe};
 use superpage_report::grid;
 
@@ -14,16 +14,22 @@ use superpage_report::grid;
 #[command(after_long_help = "Examples:\n  superpage probe --quick\n  \
     superpage probe --export-html probe.html --write-machine here.toml\n  \
     superpage sim --machine here.toml --policy base --policy thp -- gzip -k FILE\n\n\
-    Nothing of the system is changed, unless by --folios. It runs on one processor and wants it for itself: repeats that\n\
+    No setting of the system is changed, unless by --folios. A churn takes memory for two seconds, more with a larger\n\
+    share, but leaves a floor to others; beyond what is free it takes what files had in memory. It runs on one processor and wants it for itself: repeats that\n\
     others disturb are told by how little they agree.")]
 pub(crate) struct Measure {
     /// Fewer points and repeats: seconds instead of up to a minute
     #[arg(long)]
     quick: bool,
 
-    /// Also measure faults of folios between 4 KB and 2 MB: allows them for the whole system meanwhile
+    /// Also measure folios between 4 KB and 2 MB, their faults and promotion: allows them for the whole system meanwhile
     #[arg(long)]
     folios: bool,
+
+    /// Take this share of the available memory in base pages and give back half of them at random, before contiguity is
+    /// measured again; 0 does without
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+    churn: f64,
 
     /// How to print findings
     #[arg(long, value_enum, default_value = "table", value_name = "FORMAT")]
@@ -46,29 +52,40 @@ enum Format {
 
 impl Measure {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        let page = export::create(self.export_html.as_ref())?;
+        let machine = export::create(self.write_machine.as_ref())?;
+        let stop = stop::flag();
         let bar = ProgressBar::new_spinner();
-        let options = Options { quick: self.quick, folios: self.folios };
-        let probe = Probe::measure(&options, |question| bar.set_message(question.to_string()))?;
+        let options = Options { quick: self.quick, folios: self.folios, churn: self.churn };
+        let probe = Probe::measure(&options, &stop, |question| bar.set_message(question.to_string()))?;
         bar.finish_and_clear();
-        if let Some(file) = &self.export_html {
-            write(file, &probe.html())?;
-        }
-        if let Some(file) = &self.write_machine {
-            write(file, &probe.machine_file())?;
-        }
         match self.format {
-            Format::Table => print!("{}", table(&probe)),
+            Format::Table => super::print(&table(&probe))?,
             Format::Json => {
                 let json = serde_json::to_string_pretty(&probe.findings).expect("findings are plain values");
-                println!("{json}");
+                super::print(&(json + "\n"))?;
             }
+        }
+        if probe.stopped || stop.load(Ordering::Relaxed) {
+            eprintln!(
+                "superpage: interrupted; the findings above are those that were made by then, and no file was written"
+            );
+            return Ok(ExitCode::from(1));
+        }
+        if let Some(page) = page {
+            export::write(page, &probe.html())?;
+        }
+        if let Some(machine) = machine {
+            export::write(machine, &probe.machine_file())?;
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
-fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(file, text).map_err(Error::file("write", file)).map_err(Failure::from)
+/// A share from 0 to 1.
+fn share(text: &str) -> Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
+    share.ok_or_else(|| "expected a number from 0 to 1, such as 0.1".into())
 }
 
 fn table(probe: &Probe) -> String {

@@ -1,5 +1,6 @@
 //! The contiguity that the kernel gives: how much of fresh memory lies in aligned contiguous groups, before and after a churn.
 
+use super::churn::{Churn, Free};
 use super::memory::{BASE, Memory};
 use super::{Finding, Series};
 use crate::Error;
@@ -8,24 +9,60 @@ use std::fs;
 use std::io::Write;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
+use std::sync::atomic::AtomicBool;
 
-/// Memory that is looked at, and that each child of the churn holds at most.
+/// Memory that is looked at.
 const BYTES: usize = 32 << 20;
-const CHILDREN: usize = 8;
+/// The order of 64 KB.
+const ORDER: usize = 4;
 
-/// Anonymous, file and text memory, fresh and while the children of a churn hold every other page of theirs.
-pub(crate) fn measure() -> Vec<Finding> {
+/// Anonymous, file and text memory, fresh and while a churn holds its pages; and what the kernel has free before, meanwhile
+/// and after. `share` of the available memory is churned, none for 0.
+pub(crate) fn measure(share: f64, stop: &AtomicBool) -> Vec<Finding> {
     let mut findings = all("fresh", "");
-    let churn = match Churn::start() {
+    let (name, what) = ("churn", "a churn of base pages");
+    if share == 0.0 {
+        findings.push(Finding::unmeasured(name, what, "--churn 0 asks for none".into()));
+        return findings;
+    }
+    findings.push(free("fresh", ""));
+    let churn = match Churn::start(share, stop) {
         Ok(churn) => churn,
         Err(error) => {
-            findings.push(Finding::unknown("contiguity.churn", "contiguity after a churn", error.to_string()));
+            findings.push(Finding::unmeasured(name, what, error.to_string()));
             return findings;
         }
     };
+    let size = format!("{}, half of it held", superpage_report::bytes(churn.taken));
+    findings.push(Finding::text(name, what, &size, 1.0, churn.done.clone()));
+    findings.push(free("churned", ", after a churn"));
     findings.extend(all("churned", ", after a churn"));
     drop(churn);
+    findings.push(free("given-back", ", after it was given back"));
     findings
+}
+
+/// How much of what is free lies in blocks that 64 KB fit into.
+fn free(when: &str, then: &str) -> Finding {
+    let (name, what) = (format!("free.{when}"), format!("free memory in blocks of 64K and more{then}"));
+    let free = match Free::now() {
+        Ok(free) => free,
+        Err(error) => return Finding::unknown(&name, &what, error.to_string()),
+    };
+    let all = (free.bytes_from(0) + free.kept).max(1);
+    let share = |bytes: u64| bytes as f64 / all as f64;
+    let blocks: Vec<String> = free.blocks.iter().map(u64::to_string).collect();
+    let evidence = format!(
+        "{} are free; blocks by order, from 4K, in all zones: {}; and {} in pages that processors keep for themselves",
+        superpage_report::bytes(all),
+        blocks.join(" "),
+        superpage_report::bytes(free.kept)
+    );
+    let points = (0..free.blocks.len())
+        .map(|order| [(BASE << order) as f64, share(free.bytes_from(order) - free.bytes_from(order + 1))]);
+    let series = Series { name, axes: ["bytes of a free block", "share of free memory"], points: points.collect() };
+    let value = 100.0 * share(free.bytes_from(ORDER));
+    Finding::number(&series.name, &what, value, "%", 1.0, evidence).with(series.clone())
 }
 
 fn all(when: &str, then: &str) -> Vec<Finding> {
@@ -114,86 +151,5 @@ fn text() -> Result<Groups, Error> {
     match range.map(|(from, to)| (address(from), address(to))) {
         Some((Some(from), Some(to))) => Groups::of(from..to),
         _ => Err(Error::Unable(format!("/proc/self/maps has no text of {own}"))),
-    }
-}
-
-/// Child processes that took memory in turns, page by page, and gave every other page back.
-struct Churn {
-    children: Vec<libc::pid_t>,
-}
-
-impl Churn {
-    fn start() -> Result<Churn, Error> {
-        let mut churn = Churn { children: Vec::new() };
-        let mut ends = [0; 2];
-        // SAFETY: the call fills the two numbers.
-        if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-            return Err(Error::system("make a pipe")(std::io::Error::last_os_error()));
-        }
-        let [read, write] = ends;
-        let memory = Memory::new(BYTES)?;
-        memory.advise(libc::MADV_NOHUGEPAGE)?;
-        for child in 0..CHILDREN {
-            // SAFETY: the child calls nothing but the system, allocates nothing, and ends by a signal.
-            match unsafe { libc::fork() } {
-                0 => hold(&memory, child, write),
-                pid if pid > 0 => churn.children.push(pid),
-                _ => break,
-            }
-        }
-        let mut ready = [0_u8; CHILDREN];
-        let mut seen = 0;
-        while seen < churn.children.len() {
-            // SAFETY: the bytes are ours.
-            match unsafe { libc::read(read, ready.as_mut_ptr().cast(), ready.len()) } {
-                count if count > 0 => seen += count as usize,
-                _ => break,
-            }
-        }
-        // SAFETY: both are ours.
-        unsafe {
-            libc::close(read);
-            libc::close(write);
-        }
-        match seen {
-            CHILDREN => Ok(churn),
-            _ => Err(Error::Unable(format!("only {seen} of {CHILDREN} processes took memory"))),
-        }
-    }
-}
-
-/// What a child does: takes memory a few pages at a time, in turns with the others, gives every other page back, says so,
-/// and waits for its end.
-fn hold(memory: &Memory, child: usize, write: libc::c_int) -> ! {
-    // SAFETY: the calls touch only this process; it ends with its parent.
-    unsafe {
-        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-        for pass in 0..3 {
-            for page in 0..BYTES / BASE {
-                memory.touch(page * BASE..(page + 1) * BASE, BASE);
-                if page % 8 == child {
-                    libc::sched_yield();
-                }
-            }
-            for page in (pass % 2..BYTES / BASE).step_by(2) {
-                libc::madvise((memory.start() + page * BASE) as *mut libc::c_void, BASE, libc::MADV_DONTNEED);
-            }
-        }
-        libc::write(write, [1_u8].as_ptr().cast(), 1);
-        loop {
-            libc::pause();
-        }
-    }
-}
-
-impl Drop for Churn {
-    fn drop(&mut self) {
-        for child in &self.children {
-            // SAFETY: they are children of ours that were not waited for.
-            unsafe {
-                libc::kill(*child, libc::SIGKILL);
-                libc::waitpid(*child, std::ptr::null_mut(), 0);
-            }
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! What a page fault costs with each page size, zeroing included, and what it costs to collapse base pages.
+//! What a page fault costs with each page size, zeroing included.
 
 use super::Finding;
 use super::memory::{BASE, HUGE, Memory};
@@ -17,7 +17,7 @@ pub(crate) fn faults(folios: bool) -> Result<Vec<Finding>, Error> {
     let mut findings = vec![fault("4K", BASE, libc::MADV_NOHUGEPAGE)];
     if !folios {
         let because = "only --folios allows sizes one at a time, for the whole system, meanwhile";
-        findings.push(Finding::unknown("fault.folios", "fault of folios between 4K and 2M", because.into()));
+        findings.push(Finding::unmeasured("fault.folios", "fault of folios between 4K and 2M", because.into()));
     }
     for Mthp { bytes, .. } in mthp().into_iter().filter(|size| folios && size.bytes < HUGE) {
         let _only = usable::allow_only(bytes)?;
@@ -76,7 +76,7 @@ fn time(bytes: usize, advice: libc::c_int) -> Result<Steady, Error> {
 }
 
 /// Minor faults of this thread.
-fn faults_so_far() -> i64 {
+pub(crate) fn faults_so_far() -> i64 {
     // SAFETY: the call fills the structure, which any bytes are valid for.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -106,41 +106,4 @@ pub(crate) fn split(findings: &[Finding], hertz: f64) -> Vec<Finding> {
         Finding::number("fault.fixed", fixed, cycles(rest), "cycles", confidence, evidence.clone()),
         Finding::number("zero.per-kb", zero, cycles(slope), "cycles", confidence, evidence),
     ]
-}
-
-/// Promotion by `MADV_COLLAPSE`, of a fully populated 2 MB.
-pub(crate) fn promotions() -> Vec<Finding> {
-    vec![promotion("promotion.4K", "promotion of 2 MB of base pages")]
-}
-
-fn promotion(name: &str, what: &str) -> Finding {
-    let measured = || -> Result<Vec<f64>, Error> {
-        let mut times = Vec::new();
-        for round in 0..4 {
-            let memory = Memory::new(BYTES / 2)?;
-            memory.advise(libc::MADV_NOHUGEPAGE)?;
-            memory.touch(0..memory.bytes(), BASE);
-            memory.advise(libc::MADV_HUGEPAGE)?;
-            for at in (0..memory.bytes()).step_by(HUGE) {
-                let begun = Instant::now();
-                memory.advise_part(at..at + HUGE, libc::MADV_COLLAPSE)?;
-                if round > 0 {
-                    times.push(begun.elapsed().as_secs_f64() * 1e6);
-                }
-            }
-        }
-        Ok(times)
-    };
-    match measured() {
-        Ok(mut times) => {
-            times.sort_by(f64::total_cmp);
-            let (least, median, high) = (times[0], times[times.len() / 2], times[times.len() * 9 / 10]);
-            let evidence = format!(
-                "least of {} promotions by MADV_COLLAPSE; median {median:.0} us, 9 of 10 under {high:.0}",
-                times.len()
-            );
-            Finding::number(name, what, least, "us", least / median, evidence)
-        }
-        Err(error) => Finding::unknown(name, what, error.to_string()),
-    }
 }

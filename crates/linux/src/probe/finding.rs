@@ -22,6 +22,9 @@ pub struct Finding {
     pub series: Vec<Series>,
 }
 
+/// How the evidence begins of what was not measured.
+const UNMEASURED: &str = "not measured";
+
 /// A value that was found.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
@@ -71,6 +74,16 @@ impl Finding {
     /// Something that could not be told, and why.
     pub fn unknown(name: &str, what: &str, because: String) -> Finding {
         Finding::of(name, what, None, "", 0.0, format!("could not be told, because {because}"))
+    }
+
+    /// Something that was not measured, and why.
+    pub fn unmeasured(name: &str, what: &str, because: String) -> Finding {
+        Finding::of(name, what, None, "", 0.0, format!("{UNMEASURED}, because {because}"))
+    }
+
+    /// Whether nothing was tried: it is not that the measured points do not tell.
+    pub fn is_unmeasured(&self) -> bool {
+        self.value.is_none() && self.evidence.starts_with(UNMEASURED)
     }
 
     /// The same with measured points.

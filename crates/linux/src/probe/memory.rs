@@ -112,6 +112,25 @@ impl Memory {
         }
     }
 
+    /// The same frames, page `at` of the new mapping having those of page `from[at]` of this one, so many bytes behind a
+    /// multiple of 2 MB. All are base pages: a mapping each, until they lie in order again.
+    pub(crate) fn permuted(self, from: &[usize], by: usize) -> Result<Memory, Error> {
+        assert!(from.len() * BASE == self.bytes, "a page for each page");
+        let mut to = Memory::new(self.bytes + HUGE)?;
+        to.start = to.start.wrapping_add(by);
+        to.bytes = self.bytes;
+        let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED | libc::MREMAP_DONTUNMAP;
+        for (at, from) in from.iter().enumerate() {
+            assert!(*from < self.bytes / BASE, "the page lies in the memory");
+            let (from, at) = (self.start.wrapping_add(from * BASE), to.start.wrapping_add(at * BASE));
+            // SAFETY: both pages are ours; that of `to` holds nothing, and that of `self` is used no more.
+            if unsafe { libc::mremap(from.cast(), BASE, BASE, flags, at) } == libc::MAP_FAILED {
+                return Err(Error::system("move a page")(io::Error::last_os_error()));
+            }
+        }
+        Ok(to)
+    }
+
     /// The first byte.
     pub(crate) fn start(&self) -> usize {
         self.start as usize

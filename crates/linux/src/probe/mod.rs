@@ -4,6 +4,7 @@
 //! do not tell, why not. Times are the shortest of many short repeats, on one processor.
 
 mod chase;
+mod churn;
 mod clock;
 mod coalesce;
 mod contiguity;
@@ -15,6 +16,7 @@ mod machine;
 pub(crate) mod memory;
 mod page;
 mod pin;
+mod promotion;
 mod reach;
 mod steady;
 mod steps;
@@ -25,8 +27,8 @@ pub use finding::{Finding, Series, Value};
 pub use fracture::host_fractured;
 
 use crate::Error;
-use crate::signals::Signals;
 use pin::Pinned;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// What to measure.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,6 +37,9 @@ pub struct Options {
     pub quick: bool,
     /// Allow all sizes of folios while faults are measured: a setting of the whole system, which is put back.
     pub folios: bool,
+    /// The share of the available memory, from 0 (none) to 1, that is taken in base pages and given back in pieces before
+    /// contiguity is measured again. Some memory is always left to others.
+    pub churn: f64,
 }
 
 /// All that was found.
@@ -46,53 +51,82 @@ pub struct Probe {
     pub latency: Vec<Series>,
     /// What the processor is, by `/proc/cpuinfo`.
     pub processor: String,
+    /// Whether it was stopped before all questions were asked.
+    pub stopped: bool,
+}
+
+/// Why no further question is asked.
+enum Halt {
+    Stopped,
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Halt {
+        Halt::Failed(error)
+    }
 }
 
 impl Probe {
     /// Asks every question. Takes seconds if quick, else up to a minute, and up to about 1 GB of address space in use at a time,
-    /// a tenth of that of memory. `progress` is told of each question before it is asked.
+    /// a tenth of that of memory. `progress` is told of each question before it is asked. Once `stop` is set no further one is:
+    /// what was found by then is the result.
     ///
     /// # Errors
     /// The system refuses to map memory or to keep a thread on its processor, or, with folios, to change that setting. What
     /// only cannot be told is a finding without a value.
-    pub fn measure(options: &Options, mut progress: impl FnMut(&str)) -> Result<Probe, Error> {
-        // A setting that is changed is put back before a signal ends this.
-        let _signals = if options.folios { Some(Signals::hold()?) } else { None };
+    pub fn measure(options: &Options, stop: &AtomicBool, mut progress: impl FnMut(&str)) -> Result<Probe, Error> {
         let _pinned = Pinned::here()?;
-        progress("the clock");
+        let processor = machine::Processor::here().to_string();
+        let mut probe = Probe { findings: Vec::new(), latency: Vec::new(), processor, stopped: false };
+        match probe.ask(options, stop, &mut progress) {
+            Ok(()) => {}
+            Err(Halt::Stopped) => probe.stopped = true,
+            Err(Halt::Failed(error)) => return Err(error),
+        }
+        Ok(probe)
+    }
+
+    fn ask(&mut self, options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<(), Halt> {
+        let mut next = |question: &str| {
+            progress(question);
+            if stop.load(Ordering::Relaxed) { Err(Halt::Stopped) } else { Ok(()) }
+        };
+        let findings = &mut self.findings;
+        next("the clock")?;
         let clock = clock::hertz();
         let hertz = clock.value;
         let evidence = "additions in a row, a cycle each; cycles below are of this clock".to_string();
         let what = "clock of the processor, now";
-        let mut findings = vec![Finding::number("clock.hertz", what, hertz, "Hz", clock.agreement, evidence)];
-        progress("page sizes");
+        findings.push(Finding::number("clock.hertz", what, hertz, "Hz", clock.agreement, evidence));
+        next("page sizes")?;
         findings.extend(usable::sizes());
-        progress("whether a host fractures huge pages");
+        next("whether a host fractures huge pages")?;
         let fractured = host_fractured();
         let is_fractured = fractured.is_so();
         findings.push(fractured);
-        progress("TLB levels and walks");
-        let reach = reach::measure(options, hertz)?;
+        next("TLB levels and walks")?;
+        let reach = reach::measure(options, stop, hertz)?;
         findings.extend(reach.findings);
+        self.latency = reach.curves.iter().map(curve::Curve::series).collect();
         if let Some(first) = reach.base.first() {
-            progress("associativity");
+            next("associativity")?;
             let first = reach::entries(0, first);
             findings.push(ways::first(first, hertz)?);
             if let Some(second) = reach.base.get(1) {
                 findings.extend(ways::second(first, reach::entries(1, second), hertz)?);
-                progress("coalescing");
-                findings.push(coalesce::measure(reach::entries(1, second), is_fractured)?);
+                next("coalescing")?;
+                findings.extend(coalesce::measure([first, reach::entries(1, second)], is_fractured)?);
             }
         }
-        progress("faults");
+        next("faults")?;
         findings.extend(fault::faults(options.folios)?);
-        findings.extend(fault::split(&findings, hertz));
-        progress("promotions");
-        findings.extend(fault::promotions());
-        progress("contiguity");
-        findings.extend(contiguity::measure());
-        let latency = reach.curves.iter().map(curve::Curve::series).collect();
-        Ok(Probe { findings, latency, processor: machine::Processor::here().to_string() })
+        findings.extend(fault::split(findings, hertz));
+        next("promotions")?;
+        findings.extend(promotion::promotions(options.folios));
+        next("contiguity")?;
+        findings.extend(contiguity::measure(options.churn, stop));
+        Ok(())
     }
 
     /// The finding of a name.

@@ -69,6 +69,7 @@ impl Finding {
     /// The value with its unit, for people.
     pub fn found(&self) -> String {
         match &self.value {
+            None if self.is_unmeasured() => "not measured".into(),
             None => "could not be told".into(),
             Some(Value::Yes(true)) => "yes".into(),
             Some(Value::Yes(false)) => "no".into(),

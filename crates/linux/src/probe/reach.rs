@@ -9,6 +9,7 @@ use super::memory::{Aliases, BASE, HUGE, Memory};
 use super::steps::{Step, median, steps};
 use super::{Finding, Options};
 use crate::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Two data TLB levels are the most that any processor is known to have: later steps are of walks.
 const LEVELS: usize = 2;
@@ -21,7 +22,8 @@ pub(crate) struct Reach {
     pub(crate) curves: Vec<Curve>,
 }
 
-pub(crate) fn measure(options: &Options, hertz: f64) -> Result<Reach, Error> {
+/// Stopped, it ends after the round in hand.
+pub(crate) fn measure(options: &Options, stop: &AtomicBool, hertz: f64) -> Result<Reach, Error> {
     let most = if options.quick { 8192 } else { 16384 };
     let (in_octave, rounds) = if options.quick { (6, 2) } else { (10, 5) };
     let grid = grid(most, in_octave);
@@ -30,7 +32,8 @@ pub(crate) fn measure(options: &Options, hertz: f64) -> Result<Reach, Error> {
     let mut told: Vec<[Vec<Step>; 2]> = Vec::new();
     let aliases = Aliases::new(most);
     let mut round = 0;
-    while round < rounds || round < 2 * rounds && !agree(&told) {
+    let stopped = |round| round > 0 && stop.load(Ordering::Relaxed);
+    while (round < rounds || round < 2 * rounds && !agree(&told)) && !stopped(round) {
         let scattered = Memory::scattered(most * BASE)?;
         let adjacent_lines = Memory::huge((64 * most).next_multiple_of(HUGE))?;
         let apart = Memory::new(most * HUGE)?;

@@ -2,7 +2,7 @@
 
 use super::Finding;
 use super::memory::{HUGE, Memory};
-use crate::{Error, settings::Settings};
+use crate::{Error, settings::Settings, signals::Signals};
 use std::fs;
 use superpage_pages::PageSize;
 
@@ -99,13 +99,32 @@ fn chosen(file: &str) -> Option<String> {
     Some(word.to_string())
 }
 
+/// Settings of the whole system that are changed while this lives. They are put back before a signal ends this process.
+pub(crate) struct Allowed {
+    // Dropped in this order.
+    _settings: Settings,
+    _signals: Signals,
+}
+
+/// Gives advised memory folios of this size too, until what it gives is dropped.
+pub(crate) fn allow(bytes: usize) -> Result<Allowed, Error> {
+    let _signals = Signals::hold()?;
+    let mut settings = Settings::take(true)?;
+    settings.set(&setting(bytes), "madvise")?;
+    Ok(Allowed { _settings: settings, _signals })
+}
+
+fn setting(bytes: usize) -> String {
+    format!("sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled", bytes >> 10)
+}
+
 /// Gives advised memory folios of this size alone, until what it gives is dropped: a larger size that is allowed too would be
 /// taken first.
-pub(crate) fn allow_only(bytes: usize) -> Result<Settings, Error> {
+pub(crate) fn allow_only(bytes: usize) -> Result<Allowed, Error> {
+    let _signals = Signals::hold()?;
     let mut settings = Settings::take(true)?;
     for size in mthp() {
-        let setting = format!("sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled", size.bytes >> 10);
-        settings.set(&setting, if size.bytes == bytes { "madvise" } else { "never" })?;
+        settings.set(&setting(size.bytes), if size.bytes == bytes { "madvise" } else { "never" })?;
     }
-    Ok(settings)
+    Ok(Allowed { _settings: settings, _signals })
 }
