@@ -70,15 +70,13 @@ impl Export {
     /// A new file in the same folder. It is removed when it is dropped.
     fn beside(&self) -> io::Result<NamedTempFile> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        fs::metadata(folder)?;
         let mut builder = tempfile::Builder::new();
         // What the user's umask leaves, as for any file.
         #[cfg(unix)]
         builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        // The system's own words, without the name of a file that the user does not know.
-        builder.tempfile_in(folder).map_err(|error| match error.raw_os_error() {
-            Some(code) => io::Error::from_raw_os_error(code),
-            None => error.kind().into(),
-        })
+        // Without the name that the user does not know.
+        builder.tempfile_in(folder).map_err(|error| error.kind().into())
     }
 
     fn unwritable(&self, source: io::Error) -> Unwritable {
@@ -126,10 +124,13 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_said_before() {
         let folder = tempfile::tempdir().unwrap();
-        for path in [folder.path().join("no/such/folder"), folder.path().to_path_buf()] {
+        let missing = std::fs::File::open("/no/such/file").unwrap_err().to_string();
+        let cases =
+            [(folder.path().join("no/such/folder"), missing.as_str()), (folder.path().to_path_buf(), "is a directory")];
+        for (path, why) in cases {
             let error = Export::create(&path).unwrap_err().to_string();
-            assert!(error.starts_with(&format!("cannot write {}: ", path.display())), "{error}");
-            assert!(error.contains("name a file") && !error.contains(".tmp"), "{error}");
+            assert!(error.starts_with(&format!("cannot write {}: {why}; ", path.display())), "{error}");
+            assert!(error.contains("name a file"), "{error}");
         }
     }
 

@@ -13,8 +13,8 @@ use std::sync::atomic::AtomicBool;
 
 /// Memory that is looked at.
 const BYTES: usize = 32 << 20;
-/// The order of 64 KB.
-const ORDER: usize = 4;
+/// The order of 16 KB.
+const ORDER: usize = 2;
 
 /// Anonymous, file and text memory, fresh and while a churn holds its pages; and what the kernel has free before, meanwhile
 /// and after. `share` of the available memory is churned, none for 0.
@@ -42,9 +42,9 @@ pub(crate) fn measure(share: f64, stop: &AtomicBool) -> Vec<Finding> {
     findings
 }
 
-/// How much of what is free lies in blocks that 64 KB fit into.
+/// How much of what is free lies in blocks that four pages fit into.
 fn free(when: &str, then: &str) -> Finding {
-    let (name, what) = (format!("free.{when}"), format!("free memory in blocks of 64K and more{then}"));
+    let (name, what) = (format!("free.{when}"), format!("free memory in blocks of 16K and more{then}"));
     let free = match Free::now() {
         Ok(free) => free,
         Err(error) => return Finding::unknown(&name, &what, error.to_string()),
