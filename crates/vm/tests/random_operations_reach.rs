@@ -11,7 +11,7 @@ use superpage_vm::Stats;
 
 /// Worlds of one seed, and the operations and scenarios of each.
 const WORLDS: u8 = 100;
-const OPERATIONS: usize = 60;
+const OPERATIONS: usize = 70;
 
 /// A mechanism: how often it was reached in all worlds, and in how many of them.
 struct Reached {

@@ -18,7 +18,7 @@ use superpage_vm::{Backing, Buddy, Fault, FaultError, FaultKind, Growth, Map, Pm
 const PAGES: u64 = 1024;
 
 /// A long file that is only read, to press on memory.
-const STREAM: u32 = 4;
+const STREAM: u32 = 8;
 const STREAM_PAGES: u64 = 1 << 16;
 
 /// Where the contents of a page are.
@@ -44,7 +44,7 @@ struct Slot {
 /// The number of the file that an operation works on, from its last byte: below that of the long one.
 fn file_number(more: u8) -> u32 {
     let bits = u32::from(more & FILE);
-    bits & 1 | bits >> 2
+    bits & 1 | bits >> 1 & 6
 }
 
 /// See the module.
@@ -223,7 +223,12 @@ impl World {
                     self.access(space, start + u64::from(length) % pages, Access::Write, false);
                 }
             }
-            PRESS => self.press(u64::from(length % 4) + 1, [1, 1, 7, 64][more as usize % 4]),
+            PRESS => {
+                self.press(u64::from(length % 4) + 1, [1, 1, 7, 64][more as usize % 4]);
+                if flags & GONE != 0 {
+                    self.vm.remove_file(STREAM);
+                }
+            }
             kind => {
                 let access = [Access::Read, Access::Write, Access::Write, Access::Execute][kind as usize % 4];
                 for page in start..start + pages {

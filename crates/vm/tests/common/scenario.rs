@@ -43,11 +43,13 @@ pub(crate) const SAME: u8 = 0x18;
 /// In the flags of a mapping: it is shared; it is of a file.
 pub(crate) const SHARED: u8 = 0x08;
 pub(crate) const OF_FILE: u8 = 0x10;
+/// In the flags of pressure: what pressed is gone afterwards.
+pub(crate) const GONE: u8 = 0x40;
 /// In the last byte of a mapping of a file: aligned as the file is; of a mapping: a heap.
 pub(crate) const AS_FILE: u8 = 0x02;
 const HEAP: u8 = 0x10;
 /// In the last byte of a mapping of a file, or of an operation on a file: the bits of its number.
-pub(crate) const FILE: u8 = 0x09;
+pub(crate) const FILE: u8 = 0x0d;
 /// In the flags of a change of protection: read only. Without it: read and write.
 const READ_ONLY: u8 = 0x24;
 
@@ -74,7 +76,7 @@ fn spelled_out(op: Op) -> Vec<Op> {
     let press = [PRESS, who, place, flags >> 3, flags, more];
     let idle = [IDLE, who, place, u8::MAX, 0, 0];
     // What rests on the most conditions comes twice as often.
-    match (what - SCENARIOS) % 10 {
+    let scenario = match (what - SCENARIOS) % 10 {
         // Populated whole, changed in part, and whole and uniform again.
         0 => vec![
             all(MAP, 0, 0),
@@ -131,7 +133,7 @@ fn spelled_out(op: Op) -> Vec<Op> {
             [FORK, who, place, length, flags, more],
             part(WRITE, 0),
             [WRITE, who.wrapping_add(1), place, order, 0, ALIGNED],
-            [EXIT, who.wrapping_add(flags >> 7), place, length, flags, more],
+            [EXIT, who.wrapping_add(flags >> 6 & 1), place, length, flags, more],
             all(WRITE, 0, 0),
         ],
         // A file is used and closed, and what is wanted then is contiguity.
@@ -160,5 +162,8 @@ fn spelled_out(op: Op) -> Vec<Op> {
             part(DISCARD, 0),
             all(READ, 0, 0),
         ],
-    }
+    };
+    // In half of them the process begins anew, so that memory is not always full by then.
+    let anew = (flags & 0x80 != 0).then_some([EXEC, who, place, 0, 0, 0]);
+    anew.into_iter().chain(scenario).collect()
 }

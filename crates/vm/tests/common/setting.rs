@@ -30,18 +30,21 @@ pub(crate) struct Setting {
     pub(crate) ends: bool,
 }
 
-/// The setting of a world. `answers` picks the policy: one of those with a name, with about a quarter of its parameters drawn
+/// The setting of a world. `answers` picks the policy: one of those with a name, with about a fifth of its parameters drawn
 /// anew. `frames` picks the size of memory: a few pages, or about what a half to four of the largest superpages take.
 pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting {
     let ladder = ladder(LADDERS[ladder_number as usize % LADDERS.len()]);
     let mut left = answers;
     let (daemon_comes, ends) = (draw(&mut left, 2) == 0, draw(&mut left, 4) < 3);
     let swap_pages = [4000, 1000, 300, 5, 0][draw(&mut left, 5)];
-    let mut policy = Policy::named(Policy::names()[draw(&mut left, Policy::names().len())]).unwrap();
+    let names = Policy::names();
+    // The one in which most mechanisms are on comes twice as often.
+    let name = names.get(draw(&mut left, names.len() + 1)).copied().unwrap_or("reservation");
+    let mut policy = Policy::named(name).unwrap();
     for key in Policy::keys() {
         let values = key.values.len();
         // What hardly any policy with a name does: there all answers are equally likely.
-        let own = if matches!(key.name, "hash" | "demote-on-write") { 0 } else { 3 * values };
+        let own = if matches!(key.name, "hash" | "demote-on-write") { 0 } else { 4 * values };
         if let Some(value) = draw(&mut left, own + values).checked_sub(own) {
             policy.set(key.name, key.values[value]).unwrap();
         }
