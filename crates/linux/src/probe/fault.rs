@@ -13,18 +13,24 @@ const BYTES: usize = 64 << 20;
 const ROUNDS: usize = 8;
 
 /// Faults of base pages, of all sizes of folios that are enabled, of huge pages. In order of size.
-pub(crate) fn faults(folios: bool) -> Result<Vec<Finding>, Error> {
+pub(crate) fn faults(folios: bool) -> Vec<Finding> {
     let mut findings = vec![fault("4K", BASE, libc::MADV_NOHUGEPAGE)];
     if !folios {
         let because = "only --folios allows sizes one at a time, for the whole system, meanwhile";
         findings.push(Finding::unmeasured("fault.folios", "fault of folios between 4K and 2M", because.into()));
     }
     for Mthp { bytes, .. } in mthp().into_iter().filter(|size| folios && size.bytes < HUGE) {
-        let _only = usable::allow_only(bytes)?;
-        findings.push(fault(&label(bytes), bytes, libc::MADV_HUGEPAGE));
+        match usable::allow_only(bytes) {
+            Ok(_only) => findings.push(fault(&label(bytes), bytes, libc::MADV_HUGEPAGE)),
+            Err(error) => {
+                let what = "fault of folios between 4K and 2M";
+                findings.push(Finding::unmeasured("fault.folios", what, error.to_string()));
+                break;
+            }
+        }
     }
     findings.push(fault("2M", HUGE, libc::MADV_HUGEPAGE));
-    Ok(findings)
+    findings
 }
 
 fn label(bytes: usize) -> String {

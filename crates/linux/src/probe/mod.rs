@@ -73,8 +73,8 @@ impl Probe {
     /// what was found by then is the result.
     ///
     /// # Errors
-    /// The system refuses to map memory or to keep a thread on its processor, or, with folios, to change that setting. What
-    /// only cannot be told is a finding without a value.
+    /// The system refuses to map memory or to keep a thread on its processor. What only cannot be told, or not be measured with
+    /// these rights, is a finding without a value.
     pub fn measure(options: &Options, stop: &AtomicBool, mut progress: impl FnMut(&str)) -> Result<Probe, Error> {
         let _pinned = Pinned::here()?;
         let processor = machine::Processor::here().to_string();
@@ -120,7 +120,7 @@ impl Probe {
             }
         }
         next("faults")?;
-        findings.extend(fault::faults(options.folios)?);
+        findings.extend(fault::faults(options.folios));
         findings.extend(fault::split(findings, hertz));
         next("promotions")?;
         findings.extend(promotion::promotions(options.folios));
