@@ -46,9 +46,9 @@ impl Frames {
 
     /// The flags of one.
     pub(crate) fn flag(&self, frame: u64) -> u64 {
-        let mut flags = [0];
-        self.flags(frame, &mut flags);
-        flags[0]
+        let mut flag = [0];
+        self.flags(frame, &mut flag);
+        flag[0]
     }
 }
 
