@@ -4,11 +4,11 @@ use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{Config, Policy};
 
 /// Ladders with ratios from 2 to 128, one of base pages alone, and two of real machines.
-pub(crate) const LADDERS: [&str; 7] =
+const LADDERS: [&str; 7] =
     ["4K", "4K 8K 32K 128K", "4K 16K 32K 256K", "4K 64K", "4K 512K", "8K 64K 512K 4M", "4K 64K 2M"];
 
 /// The ladder of a size list such as `"4K 64K"`.
-pub(crate) fn ladder(sizes: &str) -> Ladder {
+fn ladder(sizes: &str) -> Ladder {
     let sizes: Vec<PageSize> = sizes.split(' ').map(|size| size.parse().unwrap()).collect();
     Ladder::new(&sizes).unwrap()
 }
