@@ -273,3 +273,15 @@ fn without_rights_one_sentence_says_so() {
     assert!(said.contains("nothing can be compared with base here; mthp:size=64K is left out: "), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
+
+#[test]
+fn code_on_huge_pages_is_compared_too() {
+    if Command::new("node").arg("-v").output().is_err() || !cfg!(target_arch = "x86_64") {
+        println!("skipped: node is not installed, or this is no x86-64");
+        return;
+    }
+    let output = output(&["--policy", "text", "-r", "2", "-w", "1"], &["env", "node", "-e", "0"]);
+    let said = [text(&output.stdout), text(&output.stderr)].concat();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("text: code of ") || said.contains("text: the command's code stays as it is"), "{said}");
+}

@@ -8,8 +8,9 @@ mod promoting;
 
 pub use promoting::Promoting;
 
-use crate::promote::{self, Promoter, Target};
+use crate::promote::{Promoter, Target};
 use crate::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, Settings, System, THP_ENABLED};
+use crate::text::{self, Way};
 use crate::{Error, Policy};
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -86,7 +87,14 @@ impl Plan {
             }
             Policy::Mthp { size } => plan.mthp(*size, system)?,
             Policy::Hugetlb { pool } => plan.hugetlb(*pool, system)?,
-            Policy::Promote(options) => plan.promote(options, system)?,
+            Policy::Promote(options) => {
+                Promoter::new(options.clone(), Target::default())?;
+                plan.only_asked(system)?;
+            }
+            Policy::Text { .. } => {
+                text::check()?;
+                plan.only_asked(system)?;
+            }
         }
         Ok(plan)
     }
@@ -174,9 +182,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Base pages but where the promoter, or the program itself, asks for more.
-    fn promote(&mut self, options: &promote::Options, system: &System) -> Result<(), Error> {
-        Promoter::new(options.clone(), Target::default())?;
+    /// Base pages but where we, or the program itself, ask for more.
+    fn only_asked(&mut self, system: &System) -> Result<(), Error> {
         if knows_except_advised() {
             self.disable = Some(Disable::ExceptAdvised);
             return Ok(());
@@ -283,6 +290,15 @@ impl Arrangement<'_> {
         };
         // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
         unsafe { command.pre_exec(disable) };
+    }
+
+    /// How the policy places the command's code: such a command is to be made ready by [`text::prepare`] before it is
+    /// started, and [`text::place`] then lets it run.
+    pub fn text(&self) -> Option<Way> {
+        match self.plan.policy {
+            Policy::Text { way } => Some(way),
+            _ => None,
+        }
     }
 
     /// Starts the promoter of the policy, on a thread, for all descendants of this process: `None` where the policy has

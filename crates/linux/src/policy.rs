@@ -4,6 +4,7 @@
 
 use crate::Error;
 use crate::promote;
+use crate::text::Way;
 use std::fmt;
 use std::str::FromStr;
 use superpage_pages::{PageSize, parse_bytes};
@@ -30,6 +31,11 @@ pub enum Policy {
     },
     /// Base pages, and a promoter that makes populated and settled regions huge while the command runs.
     Promote(promote::Options),
+    /// Base pages, and huge ones for the program's code.
+    Text {
+        /// How the code comes to lie there.
+        way: Way,
+    },
 }
 
 /// A policy as its users have to know it.
@@ -44,7 +50,7 @@ pub struct Described {
 }
 
 /// All policies.
-pub const POLICIES: [Described; 5] = [
+pub const POLICIES: [Described; 6] = [
     Described { name: "base", help: "only base pages, for the command alone", parameters: &[] },
     Described {
         name: "thp",
@@ -76,6 +82,11 @@ pub const POLICIES: [Described; 5] = [
             ("shared=on|off", "whether memory files are promoted too; on"),
         ],
     },
+    Described {
+        name: "text",
+        help: "base pages, and huge ones for the program's code, for the command alone",
+        parameters: &[("way=remap|file|auto", "a copy, or the file's pages in the cache, where they stay; remap")],
+    },
 ];
 
 impl Policy {
@@ -90,6 +101,7 @@ impl Policy {
             Policy::Mthp { .. } => "mthp",
             Policy::Hugetlb { .. } => "hugetlb",
             Policy::Promote(_) => "promote",
+            Policy::Text { .. } => "text",
         }
     }
 
@@ -144,6 +156,7 @@ impl FromStr for Policy {
                 Policy::Mthp { size }
             }
             "promote" => Policy::Promote(parameters.parse()?),
+            "text" => Policy::Text { way: value("way").map_or(Ok(Way::Remap), str::parse)? },
             _ => {
                 let bytes = |pool| match parse_bytes(pool) {
                     Ok(bytes) if bytes > 0 => Ok(bytes),
@@ -168,6 +181,7 @@ impl fmt::Display for Policy {
                     .expect("a shift of nothing always fits");
                 write!(f, ":pool={}{letter}", bytes >> shift)
             }
+            Policy::Text { way } if *way != Way::Remap => write!(f, ":way={way}"),
             Policy::Promote(options) => match options.to_string() {
                 changed if changed.is_empty() => Ok(()),
                 changed => write!(f, ":{changed}"),
@@ -193,6 +207,8 @@ mod tests {
             "hugetlb:pool=512M",
             "promote",
             "promote:share=0.9,age=5s",
+            "text",
+            "text:way=file",
         ] {
             assert_eq!(text.parse::<Policy>().unwrap().to_string(), text);
         }
@@ -219,7 +235,7 @@ mod tests {
         };
         assert_eq!(
             sentence("reservation"),
-            "no policy of a live system is called `reservation`; they are base, thp, mthp, hugetlb, promote"
+            "no policy of a live system is called `reservation`; they are base, thp, mthp, hugetlb, promote, text"
         );
         assert_eq!(sentence("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE");
         assert_eq!(sentence("base:x"), "policy base has no parameter `x`; its parameters: none");

@@ -24,7 +24,7 @@ pub struct Options {
     pub wait: bool,
     /// Look at the memory of the command and its descendants now and then: 1 % of one core.
     pub watch: bool,
-    /// Put its code on huge pages.
+    /// Put its code on huge pages, also where the policy does not.
     pub text: Option<Way>,
     /// Leave the symbols of code that was remapped in a file for `perf report`; else they are there while the command runs.
     pub perf_map: bool,
@@ -78,7 +78,8 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     command.args(arguments);
     arrangement.prepare(&mut command);
     signals.prepare(&mut command);
-    if options.text.is_some() {
+    let way = options.text.or(arrangement.text());
+    if way.is_some() {
         text::prepare(&mut command)?;
     }
     if let Some(signal) = signals.ending() {
@@ -97,7 +98,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
         });
     }
     let mut tree = Tree::spawn(&mut command)?;
-    let placed = options.text.map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
+    let placed = way.map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
     let passing = signals.pass_on(tree.pid(), tree.pidfd())?;
     let promoting = arrangement.promote()?;
     let sampler = options.watch.then(|| Sampler::start(looks(&options.policy)));

@@ -35,6 +35,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
+use superpage_report::bytes;
 use tracee::Tracee;
 
 /// How code comes to lie on huge pages; see the module.
@@ -84,6 +85,17 @@ pub struct Placement {
     pub way: Option<Way>,
 }
 
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (huge, all) = (bytes(self.huge_bytes), bytes(self.range.end - self.range.start));
+        write!(f, "code of {}: {huge} of {all} on huge pages", self.path.display())?;
+        match self.way {
+            Some(way) => write!(f, ", by {way}"),
+            None => f.write_str(", as it lay"),
+        }
+    }
+}
+
 /// What became of a command's code.
 #[derive(Debug, Default)]
 pub struct Placed {
@@ -97,19 +109,29 @@ pub struct Placed {
     pub steps: usize,
 }
 
+/// Whether code can be placed here.
+///
+/// # Errors
+/// [`Error::Unable`]: this process is itself traced, or this kind of processor is not known.
+pub fn check() -> Result<(), Error> {
+    if !cfg!(target_arch = "x86_64") {
+        return Err(Error::Unable("code is placed on huge pages on x86-64 only so far".into()));
+    }
+    let status = std::fs::read_to_string("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
+    match field(&status, "TracerPid") {
+        None | Some("0") => Ok(()),
+        _ => Err(Error::Unable(
+            "a process that is traced cannot trace another to place its code; run it untraced".into(),
+        )),
+    }
+}
+
 /// Makes a command that stops for [`place`] when it is started.
 ///
 /// # Errors
-/// [`Error::Unable`]: this process is itself traced, the program would run with another user's rights, or this kind of
-/// processor is not known.
+/// Those of [`check`], and [`Error::Unable`] where the program would run with another user's rights.
 pub fn prepare(command: &mut Command) -> Result<(), Error> {
-    if !cfg!(target_arch = "x86_64") {
-        return Err(Error::Unable("--text works on x86-64 only so far; run without it".into()));
-    }
-    let status = std::fs::read_to_string("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
-    if field(&status, "TracerPid").is_some_and(|tracer| tracer != "0") {
-        return Err(Error::Unable("a process that is traced cannot trace another for --text; run without it".into()));
-    }
+    check()?;
     if let Some(program) = program(command).filter(|program| privileged(program)) {
         let program = program.display();
         return Err(Error::Unable(format!(

@@ -90,9 +90,7 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         eprintln!("superpage: {note}");
     }
     for code in &outcome.text {
-        let way = code.way.map_or("as it lay".into(), |way| format!("by {way}"));
-        let (huge, all) = (bytes(code.huge_bytes), bytes(code.range.end - code.range.start));
-        eprintln!("superpage: code of {}: {huge} of {all} on huge pages, {way}", code.path.display());
+        eprintln!("superpage: {code}");
     }
     let Some(ended) = outcome.ended else { return };
     let usage = &outcome.usage;

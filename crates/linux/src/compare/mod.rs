@@ -231,7 +231,8 @@ pub fn compare_with(
     let available = Available::among(&Event::HARDWARE);
     notes.extend(available.note());
     let memory_before = look_under(options, entries.len() > 1, &mut notes);
-    let mut comparing = Comparing { options, settings, available, warms: memory_before == WARMED, left: 0 };
+    let mut comparing =
+        Comparing { options, settings, available, warms: memory_before == WARMED, left: 0, notes: Vec::new() };
 
     let total = entries.len() * (options.warmup + options.runs);
     let mut index = 0;
@@ -261,6 +262,7 @@ pub fn compare_with(
         }
         rounds += usize::from(counted.is_some());
     }
+    notes.append(&mut comparing.notes);
     if comparing.left > 0 {
         notes.push(format!(
             "the command left processes behind that did not end ({} in all runs); they were ended, and its time is its own",
@@ -372,6 +374,8 @@ struct Comparing<'a> {
     warms: bool,
     /// How many processes that the command left behind had to be ended.
     left: usize,
+    /// What there is to say of the command's code.
+    notes: Vec<String>,
 }
 
 impl Comparing<'_> {
@@ -396,11 +400,17 @@ impl Comparing<'_> {
         let looks = sample::Plan { budget, expected, folio: entry.folio };
         let plan = entry.plan.clone();
         let outcome = run::run(options.start()?, plan, &mut self.settings, &self.available, looks, stop)?;
-        let Outcome::Done(run, left) = outcome else { return Ok(None) };
+        let Outcome::Done(run, left, code) = outcome else { return Ok(None) };
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
         self.left += left;
+        for said in code {
+            let said = format!("{}: {said}", entry.name);
+            if !self.notes.contains(&said) {
+                self.notes.push(said);
+            }
+        }
         if let Some(conclude) = &options.conclude {
             aside("--conclude", conclude, options.output)?;
         }

@@ -6,6 +6,7 @@ use super::sample::{self, Sampler};
 use crate::Error;
 use crate::launch::Plan;
 use crate::settings::Settings;
+use crate::text;
 use crate::tree::Tree;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,8 +19,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What became of a run.
 pub(super) enum Outcome {
-    /// It was measured. With it, how many processes that the command left behind had to be ended.
-    Done(Run, usize),
+    /// It was measured. With it, how many processes that the command left behind had to be ended, and what is to be said of
+    /// the command's code.
+    Done(Run, usize, Vec<String>),
     /// The flag to stop was set; nothing of the command lives any more.
     Stopped,
 }
@@ -35,9 +37,14 @@ pub(super) fn run(
 ) -> Result<Outcome, Error> {
     let arrangement = plan.arrange(settings)?;
     arrangement.prepare(&mut command);
+    if arrangement.text().is_some() {
+        text::prepare(&mut command)?;
+    }
     let counters = available.open().map_err(Error::system("open hardware counters"))?;
     let started = Instant::now();
     let mut tree = Tree::spawn(&mut command)?;
+    // Within the time of the command: it is what the policy costs.
+    let placed = arrangement.text().map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
     let promoting = arrangement.promote()?;
     let sampler = Sampler::start(looks);
     let mut ended = None;
@@ -82,5 +89,6 @@ pub(super) fn run(
         code: ended.map_or(1, |ended| ended.code()),
         warmed: 0,
     };
-    Ok(Outcome::Done(run, left))
+    let code = placed.code.iter().map(ToString::to_string).chain(placed.notes);
+    Ok(Outcome::Done(run, left, code.collect()))
 }
