@@ -5,7 +5,7 @@ use crate::launch::{Plan, Promoting};
 use crate::promote::Counters;
 use crate::settings::{Settings, System};
 use crate::signals::Signals;
-use crate::text::{self, Placement, Way};
+use crate::text::{self, Placement, Symbols, Way};
 use crate::tree::{Ended, Tree, Usage};
 use crate::{Error, Policy};
 use std::ffi::OsString;
@@ -98,10 +98,15 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
         });
     }
     let mut tree = Tree::spawn(&mut command)?;
-    let placed = way.map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
+    let mut placed = way.map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
     let passing = signals.pass_on(tree.pid(), tree.pidfd())?;
     let promoting = arrangement.promote()?;
     let sampler = options.watch.then(|| Sampler::start(looks(&options.policy)));
+    // While the command runs already.
+    let symbols = placed.symbols(tree.pid() as u32).unwrap_or_else(|error| {
+        placed.notes.push(format!("perf will know no symbols of the remapped code: {error}"));
+        None
+    });
     let ended = tree.wait(None)?.expect("without a time limit it waits for the end");
     if options.wait {
         tree.wait_all(None)?;
@@ -113,8 +118,8 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let memory = sampler.map(|sampler| sampler.finish(0));
     let promoted = promoting.map(Promoting::finish);
     tree.leave();
-    if let Some(symbols) = placed.symbols.filter(|_| options.perf_map) {
-        symbols.keep();
+    if options.perf_map {
+        symbols.map(Symbols::keep);
     }
     let notes = arrangement.notes().to_vec();
     arrangement.restore()?;

@@ -8,7 +8,7 @@
 //!   Where the file system has large folios, the cache then holds the code in huge pages and the page table maps them. It
 //!   is still the file: profilers, debuggers and other processes notice nothing.
 //! - [`Way::Remap`]: the code is copied to anonymous huge memory, which is moved over the code. Profilers then find no file
-//!   there; [`Placed::symbols`] is a map that `perf` reads instead.
+//!   there; [`Placed::symbols`] writes a map that `perf` reads instead.
 //!
 //! Then the command runs on, no longer traced. Every step that fails is undone and told, and the command runs with its code
 //! where it was. A launcher, too small to have code to place, such as `env`, a shell or a version manager's shim, is followed to the
@@ -29,6 +29,7 @@ use crate::Error;
 use code::Code;
 use rustix::fs::{Access, access};
 use std::fmt;
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -103,10 +104,24 @@ pub struct Placed {
     pub code: Vec<Placement>,
     /// What was not possible, as sentences.
     pub notes: Vec<String>,
-    /// The symbols of remapped code, for `perf`, in a file that is removed when this is dropped.
-    pub symbols: Option<Symbols>,
+    /// The code that was remapped, with its files.
+    remapped: Vec<(Code, File)>,
     /// The steps that were taken: system calls, reads and writes in the command's name.
     pub steps: usize,
+}
+
+impl Placed {
+    /// Writes the symbols of remapped code for `perf`, in a file that is removed when what is returned is dropped; `None`
+    /// where no code was remapped. `pid` is the process's number, which may have ended. Some 4 ms for a MB of the program's file.
+    ///
+    /// # Errors
+    /// [`Error::File`] when a program cannot be read or the map not be written, [`Error::Unable`] for what is no program.
+    pub fn symbols(&self, pid: u32) -> Result<Option<Symbols>, Error> {
+        match self.remapped.is_empty() {
+            true => Ok(None),
+            false => Symbols::write(pid, &self.remapped).map(Some),
+        }
+    }
 }
 
 /// Whether code can be placed here.
@@ -213,7 +228,6 @@ fn may_follow() -> Result<bool, Error> {
 
 fn place_all(tracee: &mut Tracee, pid: u32, way: Way, placed: &mut Placed) -> Result<(), Error> {
     let all = find_code(tracee, pid, placed)?;
-    let mut remapped: Vec<Code> = Vec::new();
     for code in all {
         let mut placement = Placement { path: code.path.clone(), range: code.range.clone(), huge_bytes: 0, way: None };
         let bytes = code.range.end - code.range.start;
@@ -229,7 +243,10 @@ fn place_all(tracee: &mut Tracee, pid: u32, way: Way, placed: &mut Placed) -> Re
             match remap::place(tracee, pid, &code) {
                 Ok(huge) => {
                     (placement.huge_bytes, placement.way) = (huge, Some(Way::Remap));
-                    remapped.push(code.clone());
+                    match code.open(pid) {
+                        Ok(file) => placed.remapped.push((code.clone(), file)),
+                        Err(error) => placed.notes.push(format!("perf will know no symbols of this code: {error}")),
+                    }
                 }
                 Err(error) => why.push(format!("by remapping: {error}")),
             }
@@ -244,12 +261,6 @@ fn place_all(tracee: &mut Tracee, pid: u32, way: Way, placed: &mut Placed) -> Re
             ));
         }
         placed.code.push(placement);
-    }
-    if !remapped.is_empty() {
-        match Symbols::write(pid, &remapped) {
-            Ok(symbols) => placed.symbols = Some(symbols),
-            Err(error) => placed.notes.push(format!("perf will know no symbols of the remapped code: {error}")),
-        }
     }
     Ok(())
 }

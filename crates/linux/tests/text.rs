@@ -42,11 +42,18 @@ fn command(program: &Path) -> Command {
 }
 
 fn placed(program: &Path, way: Way, fail_at: Option<usize>) -> (Output, Placed) {
+    let (output, placed, _) = placed_as(program, way, fail_at);
+    (output, placed)
+}
+
+/// With the number that the process had.
+fn placed_as(program: &Path, way: Way, fail_at: Option<usize>) -> (Output, Placed, u32) {
     let mut command = command(program);
     prepare(&mut command).unwrap();
     let child = command.spawn().unwrap();
-    let placed = place(child.id(), way, fail_at);
-    (child.wait_with_output().unwrap(), placed)
+    let pid = child.id();
+    let placed = place(pid, way, fail_at);
+    (child.wait_with_output().unwrap(), placed, pid)
 }
 
 /// What stands in the way of these tests here.
@@ -87,7 +94,7 @@ fn programs_of_every_kind_run_as_before_from_remapped_code() {
         };
         let before = command(&program).output().unwrap();
         assert_eq!(before.status.code(), Some(7));
-        let (after, placed) = placed(&program, Way::Remap, None);
+        let (after, placed, pid) = placed_as(&program, Way::Remap, None);
         assert_eq!(after, before, "{name}: {placed:?}");
         let code: Vec<_> = placed.code.iter().filter(|code| code.path == program).collect();
         let [code] = code[..] else { panic!("{name}: {placed:?}") };
@@ -96,10 +103,11 @@ fn programs_of_every_kind_run_as_before_from_remapped_code() {
             continue;
         }
         assert_eq!((code.way, code.huge_bytes), (Some(Way::Remap), code.range.end - code.range.start), "{name}");
-        let symbols = std::fs::read_to_string(placed.symbols.as_ref().unwrap().path()).unwrap();
+        let map = placed.symbols(pid).unwrap().unwrap();
+        let symbols = std::fs::read_to_string(map.path()).unwrap();
         assert!(symbols.lines().any(|line| line.ends_with(" second")), "{name}: {symbols}");
-        let path = placed.symbols.as_ref().unwrap().path().to_path_buf();
-        drop(placed);
+        let path = map.path().to_path_buf();
+        drop(map);
         assert!(!path.exists());
     }
 }
@@ -121,7 +129,7 @@ fn by_file_it_is_the_file_that_is_mapped_huge() {
     let (after, placed) = placed(&program, Way::File, None);
     assert_eq!(after, before, "{placed:?}");
     let code = placed.code.iter().find(|code| code.path == program).unwrap();
-    assert!(placed.symbols.is_none());
+    assert!(placed.symbols(0).unwrap().is_none());
     if code.way.is_none() {
         println!("skipped: the file system or the kernel has no huge pages for files: {:?}", placed.notes);
         return;

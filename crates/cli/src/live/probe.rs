@@ -3,6 +3,7 @@
 use crate::{Failure, export, stop};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -88,14 +89,19 @@ fn share(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "expected a number from 0 to 1, such as 0.1".into())
 }
 
+/// The findings as a table, and below it the evidence of each by its number.
 fn table(probe: &Probe) -> String {
-    let rows = probe.findings.iter().map(|finding| {
+    let rows = probe.findings.iter().enumerate().map(|(index, finding)| {
         let agree = match finding.value {
             Some(_) => format!("{:.0} %", 100.0 * finding.confidence),
             None => String::new(),
         };
-        vec![finding.what.clone(), finding.found(), agree, finding.evidence.clone()]
+        vec![format!("{}", index + 1), finding.what.clone(), finding.found(), agree]
     });
-    let head = ["what", "found", "repeats agree", "evidence"];
-    format!("{}\n\n{}", probe.processor, grid(&head, rows, &["what", "found", "evidence"]))
+    let head = ["", "what", "found", "repeats agree"];
+    let mut text = format!("{}\n\n{}\n", probe.processor, grid(&head, rows, &["what", "found"]));
+    for (index, finding) in probe.findings.iter().enumerate() {
+        let _ = writeln!(text, "{:>3}  {}", index + 1, finding.evidence);
+    }
+    text
 }

@@ -3,6 +3,7 @@
 use crate::Error;
 use procfs::FromBufRead;
 use procfs::process::{MMPermissions, MMapPath, MemoryMaps};
+use std::fs::File;
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -18,6 +19,13 @@ pub(super) struct Code {
     pub(super) range: Range<u64>,
     /// The offset in the file of the beginning of the range.
     pub(super) offset: u64,
+}
+
+impl Code {
+    /// Its file, as the process sees it, in its own root.
+    pub(super) fn open(&self, pid: u32) -> Result<File, Error> {
+        File::open(format!("/proc/{pid}/root{}", self.path.display())).map_err(Error::file("open", &self.path))
+    }
 }
 
 /// All mappings of files that are executable, not writable, and hold at least one aligned huge page.

@@ -53,9 +53,7 @@ pub(super) fn place(tracee: &mut Tracee, pid: u32, code: &Code) -> Result<u64, E
 /// Drops the pages of a piece of code from the page cache, but for those that some process maps or that are not written
 /// back.
 fn evict(pid: u32, code: &Code) -> Result<(), Error> {
-    // As the process sees the file, in its own root.
-    let path = std::path::PathBuf::from(format!("/proc/{pid}/root{}", code.path.display()));
-    let file = File::open(&path).map_err(Error::file("open", &code.path))?;
+    let file = code.open(pid)?;
     let metadata = file.metadata().map_err(Error::file("read", &code.path))?;
     if metadata.ino() != code.inode {
         return Err(Error::Unable("the file was replaced since it was mapped".into()));
