@@ -30,7 +30,7 @@ pub fn base_page_bytes() -> u64 {
 /// How many bytes of a range of a process huge pages map.
 pub(crate) fn huge_bytes(pid: u32, range: Range<u64>) -> Result<u64, Error> {
     let pagemap = open(pid)?;
-    let told = if pagemap.scans() { None } else { Some(mapping::told(&process::smaps(pid)?.0, &range)) };
+    let told = if pagemap.scans() { None } else { Some(mapping::told(&process::smaps(pid)?, &range)) };
     let mut pages = 0;
     let count = |_, block: &[Entry]| {
         pages += block.iter().filter(|entry| entry.resident() && entry.huge()).count() as u64;

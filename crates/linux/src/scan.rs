@@ -5,6 +5,7 @@
 //! their frames may be seen (root).
 
 use crate::Error;
+use crate::maps;
 use crate::pagemap::Entry;
 use std::ops::Range;
 use std::path::Path;
@@ -47,15 +48,12 @@ impl Mapping {
 /// The process has ended, or may not be looked at.
 pub fn mappings(pid: i32, size: u64) -> Result<Vec<Mapping>, Error> {
     let path = format!("/proc/{pid}/maps");
-    let text = std::fs::read(&path).map_err(Error::file("read", path))?;
+    let text = maps::read(&path).map_err(Error::file("read", path))?;
     let text = String::from_utf8_lossy(&text);
     let page = rustix::param::page_size() as u64;
-    Ok(text
-        .lines()
-        .filter_map(|line| mapping(line, page))
-        .filter(|(at, offset)| fits(at, *offset, size))
-        .map(|(at, _)| at)
-        .collect())
+    let told = text.lines().filter_map(|line| mapping(line, page));
+    let apart = maps::newest(told, |(at, _)| (at.range.start, at.range.end), |(at, _), end| at.range.end = end);
+    Ok(apart.into_iter().filter(|(at, offset)| fits(at, *offset, size)).map(|(at, _)| at).collect())
 }
 
 /// The mapping of a line of `maps` if it may hold huge pages, and its offset in the file.
@@ -105,7 +103,7 @@ pub struct Unsuitable {
 /// The process has ended, or may not be looked at.
 pub fn unsuitable(pid: i32) -> Result<Vec<Unsuitable>, Error> {
     let path = format!("/proc/{pid}/smaps");
-    let text = std::fs::read(&path).map_err(Error::file("read", path))?;
+    let text = maps::read(&path).map_err(Error::file("read", path))?;
     let (mut range, mut found) = (0..0, Vec::new());
     for line in String::from_utf8_lossy(&text).lines() {
         if let Some(flags) = line.strip_prefix("VmFlags:") {

@@ -440,3 +440,48 @@ fn kernel_threads_and_what_has_ended_are_no_targets() {
     let Some(counters) = counters else { return };
     assert_eq!((counters.calls, counters.watched), (0, 0), "{counters:?}");
 }
+
+#[test]
+fn mappings_are_apart_while_they_grow() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    const ROOM: usize = 4096 * 4096;
+    // SAFETY: new addresses, which nobody else uses.
+    let room = unsafe {
+        let (none, private) = (libc::PROT_NONE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
+        libc::mmap(std::ptr::null_mut(), ROOM, none, private, -1, 0)
+    };
+    assert_ne!(room, libc::MAP_FAILED);
+    let at = room as usize;
+    let stop = AtomicBool::new(false);
+    let (mut looks, mut seen) = (0, 0);
+    std::thread::scope(|scope| {
+        // What may be read and written grows, down and up in turns, at the cost of the rest.
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                for page in 0..2048 {
+                    for (from, protection) in [(2047 - page, 3), (2048 + page, 3)] {
+                        // SAFETY: these addresses are the test's own, and nothing is in them.
+                        unsafe { libc::mprotect((at + from * 4096) as *mut _, 4096, protection) };
+                    }
+                }
+                // SAFETY: as above.
+                unsafe { libc::mprotect(at as *mut _, ROOM, libc::PROT_NONE) };
+            }
+        });
+        let deadline = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < deadline {
+            let mappings = scan::mappings(std::process::id() as i32, 4096).unwrap();
+            looks += 1;
+            seen += mappings.iter().filter(|mapping| (at..at + ROOM).contains(&(mapping.range.start as usize))).count();
+            let apart = mappings.windows(2).all(|pair| pair[0].range.end <= pair[1].range.start);
+            if !apart {
+                stop.store(true, Ordering::Relaxed);
+            }
+            assert!(apart, "after {looks} looks: {mappings:?}");
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(seen > 0, "the memory that grows was never seen in {looks} looks");
+    // SAFETY: the test's own addresses.
+    unsafe { libc::munmap(room, ROOM) };
+}

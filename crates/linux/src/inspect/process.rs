@@ -5,8 +5,9 @@ use super::mapping::{Mapping, Surroundings};
 use super::rules::Rules;
 use super::{ended, open, refused};
 use crate::Error;
+use crate::maps;
 use crate::pagemap::{Frames, Pagemap};
-use procfs::process::{MemoryMaps, MountInfos, Status};
+use procfs::process::{MemoryMap, MemoryMaps, MountInfos, Status};
 use procfs::{FromBufRead, FromRead};
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ impl Process {
         let text = String::from_utf8_lossy(&status);
         let status = Status::from_buf_read(text.as_bytes()).map_err(|_| ended(pid))?;
         let smaps = smaps(pid)?;
-        if smaps.0.is_empty() {
+        if smaps.is_empty() {
             return Err(Error::Unable(format!(
                 "process {pid} ({}) has no memory of its own: it is a thread of the kernel, or has ended",
                 status.name
@@ -59,7 +60,7 @@ impl Process {
         let disabled = disabled(&text);
         let around = Surroundings { pid, pagemap, rules: &rules, disabled, tmpfs: &tmpfs };
         // Of the last page of all addresses, which no page table holds, there is nothing to tell.
-        let known = smaps.0.iter().filter(|map| map.address.1 <= 1 << 63);
+        let known = smaps.iter().filter(|map| map.address.1 <= 1 << 63);
         let mappings = known.map(|map| Mapping::read(map, &around, folios.as_mut())).collect::<Result<_, _>>()?;
         if !pagemap.alive() {
             return Err(ended(pid));
@@ -79,9 +80,10 @@ impl Process {
 }
 
 /// The mappings of a process.
-pub(super) fn smaps(pid: u32) -> Result<MemoryMaps, Error> {
-    let text = std::fs::read(format!("/proc/{pid}/smaps")).map_err(|error| refused(pid, error))?;
-    MemoryMaps::from_buf_read(&text[..]).map_err(|_| ended(pid))
+pub(super) fn smaps(pid: u32) -> Result<Vec<MemoryMap>, Error> {
+    let text = maps::read(&format!("/proc/{pid}/smaps")).map_err(|error| refused(pid, error))?;
+    let told = MemoryMaps::from_buf_read(&text[..]).map_err(|_| ended(pid))?;
+    Ok(maps::newest(told.0, |map| map.address, |map, end| map.address.1 = end))
 }
 
 /// Whether a process disabled huge pages for itself, by `/proc/PID/status`. One that did so except where it is advised does

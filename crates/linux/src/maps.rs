@@ -1,0 +1,65 @@
+//! `/proc/PID/maps` and `smaps`, which are not of one moment: the kernel writes them piece by piece as they are read, while
+//! the process maps and unmaps.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+/// Reads one of them whole, in pieces as large as the kernel gives.
+pub(crate) fn read(path: &str) -> io::Result<Vec<u8>> {
+    // With room from the start: without, the first read is of a few bytes, for which the kernel writes a single line.
+    let mut text = Vec::with_capacity(64 << 10);
+    File::open(path)?.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// The mappings, ascending and apart from each other: one that grew or was merged between two pieces is told twice, and what
+/// comes later is newer. `ends` are a mapping's addresses; `cut` makes it end earlier.
+pub(crate) fn newest<T>(
+    told: impl IntoIterator<Item = T>,
+    ends: impl Fn(&T) -> (u64, u64),
+    cut: impl Fn(&mut T, u64),
+) -> Vec<T> {
+    let mut kept: Vec<T> = Vec::new();
+    for new in told {
+        let (start, _) = ends(&new);
+        while kept.last().is_some_and(|last| ends(last).0 >= start) {
+            kept.pop();
+        }
+        if let Some(last) = kept.last_mut().filter(|last| ends(last).1 > start) {
+            cut(last, start);
+        }
+        kept.push(new);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn apart(told: &[(u64, u64)]) -> Vec<(u64, u64)> {
+        newest(told.iter().copied(), |ends| *ends, |ends, end| ends.1 = end)
+    }
+
+    #[test]
+    fn what_is_told_later_is_newer() {
+        assert_eq!(apart(&[(1, 2), (4, 6), (6, 9)]), [(1, 2), (4, 6), (6, 9)]);
+        // Grown; merged with its neighbour below; begun anew within another.
+        assert_eq!(apart(&[(1, 2), (4, 6), (4, 8), (9, 10)]), [(1, 2), (4, 8), (9, 10)]);
+        assert_eq!(apart(&[(1, 2), (3, 4), (5, 6), (3, 8)]), [(1, 2), (3, 8)]);
+        assert_eq!(apart(&[(1, 6), (4, 8)]), [(1, 4), (4, 8)]);
+        assert_eq!(apart(&[(1, 6), (2, 3)]), [(1, 2), (2, 3)]);
+    }
+
+    proptest! {
+        #[test]
+        fn mappings_ascend_and_are_apart(told in prop::collection::vec((0_u64..40, 1_u64..9), 0..30)) {
+            let told: Vec<(u64, u64)> = told.into_iter().map(|(start, length)| (start, start + length)).collect();
+            let kept = apart(&told);
+            prop_assert!(kept.iter().all(|(start, end)| start < end));
+            prop_assert!(kept.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+            prop_assert_eq!(kept.last(), told.last());
+        }
+    }
+}
