@@ -5,7 +5,7 @@ use crate::launch::{Plan, Promoting};
 use crate::promote::Counters;
 use crate::settings::{Settings, System};
 use crate::signals::Signals;
-use crate::text::{self, Placement, Symbols, Way};
+use crate::text::{self, Placement, Way};
 use crate::tree::{Ended, Tree, Usage};
 use crate::{Error, Policy};
 use std::ffi::OsString;
@@ -118,8 +118,8 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let memory = sampler.map(|sampler| sampler.finish(0));
     let promoted = promoting.map(Promoting::finish);
     tree.leave();
-    if options.perf_map {
-        symbols.map(Symbols::keep);
+    if let Some(symbols) = symbols.filter(|_| options.perf_map) {
+        symbols.keep();
     }
     let notes = arrangement.notes().to_vec();
     arrangement.restore()?;
