@@ -85,7 +85,10 @@ pub const POLICIES: [Described; 6] = [
     Described {
         name: "text",
         help: "base pages, and huge ones for the program's code, for the command alone",
-        parameters: &[("way=remap|file|auto", "a copy, or the file's pages in the cache, where they stay; remap")],
+        parameters: &[(
+            "way=WAY",
+            "remap (a copy; if not given), file (its pages in the cache, where they stay) or auto",
+        )],
     },
 ];
 

@@ -246,11 +246,13 @@ pub fn compare_with(
         for which in order {
             // Before the first run of a policy, the peaks of others tell about when to look at its memory.
             let known = entries.iter().map(|entry| entry.peak).filter(|peak| *peak > 0).min();
+            // The same for all: what each policy found after its own amount would differ between them for ever.
+            let warm = entries.iter().map(|entry| entry.peak).max().unwrap_or(0);
             let entry = &mut entries[which];
             let expected = if entry.peak > 0 { entry.peak } else { known.unwrap_or(0) };
             index += 1;
             watch.run(&entry.name, index, total);
-            let Some(run) = comparing.run(entry, expected, counted, stop)? else {
+            let Some(run) = comparing.run(entry, expected, warm, counted, stop)? else {
                 stopped = true;
                 break 'rounds;
             };
@@ -362,7 +364,7 @@ fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> &'stati
         ));
         return COLD;
     }
-    notes.push(format!("{why}: before each run as much memory as the policy's runs need was touched and freed"));
+    notes.push(format!("{why}: before each run as much memory as any run needed so far was touched and freed"));
     WARMED
 }
 
@@ -380,11 +382,12 @@ struct Comparing<'a> {
 
 impl Comparing<'_> {
     /// One run, with what comes before and after it; the `round`-th that counts, or none of them. Its memory is expected to
-    /// have a peak of `expected` bytes. `None` if it was stopped.
+    /// have a peak of `expected` bytes, and `warm` bytes are touched before. `None` if it was stopped.
     fn run(
         &mut self,
         entry: &Entry,
         expected: u64,
+        warm: u64,
         round: Option<usize>,
         stop: &AtomicBool,
     ) -> Result<Option<Run>, Error> {
@@ -392,7 +395,7 @@ impl Comparing<'_> {
         if let Some(prepare) = &options.prepare {
             aside("--prepare", prepare, options.output)?;
         }
-        let warmed = if self.warms { host::warm(expected) } else { 0 };
+        let warmed = if self.warms { host::warm(warm) } else { 0 };
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
