@@ -19,7 +19,7 @@ use superpage_report::grid;
     share, but leaves a floor to others; beyond what is free it takes what files had in memory. It runs on one processor and wants it for itself: repeats that\n\
     others disturb are told by how little they agree.")]
 pub(crate) struct Measure {
-    /// Fewer points and repeats: seconds instead of up to a minute
+    /// Fewer points and repeats, in less time
     #[arg(long)]
     quick: bool,
 
