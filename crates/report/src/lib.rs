@@ -8,9 +8,13 @@ mod format;
 mod grid;
 mod page;
 mod scale;
+mod screen;
+mod table;
 
 pub use export::{Export, Unwritable};
 pub use figure::{Axis, Figure, Kind, Point, Series};
 pub use format::{bytes, count, time};
 pub use grid::grid;
 pub use page::{escape, page, prose};
+pub use screen::Screen;
+pub use table::{Column, Table};
