@@ -1,9 +1,7 @@
 //! The contiguity-aware page daemon (Navarro et al., section 5.1, changes 2 and 3): woken by failed requests for extents,
 //! it restores what failed and no more, out of inactive pages; and closed files make pages inactive.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::Machine;
 use superpage_pages::{Extent, Level, Pfn};
 use superpage_vm::{FaultKind, Growth};
 

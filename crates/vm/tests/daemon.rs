@@ -1,8 +1,6 @@
 //! The page daemon (Navarro et al., section 5.1): which pages go when memory is short, and what becomes of their frames.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::Level;
 use superpage_vm::{FaultKind, Growth};
 
@@ -171,7 +169,7 @@ fn a_held_cache_page_goes_when_a_base_page_is_needed_the_oldest_first() {
 fn an_eviction_demotes_step_by_step_around_the_victim() {
     for (stepwise, demotions, beside) in [("on", [0, 5, 1, 1], 2), ("off", [0, 0, 0, 1], 0)] {
         let policy = format!("reservation:speculate=0/4,stepwise={stepwise}");
-        let mut machine = Machine::with_swap(machine::ALPHA, 1200, &policy, 1000);
+        let mut machine = Machine::with_swap(ALPHA, 1200, &policy, 1000);
         machine.anonymous(0, 4096, Growth::Fixed);
         (0..1195).for_each(|page| machine.put(page, value(page)));
         assert_eq!([0, 512, 1024].map(|page| machine.level(page).unwrap().0), [3, 3, 2]);

@@ -1,9 +1,7 @@
 //! Dirty superpages of a file (Navarro et al., sections 4.7, 6.7): demoted at their first write, or not, or their dirty
 //! base pages inferred from digests of contents.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::Level;
 use superpage_vm::Stats;
 
@@ -13,7 +11,7 @@ const START: u64 = 512;
 
 /// A file of superpages of 512 pages, mapped and read whole.
 fn read_whole(policy: &str) -> Machine {
-    let mut machine = Machine::new(machine::ALPHA, 4096, policy);
+    let mut machine = Machine::new(ALPHA, 4096, policy);
     machine.file(START, COUNT * 512, true, 0);
     (0..COUNT * 512).for_each(|page| assert_eq!(machine.get(START + page), 0));
     assert_eq!(machine.vm.stats().mapped[..4], [0, 0, 0, COUNT], "all of it is in clean superpages");

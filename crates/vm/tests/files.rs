@@ -1,9 +1,7 @@
 //! Files mapped by several processes, where addresses are compatible with superpages and where not (section 5.3), and
 //! their dirty bits.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Access, Level, Vpn};
 use superpage_vm::{Error, FaultError, FaultKind};
 
@@ -54,7 +52,7 @@ fn an_address_is_chosen_that_aligns_with_the_file() {
 #[test]
 fn pages_of_a_file_are_promoted_if_all_or_none_are_dirty() {
     for (policy, promoted) in [("reservation", false), ("reservation:dirty=nowhere", true)] {
-        let mut machine = Machine::new(machine::ALPHA, 2048, policy);
+        let mut machine = Machine::new(ALPHA, 2048, policy);
         machine.file(512, 64, true, 0);
         machine.write(512);
         (513..520).for_each(|page| {
@@ -67,7 +65,7 @@ fn pages_of_a_file_are_promoted_if_all_or_none_are_dirty() {
     }
     // In an anonymous object the bits may differ, unless the policy says otherwise.
     for (policy, promoted) in [("reservation", true), ("reservation:dirty=all", false)] {
-        let mut machine = Machine::new(machine::ALPHA, 2048, policy);
+        let mut machine = Machine::new(ALPHA, 2048, policy);
         machine.anonymous(512, 64, superpage_vm::Growth::Fixed);
         machine.write(512);
         (513..520).for_each(|page| {

@@ -1,8 +1,6 @@
 //! Fork and copy-on-write.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::Machine;
 use superpage_pages::{Access, Level, Vpn};
 use superpage_vm::{FaultKind, Growth, SpaceId};
 

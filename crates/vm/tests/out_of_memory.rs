@@ -1,15 +1,13 @@
 //! When memory is full: an error, and a state from which everything goes on.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Access, Extent, Level, Pfn, Vpn};
 use superpage_vm::{FaultError, Growth};
 
 #[test]
 fn a_full_memory_is_an_error_until_something_is_freed() {
     for policy in ["base", "reservation", "reservation:preempt=off", "reservation:pieces=free"] {
-        let mut machine = Machine::new(machine::ALPHA, 100, policy);
+        let mut machine = Machine::new(ALPHA, 100, policy);
         machine.anonymous(0, 4096, Growth::Fixed);
         // Scattered, so that there are reservations to preempt.
         let pages: Vec<u64> = (0..100).map(|i| i * 37).collect();

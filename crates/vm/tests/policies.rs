@@ -1,8 +1,6 @@
 //! What the policies `freebsd`, `talluri-hill` and `thp` do differently.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Extent, Level, Pfn};
 use superpage_vm::{FaultKind, Growth, Policy, Stats};
 
@@ -146,7 +144,7 @@ fn talluri_hill_populates_the_rest_at_half_and_counts_the_bloat() {
 
 #[test]
 fn talluri_hill_knows_one_superpage_size() {
-    let (stats, machine) = touch(machine::ALPHA, "talluri-hill", 64);
+    let (stats, machine) = touch(ALPHA, "talluri-hill", 64);
     assert_eq!(stats.promotions[..4], [0, 8, 0, 0]);
     assert_eq!(stats.allocations[..4], [0, 8, 0, 0]);
     assert_eq!((stats.touched_pages, stats.untouched_pages), (32, 32), "of each 64 KB the first half faulted");

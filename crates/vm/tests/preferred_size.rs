@@ -1,8 +1,6 @@
 //! The preferred size of a reservation (Navarro et al., section 4.2).
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::Level;
 use superpage_vm::Growth;
 
@@ -64,11 +62,11 @@ fn a_stack_grows_down_to_the_pages_touched() {
 
 #[test]
 fn the_rules_for_growing_objects_can_be_switched_off() {
-    let mut machine = Machine::new(machine::ALPHA, 4096, "reservation:growing-limit=off");
+    let mut machine = Machine::new(ALPHA, 4096, "reservation:growing-limit=off");
     machine.anonymous(1024, 1, Growth::Up);
     assert_eq!(allocated(&mut machine, 1024), Some(Level(3)));
     machine.end();
-    let mut machine = Machine::new(machine::ALPHA, 4096, "reservation:past-end=off");
+    let mut machine = Machine::new(ALPHA, 4096, "reservation:past-end=off");
     machine.anonymous(1024, 100, Growth::Up);
     assert_eq!(allocated(&mut machine, 1024 + 99), Some(Level(0)));
     assert_eq!(allocated(&mut machine, 1024 + 5), Some(Level(2)));

@@ -1,13 +1,11 @@
 //! Protection of a part of a superpage demotes only what holds the edges of the part (Navarro et al., section 4.6).
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Level, Protection};
 use superpage_vm::Growth;
 
 fn machine(policy: &str) -> Machine {
-    let mut machine = Machine::new(machine::ALPHA, 1024, policy);
+    let mut machine = Machine::new(ALPHA, 1024, policy);
     machine.anonymous(512, 512, Growth::Fixed);
     machine.write_all(512..1024);
     assert_eq!(machine.level(512), Some(Level(3)));

@@ -1,9 +1,7 @@
 //! Random sequences of all operations, over several processes, ladders and policies, with little memory: the state is
 //! valid and every page holds what was written to it after each of them.
 
-mod common;
-
-use common::{Op, World, plain};
+use crate::common::{Op, World, plain};
 use proptest::prelude::*;
 use proptest::{collection, option};
 

@@ -1,8 +1,6 @@
 //! What processes ask for at the edges: bad ranges, growth and shrinkage, moves, policy `base`, ladders of one size.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Access, Level, Protection, Vpn};
 use superpage_vm::{Backing, Error, FaultError, FaultKind, Growth, Map, PAGES_LIMIT, SpaceId};
 
@@ -109,7 +107,7 @@ fn contents_that_are_discarded_free_their_frames_but_keep_the_reservation() {
 
 #[test]
 fn base_uses_only_base_pages_on_any_ladder() {
-    for sizes in [machine::ALPHA, "4K", "4K 2M 1G"] {
+    for sizes in [ALPHA, "4K", "4K 2M 1G"] {
         for policy in ["base", "reservation"] {
             let mut machine = Machine::new(sizes, 2000, policy);
             machine.anonymous(0, 1500, Growth::Fixed);

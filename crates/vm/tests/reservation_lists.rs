@@ -1,8 +1,6 @@
 //! The multi-list reservation scheme, by the examples of Navarro et al., section 4.8.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Extent, Level, Pfn};
 use superpage_vm::Growth;
 
@@ -114,7 +112,7 @@ fn without_any_list_that_yields_it_a_smaller_size_is_taken() {
 
 #[test]
 fn pieces_can_be_freed_instead() {
-    let mut machine = Machine::new(machine::ALPHA, 64, "reservation:pieces=free");
+    let mut machine = Machine::new(ALPHA, 64, "reservation:pieces=free");
     machine.anonymous(0, 64, Growth::Fixed);
     machine.write(0);
     machine.anonymous(1024, 8, Growth::Fixed);
@@ -126,7 +124,7 @@ fn pieces_can_be_freed_instead() {
 
 #[test]
 fn without_preemption_only_a_last_base_page_preempts() {
-    let mut machine = Machine::new(machine::ALPHA, 64 + 1, "reservation:preempt=off");
+    let mut machine = Machine::new(ALPHA, 64 + 1, "reservation:preempt=off");
     machine.anonymous(0, 64, Growth::Fixed);
     machine.write(0);
     machine.anonymous(1024, 8, Growth::Fixed);

@@ -1,9 +1,7 @@
 //! Speculative demotion (Navarro et al., section 4.6): with memory short, referenced superpages are demoted with a
 //! probability, so that unused base pages are found; those used whole are made again.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::Machine;
 use superpage_pages::Level;
 use superpage_vm::Growth;
 

@@ -1,8 +1,6 @@
 //! The preemption adversary of Navarro et al., section 6.6: 4 MB of memory, touched with a stride of 4 MB.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::Machine;
 use superpage_vm::Growth;
 
 #[test]

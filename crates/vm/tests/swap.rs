@@ -1,8 +1,6 @@
 //! Swap space: pages of anonymous memory written there and read back, when it is full, and when its slots are given back.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::Machine;
 use superpage_pages::{Access, Vpn};
 use superpage_vm::{FaultError, FaultKind, Growth};
 

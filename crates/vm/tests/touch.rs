@@ -1,14 +1,12 @@
 //! The promotion adversary of Navarro et al., section 6.6: one access to each page, then all is freed. Each page's entry is
 //! promoted three times and demoted three times.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::Level;
 use superpage_vm::Growth;
 
 fn touch(policy: &str) -> superpage_vm::Stats {
-    let mut machine = Machine::new(machine::ALPHA, 1024, policy);
+    let mut machine = Machine::new(ALPHA, 1024, policy);
     machine.anonymous(512, 512, Growth::Fixed);
     for page in 0..512u64 {
         let reached = machine.write(512 + page).mapped;

@@ -1,8 +1,6 @@
 //! The kernel's own pages (Navarro et al., section 5.2): clustered in pools, or scattered over memory.
 
-mod machine;
-
-use machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Level, Pfn};
 use superpage_vm::{Error, Growth};
 
@@ -16,7 +14,7 @@ fn whole(machine: &Machine) -> u64 {
 /// Memory fills up while the kernel takes a page now and then; then the program ends. Gives the frames of the kernel and
 /// the extents of the largest size that are whole again.
 fn fill_and_free(policy: &str) -> (Machine, Vec<Pfn>, u64) {
-    let mut machine = Machine::new(machine::ALPHA, FRAMES, policy);
+    let mut machine = Machine::new(ALPHA, FRAMES, policy);
     assert_eq!(whole(&machine), 8);
     machine.anonymous(0, FRAMES, Growth::Fixed);
     let mut kernel = Vec::new();

@@ -129,7 +129,6 @@ impl World {
     }
 
     /// Does one plain operation and checks everything.
-    #[allow(dead_code, reason = "not where operations are only counted")]
     pub(crate) fn step(&mut self, op: Op) {
         self.apply(op);
         self.check(op);

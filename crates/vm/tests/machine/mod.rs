@@ -1,5 +1,4 @@
 //! A machine with one process, for tests of one behaviour each.
-#![allow(dead_code, reason = "each test uses a part of it")]
 
 mod disk;
 

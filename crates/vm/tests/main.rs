@@ -1,0 +1,37 @@
+//! All tests of the crate's public interface as one program: what changes in the crate is linked once, and a run takes the
+//! time of its longest test. One file a question; a new file needs its line here, and `every_file_is_listed` says if it lacks one.
+
+mod common;
+mod machine;
+
+mod buddy;
+mod buddy_cached;
+mod contiguity;
+mod daemon;
+mod dirty;
+mod files;
+mod fork;
+mod out_of_memory;
+mod policies;
+mod preferred_size;
+mod protect;
+mod random_operations;
+mod random_operations_reach;
+mod requests;
+mod reservation_lists;
+mod speculation;
+mod stride;
+mod swap;
+mod touch;
+mod wired;
+
+#[test]
+fn every_file_is_listed() {
+    let listed = include_str!("main.rs");
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+    for file in std::fs::read_dir(folder).unwrap() {
+        let name = file.unwrap().file_name().into_string().unwrap();
+        let module = name.trim_end_matches(".rs");
+        assert!(module == "main" || listed.contains(&format!("\nmod {module};")), "tests/{name} is in no test program");
+    }
+}
