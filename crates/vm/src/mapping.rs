@@ -84,11 +84,10 @@ impl Vm {
         for entry in self.space(space)?.overlapping(low, high) {
             let part = entry.within(low, high);
             self.remove_mapped(pmap, space, &entry, &part);
-            self.give_up(space, &part);
             self.cut(space, part.start);
             self.cut(space, part.end);
             self.space_mut(space).take(part.start);
-            self.drop_entry(part.object);
+            self.drop_entry(&part);
         }
         Ok(())
     }
@@ -159,7 +158,7 @@ impl Vm {
             self.cut(space, part.start);
             self.cut(space, part.end);
             self.put_fresh(space, part);
-            self.drop_entry(part.object);
+            self.drop_entry(&part);
         }
         Ok(())
     }
@@ -318,12 +317,24 @@ impl Vm {
         }
     }
 
-    /// Gives up the pages of a part of an entry, unless others can reach them; says whether.
+    /// Gives up the contents of a part of an entry, which stays, unless others can reach them; says whether.
     fn give_up(&mut self, space: SpaceId, part: &Entry) -> bool {
         let object = self.objects.get(part.object);
-        // The pages of a file outlive its mappings.
-        let kept = object.file.is_some() && (self.frames.pages.is_some() || object.opens > 0);
-        let alone = !kept && (object.sole || self.only_user(space, part.object));
+        if object.file.is_some() {
+            return self.give_up_of_file(part);
+        }
+        let alone = object.sole || self.only_user(space, part.object);
+        if alone {
+            self.frames.release(part.object, part.offset, part.offset_end());
+        }
+        alone
+    }
+
+    /// The same for an entry that stands on a file, whose pages outlive its mappings where they can.
+    pub(crate) fn give_up_of_file(&mut self, part: &Entry) -> bool {
+        let object = self.objects.get(part.object);
+        let kept = self.frames.pages.is_some() || object.opens > 0;
+        let alone = !kept && object.sole;
         if kept {
             self.objects.get_mut(part.object).sole = false;
         }

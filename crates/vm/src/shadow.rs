@@ -3,8 +3,10 @@
 use crate::object::{Object, ObjectId};
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Error, PAGES_LIMIT, Pmap, SpaceId};
+use crate::{Error, Pmap, SpaceId};
+use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use superpage_pages::Protection;
 
 impl Vm {
@@ -74,16 +76,22 @@ impl Vm {
         known.entries == 1 || here.filter(|entry| entry.object == object).count() == known.entries as usize
     }
 
-    /// An entry no longer stands on the object: frees it if nothing does, or lets its only shadow take it over.
-    pub(crate) fn drop_entry(&mut self, object: ObjectId) {
+    /// An entry no longer stands on its object, and is no longer among those of its space: gives up the pages that nobody else
+    /// can reach, frees the object if nothing stands on it, or lets its only shadow take it over.
+    pub(crate) fn drop_entry(&mut self, entry: &Entry) {
+        let object = entry.object;
         self.objects.get_mut(object).entries -= 1;
+        if self.objects.get(object).file.is_some() {
+            self.give_up_of_file(entry);
+        } else {
+            self.forsake(object, entry.offset..entry.offset_end());
+        }
         let mut next = Some(object);
         while let Some(object) = next.take() {
             let known = self.objects.get(object);
             if known.file.is_some() {
                 self.closed(object);
             } else if known.entries == 0 && known.shadows == 0 {
-                self.frames.release(object, 0, PAGES_LIMIT);
                 next = self.objects.remove(object);
             } else if let Some(shadow) = self.objects.only_shadow(object) {
                 // The pages that come over may be mapped with fewer rights, or not at all.
@@ -93,5 +101,50 @@ impl Vm {
                 self.frames.stats.collapses += 1;
             }
         }
+    }
+
+    /// A window on these pages of an anonymous object is closed. Gives up those pages, of the object and of each behind it, that
+    /// lie in no other window through which it can be reached: left where they are they would be lost, and whoever maps
+    /// their indices next would see them. The pages of files stay. O(address spaces) for each object of the chain, and for
+    /// each that shadows it, up to the first of which all is reached.
+    fn forsake(&mut self, front: ObjectId, pages: Range<u64>) {
+        let mut unreached = vec![pages];
+        let mut next = Some(front);
+        while let Some(object) = next
+            && !unreached.is_empty()
+        {
+            let known = self.objects.get(object);
+            if known.file.is_some() {
+                return;
+            }
+            next = known.backing;
+            if !known.sole {
+                self.subtract_reached(object, &mut unreached);
+            }
+            // What is reached of an object is reached of those behind it.
+            unreached.iter().for_each(|pages| self.frames.release(object, pages.start, pages.end));
+        }
+    }
+
+    /// Takes the pages of an object out of `pages`, which are ascending, that lie in a window on it or on what shadows it.
+    fn subtract_reached(&self, object: ObjectId, pages: &mut Vec<Range<u64>>) {
+        if self.objects.get(object).entries > 0 {
+            for space in self.spaces.iter().flatten() {
+                let (Some(first), Some(last)) = (pages.first(), pages.last()) else { return };
+                let windows: Vec<Range<u64>> = space.windows(object, first.start, last.end).collect();
+                windows.into_iter().for_each(|window| subtract(pages, &window));
+            }
+        }
+        self.objects.shadows_of(object).for_each(|shadow| self.subtract_reached(shadow, pages));
+    }
+}
+
+/// Takes a window out of ranges of pages.
+fn subtract(pages: &mut Vec<Range<u64>>, window: &Range<u64>) {
+    if pages.iter().any(|part| part.start < window.end && window.start < part.end) {
+        let parts = pages
+            .drain(..)
+            .flat_map(|part| [part.start..part.end.min(window.start), part.start.max(window.end)..part.end]);
+        *pages = parts.filter(|part| !part.is_empty()).collect();
     }
 }

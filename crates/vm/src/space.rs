@@ -4,6 +4,7 @@ use crate::object::{Growth, ObjectId};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::Cell;
+use core::ops::Range;
 use superpage_pages::{Protection, Vpn};
 
 /// A range of virtual pages with one object, one protection and one way to be written.
@@ -108,6 +109,14 @@ impl Space {
     pub(crate) fn holding(&self, object: ObjectId, index: u64) -> impl Iterator<Item = Entry> + '_ {
         let before = self.by_object.range((object, 0, 0)..=(object, index, u64::MAX)).rev();
         before.map(|(_, _, start)| self.entries[start]).filter(move |entry| index < entry.offset_end())
+    }
+
+    /// The parts of an anonymous object, as ranges of indices, that entries have of its pages from `low` up to `high`, the last
+    /// first. No page of such an object is mapped twice in one space. O(log entries) and one step for each.
+    pub(crate) fn windows(&self, object: ObjectId, low: u64, high: u64) -> impl Iterator<Item = Range<u64>> + '_ {
+        let before = self.by_object.range((object, 0, 0)..(object, high, 0)).rev();
+        let windows = before.map(|(_, offset, start)| *offset..self.entries[start].offset_end());
+        windows.take_while(move |window| low < window.end)
     }
 
     /// Whether the index by object agrees with the entries.

@@ -249,6 +249,28 @@ impl Vm {
             check(object.low <= object.high, || format!("object {id:?} ends before it starts"))?;
             check(shadows.is_empty() || !object.sole, || format!("object {id:?} has shadows and is called sole"))?;
         }
+        self.validate_reach()
+    }
+
+    /// Checks that each page of anonymous memory lies in a window through which it can be reached: in one on its object, or on
+    /// an object in front of that. What lies elsewhere is lost, and would come back if a window there opened.
+    fn validate_reach(&self) -> Result<(), String> {
+        let mut windows: BTreeMap<ObjectId, Vec<(u64, u64)>> = BTreeMap::new();
+        for entry in self.spaces.iter().flatten().flat_map(|space| space.iter()) {
+            for object in self.objects.chain(entry.object) {
+                windows.entry(object).or_default().push((entry.offset, entry.offset_end()));
+            }
+        }
+        for (object, _) in self.objects.iter().filter(|(_, known)| known.file.is_none()) {
+            let (cached, swapped) = self.frames.away.pages_in(object, 0, PAGES_LIMIT);
+            let away = cached.into_iter().map(|(index, _)| index).chain(swapped);
+            let open = windows.get(&object).map_or(&[][..], Vec::as_slice);
+            for index in self.populated(object).into_iter().chain(away) {
+                check(open.iter().any(|(low, high)| (*low..*high).contains(&index)), || {
+                    format!("page {index:#x} of {object:?} lies outside every window through which it can be reached")
+                })?;
+            }
+        }
         Ok(())
     }
 

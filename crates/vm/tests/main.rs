@@ -23,6 +23,7 @@ mod speculation;
 mod stride;
 mod swap;
 mod touch;
+mod windows;
 mod wired;
 
 #[test]

@@ -435,8 +435,13 @@ impl World {
 
     fn remap(&mut self, space: SpaceId, from: u64, from_pages: u64, op: Op) {
         let [_, _, _, length, flags, more] = op;
-        let to = if more & 4 != 0 { from } else { (u64::from(length) * 8 + u64::from(flags >> 3)) % PAGES };
-        let to_pages = if more & 8 != 0 { from_pages } else { u64::from(more) + 1 };
+        let to = if more & IN_PLACE != 0 { from } else { (u64::from(length) * 8 + u64::from(flags >> 3)) % PAGES };
+        let to_pages = match flags & (QUARTER | FOURFOLD) {
+            _ if more & 8 != 0 => from_pages,
+            QUARTER => from_pages.div_ceil(4),
+            FOURFOLD => 4 * from_pages,
+            _ => u64::from(more) + 1,
+        };
         if self.vm.remap(&mut self.pmap, space, (Vpn(from), from_pages), (Vpn(to), to_pages)).is_err() {
             return;
         }

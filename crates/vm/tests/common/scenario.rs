@@ -45,6 +45,10 @@ pub(crate) const SHARED: u8 = 0x08;
 pub(crate) const OF_FILE: u8 = 0x10;
 /// In the flags of pressure: what pressed is gone afterwards.
 pub(crate) const GONE: u8 = 0x40;
+/// In the last byte of a move: to where it is. In its flags: to a quarter of its length, or to four times that.
+pub(crate) const IN_PLACE: u8 = 0x04;
+pub(crate) const QUARTER: u8 = 0x40;
+pub(crate) const FOURFOLD: u8 = 0x80;
 /// In the last byte of a mapping of a file: aligned as the file is; of a mapping: a heap.
 pub(crate) const AS_FILE: u8 = 0x02;
 const HEAP: u8 = 0x10;
@@ -76,7 +80,7 @@ fn spelled_out(op: Op) -> Vec<Op> {
     let press = [PRESS, who, place, flags >> 3, flags, more];
     let idle = [IDLE, who, place, u8::MAX, 0, 0];
     // What rests on the most conditions comes twice as often.
-    let scenario = match (what - SCENARIOS) % 10 {
+    let scenario = match (what - SCENARIOS) % 12 {
         // Populated whole, changed in part, and whole and uniform again.
         0 => vec![
             all(MAP, 0, 0),
@@ -151,6 +155,7 @@ fn spelled_out(op: Op) -> Vec<Op> {
         ],
         // A heap grows as it is used, and shrinks.
         6 => vec![heap(MAP, 0), heap(WRITE, 0), heap(GROW, 2), heap(WRITE, 2), press, heap(GROW, 0), heap(READ, 0)],
+        10 | 11 => given_up_after_fork(start, order, flags, press),
         // A program's file: executed, written in part by this process alone, dropped and read again.
         _ => vec![
             all(MAP, OF_FILE, AS_FILE | file),
@@ -166,4 +171,36 @@ fn spelled_out(op: Op) -> Vec<Op> {
     // In half of them the process begins anew, so that memory is not always full by then.
     let anew = (flags & 0x80 != 0).then_some([EXEC, who, place, 0, 0, 0]);
     anew.into_iter().chain(scenario).collect()
+}
+
+/// A heap of 2^`order` pages is shared by fork, once or twice; one side writes some of it and gives most of it up, in one of
+/// three ways; the other side ends; what is left grows again and is read.
+fn given_up_after_fork(start: u8, order: u8, flags: u8, press: Op) -> Vec<Op> {
+    let heap = |what, who, order| [what, who, start, order, 0, ALIGNED | HEAP];
+    let in_place = |order, by| [REMAP, 0, start, order, by, ALIGNED | IN_PLACE];
+    // Processes after the first one are numbered anew as they end.
+    let (first, second) = ([EXIT, 0, 0, 0, 0, 0], [EXIT, 1, 0, 0, 0, 0]);
+    let side = flags >> 2 & 1;
+    let mut scenario = vec![second, second, second, second, [EXEC, 0, 0, 0, 0, 0]];
+    scenario.extend([heap(MAP, 0, order), heap(WRITE, 0, order), [FORK, 0, 0, 0, 0, 0], heap(WRITE, side, order - 3)]);
+    if flags & 2 != 0 {
+        scenario.extend([[FORK, side, 0, 0, 0, 0], heap(WRITE, side, order - 2)]);
+    }
+    if flags & 0x40 != 0 {
+        scenario.push(press);
+    }
+    scenario.push(match flags >> 3 & 3 {
+        0 => [UNMAP, side, start + (1 << (order - 3)), order - 1, 0, ALIGNED],
+        1 => [REMAP, side, start, order, QUARTER, ALIGNED | IN_PLACE],
+        _ => heap(GROW, side, order - 2),
+    });
+    // All others end, so that what is left is the first.
+    scenario.extend(if side == 0 { [second, second] } else { [first, second] });
+    scenario.extend(if flags & 0x20 != 0 {
+        [in_place(order - 2, FOURFOLD), in_place(order - 1, FOURFOLD)]
+    } else {
+        [heap(GROW, 0, order), heap(READ, 0, order - 1)]
+    });
+    scenario.push(heap(READ, 0, order));
+    scenario
 }
