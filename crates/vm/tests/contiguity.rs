@@ -2,7 +2,7 @@
 //! it restores what failed and no more, out of inactive pages; and closed files make pages inactive.
 
 use crate::machine::Machine;
-use superpage_pages::{Extent, Level, Pfn};
+use superpage_pages::{Access, Extent, Level, Pfn, Vpn};
 use superpage_vm::{FaultKind, Growth};
 
 /// The plain daemon that the paper compares with.
@@ -158,4 +158,49 @@ fn pages_become_inactive_at_the_last_close_only() {
     fail_again(&mut machine);
     assert_eq!(run(&mut machine), (8, 1));
     end(machine);
+}
+
+/// A file of superpages of 8 pages, read whole through a mapping by a process that goes on to use little of it: some of it is
+/// inactive and still in superpages. No extent is free, though memory is not short.
+fn inactive_superpages(speculate: &str) -> Machine {
+    let policy = format!("reservation:speculate={speculate}");
+    let mut machine = Machine::with_swap("8K 64K", 8 * 65, &policy, 1000);
+    machine.file(512, 8 * 64 + 5, true, 0);
+    (0..8 * 64 + 5).for_each(|page| assert_eq!(machine.get(512 + page), 0));
+    assert!(machine.vm.daemon_wanted() && machine.daemon() && !machine.vm.daemon_wanted());
+    assert!(machine.vm.stats().inactive_pages > 8);
+    let free: Vec<Extent> = machine.vm.buddy().iter().filter(|extent| extent.level == Level(1)).collect();
+    free.iter().for_each(|extent| machine.vm.wire(Extent { level: Level::BASE, ..*extent }).unwrap());
+    fail(&mut machine, 1);
+    assert!(machine.vm.daemon_wanted());
+    machine
+}
+
+#[test]
+fn inactive_pages_that_are_used_again_are_no_contiguity() {
+    for used in [false, true] {
+        let mut machine = inactive_superpages("0/4");
+        if used {
+            // The hardware sets reference bits, and nobody else knows.
+            let mapped = machine.mapped(512..512 + 8 * 65);
+            mapped.into_iter().for_each(|page| assert!(machine.pmap.access(machine.space, Vpn(page), Access::Read)));
+        }
+        let (evicted, extents) = run(&mut machine);
+        assert_eq!((evicted > 0, extents), (!used, u64::from(!used)));
+        assert_eq!(machine.vm.stats().contiguity_restored, extents);
+    }
+}
+
+#[test]
+fn the_search_for_contiguity_demotes_no_superpage() {
+    // Speculative demotion is for memory that is short (section 4.6).
+    let mut machine = inactive_superpages("2/4");
+    let mapped = machine.mapped(512..512 + 8 * 65);
+    mapped.into_iter().for_each(|page| assert!(machine.pmap.access(machine.space, Vpn(page), Access::Read)));
+    let before = machine.vm.stats();
+    run(&mut machine);
+    let now = machine.vm.stats();
+    assert!(now.daemon_scanned > before.daemon_scanned + 4, "it looked at some");
+    assert_eq!(now.speculative_demotions, before.speculative_demotions);
+    assert_eq!(now.demotions, before.demotions);
 }

@@ -4,19 +4,23 @@
 mod common;
 mod machine;
 
+mod aging;
 mod buddy;
 mod buddy_cached;
 mod contiguity;
 mod daemon;
+mod daemon_limits;
 mod dirty;
 mod files;
 mod fork;
 mod out_of_memory;
 mod policies;
 mod preferred_size;
+mod promotion_conditions;
 mod protect;
 mod random_operations;
 mod random_operations_reach;
+mod remap;
 mod requests;
 mod reservation_lists;
 mod speculation;

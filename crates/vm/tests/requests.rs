@@ -109,12 +109,12 @@ fn contents_that_are_discarded_free_their_frames_but_keep_the_reservation() {
 fn base_uses_only_base_pages_on_any_ladder() {
     for sizes in [ALPHA, "4K", "4K 2M 1G"] {
         for policy in ["base", "reservation"] {
-            let mut machine = Machine::new(sizes, 2000, policy);
-            machine.anonymous(0, 1500, Growth::Fixed);
-            machine.write_all(0..1500);
+            let mut machine = Machine::new(sizes, 900, policy);
+            machine.anonymous(0, 600, Growth::Fixed);
+            machine.write_all(0..600);
             let stats = machine.vm.stats();
             if policy == "base" || sizes == "4K" {
-                assert_eq!((stats.mapped[0], stats.reservations_made), (1500, 0));
+                assert_eq!((stats.mapped[0], stats.reservations_made), (600, 0));
             } else {
                 assert!(stats.mapped[1] > 0);
             }

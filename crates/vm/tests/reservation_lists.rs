@@ -1,7 +1,7 @@
 //! The multi-list reservation scheme, by the examples of Navarro et al., section 4.8.
 
 use crate::machine::{ALPHA, Machine};
-use superpage_pages::{Extent, Level, Pfn};
+use superpage_pages::{Extent, Level, Pfn, Vpn};
 use superpage_vm::Growth;
 
 /// Takes every free frame away.
@@ -131,5 +131,88 @@ fn without_preemption_only_a_last_base_page_preempts() {
     let fault = machine.write(1024);
     assert_eq!((fault.allocated, fault.preempted), (Some(Level(0)), 0));
     assert_eq!(machine.write(1025).preempted, 1, "no base page is left");
+    machine.end();
+}
+
+/// First frames of the reservations on a list, from its head.
+fn listed(machine: &Machine, level: u8) -> Vec<u64> {
+    machine.vm.reservations(Level(level)).map(|extent| extent.start.0).collect()
+}
+
+#[test]
+fn with_one_list_the_least_recent_of_all_is_preempted() {
+    // A reservation of 4 MB yields 512 KB, a later one of 512 KB yields 64 KB. 64 KB are asked for.
+    for (policy, again, larger_goes) in [
+        ("reservation:lists=one", false, true),
+        ("reservation:lists=one", true, false),
+        ("reservation", false, false),
+        ("reservation", true, false),
+    ] {
+        let mut machine = Machine::new(ALPHA, 512 + 64, policy);
+        machine.anonymous(0, 512, Growth::Fixed);
+        machine.write(0);
+        machine.anonymous(1024, 64, Growth::Fixed);
+        machine.write(1024);
+        assert_eq!(machine.lists(), [0, 1, 1, 0]);
+        if again {
+            machine.write(1);
+        }
+        machine.anonymous(2048, 8, Growth::Fixed);
+        assert_eq!(machine.write(2048).allocated, Some(Level(1)));
+        let gone = [256, 1024 + 32].map(|page| machine.write(page).allocated.is_some());
+        assert_eq!(gone, [larger_goes, !larger_goes], "{policy}, used again: {again}");
+        machine.end();
+    }
+}
+
+#[test]
+fn a_page_found_in_the_newest_reservation_makes_it_newer_still() {
+    // Three lists in one queue: what counts is the last page, not when the reservation came to its list.
+    let mut machine = Machine::new(ALPHA, 3 * 64, "reservation:lists=one");
+    for start in [0, 512, 1024] {
+        machine.anonymous(start, 64, Growth::Fixed);
+        machine.write(start);
+    }
+    // The second yields 8 KB, the third 64 KB, and then the first page of all is followed by another one in the second.
+    machine.write_all((1..8).map(|part| 512 + 8 * part));
+    machine.write(1);
+    machine.write(513);
+    let order =
+        [Level(0), Level(1)].map(|level| machine.vm.reservations(level).map(|it| it.start.0).collect::<Vec<_>>());
+    assert_eq!(order, [vec![64], vec![128, 0]]);
+    machine.end();
+}
+
+#[test]
+fn a_reservation_that_loses_pages_is_the_next_to_be_preempted() {
+    // Two of 512 KB: one yields 64 KB, the other, newer one has a page in each 64 KB, or all pages.
+    for step in [8, 1] {
+        let mut machine = Machine::alpha(2 * 64);
+        for start in [0, 512] {
+            machine.anonymous(start, 64, Growth::Fixed);
+        }
+        machine.write(0);
+        machine.write_all((0..64).step_by(step).map(|page| 512 + page));
+        assert_eq!((listed(&machine, 1), machine.lists()[0]), (vec![0], usize::from(step > 1)));
+        machine.vm.discard(&mut machine.pmap, machine.space, Vpn(512 + 24), 8).unwrap();
+        machine.vm.validate(&machine.pmap).unwrap();
+        assert_eq!(listed(&machine, 1), [64, 0], "it is not being filled");
+        machine.anonymous(2048, 8, Growth::Fixed);
+        assert_eq!(machine.write(2048).preempted, 1);
+        assert_eq!(machine.write(32).allocated, None, "the other one is untouched");
+        machine.end();
+    }
+}
+
+#[test]
+fn a_reservation_that_loses_pages_and_yields_no_more_keeps_its_place() {
+    let mut machine = Machine::alpha(2 * 64);
+    for start in [0, 512] {
+        machine.anonymous(start, 64, Growth::Fixed);
+        machine.write_all([start, start + 1].into_iter());
+    }
+    assert_eq!(listed(&machine, 1), [0, 64]);
+    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(513), 1).unwrap();
+    assert_eq!(listed(&machine, 1), [0, 64]);
     machine.end();
 }

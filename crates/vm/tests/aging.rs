@@ -1,0 +1,183 @@
+//! How pages grow old (Navarro et al., section 5.1: approximate LRU, as in FreeBSD 4). The daemon looks at each active page
+//! in turn. A page starts with an activity of 5; a reference adds 3, up to 64; a look that finds none takes 1 away, and at 0
+//! the page is inactive. What nobody maps is inactive at once.
+
+use crate::machine::Machine;
+use superpage_pages::{Access, Vpn};
+use superpage_vm::Growth;
+
+/// 64 frames: the daemon wakes with fewer than 4 available and looks at active pages until 40 are inactive or available.
+const FRAMES: u64 = 64;
+/// The pages that are watched: too many for the rest to be 40.
+const WATCHED: u64 = 40;
+/// Where they are mapped.
+const START: u64 = 512;
+/// A file that is read and closed: its pages are inactive.
+const SUPPLY: u32 = 9;
+
+/// A memory in which as many pages can go at once as the daemon wants, so that it looks at each active page once a run.
+struct Watch {
+    machine: Machine,
+    next: u64,
+}
+
+impl Watch {
+    fn new() -> Watch {
+        Watch { machine: Machine::with_swap("8K", FRAMES, "base:cache=free,close=inactive", 1000), next: 0 }
+    }
+
+    fn with_superpages(speculate: &str) -> Watch {
+        let policy = format!("reservation:cache=free,wake=memory,speculate={speculate}");
+        Watch { machine: Machine::with_swap("8K 64K", FRAMES, &policy, 1000), next: 0 }
+    }
+
+    /// Lets the daemon look once at each page, as long as they are all active.
+    fn look(&mut self) {
+        let (vm, machine) = (self.machine.vm.stats(), &mut self.machine);
+        machine.vm.open(SUPPLY, 1 << 20).unwrap();
+        while !machine.vm.daemon_wanted() {
+            machine.vm.read(SUPPLY, self.next).unwrap();
+            self.next += 1;
+        }
+        machine.vm.close(SUPPLY).unwrap();
+        machine.daemon();
+        let now = machine.vm.stats();
+        assert!(now.evictions > vm.evictions && now.resident_pages == FRAMES - 16, "the supply was enough");
+    }
+
+    fn active(&self) -> u64 {
+        self.machine.vm.stats().active_pages
+    }
+
+    /// How many looks it takes until some of the pages are inactive, if nobody uses them.
+    fn looks(&mut self) -> u64 {
+        let inactive = |_: &u64| {
+            self.look();
+            self.active() < WATCHED
+        };
+        (1..200).find(inactive).expect("pages that nobody uses grow old")
+    }
+
+    /// Uses each page once.
+    fn reference(machine: &mut Machine) {
+        (START..START + WATCHED).for_each(|page| assert!(machine.pmap.access(machine.space, Vpn(page), Access::Read)));
+    }
+
+    fn end(mut self) {
+        self.machine.vm.remove_file(SUPPLY);
+        self.machine.end();
+    }
+}
+
+/// Pages that were touched once and looked at once.
+fn touched(mut watch: Watch) -> Watch {
+    watch.machine.anonymous(START, WATCHED, Growth::Fixed);
+    (START..START + WATCHED).for_each(|page| watch.machine.put(page, page));
+    watch.look();
+    assert_eq!(watch.active(), WATCHED);
+    watch
+}
+
+#[test]
+fn a_page_has_five_looks_and_three_for_each_reference() {
+    for references in 0..4 {
+        let mut watch = touched(Watch::new());
+        for _ in 0..references {
+            Watch::reference(&mut watch.machine);
+            watch.look();
+        }
+        assert_eq!(watch.looks(), 5 + 3 * (1 + references), "{references} references after the first");
+        watch.end();
+    }
+}
+
+#[test]
+fn activity_has_a_limit() {
+    for references in [19, 20, 60] {
+        let mut watch = touched(Watch::new());
+        for _ in 0..references {
+            Watch::reference(&mut watch.machine);
+            watch.look();
+        }
+        assert_eq!(watch.looks(), 64.min(8 + 3 * references));
+        watch.end();
+    }
+}
+
+#[test]
+fn what_is_used_between_any_two_looks_stays_active() {
+    let mut watch = touched(Watch::new());
+    for _ in 0..100 {
+        Watch::reference(&mut watch.machine);
+        watch.look();
+        assert_eq!(watch.active(), WATCHED);
+    }
+    watch.end();
+}
+
+#[test]
+fn an_inactive_page_that_is_used_again_is_as_active_as_a_new_one() {
+    let mut watch = touched(Watch::new());
+    // One more page, of a file that is mapped, but it is read past the mapping: no reference bit tells.
+    watch.machine.file(4096, 1, true, 0);
+    watch.machine.vm.open(1, 1).unwrap();
+    for _ in 0..3 {
+        watch.machine.vm.read(1, 0).unwrap();
+        assert_eq!(watch.active(), WATCHED + 1);
+        let looks = (1..).find(|_| {
+            Watch::reference(&mut watch.machine);
+            watch.look();
+            watch.active() == WATCHED
+        });
+        assert_eq!(looks, Some(5));
+    }
+    watch.machine.vm.close(1).unwrap();
+    watch.end();
+}
+
+#[test]
+fn what_nobody_maps_is_inactive_at_the_first_look() {
+    let mut watch = Watch::new();
+    watch.machine.vm.open(1, WATCHED).unwrap();
+    (0..WATCHED).for_each(|page| {
+        watch.machine.vm.read(1, page).unwrap();
+    });
+    assert_eq!(watch.active(), WATCHED);
+    assert_eq!(watch.looks(), 1);
+    watch.machine.vm.close(1).unwrap();
+    watch.end();
+}
+
+#[test]
+fn the_pages_of_a_superpage_grow_old_together() {
+    for references in [0, 2] {
+        let mut watch = touched(Watch::with_superpages("0/4"));
+        for _ in 0..references {
+            // One page of each is used: that is all a reference bit tells.
+            (START + 3..START + WATCHED).step_by(8).for_each(|page| {
+                assert!(watch.machine.pmap.access(watch.machine.space, Vpn(page), Access::Read));
+            });
+            watch.look();
+        }
+        assert_eq!(watch.looks(), 8 + 3 * references);
+        assert_eq!(watch.active() % 8, 0, "none is inactive in part");
+        watch.end();
+    }
+}
+
+/// Section 4.6: what a superpage's reference bit said is not known of its parts.
+#[test]
+fn a_demoted_superpage_is_made_again_only_if_each_page_was_seen_in_use() {
+    for (used, level) in [(8, 1), (7, 0), (1, 0)] {
+        let mut watch = touched(Watch::with_superpages("4/4"));
+        assert_eq!(watch.machine.vm.stats().speculative_demotions, WATCHED / 8);
+        (0..WATCHED).filter(|page| page % 8 < used).for_each(|page| {
+            assert!(watch.machine.pmap.access(watch.machine.space, Vpn(START + page), Access::Read));
+        });
+        watch.look();
+        let levels: Vec<_> = (0..WATCHED).map(|page| watch.machine.level(START + page).unwrap().0).collect();
+        assert_eq!(levels, [level; WATCHED as usize], "{used} of 8 pages are used");
+        assert_eq!(watch.machine.vm.stats().repromotions, u64::from(level) * WATCHED / 8);
+        watch.end();
+    }
+}

@@ -1,0 +1,70 @@
+//! What moves with a mapping (`mremap`): contents, and whether they are dirty, in base pages and in superpages.
+
+use crate::machine::{ALPHA, Machine};
+use superpage_pages::{Level, Vpn};
+use superpage_vm::{Backed, Growth};
+
+const START: u64 = 512;
+
+fn value(page: u64) -> u64 {
+    3 * page + 1
+}
+
+fn move_to(machine: &mut Machine, to: u64, pages: u64) {
+    machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(START), pages), (Vpn(to), pages)).unwrap();
+    machine.vm.validate(&machine.pmap).unwrap();
+}
+
+/// Where 16 pages move to: aligned as before, and so that superpages must be demoted.
+const PLACES: [u64; 2] = [4096, 4096 + 3];
+
+#[test]
+fn dirty_pages_of_a_file_are_still_dirty_after_a_move_and_clean_ones_clean() {
+    for policy in ["base", "reservation", "reservation:demote-on-write=off", "freebsd", "talluri-hill"] {
+        for to in PLACES {
+            let mut machine = Machine::new(ALPHA, 512, policy);
+            machine.file(START, 16, true, 0);
+            (0..8).for_each(|page| machine.put(START + page, value(page)));
+            (8..16).for_each(|page| assert_eq!(machine.get(START + page), 0));
+            move_to(&mut machine, to, 16);
+            machine.sync();
+            let written: Vec<u64> =
+                (0..16).filter(|page| machine.disk.stored.contains_key(&(Some(1), *page))).collect();
+            assert_eq!(written, (0..8).collect::<Vec<_>>(), "{policy}, to {to}");
+            assert!((0..8).all(|page| machine.disk.stored[&(Some(1), page)] == value(page)));
+            machine.end();
+        }
+    }
+}
+
+#[test]
+fn anonymous_pages_that_moved_are_written_out_when_they_go() {
+    for policy in ["base", "reservation", "thp"] {
+        for to in PLACES {
+            let mut machine = Machine::with_swap("8K 64K", 64, policy, 1000);
+            machine.anonymous(START, 16, Growth::Fixed);
+            (0..16).for_each(|page| machine.put(START + page, value(page)));
+            move_to(&mut machine, to, 16);
+            assert_eq!(machine.mapped(to..to + 16).len(), 16, "{policy}: the pages moved with their frames");
+            machine.squeeze();
+            assert!(machine.mapped(to..to + 16).is_empty());
+            assert!((0..16).all(|page| machine.get(to + page) == value(page)), "{policy}, to {to}");
+            machine.end();
+        }
+    }
+}
+
+#[test]
+fn a_superpage_that_stays_aligned_moves_whole_and_another_is_demoted() {
+    for (to, levels) in [(4096, [1, 1]), (4096 + 3, [0, 0])] {
+        let mut machine = Machine::alpha(512);
+        machine.file(START, 16, true, 0);
+        (0..16).for_each(|page| machine.put(START + page, value(page)));
+        move_to(&mut machine, to, 16);
+        assert_eq!([0, 8].map(|page| machine.level(to + page)), levels.map(|level| Some(Level(level))));
+        machine.sync();
+        assert_eq!(machine.disk.log.len(), 16);
+        assert_eq!(machine.disk.log[15], Backed::File { file: 1, page: 15 });
+        machine.end();
+    }
+}
