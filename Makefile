@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
-.PHONY: help build demo test lint bench corpus fuzz reproduce
+.PHONY: help build demo test lint bench corpus fuzz mutants reproduce
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -32,3 +32,6 @@ corpus: build ## record the corpus again from scratch (needs qemu-user and the r
 fuzz: ## a minute of each fuzz target (needs nightly Rust and cargo-fuzz)
 	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
 		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$${FUZZ_SECONDS:-60} || exit 1; done
+
+mutants: ## do the tests of the memory manager notice a fault? a random sample of 150, an hour or two (needs cargo-mutants)
+	./crates/vm/mutants/run --sample $${MUTANTS_SAMPLE:-150} --seed $${MUTANTS_SEED:-1}
