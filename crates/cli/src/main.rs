@@ -1,4 +1,8 @@
 //! The command `superpage`. It parses, calls and prints; what it prints is made elsewhere.
+#![deny(clippy::print_stdout)]
+
+#[macro_use]
+mod print;
 
 mod export;
 #[cfg(target_os = "linux")]
@@ -13,11 +17,16 @@ mod stop;
 mod trace;
 
 use clap::{Parser, Subcommand};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Superpages for programs that do not ask for them, and what they are worth.
 #[derive(Parser)]
 #[command(name = "superpage", version, arg_required_else_help = true, max_term_width = 120)]
+#[command(
+    after_help = "Exit status: 0 done, 1 a run or a check failed, 2 bad usage or bad input; `run`, `record` and `sim -- CMD` pass on \
+    that of their program. A reader of standard output that goes away (`| head`) is no failure; a full disk is."
+)]
 struct Command {
     #[command(subcommand)]
     verb: Verb,
@@ -76,13 +85,13 @@ impl From<superpage_linux::Error> for Failure {
 }
 
 fn main() -> ExitCode {
-    let done = match Command::parse().verb {
+    let done = Command::try_parse().map_or_else(explained, |command| match command.verb {
         Verb::Sim(verb) => verb.run(),
         Verb::Record(verb) => verb.run(),
         Verb::Trace(verb) => verb.run(),
         Verb::Reproduce(verb) => verb.run(),
         Verb::Live(verb) => verb.run(),
-    };
+    });
     match done {
         Ok(code) => code,
         Err(failure) => {
@@ -94,4 +103,14 @@ fn main() -> ExitCode {
             ExitCode::from(status)
         }
     }
+}
+
+/// What was asked for with --help or --version, on standard output; or what is wrong with the words, on standard error.
+fn explained(message: clap::Error) -> Result<ExitCode, Failure> {
+    let printed = message.print();
+    if message.use_stderr() {
+        return Ok(ExitCode::from(2));
+    }
+    print::done(printed.and_then(|()| print::stdout().flush()))?;
+    Ok(ExitCode::SUCCESS)
 }

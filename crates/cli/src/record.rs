@@ -85,7 +85,7 @@ impl Record {
 }
 
 /// The program's own status, as a shell would tell it.
-fn exit_code(status: std::process::ExitStatus) -> ExitCode {
+pub(crate) fn exit_code(status: std::process::ExitStatus) -> ExitCode {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
         return ExitCode::from(128 + signal as u8);

@@ -1,5 +1,6 @@
 //! `superpage reproduce`.
 
+use crate::print::print;
 use crate::sim::Bar;
 use crate::{Failure, export, stop};
 use clap::Args;
@@ -59,9 +60,10 @@ impl Reproduce {
         }
         if self.list || self.names.is_empty() {
             let all = if self.names.is_empty() { superpage_reproduce::experiments() } else { experiments };
-            for experiment in all {
-                println!("{:26} {} (section {})", experiment.full_name(), experiment.title, experiment.section);
-            }
+            let line = |experiment: &Experiment| {
+                format!("{:26} {} (section {})\n", experiment.full_name(), experiment.title, experiment.section)
+            };
+            print(all.iter().map(line).collect::<String>())?;
             return Ok(ExitCode::SUCCESS);
         }
         let page = export::create(self.export_html.as_ref())?;
@@ -73,10 +75,13 @@ impl Reproduce {
         let options = Options { corpus: self.corpus.clone(), long: self.long, programs };
         let stop = stop::flag();
         let report = superpage_reproduce::run(experiments, &options, &stop, &Bars(Mutex::new(None)));
-        superpage_reproduce::write(&report, self.format, &mut std::io::stdout())?;
+        let mut findings = Vec::new();
+        superpage_reproduce::write(&report, self.format, &mut findings)?;
+        // Before the printing, which may fail.
         if let Some(page) = page {
             export::write(page, &superpage_reproduce::html(&report))?;
         }
+        print(findings)?;
         for note in &report.notes {
             eprintln!("superpage: {note}");
         }

@@ -1,5 +1,7 @@
 //! `superpage sim`.
 
+use crate::print::print;
+use crate::record::exit_code;
 use crate::{Failure, stop};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -111,7 +113,8 @@ fn after_help() -> String {
             kind.parameters.iter().map(|parameter| format!("{}={}", parameter.name, parameter.default)).collect();
         help += &format!("  {:11} {}\n              {}\n", kind.name, kind.help, parameters.join(","));
     }
-    help + "  A+B runs two at once, in turns (@slice=10K of so many references); 'A;B' one after the other"
+    help += "  A+B runs two at once, in turns (@slice=10K of so many references); 'A;B' one after the other";
+    help + "\n\nOf `-- CMD` the exit status is passed on, unless the simulation itself fails."
 }
 
 impl Sim {
@@ -145,7 +148,9 @@ impl Sim {
         } else {
             self.program(&setups, &stop)?
         };
-        superpage_sim::write(&all, self.format, &mut std::io::stdout())?;
+        let mut findings = Vec::new();
+        superpage_sim::write(&all, self.format, &mut findings)?;
+        print(findings)?;
         if stop.load(Ordering::Relaxed) {
             eprintln!("superpage: interrupted; the rows above count what had run by then");
             return Ok(ExitCode::from(1));
@@ -177,9 +182,8 @@ impl Sim {
         }
         if !outcome.status.success() {
             eprintln!("superpage: the program ended with {}", outcome.status);
-            return Ok((rows, ExitCode::from(1)));
         }
-        Ok((rows, ExitCode::SUCCESS))
+        Ok((rows, exit_code(outcome.status)))
     }
 
     /// One stream after the other, each in one pass over all points.

@@ -1,17 +1,17 @@
 //! `superpage trace`.
 
+use crate::print::{self, print};
 use crate::sim::Bar;
 use crate::{Failure, stop};
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use superpage_report::{bytes, count};
 use superpage_sim::Progress;
 use superpage_trace::file::{Reader, Writer};
-use superpage_trace::{Batch, Source, Summary, export, import, info};
+use superpage_trace::{Batch, Error, Source, Summary, export, import, info};
 
 /// Look into traces, import foreign ones, export ours
 #[derive(Subcommand)]
@@ -67,14 +67,18 @@ impl Trace {
                     "json" => serde_json::to_string_pretty(&summary).map_err(|e| Failure::Run(e.to_string()))? + "\n",
                     _ => table(&summary),
                 };
-                let written = std::io::stdout().lock().write_all(text.as_bytes());
-                written.map_err(|error| Failure::Run(format!("cannot write the summary: {error}")))?;
+                print(text)?;
                 Ok(ExitCode::SUCCESS)
             }
             Trace::Import { format, file, output } => convert(import::import(format, file)?.as_mut(), output),
             Trace::Export { format, file, output, up_to_cut } => {
                 let mut reader = open(file, *up_to_cut)?;
-                export::export(format, &mut reader, output.as_deref())?;
+                match export::export(format, &mut reader, output.as_deref()) {
+                    Err(Error::Io { path, source }) if path == Path::new(export::STANDARD_OUTPUT) => {
+                        print::done(Err(source))?;
+                    }
+                    exported => exported?,
+                }
                 Ok(ExitCode::SUCCESS)
             }
         }

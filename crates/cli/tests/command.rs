@@ -301,6 +301,10 @@ fn the_status_of_a_recorded_program_is_passed_on() {
     let output = superpage(&["record", "-o", trace.to_str().unwrap(), "--", "sh", "-c", "exit 7"]);
     assert_eq!(output.status.code(), Some(7));
     assert_eq!(names(folder.path()), ["false.sp"], "the trace is whole all the same");
+    let output = superpage(&["sim", "--format", "json", "--", "sh", "-c", "exit 7"]);
+    assert_eq!(output.status.code(), Some(7), "and so where it is simulated at once");
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows.as_array().unwrap().len(), 2, "the rows are there all the same");
 }
 
 #[test]

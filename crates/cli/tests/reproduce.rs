@@ -162,6 +162,21 @@ fn the_page_needs_nothing_else_and_tells_what_its_figures_show() {
     assert!(!page.contains("http") && !page.contains("<script") && !page.contains("<link"));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_standard_output_does_not_cost_the_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("page.html");
+    let path = file(folder.path(), SMALL);
+    let output = Command::new(env!("CARGO_BIN_EXE_superpage"))
+        .args(["reproduce", path.to_str().unwrap(), "--export-html", page.to_str().unwrap()])
+        .stdout(std::fs::File::options().write(true).open("/dev/full").unwrap())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(std::fs::read_to_string(page).unwrap().contains("<svg"));
+}
+
 #[test]
 fn a_page_that_cannot_be_written_is_said_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,10 +1,11 @@
 //! `superpage compare`.
 
+use crate::print::print;
 use crate::{Failure, export as files};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -113,10 +114,11 @@ impl Compare {
         let settings = settings(&options);
         let stop = flag()?;
         let comparison = compare_with(settings, &options, &stop, &mut Bar::new())?;
-        self.print(&comparison)?;
+        // Before the printing, which may fail.
         for (file, write) in exports {
             files::write(file, &write(&comparison))?;
         }
+        self.print(&comparison)?;
         if comparison.stopped {
             let rounds = comparison.rounds;
             eprintln!(
@@ -165,12 +167,9 @@ impl Compare {
     }
 
     fn print(&self, comparison: &Comparison) -> Result<(), Failure> {
-        let failed = |error: std::io::Error| Failure::Run(format!("cannot write to standard output: {error}"));
-        let mut out = std::io::stdout().lock();
         if self.format == Format::Json {
             comparison.notes.iter().for_each(|note| eprintln!("superpage: {note}"));
-            serde_json::to_writer_pretty(&mut out, &comparison.rows).map_err(|error| failed(error.into()))?;
-            return writeln!(out).map_err(failed);
+            return print(serde_json::to_string_pretty(&comparison.rows).expect("rows are plain values") + "\n");
         }
         let mut text =
             format!("{}: {} rounds, order from seed {}\n", comparison.command, comparison.rounds, comparison.seed);
@@ -186,7 +185,7 @@ impl Compare {
             text.push('\n');
             comparison.notes.iter().for_each(|note| text += &format!("- {note}\n"));
         }
-        out.write_all(text.as_bytes()).map_err(failed)
+        print(text)
     }
 }
 

@@ -1,6 +1,6 @@
 //! `superpage daemon`.
 
-use crate::{Failure, stop};
+use crate::{Failure, print, stop};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -142,16 +142,17 @@ impl Daemon {
             eprintln!("superpage: looking, for the age of {}", config.promote.age);
         }
         let findings = promoter.survey(stop);
-        match self.format {
-            Format::Json => println!("{}", serde_json::to_string_pretty(&findings).expect("findings are plain")),
-            Format::Table => print(&findings, promoter.region_bytes(), config.promote.share),
-        }
+        let text = match self.format {
+            Format::Json => serde_json::to_string_pretty(&findings).expect("findings are plain") + "\n",
+            Format::Table => table(&findings, promoter.region_bytes(), config.promote.share),
+        };
+        print::print(text)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// A row for each process with memory that matters, and a line for the rest.
-fn print(findings: &[Finding], region: u64, share: f64) {
+fn table(findings: &[Finding], region: u64, share: f64) -> String {
     let matters = |finding: &&Finding| {
         finding.ripe + finding.young + finding.sparse + finding.huge + finding.unsuitable_bytes > 0
             || finding.excluded.is_some_and(|why| why != "kernel")
@@ -172,9 +173,9 @@ fn print(findings: &[Finding], region: u64, share: f64) {
     });
     let rest = findings.len() - findings.iter().filter(matters).count();
     let head = ["pid", "name", "promote", "too young", "too sparse", "huge", "excluded", "why not"];
-    print!("{}", grid(&head, rows, &["name", "why not"]));
-    println!(
-        "\n{rest} processes without a populated region of {} are not shown; \"too sparse\" is below share {share}",
+    format!(
+        "{}\n{rest} processes without a populated region of {} are not shown; \"too sparse\" is below share {share}\n",
+        grid(&head, rows, &["name", "why not"]),
         bytes(region)
-    );
+    )
 }

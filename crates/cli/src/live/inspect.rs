@@ -5,6 +5,7 @@ mod system;
 mod watch;
 
 use crate::Failure;
+use crate::print::print;
 use columns::{columns, note, shown, title};
 use serde::Serialize;
 use std::process::ExitCode;
@@ -84,7 +85,7 @@ impl Inspect {
             }
             (None, Format::Json) => json(&[System::read()?]),
         };
-        super::print(&text)?;
+        print(text)?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -8,7 +8,6 @@ mod run;
 
 use crate::Failure;
 use clap::Subcommand;
-use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 
 /// The verbs that work on this system.
@@ -45,15 +44,5 @@ fn recover() {
         Ok(None) => {}
         Ok(Some(recovered)) => eprintln!("superpage: {recovered}"),
         Err(error) => eprintln!("superpage: {error}"),
-    }
-}
-
-/// Writes findings to standard output. A reader that has gone away wanted no more of it.
-fn print(text: &str) -> Result<(), Failure> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Failure::Run(format!("cannot write to standard output: {error}")))
-        }
-        _ => Ok(()),
     }
 }

@@ -1,5 +1,6 @@
 //! `superpage probe`.
 
+use crate::print::print;
 use crate::{Failure, export, stop};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
@@ -60,14 +61,12 @@ impl Measure {
         let options = Options { quick: self.quick, folios: self.folios, churn: self.churn };
         let probe = Probe::measure(&options, &stop, |question| bar.set_message(question.to_string()))?;
         bar.finish_and_clear();
-        match self.format {
-            Format::Table => super::print(&table(&probe))?,
-            Format::Json => {
-                let json = serde_json::to_string_pretty(&probe.findings).expect("findings are plain values");
-                super::print(&(json + "\n"))?;
-            }
-        }
+        let findings = match self.format {
+            Format::Table => table(&probe),
+            Format::Json => serde_json::to_string_pretty(&probe.findings).expect("findings are plain values") + "\n",
+        };
         if probe.stopped || stop.load(Ordering::Relaxed) {
+            print(findings)?;
             eprintln!(
                 "superpage: interrupted; the findings above are those that were made by then, and no file was written"
             );
@@ -79,6 +78,7 @@ impl Measure {
         if let Some(machine) = machine {
             export::write(machine, &probe.machine_file())?;
         }
+        print(findings)?;
         Ok(ExitCode::SUCCESS)
     }
 }

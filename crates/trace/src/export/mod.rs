@@ -51,6 +51,9 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
     FORMATS.into_iter().map(|(name, _)| name)
 }
 
+/// The name of standard output in errors.
+pub const STANDARD_OUTPUT: &str = "standard output";
+
 /// Writes the rest of `source` to the file `path`, or to standard output, as `parquet`, `csv` or `text`. A file gets its
 /// name when it is complete; nothing is left of one that failed.
 ///
@@ -63,7 +66,8 @@ pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>) -> Res
     if format == "parquet" && path.is_none() {
         return Err(Error::input(format, "is not for reading on a terminal: name the file to write with -o FILE"));
     }
-    let name = path.map_or_else(|| PathBuf::from("standard output"), Path::to_owned);
+    let name = path.map_or_else(|| PathBuf::from(STANDARD_OUTPUT), Path::to_owned);
+    let explain = if path.is_some() { explain } else { |source| source };
     let io = |source| Error::Io { path: name.clone(), source: explain(source) };
     let mut sink = match path {
         Some(path) => Sink::file(path),

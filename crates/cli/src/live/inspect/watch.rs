@@ -2,7 +2,7 @@
 
 use super::columns::{Column, columns, note, shown, title};
 use super::system;
-use crate::Failure;
+use crate::{Failure, print};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
@@ -19,7 +19,7 @@ use superpage_linux::inspect::{Mapping, Process, System};
 
 /// Shows a process, or the system, until the user quits or a signal comes.
 pub(super) fn run(pid: Option<u32>, period: Duration) -> Result<ExitCode, Failure> {
-    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+    if !print::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::Usage("--watch needs a terminal; without it inspect prints once".into()));
     }
     // Errors at the start are told without a flicker.

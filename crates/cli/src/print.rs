@@ -1,0 +1,46 @@
+//! What verbs print: findings on standard output, sentences on standard error. Nothing else in this command writes there.
+//!
+//! A reader that has gone away, as `| head` does, wanted no more: the verb goes on as if it had read all, and so its files
+//! are written and its exit status is what it would have been. An output that cannot be written otherwise, as on a full
+//! disk, is a failed run, told when all files of the verb have been written. A standard error that nobody reads, or that
+//! is full, loses its sentences and nothing else.
+
+use crate::Failure;
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+
+/// `eprintln!` as elsewhere, but for the panic of the standard one where standard error cannot be written.
+macro_rules! eprintln {
+    ($($sentence:tt)*) => { $crate::print::tell(format_args!($($sentence)*)) };
+}
+
+/// A line on standard error.
+pub(crate) fn tell(sentence: fmt::Arguments<'_>) {
+    // In one piece, as others may write there too.
+    let _ = io::stderr().lock().write_all(format!("{sentence}\n").as_bytes());
+}
+
+/// Findings on standard output, all of them there when this returns.
+///
+/// # Errors
+/// [`Failure::Run`] if they cannot be written; not if nobody wants to read them.
+pub(crate) fn print(findings: impl AsRef<[u8]>) -> Result<(), Failure> {
+    let mut out = stdout();
+    done(out.write_all(findings.as_ref()).and_then(|()| out.flush()))
+}
+
+/// What came of writing to standard output.
+pub(crate) fn done(written: io::Result<()>) -> Result<(), Failure> {
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Failure::Run(format!("cannot write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Standard output itself, for what is too large to be held as one text; what comes of writing there is for [`done`].
+#[allow(clippy::disallowed_methods, reason = "here is the one place")]
+pub(crate) fn stdout() -> io::Stdout {
+    io::stdout()
+}
