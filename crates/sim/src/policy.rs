@@ -20,6 +20,8 @@ const BUILT_IN: [(&str, &str); 5] = [
 #[serde(deny_unknown_fields)]
 struct Composition {
     description: String,
+    /// The built-in policy that the answers are differences from; without it all must be there.
+    base: Option<String>,
     answers: BTreeMap<String, String>,
 }
 
@@ -28,9 +30,29 @@ impl Composition {
         toml::from_str(text).map_err(|error| Error::Usage(format!("policy {origin}: {}", one_line(&error))))
     }
 
-    /// The answers, upon those of `base`.
+    /// The answers, upon those of the policy that they are differences from.
     fn policy(&self, origin: &str) -> Result<Policy, Error> {
-        let mut policy = Policy::named("base").expect("base is always there");
+        let mut policy = match &self.base {
+            Some(name) => {
+                let Some(text) = built_in(name) else {
+                    let names = names();
+                    return Err(Error::Usage(format!("policy {origin}: base = {name:?}: expected one of {names}")));
+                };
+                Composition::parse(text, name)?.policy(name)?
+            }
+            None => {
+                let lacking = |key: &&str| !self.answers.contains_key(*key);
+                let lacking: Vec<&str> = Policy::keys().iter().map(|key| key.name).filter(lacking).collect();
+                if !lacking.is_empty() {
+                    return Err(Error::Usage(format!(
+                        "policy {origin}: [answers] lacks {}; expected all answers, or a line such as base = \"reservation\" \
+                         above [answers] for those that are not there",
+                        lacking.join(", ")
+                    )));
+                }
+                Policy::named("base").expect("base is always there")
+            }
+        };
         for (key, value) in &self.answers {
             policy.set(key, value).map_err(|error| Error::Usage(format!("policy {origin}: {error}")))?;
         }
@@ -42,6 +64,10 @@ impl Composition {
 fn one_line(error: &toml::de::Error) -> String {
     let place = error.span().map_or(String::new(), |span| format!("byte {}: ", span.start));
     format!("{place}{}", error.message().replace('\n', ", "))
+}
+
+fn names() -> String {
+    BUILT_IN.map(|(name, _)| name).join(", ")
 }
 
 fn built_in(name: &str) -> Option<&'static str> {
@@ -76,8 +102,7 @@ pub fn policy(text: &str) -> Result<(Policy, Option<Vec<PageSize>>), Error> {
         Composition::parse(&text, name)?.policy(name)?
     } else {
         let Some(text) = built_in(name) else {
-            let names: Vec<&str> = BUILT_IN.iter().map(|(name, _)| *name).collect();
-            let names = names.join(", ");
+            let names = names();
             return Err(Error::Usage(format!("unknown policy {name}: expected {names}, or the path of a .toml file")));
         };
         Composition::parse(text, name)?.policy(name)?
@@ -130,6 +155,23 @@ mod tests {
         let (changed, sizes) = policy("reservation:sizes=64K+4M,preempt=off").unwrap();
         assert_ne!(changed, Policy::named("reservation").unwrap());
         assert_eq!(sizes.unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_users_own_is_whole_or_says_what_it_differs_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("own.toml");
+        let read = |text: &str| {
+            std::fs::write(&file, text).unwrap();
+            policy(file.to_str().unwrap()).map(|(policy, _)| policy).map_err(|error| error.to_string())
+        };
+        let own = |base: &str, answers: &str| format!("description = \"own\"\n{base}\n[answers]\n{answers}\n");
+        let changed = policy("reservation:preempt=off").unwrap().0;
+        assert_eq!(read(&own("base = \"reservation\"", "preempt = \"off\"")).unwrap(), changed);
+        let lacking = read(&own("", "preempt = \"off\"")).unwrap_err();
+        assert!(lacking.contains("lacks place, ") && lacking.contains("base = "), "{lacking}");
+        let unknown = read(&own("base = \"none\"", "")).unwrap_err();
+        assert!(unknown.contains("\"none\": expected one of base, reservation"), "{unknown}");
     }
 
     #[test]
