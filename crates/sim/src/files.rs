@@ -137,7 +137,7 @@ impl Point {
                     return Ok(fault);
                 }
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => {}
-                Err(error @ FaultError::OutOfMemory(_)) => return Err(Problem::Process(error.to_string())),
+                Err(FaultError::OutOfMemory(at)) => return Err(self.out_of_memory(at)),
                 Err(error) => return Err(Problem::Run(error.to_string())),
             }
         }

@@ -41,7 +41,7 @@ impl Point {
                     self.vm.protect(&mut hardware, self.space, page, 1, held | rights(access)).map_err(Problem::run)?;
                 }
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => steps -= 1,
-                Err(error @ FaultError::OutOfMemory(_)) => return Err(Problem::Process(error.to_string())),
+                Err(FaultError::OutOfMemory(at)) => return Err(self.out_of_memory(at)),
                 Err(error) => return Err(Problem::Run(error.to_string())),
             }
         }
@@ -87,6 +87,21 @@ impl Point {
         let room = self.vm.run_daemon(&mut Hardware(&mut self.mmu), &mut self.disk);
         self.daemon_cycles += self.kernel_cycles() - before;
         room
+    }
+
+    /// What is told of a process that memory runs out for: which of memory and swap space it is that is full.
+    pub(crate) fn out_of_memory(&self, at: Vpn) -> Problem {
+        let (used, swap) = (self.vm.stats().swap_used_pages, self.setup.swap_pages);
+        let size = |pages: u64| superpage_report::bytes(pages << self.setup.ladder.base().shift());
+        let memory = size(self.setup.frames);
+        Problem::Process(match used >= swap {
+            true if swap > 0 => format!(
+                "page {:#x} finds the memory of {memory} and the swap space of {} full; give more with --memory or --swap",
+                at.0,
+                size(swap)
+            ),
+            _ => FaultError::OutOfMemory(at).to_string(),
+        })
     }
 
     /// Deals with what went wrong: a process that cannot go on is ended, and the run goes on; else the run is over.

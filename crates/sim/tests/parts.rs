@@ -108,6 +108,24 @@ fn samples_tell_the_state_at_steps_of_modelled_time() {
 }
 
 #[test]
+fn swap_space_that_is_full_is_said_to_be() {
+    let mut script = Script::new();
+    script.process(0);
+    script.map(0x1000, 2048);
+    script.touch(0x1000..0x1800, Access::Write);
+    for (swap, parts) in [
+        (1 << 20, ["memory of 2.00 MB and the swap space of 1.00 MB full", "--swap"]),
+        (0, ["no frame", "more memory"]),
+    ] {
+        let conditions = Conditions { memory: Some(2 << 20), swap: Some(swap), ..Conditions::default() };
+        for row in run_script(&mut script, "zen5", &["base"], &conditions) {
+            let error = row.error.as_deref().unwrap();
+            assert!(parts.iter().all(|part| error.contains(part)), "{error}");
+        }
+    }
+}
+
+#[test]
 fn memory_that_runs_out_ends_one_process_and_not_the_run() {
     // Process 0 takes 1 MB of the 2 MB and stays; process 1 wants 4 MB, and forks a child before; process 2 comes later.
     let mut script = Script::new();
