@@ -84,6 +84,8 @@ fn lackey_errors_name_the_line() {
     assert!(said("lackey", b"==1== Lackey\n").contains("holds no access"));
     assert!(said("lackey", &[0xff; 300]).starts_with("FILE: line 1: "));
     assert!(said("lackey", b" L 1fff000618").contains("line 1"));
+    let endless = [b"==1== ".as_slice(), &vec![b'x'; 5 << 20]].concat();
+    assert!(said("lackey", &endless).contains("at 4194304 bytes the line has no end"), "one line is not held whole");
 }
 
 #[test]

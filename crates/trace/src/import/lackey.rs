@@ -4,7 +4,7 @@
 use super::Records;
 use crate::Error;
 use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use superpage_pages::Access;
 
@@ -13,6 +13,9 @@ const LINES: usize = 4096;
 
 /// No access of a real machine is longer; XSAVE's are the longest.
 const MOST_BYTES: u64 = 1 << 16;
+
+/// No line that is worth reading is longer: the command line of a program may be 2 MB.
+const MOST_LINE: u64 = 4 << 20;
 
 struct Lackey {
     path: PathBuf,
@@ -32,11 +35,15 @@ impl Records for Lackey {
     fn read(&mut self, each: &mut dyn FnMut(Access, u64, u64)) -> Result<bool, Error> {
         for _ in 0..LINES {
             self.line.clear();
-            let read = self.input.read_until(b'\n', &mut self.line);
-            if read.map_err(|source| Error::Io { path: self.path.clone(), source })? == 0 {
+            let read = (&mut self.input).take(MOST_LINE).read_until(b'\n', &mut self.line);
+            let read = read.map_err(|source| Error::Io { path: self.path.clone(), source })?;
+            if read == 0 {
                 return Ok(false);
             }
             self.number += 1;
+            if read as u64 == MOST_LINE && self.line.last() != Some(&b'\n') {
+                return Err(self.no_record(&self.line, &format!("at {MOST_LINE} bytes the line has no end")));
+            }
             let line = self.line.trim_ascii_end();
             let Some((kind, address, bytes)) = access(line) else {
                 self.other_line()?;
@@ -71,15 +78,18 @@ impl Lackey {
             }
             return Ok(());
         }
-        let shown = &line[..line.len().min(40)];
-        Err(Error::input(
+        Err(self.no_record(line, "it is none of Valgrind's own lines"))
+    }
+
+    fn no_record(&self, line: &[u8], reason: &str) -> Error {
+        let shown = line[..line.len().min(40)].escape_ascii();
+        Error::input(
             format!("{}: line {}", self.path.display(), self.number),
             format!(
-                "\"{}\" is no Lackey record; expected one such as \" L 1ffefffe78,8\"; if the program's own output is \
-                 mixed in, run valgrind with --log-file=FILE",
-                shown.escape_ascii()
+                "\"{shown}\" is no Lackey record, as {reason}; expected one such as \" L 1ffefffe78,8\"; if the program's own \
+                 output is mixed in, run valgrind with --log-file=FILE",
             ),
-        ))
+        )
     }
 }
 
