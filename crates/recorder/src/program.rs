@@ -22,8 +22,8 @@ pub(crate) struct Program {
 /// Why a file cannot be emulated.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// It is not there, no file, or must not be executed: so the system would say too.
-    System(std::io::ErrorKind),
+    /// It is not there, no file, or must not be executed: so the system would say too, with this number.
+    System(i32),
     /// It may be executed but not read.
     Unreadable,
     /// It is no program, or a script without one.
@@ -34,6 +34,11 @@ pub(crate) enum Obstacle {
 
 /// The most `#!` lines that are followed, as in Linux.
 const SCRIPTS: usize = 5;
+
+/// Numbers of errors, the same on all machines that are known here.
+pub(crate) const ENOENT: i32 = 2;
+pub(crate) const EACCES: i32 = 13;
+pub(crate) const ELOOP: i32 = 40;
 
 /// Finds out what executing `path` with `arguments` (its own name first) would run.
 pub(crate) fn resolve(path: &Path, arguments: &[OsString]) -> Result<Program, Obstacle> {
@@ -64,7 +69,7 @@ pub(crate) fn resolve(path: &Path, arguments: &[OsString]) -> Result<Program, Ob
             _ => Err(Obstacle::Format),
         };
     }
-    Err(Obstacle::System(std::io::ErrorKind::Other))
+    Err(Obstacle::System(ELOOP))
 }
 
 /// The emulator for an ELF machine whose system calls the recorder knows.
@@ -79,13 +84,17 @@ fn emulator(machine: u16) -> Option<&'static str> {
 
 /// The first bytes of a file that may be executed.
 fn head(path: &Path) -> Result<Vec<u8>, Obstacle> {
-    let metadata = path.metadata().map_err(|error| Obstacle::System(error.kind()))?;
+    let system = |error: std::io::Error| Obstacle::System(error.raw_os_error().unwrap_or(EACCES));
+    let metadata = path.metadata().map_err(system)?;
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
-        return Err(Obstacle::System(std::io::ErrorKind::PermissionDenied));
+        return Err(Obstacle::System(EACCES));
     }
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(|_| Obstacle::Unreadable)?;
-    file.take(256).read_to_end(&mut bytes).map_err(|_| Obstacle::Unreadable)?;
+    let file = File::open(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::PermissionDenied => Obstacle::Unreadable,
+        _ => system(error),
+    })?;
+    file.take(256).read_to_end(&mut bytes).map_err(system)?;
     Ok(bytes)
 }
 
@@ -139,7 +148,7 @@ mod tests {
         let words = emulation(&program, OsStr::new("file=x"));
         assert_eq!(words[..4], ["-plugin", "file=x", "-0", "name"]);
         assert_eq!(words[5..], ["argument"]);
-        assert_eq!(resolve(Path::new("/"), &[]), Err(Obstacle::System(std::io::ErrorKind::PermissionDenied)));
-        assert_eq!(resolve(Path::new("/no/such"), &[]), Err(Obstacle::System(std::io::ErrorKind::NotFound)));
+        assert_eq!(resolve(Path::new("/"), &[]), Err(Obstacle::System(EACCES)));
+        assert_eq!(resolve(Path::new("/no/such"), &[]), Err(Obstacle::System(ENOENT)));
     }
 }

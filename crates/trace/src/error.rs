@@ -14,8 +14,16 @@ pub enum Error {
         /// What was found, what was expected, and the way out.
         problem: String,
     },
+    /// A run failed through no fault of what was asked for.
+    #[error("{what}: {problem}")]
+    Run {
+        /// What ran.
+        what: String,
+        /// What happened, and what may be done about it.
+        problem: String,
+    },
     /// The system refused to read or write.
-    #[error("{path}: {source}")]
+    #[error("{path}: {source}{}", way_out(source))]
     Io {
         /// The file.
         path: PathBuf,
@@ -30,6 +38,7 @@ impl Error {
         use std::io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied};
         match self {
             Error::Input { .. } => 2,
+            Error::Run { .. } => 1,
             Error::Io { source, .. } => match source.kind() {
                 NotFound | PermissionDenied | IsADirectory | NotADirectory | InvalidInput => 2,
                 _ => 1,
@@ -40,5 +49,15 @@ impl Error {
     /// An [`Error::Input`].
     pub fn input(what: impl Into<String>, problem: impl Into<String>) -> Error {
         Error::Input { what: what.into(), problem: problem.into() }
+    }
+}
+
+/// What may be done about a refusal of the system.
+fn way_out(source: &std::io::Error) -> &'static str {
+    // EMFILE, on all systems that are built for.
+    const TOO_MANY_OPEN_FILES: i32 = 24;
+    match source.raw_os_error() {
+        Some(TOO_MANY_OPEN_FILES) => "; raise this shell's limit of open files (ulimit -n)",
+        _ => "",
     }
 }

@@ -39,6 +39,19 @@ fn calls(folder: &Path) -> PathBuf {
     compile(folder, "calls.c", &["-O1", "-pthread"])
 }
 
+/// How often one thread after another goes on, and how often the same one.
+fn switches(stream: &Stream) -> (usize, usize) {
+    let threads: Vec<(u32, u32)> = stream
+        .events()
+        .filter_map(|event| match event {
+            Event::Switch { process, thread } => Some((process.0, *thread)),
+            _ => None,
+        })
+        .collect();
+    let same = threads.windows(2).filter(|pair| pair[0] == pair[1]).count();
+    (threads.len() - same, same)
+}
+
 /// A whole stream, which can be read again.
 struct Stream {
     info: Info,
@@ -200,6 +213,7 @@ fn threads_and_children_are_followed() {
         }
     }
     assert_eq!(switches.len(), 5);
+    assert_eq!(crate::switches(&stream).1, 0);
     assert_eq!(stream.count(|event| matches!(event, Event::Unmap { pages: 16, .. })), 5 * 50);
 
     let (stream, _, outcome) = recorded(&command(&program, &["children"]));
@@ -223,6 +237,8 @@ fn statuses_are_the_programs_own_and_a_crash_leaves_a_whole_stream() {
     assert_eq!(outcome.status.signal(), Some(11));
     assert_eq!(stream.count(|event| *event == Event::Exit), 1);
     let whole = recorded(&command(&program, &[])).1;
+    // Its only thread, and the kernel's at the end that it did not tell itself.
+    assert_eq!(switches(&stream), (2, 0));
     let close = |a: u64, b: u64| a.abs_diff(b) < b / 20;
     assert!(close(counts.references, whole.references), "{counts:?}, expected about {whole:?}");
 }

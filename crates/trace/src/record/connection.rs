@@ -1,6 +1,6 @@
 //! One process's line: bytes in, chunks out.
 
-use super::wire::{self, CHUNK, VERSION, code};
+use super::wire::{self, CHUNK, CHUNK_WORDS, VERSION, code};
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -58,6 +58,12 @@ impl Connection {
         Ok(())
     }
 
+    /// The thread of the next chunk, if so much of it is there.
+    pub(super) fn next_thread(&self) -> Option<u32> {
+        let header = self.bytes[self.used..self.filled].get(..HEADER_BYTES)?;
+        Some((word(&header[8..]) >> 32) as u32)
+    }
+
     /// Puts the words of the next whole chunk into `words` and returns its thread; `None` if it is not all there.
     pub(super) fn chunk(&mut self, words: &mut Vec<u64>) -> Result<Option<u32>, String> {
         let bytes = &self.bytes[self.used..self.filled];
@@ -66,7 +72,11 @@ impl Connection {
         if mark != CHUNK {
             return Err(format!("a chunk begins with {mark:#x}, expected {CHUNK:#x}"));
         }
-        let length = (place & 0xffff_ffff) as usize * size_of::<u64>();
+        let length = (place & 0xffff_ffff) as usize;
+        if length > CHUNK_WORDS {
+            return Err(format!("a chunk has {length} words, expected at most {CHUNK_WORDS}"));
+        }
+        let length = length * size_of::<u64>();
         let Some(body) = rest.get(..length) else { return Ok(None) };
         words.clear();
         words.extend(body.chunks_exact(8).map(word));

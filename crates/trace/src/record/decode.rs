@@ -78,6 +78,7 @@ pub(super) fn decode(words: &[u64], names: &mut Names, batch: &mut Batch, heard:
                 event(code, payload, names, batch, heard);
                 at += payload.len();
             }
+            _ if count == 0 => return at - 1,
             wire::EXECUTE => {
                 let half = u32::from(word & wire::STRADDLE != 0);
                 batch.run(Run::new(page(word), Access::Execute, count as u32, count as u32 - half));
@@ -180,6 +181,14 @@ mod tests {
         ];
         assert_eq!(batch.runs, runs);
         assert_eq!(batch.events, [(2, Event::Unmap { start: 7, pages: 2 })]);
+    }
+
+    #[test]
+    fn a_run_of_no_accesses_is_not_understood() {
+        let mut batch = Batch::default();
+        let words = [run(5, wire::READ, 2), run(6, wire::READ, 0)];
+        assert_eq!(decode(&words, &mut Names::default(), &mut batch, &mut Vec::new()), 1);
+        assert_eq!(batch.runs.len(), 1);
     }
 
     #[test]

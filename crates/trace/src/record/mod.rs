@@ -7,7 +7,7 @@
 //!
 //! Within a thread the order is exact, and so is that between a thread's accesses and the changes of mappings by any
 //! thread of its process. Between threads and processes the order is that of their chunks of at most 4096 runs: each
-//! chunk is a slice of time that begins with a [`Switch`](crate::Event::Switch), even if the same thread goes on. A
+//! chunk is a slice of time, and where another thread goes on it begins with a [`Switch`](crate::Event::Switch). A
 //! program that is faster than its reader waits for it.
 //!
 //! What is counted is what the emulator does: an access of 16 bytes is two of 8, each step of a repeated string

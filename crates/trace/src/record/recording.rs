@@ -4,7 +4,7 @@ use super::Command;
 use super::connection::{Connection, leftovers};
 use super::decode::{Names, Word, decode};
 use super::program::{self, Obstacle, Program};
-use crate::{Batch, Error, Event, Info, Source};
+use crate::{Batch, Error, Event, Info, ProcessId, Source};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::{BTreeSet, HashSet};
@@ -53,6 +53,8 @@ pub struct Recording {
     /// When the program had ended, but a process was still to come back.
     silent_since: Option<Instant>,
     words: Vec<u64>,
+    /// The process and the thread that the stream is at.
+    current: Option<(ProcessId, u32)>,
     ended: bool,
 }
 
@@ -90,12 +92,14 @@ fn find(command: &Command) -> Result<(Program, PathBuf), Error> {
         Error::input(
             &shown,
             match obstacle {
-                Obstacle::System(std::io::ErrorKind::NotFound) if file.exists() => {
+                Obstacle::System(program::ENOENT) if file.exists() => {
                     "the interpreter in its first line does not exist".to_owned()
                 }
-                Obstacle::System(std::io::ErrorKind::NotFound) => "no such file".to_owned(),
-                Obstacle::System(std::io::ErrorKind::PermissionDenied) => "is no file that may be executed".to_owned(),
-                Obstacle::System(kind) => kind.to_string(),
+                Obstacle::System(program::ENOENT) => "no such file".to_owned(),
+                Obstacle::System(program::EACCES) => "is no file that may be executed".to_owned(),
+                Obstacle::System(number) => {
+                    return Error::Io { path: file.clone(), source: std::io::Error::from_raw_os_error(number) };
+                }
                 Obstacle::Unreadable => "may not be read, which the emulator must".to_owned(),
                 Obstacle::Format => "is neither an ELF program nor a script with #! in its first line".to_owned(),
                 Obstacle::Machine(machine) => {
@@ -182,6 +186,7 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
         killed: false,
         silent_since: None,
         words: Vec::new(),
+        current: None,
         ended: false,
     })
 }
@@ -228,7 +233,8 @@ impl Recording {
     }
 
     fn confused(&self, problem: String) -> Error {
-        Error::input(&self.info.workload, format!("the recorder's plugin and this program do not agree: {problem}"))
+        let problem = format!("what came from the recorder's plugin is damaged: {problem}; record again");
+        Error::Run { what: self.info.workload.clone(), problem }
     }
 
     /// Takes all new connections and admits those whose process is known.
@@ -288,6 +294,13 @@ impl Recording {
         for _ in 0..self.connections.len() {
             self.next = (self.next + 1) % self.connections.len();
             while self.connections[self.next].admitted && batch.runs.len() < Batch::RUNS {
+                // What the same thread goes on with begins a batch of its own, and so needs no switch.
+                let connection = &self.connections[self.next];
+                let thread = connection.next_thread().and_then(|thread| connection.threads.get(&thread));
+                let goes_on = thread.is_some_and(|thread| self.current.is_some_and(|(_, current)| *thread == current));
+                if goes_on && !batch.runs.is_empty() {
+                    return Ok(());
+                }
                 let chunk = self.connections[self.next].chunk(&mut self.words);
                 let Some(thread) = chunk.map_err(|problem| self.confused(problem))? else { break };
                 let words = std::mem::take(&mut self.words);
@@ -311,7 +324,7 @@ impl Recording {
         };
         let names = &mut self.names;
         let thread = *connection.threads.entry(thread).or_insert_with(|| names.add_thread());
-        batch.event(Event::Switch { process, thread });
+        switch(&mut self.current, (process, thread), batch);
         let mut heard = Vec::new();
         let used = decode(words, names, batch, &mut heard);
         for word in heard {
@@ -359,7 +372,7 @@ impl Recording {
     /// Ends a process that could not say so itself.
     fn exit(&mut self, token: u64, batch: &mut Batch) {
         if let (Some(process), true) = (self.names.process(token), self.living.remove(&token)) {
-            batch.event(Event::Switch { process, thread: self.names.add_thread() });
+            switch(&mut self.current, (process, self.names.add_thread()), batch);
             batch.event(Event::Exit);
         }
     }
@@ -447,6 +460,14 @@ impl Recording {
             self.exit(token, batch);
         }
         Ok(())
+    }
+}
+
+/// Goes on in a thread of a process. If it is the one that the stream is at, only a batch that has runs tells that: the first
+/// run of a chunk may belong to one of the chunk before, and must be kept apart from it.
+fn switch(current: &mut Option<(ProcessId, u32)>, to: (ProcessId, u32), batch: &mut Batch) {
+    if current.replace(to) != Some(to) || !batch.runs.is_empty() {
+        batch.event(Event::Switch { process: to.0, thread: to.1 });
     }
 }
 
