@@ -21,6 +21,10 @@ use std::time::{Duration, Instant};
 /// The plugin, as the build script made it; empty where that cannot be.
 static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.so"));
 
+/// Numbers of the system's errors.
+const ENOENT: i32 = 2;
+const EACCES: i32 = 13;
+
 /// The token of the first process.
 const FIRST: u64 = 1;
 /// How long a program has to end before it is killed.
@@ -92,11 +96,11 @@ fn find(command: &Command) -> Result<(Program, PathBuf), Error> {
         Error::input(
             &shown,
             match obstacle {
-                Obstacle::System(program::ENOENT) if file.exists() => {
+                Obstacle::System(ENOENT) if file.exists() => {
                     "the interpreter in its first line does not exist".to_owned()
                 }
-                Obstacle::System(program::ENOENT) => "no such file".to_owned(),
-                Obstacle::System(program::EACCES) => "is no file that may be executed".to_owned(),
+                Obstacle::System(ENOENT) => "no such file".to_owned(),
+                Obstacle::System(EACCES) => "is no file that may be executed".to_owned(),
                 Obstacle::System(number) => {
                     return Error::Io { path: file.clone(), source: std::io::Error::from_raw_os_error(number) };
                 }
