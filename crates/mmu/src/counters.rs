@@ -34,7 +34,8 @@ pub struct Counters {
     pub pte_writes: u64,
     /// Page-table entries that promotions and demotions went through (Navarro et al., section 6.6).
     pub pte_traversals: u64,
-    /// Mappings whose change had to be made known to the TLBs.
+    /// Times that a change had to be made known to the TLBs: once for a mapping of whatever size, with the parts that it is taken
+    /// into or joined from before anything is translated again; and once for all of a space that ends.
     pub shootdowns: u64,
     /// TLB entries that shootdowns dropped.
     pub shootdown_entries: u64,

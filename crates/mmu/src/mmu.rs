@@ -9,6 +9,7 @@ use crate::request::{Request, Trap};
 use crate::table::{Tables, Watch, Work};
 use crate::tlb::{Held, Tlbs};
 use crate::walker::Walker;
+use std::ops::Range;
 use superpage_pages::{Access, MAX_LEVELS, PageSize, Pfn, Protection, Vpn};
 
 /// Parts of the upper tree that are remembered, each for what one table of the second level spans.
@@ -42,6 +43,8 @@ pub struct Mmu {
     /// Superpages stand in tables below the entries where walks to them end (see `table::pieces`).
     in_pieces: bool,
     batch: Batch,
+    /// The space and the pages that were shot down last, with nothing translated since: no TLB holds anything of them.
+    shot: Option<(u32, Range<u64>)>,
 }
 
 /// What caches translations, apart from the tables, so that the tables can tell it of changes.
@@ -123,6 +126,7 @@ impl Mmu {
             leaf_levels,
             in_pieces: machine.host.is_some(),
             batch: Batch::new(),
+            shot: None,
         }
     }
 
@@ -162,6 +166,7 @@ impl Mmu {
     /// [`Mmu::retry`] and goes on behind the request. A first write to a clean page is no trap here: the dirty bit is
     /// set in place and counted, whether the machine does that in hardware or by a trap.
     pub fn run(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
+        self.shot = None;
         let mut done = 0;
         while done < requests.len() {
             let trap = self.locate(&requests[done..requests.len().min(done + BATCH)]);
@@ -182,6 +187,7 @@ impl Mmu {
         if let Some(trap) = self.locate(&[request]) {
             return Err(trap);
         }
+        self.shot = None;
         self.caches.tlbs.translate(&mut self.tables.records, &self.tables.nodes, &self.batch);
         Ok(())
     }
@@ -321,10 +327,19 @@ impl Mmu {
         self.counters.pte_traversals += work.traversals;
     }
 
-    fn count_shootdown(&mut self, work: Work) {
+    fn count_shootdown(&mut self, work: Work, space: u32, at: Vpn, size: PageSize) {
         self.count_work(work);
-        self.counters.shootdowns += 1;
         self.counters.shootdown_entries += std::mem::take(&mut self.caches.dropped);
+        self.shoot(space, at.0..at.0 + (size.bytes() >> self.tables.ladder().base().shift()));
+    }
+
+    /// The TLBs must forget these pages: nothing to do where they have not loaded any of them since the last time.
+    fn shoot(&mut self, space: u32, pages: Range<u64>) {
+        let shot = self.shot.as_ref().filter(|(of, _)| *of == space).map(|(_, shot)| shot);
+        if !shot.is_some_and(|shot| shot.start <= pages.start && pages.end <= shot.end) {
+            self.counters.shootdowns += 1;
+            self.shot = Some((space, pages));
+        }
     }
 
     /// Adds a mapping of `size` where nothing is mapped, referenced, and dirty if it is made for a write. Panics if
@@ -338,27 +353,27 @@ impl Mmu {
     /// none, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
         let (record, work) = self.tables.remove(space, at, size, &mut self.caches);
-        self.count_shootdown(work);
+        self.count_shootdown(work, space, at, size);
         Used::of(record)
     }
 
     /// Changes the rights of a mapping.
     pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
         let work = self.tables.protect(space, at, size, protection, &mut self.caches);
-        self.count_shootdown(work);
+        self.count_shootdown(work, space, at, size);
     }
 
     /// Makes one mapping of `to` out of all mappings of `from` in it, which have contiguous frames and equal rights.
     /// Goes through all their entries, as real kernels do to gather the use bits.
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         let work = self.tables.promote(space, at, from, to, &mut self.caches);
-        self.count_shootdown(work);
+        self.count_shootdown(work, space, at, to);
     }
 
     /// Makes mappings of `to` out of one of `from`, with its rights and use each.
     pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         let work = self.tables.demote(space, at, from, to, &mut self.caches);
-        self.count_shootdown(work);
+        self.count_shootdown(work, space, at, from);
     }
 
     /// The frame of the base page `at`, the size of the page that maps it, and its rights.
@@ -385,9 +400,16 @@ impl Mmu {
     fn clear(&mut self, space: u32, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
         let (before, work) = self.tables.clear(space, at, size, change, &mut self.caches);
         if work != Work::default() {
-            self.count_shootdown(work);
+            self.count_shootdown(work, space, at, size);
         }
         Used::of(before)
+    }
+
+    /// All mappings of a space are about to be removed, and none is used meanwhile: one flush does for all of them.
+    pub fn flush(&mut self, space: u32) {
+        if self.tables.has_root(space) {
+            self.shoot(space, 0..u64::MAX);
+        }
     }
 
     /// Gives back the tables of a space, whose number may be used for another one.

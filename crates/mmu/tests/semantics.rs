@@ -30,6 +30,36 @@ fn every_pte_is_traversed_six_times() {
     mmu.validate().unwrap();
 }
 
+/// A superpage that is unmapped leaves the TLBs once, though each of its entries is written and it is taken apart before; a
+/// space that ends is flushed once. What is used in between must be told of again.
+#[test]
+fn a_superpage_is_one_shootdown_and_a_space_that_ends_one_flush() {
+    let mut mmu = Mmu::new(&machine("alpha-21264"));
+    let [base, large] = [size("8K"), size("64K")];
+    for page in [0, 8, 16] {
+        mmu.enter(0, Vpn(page), Pfn(page), large, Protection::READ_WRITE, Access::Write);
+    }
+    let request = |page| Request::new(Vpn(page), Access::Read);
+    assert_eq!(mmu.run(&[request(0), request(8), request(16)]), None);
+    mmu.demote(0, Vpn(0), large, base);
+    (0..8).for_each(|page| _ = mmu.remove(0, Vpn(page), base));
+    assert_eq!((mmu.counters().shootdowns, mmu.counters().pte_traversals), (1, 8));
+    mmu.demote(0, Vpn(8), large, base);
+    mmu.remove(0, Vpn(8), base);
+    assert_eq!(mmu.counters().shootdowns, 2);
+    assert_eq!(mmu.run(&[request(9)]), None);
+    mmu.remove(0, Vpn(9), base);
+    mmu.remove(0, Vpn(10), base);
+    assert_eq!(mmu.counters().shootdowns, 4, "pages that were used since, each for itself");
+    mmu.flush(0);
+    (11..16).for_each(|page| _ = mmu.remove(0, Vpn(page), base));
+    mmu.remove(0, Vpn(16), large);
+    assert_eq!(mmu.counters().shootdowns, 5);
+    mmu.flush(7);
+    assert_eq!(mmu.counters().shootdowns, 5, "a space that has no tables");
+    mmu.validate().unwrap();
+}
+
 /// A reference that faults counts one miss; the retry finds what the fault loaded, and is not counted.
 #[test]
 fn a_fault_is_one_miss() {

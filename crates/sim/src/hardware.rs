@@ -46,6 +46,10 @@ impl Pmap for Hardware<'_> {
         self.0.clear_modified(space.0, at, size)
     }
 
+    fn flush(&mut self, space: SpaceId) {
+        self.0.flush(space.0);
+    }
+
     fn destroy(&mut self, space: SpaceId) {
         self.0.destroy(space.0);
     }

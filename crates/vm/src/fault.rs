@@ -258,14 +258,19 @@ impl Vm {
         let writable = object == entry.object && !entry.copy;
         let rights = if writable { entry.protection } else { entry.rights_without_write() };
         let rights = if access == Access::Write { rights } else { self.rights_if_clean(object, rights) };
-        pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
-        self.frames.stats.mapped[0] += 1;
+        let whole = self.level_at_once(object, &populated, access);
+        if whole > Level::BASE {
+            self.fill_at_once(pmap, site, object, whole, rights);
+        } else {
+            pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
+            self.frames.stats.mapped[0] += 1;
+        }
         let mut full = populated.full;
-        if self.policy.threshold < 8 && (self.policy.threshold > 0 || !populated.reserved) {
+        if whole == Level::BASE && self.policy.threshold < 8 && (self.policy.threshold > 0 || !populated.reserved) {
             full = full.max(self.fill_up(pmap, site, object, rights));
         }
-        let mut mapped = Level::BASE;
-        if full > 0 {
+        let mut mapped = whole;
+        if whole == Level::BASE && full > 0 {
             let of = Uniform { space, entry, object, rights };
             mapped = self.promote(pmap, of, at, walk.frame, Level::BASE, Level(full));
         }

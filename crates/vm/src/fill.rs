@@ -3,8 +3,9 @@
 
 use crate::bitmap::Bitmap;
 use crate::fault::{Content, Site};
-use crate::frames::Frames;
+use crate::frames::{Frames, Populated};
 use crate::object::ObjectId;
+use crate::policy::Promote;
 use crate::population::Walk;
 use crate::vm::Vm;
 use crate::{Backed, Pmap, Policy};
@@ -68,18 +69,61 @@ impl Vm {
         plain && !entry.copy && !entry.shared && inside && cached.is_empty() && swapped.is_empty()
     }
 
-    fn fill_one(&mut self, pmap: &mut impl Pmap, site: &Site, object: ObjectId, index: u64, rights: Protection) {
+    /// The level at which a fault maps all of an extent at once that was allocated for it, of which no page was populated: where
+    /// the policy populates all of it now, and it may be one page.
+    pub(crate) fn level_at_once(&self, object: ObjectId, populated: &Populated, access: Access) -> Level {
+        let whole = self.policy.threshold == 0 && !populated.reserved && self.policy.promote == Promote::FullPopulation;
+        let clean = access == Access::Write && self.dirt_matters(object);
+        if whole && !clean { populated.allocated } else { Level::BASE }
+    }
+
+    /// Populates the rest of the extent of a level around a page, and maps all of it by one page: a superpage made without a
+    /// promotion, as Linux makes them at a fault.
+    pub(crate) fn fill_at_once(
+        &mut self,
+        pmap: &mut impl Pmap,
+        site: &Site,
+        object: ObjectId,
+        level: Level,
+        rights: Protection,
+    ) {
+        let (index, ladder) = (site.entry.index(site.at.0), self.frames.ladder);
+        let pages = ladder.pages(level);
+        let low = index & !(pages - 1);
+        for page in (low..low + pages).filter(|page| *page != index) {
+            self.populate_beside(object, page);
+        }
+        let walk = self.frames.population.walk(object, index);
+        let first = Pfn(u64::from(walk.frame) - (index - low));
+        pmap.enter(site.space, site.at.align_down(pages), first, ladder.size(level), rights, site.access);
+        let stats = &mut self.frames.stats;
+        stats.mapped[level.index()] += 1;
+        stats.promotions[level.index()] += 1;
+        stats.promotions_at_fault += 1;
+        if self.objects.get(object).sole {
+            self.count_superpage(&walk, level, 1);
+            self.count_children(&walk, level, 0);
+        }
+    }
+
+    /// Populates a page whose frame is reserved; it is to be filled, and not mapped yet.
+    fn populate_beside(&mut self, object: ObjectId, index: u64) -> Pfn {
         let mut walk = self.frames.population.walk(object, index);
         let policy = &self.policy;
         let done = self.frames.populate_untouched(policy, object, index, &mut walk);
         debug_assert!(done, "the frame is reserved");
         let content = self.objects.get(object).file.map_or(Content::Zero, Content::File);
         let fault = self.note_content(object, walk.frame, index, content);
+        self.filled.push(Filled { frame: fault.frame, backed: fault.backed });
+        fault.frame
+    }
+
+    fn fill_one(&mut self, pmap: &mut impl Pmap, site: &Site, object: ObjectId, index: u64, rights: Protection) {
+        let frame = self.populate_beside(object, index);
         let (at, base) = (site.entry.page(index), self.frames.ladder.base());
         let rights = self.rights_if_clean(object, rights);
-        pmap.enter(site.space, at, fault.frame, base, rights, Access::Read);
+        pmap.enter(site.space, at, frame, base, rights, Access::Read);
         self.frames.stats.mapped[Level::BASE.index()] += 1;
-        self.filled.push(Filled { frame: fault.frame, backed: fault.backed });
     }
 }
 

@@ -65,6 +65,10 @@ pub trait Pmap {
     /// Clears the dirty bit of a mapping and says whether it was set.
     fn clear_modified(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool;
 
+    /// All mappings of the space are going to be removed, one by one, and none is used meanwhile: an implementation may empty
+    /// the TLBs of them at once here, and need not for each.
+    fn flush(&mut self, _space: SpaceId) {}
+
     /// All mappings of the space are gone and the number may be used for another one.
     fn destroy(&mut self, space: SpaceId);
 }

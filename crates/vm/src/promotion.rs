@@ -148,7 +148,7 @@ impl Vm {
     }
 
     /// In an object of one mapping: one superpage more or less at `level` on the path.
-    fn count_superpage(&mut self, walk: &Walk, level: Level, change: i32) {
+    pub(crate) fn count_superpage(&mut self, walk: &Walk, level: Level, change: i32) {
         if level.0 < self.frames.population.top {
             let parent = self.frames.population.node_mut(level.0 + 1, walk.slots[level.index() + 1]);
             parent.extra = parent.extra.wrapping_add_signed(change);
@@ -156,7 +156,7 @@ impl Vm {
     }
 
     /// In an object of one mapping: how many children of the node at `level` on the path are mapped by superpages.
-    fn count_children(&mut self, walk: &Walk, level: Level, count: u32) {
+    pub(crate) fn count_children(&mut self, walk: &Walk, level: Level, count: u32) {
         if level.0 > 1 {
             self.frames.population.node_mut(level.0, walk.slots[level.index()]).extra = count;
         }

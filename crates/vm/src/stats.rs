@@ -25,8 +25,10 @@ pub struct Stats {
     pub faults_spurious: u64,
     /// Faults that found no frame left and failed; not in `faults`.
     pub faults_out_of_memory: u64,
-    /// Superpages made, by their level.
+    /// Superpages made, by their level: by promotion, or by the fault that populated all of them at once.
     pub promotions: [u64; MAX_LEVELS],
+    /// Those of them that a fault made at once: an entry written, and no promotion.
+    pub promotions_at_fault: u64,
     /// Superpages taken apart, by their level.
     pub demotions: [u64; MAX_LEVELS],
     /// Extents taken by faults, by level: base pages, and above them reservations.
@@ -79,9 +81,10 @@ pub struct Stats {
     pub contiguity_failed: u64,
     /// Extents whose contiguity the daemon restored.
     pub contiguity_restored: u64,
-    /// Base pages populated though nobody accessed them, now.
+    /// Base pages that a fault populated beside its own, now. Whether programs have accessed them since causes no fault and is
+    /// not known here.
     pub untouched_pages: u64,
-    /// Base pages populated by an access, now.
+    /// Base pages populated by a fault on themselves, now.
     pub touched_pages: u64,
     /// The most of these at any time.
     pub peak_touched_pages: u64,

@@ -131,6 +131,8 @@ impl Vm {
     /// # Errors
     /// The address space does not exist.
     pub fn exec(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
+        self.space(space)?;
+        pmap.flush(space);
         self.unmap_all(pmap, space)
     }
 
@@ -139,6 +141,8 @@ impl Vm {
     /// # Errors
     /// The address space does not exist.
     pub fn exit(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
+        self.space(space)?;
+        pmap.flush(space);
         self.unmap_all(pmap, space)?;
         pmap.destroy(space);
         self.spaces[space.0 as usize] = None;

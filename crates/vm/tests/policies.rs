@@ -210,6 +210,11 @@ fn thp_takes_all_of_two_megabytes_at_the_first_touch() {
         let stats = machine.vm.stats();
         assert_eq!((stats.faults, stats.touched_pages, stats.untouched_pages), (1, 1, 511));
         assert_eq!(stats.bytes_zeroed, 2 << 20, "all of it is zeroed");
+        // Whatever sizes lie between: one entry, made at once.
+        assert_eq!((stats.promotions.iter().sum::<u64>(), stats.promotions_at_fault), (1, 1), "{sizes}");
+        let mut mapped = [0; 4];
+        mapped[usize::from(huge)] = 1;
+        assert_eq!(stats.mapped[..4], mapped, "{sizes}");
         assert_eq!((machine.get(1023), machine.get(600)), (0, 7));
         assert_eq!(machine.vm.stats().faults, 1);
         // What does not lie wholly in the mapping is base pages, and nothing beside them.

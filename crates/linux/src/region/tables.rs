@@ -201,7 +201,7 @@ impl Pmap for Tables {
         let level = self.level(size);
         assert!(self.mapping(at).is_none(), "{at:?} is mapped already");
         // The pager puts it into the kernel's tables when it has filled the frame, before anything else is asked of it.
-        self.entered.push(at);
+        self.entered.extend((0..self.ladder.pages(level)).map(|page| at + page));
         let page = self.page(at);
         let used = Used { referenced: true, modified: access == Access::Write };
         *page = Page { frame: frame.0 as u32, level: level.0, present: Present::All, used, ..*page };

@@ -185,6 +185,11 @@ impl Tables {
         roots.iter().find(|(above, _)| *above == prefix).map(|(_, first)| *first)
     }
 
+    /// Whether the space has tables.
+    pub(crate) fn has_root(&self, space: u32) -> bool {
+        self.roots.get(space as usize).is_some_and(|roots| !roots.is_empty())
+    }
+
     fn prefix(&self, at: Vpn) -> u64 {
         let top = self.levels() - 1;
         at.0.checked_shr(self.nodes.spans[top] + self.bits[top]).unwrap_or(0)

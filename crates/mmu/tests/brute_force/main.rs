@@ -105,6 +105,14 @@ impl Pair {
                     let to = smaller[self.random(smaller.len() as u64) as usize];
                     self.naive.demote(space, at, mapping.size, to);
                     self.mmu.demote(space, Vpn(at), mapping.size, to);
+                    // Some are unmapped part by part right away.
+                    for part in (at..at + self.pages(mapping.size)).step_by(self.pages(to) as usize) {
+                        if self.random(64) == 0 {
+                            break;
+                        }
+                        self.naive.remove(space, part);
+                        self.mmu.remove(space, Vpn(part), to);
+                    }
                 }
             }
             15 => {
@@ -140,6 +148,16 @@ impl Pair {
             }
             _ => {
                 let space = self.random(6) as u32;
+                if self.random(8) == 0 {
+                    self.naive.flush(space);
+                    self.mmu.flush(space);
+                    let of = |key: &&(u32, u64)| key.0 == space;
+                    let all: Vec<(u32, u64)> = self.naive.mappings.keys().filter(of).copied().collect();
+                    for (space, at) in all {
+                        let mapping = self.naive.remove(space, at);
+                        self.mmu.remove(space, Vpn(at), mapping.size);
+                    }
+                }
                 if !self.naive.mappings.keys().any(|key| key.0 == space) {
                     self.naive.destroy(space);
                     self.mmu.destroy(space);
@@ -242,6 +260,7 @@ impl Pair {
         assert_eq!(ours.line_misses, naive.line_misses, "line misses");
         assert_eq!(ours.dirty_updates, naive.dirty_updates, "dirty updates");
         assert_eq!(ours.reference_updates, naive.reference_updates, "reference updates");
+        assert_eq!(ours.shootdowns, naive.shootdowns, "shootdowns");
         assert_eq!(ours.shootdown_entries, naive.shootdown_entries, "entries shot down");
         assert_eq!(ours.flushes, naive.flushes, "flushes");
         let held: Vec<_> = self.mmu.held().iter().map(|held| (held.tlb, held.size, held.entries)).collect();

@@ -151,6 +151,7 @@ pub(crate) struct Counts {
     pub(crate) line_misses: u64,
     pub(crate) dirty_updates: u64,
     pub(crate) reference_updates: u64,
+    pub(crate) shootdowns: u64,
     pub(crate) shootdown_entries: u64,
     pub(crate) flushes: u64,
 }
@@ -169,6 +170,8 @@ pub(crate) struct Naive {
     /// When each node was last made.
     made: BTreeMap<u64, u64>,
     clock: u64,
+    /// What the TLBs were last told to forget, with no access since: space, first page, the page after the last.
+    forgotten: Option<(u32, u64, u64)>,
     pub(crate) space: u32,
     numbered: BTreeSet<u32>,
     pub(crate) counts: Counts,
@@ -203,6 +206,7 @@ impl Naive {
             ever: 0,
             made: BTreeMap::new(),
             clock: 0,
+            forgotten: None,
             space: 0,
             numbered: BTreeSet::from([0]),
             counts: Counts::default(),
@@ -289,6 +293,25 @@ impl Naive {
         }
     }
 
+    /// One shootdown, unless nothing of the pages can have come into a TLB since the last one.
+    fn announce(&mut self, space: u32, first: u64, pages: u64) {
+        let end = first.saturating_add(pages);
+        match self.forgotten {
+            Some((of, low, high)) if of == space && low <= first && end <= high => {}
+            _ => {
+                self.counts.shootdowns += 1;
+                self.forgotten = Some((space, first, end));
+            }
+        }
+    }
+
+    /// Removes all mappings of a space after one flush.
+    pub(crate) fn flush(&mut self, space: u32) {
+        if self.nodes.keys().any(|node| node.0 == space) {
+            self.announce(space, 0, u64::MAX);
+        }
+    }
+
     pub(crate) fn enter(&mut self, space: u32, at: u64, size: PageSize, protection: Protection, write: bool) {
         self.mappings.insert((space, at), Mapping { size, protection, referenced: true, dirty: write });
         self.rebuild();
@@ -297,6 +320,7 @@ impl Naive {
     pub(crate) fn remove(&mut self, space: u32, at: u64) -> Mapping {
         let mapping = self.mappings.remove(&(space, at)).unwrap();
         self.shoot(space, at, mapping.size);
+        self.announce(space, at, self.pages(mapping.size));
         self.rebuild();
         mapping
     }
@@ -306,6 +330,7 @@ impl Naive {
         mapping.protection = protection;
         let size = mapping.size;
         self.shoot(space, at, size);
+        self.announce(space, at, self.pages(size));
     }
 
     pub(crate) fn promote(&mut self, space: u32, at: u64, from: PageSize, to: PageSize) {
@@ -317,6 +342,7 @@ impl Naive {
             let referenced = so_far.referenced || part.referenced;
             whole = Some(Mapping { size: to, referenced, dirty: so_far.dirty || part.dirty, ..part });
         }
+        self.announce(space, at, self.pages(to));
         self.mappings.insert((space, at), whole.unwrap());
         self.rebuild();
     }
@@ -324,6 +350,7 @@ impl Naive {
     pub(crate) fn demote(&mut self, space: u32, at: u64, from: PageSize, to: PageSize) {
         let whole = self.mappings.remove(&(space, at)).unwrap();
         self.shoot(space, at, from);
+        self.announce(space, at, self.pages(from));
         for first in (at..at + self.pages(from)).step_by(self.pages(to) as usize) {
             self.mappings.insert((space, first), Mapping { size: to, ..whole });
         }
@@ -337,6 +364,7 @@ impl Naive {
         let size = mapping.size;
         if was {
             self.shoot(space, at, size);
+            self.announce(space, at, self.pages(size));
         }
         was
     }
@@ -497,6 +525,7 @@ impl Naive {
 
     /// One request, counted.
     pub(crate) fn access(&mut self, page: u64, access: Access) -> Option<Stop> {
+        self.forgotten = None;
         self.counts.references[access as usize] += 1;
         let mapping = self.mapping(self.space, page);
         let stop = match mapping {
@@ -527,6 +556,7 @@ impl Naive {
     pub(crate) fn retry(&mut self, page: u64, access: Access) {
         let mapping = self.mapping(self.space, page);
         assert!(mapping.is_some_and(|(_, mapping)| mapping.protection.allows(access)));
+        self.forgotten = None;
         self.mark(page, access);
         self.translate(page, access, mapping, false);
     }
