@@ -134,6 +134,7 @@ fn table(summary: &Summary) -> String {
     let mut lines: Vec<(&str, String)> = vec![
         ("file", format!("{} (version {})", summary.file.display(), summary.version)),
         ("ran", summary.workload.clone()),
+        ("digest", summary.digest.clone()),
     ];
     lines.extend(summary.notes.iter().map(|(key, value)| (key.as_str(), value.clone())));
     lines.push(("runs", count(totals.runs)));

@@ -303,4 +303,9 @@ pub trait Source: Send {
 
     /// Clears `batch` and fills it with the next piece of the stream; `false` at the end, with `batch` left empty.
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, crate::Error>;
+
+    /// A digest of what was read so far of a trace file; `None` for other sources.
+    fn digest(&self) -> Option<String> {
+        None
+    }
 }

@@ -99,6 +99,11 @@ impl Front {
     }
 }
 
+/// The checksum at the end of a frame that is whole.
+pub(crate) fn checksum(frame: &[u8]) -> &[u8] {
+    &frame[frame.len() - BACK..]
+}
+
 /// Reads a whole frame, checksum and all: its front and its compressed bytes.
 pub(crate) fn open(frame: &[u8]) -> Result<(Front, &[u8]), Damage> {
     let (body, checksum) = frame.split_last_chunk::<BACK>().ok_or(Damage("it is too short"))?;

@@ -11,6 +11,7 @@ use serde::Serialize;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use xxhash_rust::xxh3::Xxh3;
 
 /// What could not be read of a cut or damaged trace.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -57,6 +58,8 @@ pub struct Reader {
     lost: Option<Lost>,
     /// Set once the note about what is lost has been handed out.
     told: bool,
+    /// Of the checksums of the blocks that were read since the start.
+    digest: Xxh3,
 }
 
 impl Reader {
@@ -94,6 +97,7 @@ impl Reader {
             resume: None,
             lost: None,
             told: false,
+            digest: Xxh3::new(),
         };
         if let Some((byte, damage)) = reader.layout.cut {
             reader.damaged(reader.layout.blocks.len(), byte, damage)?;
@@ -141,6 +145,7 @@ impl Reader {
             return Err(Error::input(self.path.display().to_string(), problem));
         }
         self.decoder.raw();
+        self.digest = Xxh3::new();
         self.next_block = block;
         self.resume = None;
         if block < self.blocks() && self.load()? {
@@ -174,11 +179,15 @@ impl Reader {
     /// Checks the checksums of all blocks without decoding them; returns their bytes before compression.
     pub(crate) fn verify(&mut self) -> Result<u64, Error> {
         let mut raw = 0;
+        self.digest = Xxh3::new();
         for number in 0..self.blocks() {
             let block = self.layout.blocks[number];
             let read = self.read_frame(block).map_err(|source| self.io(source))?;
             match read.and_then(|()| check_block(&self.frame, number, block)) {
-                Ok((front, _)) => raw += u64::from(front.raw),
+                Ok((front, _)) => {
+                    raw += u64::from(front.raw);
+                    self.digest.update(frame::checksum(&self.frame));
+                }
                 Err(damage) => {
                     self.damaged(number, block.offset, damage)?;
                     break;
@@ -205,6 +214,7 @@ impl Reader {
         let read = self.read_frame(block).map_err(|source| self.io(source))?;
         match read.and_then(|()| self.decode_block(block)) {
             Ok(()) => {
+                self.digest.update(frame::checksum(&self.frame));
                 self.next_block += 1;
                 Ok(true)
             }
@@ -282,6 +292,10 @@ pub(crate) fn open_file(path: &Path) -> Result<File, Error> {
 impl Source for Reader {
     fn info(&self) -> &Info {
         &self.layout.info
+    }
+
+    fn digest(&self) -> Option<String> {
+        Some(format!("{:016x}", self.digest.digest()))
     }
 
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {

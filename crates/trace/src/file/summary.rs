@@ -17,6 +17,8 @@ pub struct Summary {
     pub version: u32,
     /// What ran.
     pub workload: String,
+    /// A digest of its blocks that can be read: the same in the rows of `superpage sim`, in hexadecimal.
+    pub digest: String,
     /// The free keys and values of its header.
     pub notes: BTreeMap<String, String>,
     /// Whether all of it can be read.
@@ -54,6 +56,7 @@ pub struct Summary {
 pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
     let mut reader = if up_to_cut { Reader::open_up_to_cut(path)? } else { Reader::open(path)? };
     let raw_bytes = reader.verify()?;
+    let digest = reader.digest().unwrap_or_default();
     let totals = match (reader.lost(), reader.totals()) {
         (None, Some(totals)) => totals.clone(),
         _ => reader.count()?,
@@ -66,6 +69,7 @@ pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
         file: path.to_owned(),
         version: reader.version(),
         workload: info.workload.clone(),
+        digest,
         notes: reader.notes().iter().cloned().collect(),
         complete: reader.lost().is_none(),
         lost: reader.lost().cloned(),
