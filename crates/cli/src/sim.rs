@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use superpage_pages::{PageSize, parse_bytes};
-use superpage_sim::{Conditions, Digest, Files, Format, Progress, Row, Setup, Watch, rows, run_parts};
+use superpage_sim::{Conditions, Digest, Files, Format, Fragment, Progress, Row, Setup, Watch, rows, run_parts};
 use superpage_trace::{Source, record, workload};
 
 /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
@@ -52,9 +52,14 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "HASH", default_value = "fast", value_parser = str::parse::<Digest>)]
     digest: Digest,
 
-    /// Put an immovable page into this share (0 to 1) of the largest extents before the run
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0)]
-    fragment: f64,
+    /// Put immovable pages into this share (0 to 1) of the extents of each superpage size of the machine before the run,
+    /// or with 2M:0.5 one into half of those of 2 MB. All policies run in the same memory
+    #[arg(long, value_name = "[SIZE:]SHARE", default_value = "0", value_parser = str::parse::<Fragment>)]
+    fragment: Fragment,
+
+    /// Where immovable pages lie is drawn from this
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    seed: u64,
 
     /// Print a row for each named part of the workload too, such as each member of 'A;B'
     #[arg(long)]
@@ -124,6 +129,7 @@ impl Sim {
             memory: self.memory,
             swap: self.swap,
             fragment: self.fragment,
+            seed: self.seed,
             files: self.files,
             digest: self.digest,
         };

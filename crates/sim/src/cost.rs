@@ -1,38 +1,91 @@
 //! Modelled time: counts times the costs that the machine file states.
 
 use crate::estimate::Whole;
+use std::ops::{Add, Sub};
 use superpage_mmu::{Counters, Machine};
 use superpage_vm::Stats;
 
-/// The cycles of the program itself: instructions at the machine's rate without TLB misses, and translation as the machine
-/// counts it.
-pub(crate) fn program(machine: &Machine, whole: &Whole, counters: &Counters) -> u64 {
+/// The program's own instructions, at the machine's rate without TLB misses.
+pub(crate) fn program(machine: &Machine, whole: &Whole) -> u64 {
     // The only product with a fraction; below 2^53 it is exact to the cycle on every machine.
-    let own = (whole.instructions as f64 * machine.costs.cycles_per_instruction) as u64;
-    own + whole.translation_cycles + machine.translation_cycles(counters).use_traps
+    (whole.instructions as f64 * machine.costs.cycles_per_instruction) as u64
 }
 
-/// The cycles of the kernel's work but for digests; `copied` are bytes that it copied for reads and writes of files.
-pub(crate) fn kernel(machine: &Machine, counters: &Counters, stats: &Stats, copied: u64) -> u64 {
-    let costs = &machine.costs;
-    let kilobytes = |bytes: u64| bytes.div_ceil(1024);
-    stats.faults * costs.fault
-        + kilobytes(stats.bytes_zeroed) * costs.zero_per_kb
-        + kilobytes(stats.bytes_copied + copied) * costs.copy_per_kb
-        + counters.pte_writes * costs.pte_write
-        + superpages(machine, counters, stats)
-        + counters.shootdowns * costs.shootdown
-        + counters.switches * costs.switch
-        + stats.daemon_scanned * costs.daemon_page
+/// The kernel's work by what it is for, in cycles. The disk's time is none of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Kernel {
+    /// Faults, traps that set use bits, entries written, shootdowns, switches.
+    pub(crate) fault: u64,
+    pub(crate) zero: u64,
+    pub(crate) copy: u64,
+    /// See [`superpages`].
+    pub(crate) promotion: u64,
+    /// Pages that the daemon looked at, and digests.
+    pub(crate) background: u64,
+}
+
+impl Kernel {
+    /// All so far; `copied` are bytes that it copied for reads and writes of files, `digests` cycles that digests took.
+    pub(crate) fn new(machine: &Machine, counters: &Counters, stats: &Stats, copied: u64, digests: u64) -> Kernel {
+        let costs = &machine.costs;
+        let kilobytes = |bytes: u64| bytes.div_ceil(1024);
+        Kernel {
+            fault: stats.faults * costs.fault
+                + machine.translation_cycles(counters).use_traps
+                + counters.pte_writes * costs.pte_write
+                + counters.shootdowns * costs.shootdown
+                + counters.switches * costs.switch,
+            zero: kilobytes(stats.bytes_zeroed) * costs.zero_per_kb,
+            copy: kilobytes(stats.bytes_copied + copied) * costs.copy_per_kb,
+            promotion: superpages(machine, counters, stats),
+            background: stats.daemon_scanned * costs.daemon_page + digests,
+        }
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.fault + self.zero + self.copy + self.promotion + self.background
+    }
+
+    /// The same with all that the daemon did as background.
+    pub(crate) fn with_daemon_apart(self, daemon: Kernel) -> Kernel {
+        let rest = self - daemon;
+        Kernel { background: rest.background + daemon.total(), ..rest }
+    }
+
+    fn with(self, other: Kernel, both: impl Fn(u64, u64) -> u64) -> Kernel {
+        Kernel {
+            fault: both(self.fault, other.fault),
+            zero: both(self.zero, other.zero),
+            copy: both(self.copy, other.copy),
+            promotion: both(self.promotion, other.promotion),
+            background: both(self.background, other.background),
+        }
+    }
+}
+
+impl Add for Kernel {
+    type Output = Kernel;
+
+    fn add(self, other: Kernel) -> Kernel {
+        self.with(other, |a, b| a + b)
+    }
+}
+
+impl Sub for Kernel {
+    type Output = Kernel;
+
+    fn sub(self, other: Kernel) -> Kernel {
+        self.with(other, |a, b| a - b)
+    }
 }
 
 /// The part of the kernel's work that is there for superpages only: promotions, demotions, preemptions, and traversals of
 /// replicated entries. What it would cost a program that has no benefit from them (Navarro et al., section 6.6, "Overhead
-/// in practice").
+/// in practice"). A superpage that a fault makes at once costs what any other entry does.
 pub(crate) fn superpages(machine: &Machine, counters: &Counters, stats: &Stats) -> u64 {
     let costs = &machine.costs;
     counters.pte_traversals * costs.pte_traversal
-        + stats.promotions.iter().sum::<u64>() * costs.promotion
+        + (stats.promotions.iter().sum::<u64>() - stats.promotions_at_fault) * costs.promotion
         + stats.demotions.iter().sum::<u64>() * costs.demotion
         + stats.reservations_preempted * costs.preemption
 }

@@ -6,6 +6,7 @@
 use crate::piece::Phase;
 use crate::row::Sampled;
 use superpage_mmu::{Counters, Machine};
+use superpage_pages::Access;
 use superpage_trace::Info;
 
 /// What is counted in one phase.
@@ -14,11 +15,18 @@ struct Tally {
     accesses: u64,
     data_misses: u64,
     instruction_misses: u64,
+    first_misses: [u64; 2],
+    second_hits: [u64; 2],
     walk_references: u64,
     tlb_hit_cycles: u64,
     walk_cycles: u64,
     /// Of the misses, those that ended in a fault, for data and instructions.
     faulting: [u64; 2],
+}
+
+/// A count of accesses, for data and instructions.
+fn by_stream(count: impl Fn(Access) -> u64) -> [u64; 2] {
+    [count(Access::Read) + count(Access::Write), count(Access::Execute)]
 }
 
 impl Tally {
@@ -28,6 +36,8 @@ impl Tally {
             accesses,
             data_misses: counters.data_misses(),
             instruction_misses: counters.instruction_misses(),
+            first_misses: by_stream(|access| counters.misses(0, access)),
+            second_hits: by_stream(|access| counters.hits(1, access)),
             walk_references: counters.walk_memory_references(),
             tlb_hit_cycles: cycles.tlb_hits,
             walk_cycles: cycles.walks,
@@ -40,6 +50,8 @@ impl Tally {
             accesses: self.accesses - before.accesses,
             data_misses: self.data_misses - before.data_misses,
             instruction_misses: self.instruction_misses - before.instruction_misses,
+            first_misses: [0, 1].map(|stream| self.first_misses[stream] - before.first_misses[stream]),
+            second_hits: [0, 1].map(|stream| self.second_hits[stream] - before.second_hits[stream]),
             walk_references: self.walk_references - before.walk_references,
             tlb_hit_cycles: self.tlb_hit_cycles - before.tlb_hit_cycles,
             walk_cycles: self.walk_cycles - before.walk_cycles,
@@ -52,6 +64,8 @@ impl Tally {
             accesses: self.accesses + other.accesses,
             data_misses: self.data_misses + other.data_misses,
             instruction_misses: self.instruction_misses + other.instruction_misses,
+            first_misses: [0, 1].map(|stream| self.first_misses[stream] + other.first_misses[stream]),
+            second_hits: [0, 1].map(|stream| self.second_hits[stream] + other.second_hits[stream]),
             walk_references: self.walk_references + other.walk_references,
             tlb_hit_cycles: self.tlb_hit_cycles + other.tlb_hit_cycles,
             walk_cycles: self.walk_cycles + other.walk_cycles,
@@ -94,8 +108,12 @@ pub(crate) struct Whole {
     pub(crate) data_misses: u64,
     pub(crate) instruction_misses: u64,
     pub(crate) walk_references: u64,
-    /// Cycles of TLB hits and walks.
-    pub(crate) translation_cycles: u64,
+    /// Misses in the first TLB level, for data and instructions.
+    pub(crate) first_misses: [u64; 2],
+    /// Hits in the second.
+    pub(crate) second_hits: [u64; 2],
+    pub(crate) tlb_hit_cycles: u64,
+    pub(crate) walk_cycles: u64,
     pub(crate) sampled: Option<Sampled>,
 }
 
@@ -156,7 +174,10 @@ impl Windows {
             data_misses: all.data_misses,
             instruction_misses: all.instruction_misses,
             walk_references: all.walk_references,
-            translation_cycles: all.tlb_hit_cycles + all.walk_cycles,
+            first_misses: all.first_misses,
+            second_hits: all.second_hits,
+            tlb_hit_cycles: all.tlb_hit_cycles,
+            walk_cycles: all.walk_cycles,
             sampled: None,
         };
         let Some(sampling) = info.sampling.filter(|_| self.skipped != [0; 2]) else { return exact };
@@ -180,7 +201,14 @@ impl Windows {
             data_misses: data_misses.round() as u64,
             instruction_misses: instruction_misses.round() as u64,
             walk_references: each(walks.walk_references).round() as u64,
-            translation_cycles: (scaled(m.tlb_hit_cycles) + each(walks.walk_cycles)).round() as u64,
+            // What misses in the first level hits in a later one, or misses in all.
+            first_misses: [0, 1].map(|stream| {
+                let last = [(m.data_misses, data_misses), (m.instruction_misses, instruction_misses)][stream];
+                (scaled(m.first_misses[stream] - last.0) + last.1).round() as u64
+            }),
+            second_hits: m.second_hits.map(|hits| scaled(hits).round() as u64),
+            tlb_hit_cycles: scaled(m.tlb_hit_cycles).round() as u64,
+            walk_cycles: each(walks.walk_cycles).round() as u64,
             sampled: Some(Sampled {
                 on: sampling.on,
                 period: sampling.period,

@@ -3,7 +3,8 @@
 
 use crate::piece::{Phases, Piece};
 use crate::point::Point;
-use crate::{Digest, Error, Files, Row, Run, Setup, Watch};
+use crate::requests::Course;
+use crate::{Digest, Error, Files, Fragment, Row, Run, Setup, Watch};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::Machine;
@@ -19,8 +20,10 @@ pub struct Conditions {
     pub memory: Option<u64>,
     /// Bytes of swap space; `None`: twice the memory, as FreeBSD's installer gives it.
     pub swap: Option<u64>,
-    /// The share, from 0 to 1, of the largest extents that hold an immovable page before the run.
-    pub fragment: f64,
+    /// Which extents hold an immovable page before the run.
+    pub fragment: Fragment,
+    /// What their places are drawn from.
+    pub seed: u64,
     /// Whether files have been read before.
     pub files: Files,
     /// The hash function for digests.
@@ -43,9 +46,6 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
     // Every comparison names base, so it runs even where it was not asked for.
     if !policies.contains(&"base") {
         policies.insert(0, "base");
-    }
-    if !(0.0..=1.0).contains(&conditions.fragment) {
-        return Err(Error::Usage(format!("fragment {}: expected a share from 0 to 1", conditions.fragment)));
     }
     // Rows are compared with `base` by their machine's name.
     for (i, machine) in machines.iter().enumerate() {
@@ -120,18 +120,21 @@ pub fn run_parts(
     shifts.sort_unstable();
     shifts.dedup();
 
+    let mut courses: Vec<Course> = shifts.iter().map(|shift| Course::new(*shift)).collect();
     let mut now = Piece::new(&shifts);
     let mut next = Piece::new(&shifts);
     let mut done = Progress { runs: 0, of: info.runs };
-    let mut more = now.fill(source, &mut phases)?;
+    let mut more = now.fill(source, &mut phases, &mut courses)?;
     let mut complete = true;
     while more {
         if stop.load(Ordering::Relaxed) {
             complete = false;
             break;
         }
-        let (filled, ()) =
-            rayon::join(|| next.fill(source, &mut phases), || points.par_iter_mut().for_each(|point| point.step(&now)));
+        let (filled, ()) = rayon::join(
+            || next.fill(source, &mut phases, &mut courses),
+            || points.par_iter_mut().for_each(|point| point.step(&now)),
+        );
         more = filled?;
         done.runs += now.batch.runs.len() as u64;
         progress(done);
@@ -139,6 +142,12 @@ pub fn run_parts(
     }
     let info = source.info().clone();
     let mut runs: Vec<Run> = points.into_par_iter().map(|point| point.finish(&info, complete)).collect();
+    let digest = source.digest();
+    for run in &mut runs {
+        run.parts.iter_mut().map(|part| &mut part.row).chain([&mut run.row]).for_each(|row| {
+            row.trace_digest.clone_from(&digest);
+        });
+    }
     compare(&mut runs);
     Ok(runs)
 }

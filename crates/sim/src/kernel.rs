@@ -83,9 +83,9 @@ impl Point {
     /// Runs the page daemon; whether that made room.
     pub(crate) fn run_daemon(&mut self) -> bool {
         self.note_peak();
-        let before = self.kernel_cycles();
+        let before = self.kernel_work();
         let room = self.vm.run_daemon(&mut Hardware(&mut self.mmu), &mut self.disk);
-        self.daemon_cycles += self.kernel_cycles() - before;
+        self.daemon_work = self.daemon_work + (self.kernel_work() - before);
         room
     }
 
@@ -262,7 +262,7 @@ pub(crate) fn outward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
 }
 
 /// Base pages of `1 << shift` pages of the stream: only those that are wholly among these.
-fn inward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
+pub(crate) fn inward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
     let first = start.div_ceil(1 << shift);
     (Vpn(first), ((start + pages) >> shift).saturating_sub(first))
 }

@@ -79,8 +79,8 @@ pub(crate) struct Peak {
 
 impl Peak {
     /// Takes in the present state: called before anything is taken away, and at the part's end.
-    pub(crate) fn note(&mut self, ladder: &Ladder, stats: &Stats) {
-        self.touched_pages = self.touched_pages.max(stats.touched_pages);
+    pub(crate) fn note(&mut self, ladder: &Ladder, stats: &Stats, touched: u64) {
+        self.touched_pages = self.touched_pages.max(touched);
         self.resident_pages = self.resident_pages.max(stats.resident_pages);
         let mapped = ladder.levels().map(|level| stats.mapped[level.index()] * ladder.pages(level)).sum();
         if mapped >= self.mapped_pages {

@@ -1,7 +1,7 @@
 //! One piece of the stream, made ready for all points of a grid: runs between marks, and their requests for each size of
 //! base page.
 
-use crate::requests::Requests;
+use crate::requests::{Course, Requests};
 use std::collections::BTreeMap;
 use superpage_pages::Access;
 use superpage_trace::{Batch, Error, Event, Run, Source};
@@ -123,11 +123,17 @@ impl Piece {
     }
 
     /// Takes the next batch of `source`; `false` at its end.
-    pub(crate) fn fill(&mut self, source: &mut dyn Source, phases: &mut Phases) -> Result<bool, Error> {
+    /// `courses` are those of the sizes of base page, in the order in which [`Piece::new`] was given them.
+    pub(crate) fn fill(
+        &mut self,
+        source: &mut dyn Source,
+        phases: &mut Phases,
+        courses: &mut [Course],
+    ) -> Result<bool, Error> {
         let more = source.fill(&mut self.batch)?;
         self.stretch(phases);
-        for requests in &mut self.requests {
-            requests.prepare(&self.batch, &self.stretches);
+        for (requests, course) in self.requests.iter_mut().zip(courses) {
+            requests.prepare(&self.batch, &self.stretches, course);
         }
         Ok(more)
     }

@@ -1,17 +1,18 @@
 //! One point of a grid: a machine with a kernel on it, driven by the stream.
 
-use crate::cost;
+use crate::cost::{self, Kernel};
 use crate::disk::Disk;
 use crate::estimate::{Whole, Windows};
 use crate::files::Held;
+use crate::fragment::{Fragmented, fragment};
 use crate::hardware::Hardware;
-use crate::memory::{contiguity, fragment};
+use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Phase, Piece};
 use crate::{Digest, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{Mmu, Request};
-use superpage_pages::Access;
+use superpage_pages::{Access, MAX_LEVELS, PageSize};
 use superpage_trace::{Info, ProcessId};
 use superpage_vm::{Config, Hash, SpaceId, Stats, Vm};
 
@@ -20,6 +21,7 @@ pub(crate) struct Point {
     pub(crate) setup: Setup,
     info: Info,
     pub(crate) vm: Vm,
+    fragmented: Fragmented,
     pub(crate) mmu: Mmu,
     /// The address space of each process that is alive.
     pub(crate) spaces: BTreeMap<ProcessId, SpaceId>,
@@ -35,6 +37,10 @@ pub(crate) struct Point {
     instructions: u64,
     pub(crate) unmapped_accesses: u64,
     pub(crate) widened_rights: u64,
+    /// Pages that programs have touched and still have; the most of them, and what was mapped then, by level.
+    touched: u64,
+    peak_touched: u64,
+    mapped_at_peak: [u64; MAX_LEVELS],
     pub(crate) idle_microseconds: u64,
     pub(crate) disk: Disk,
     pub(crate) held: Held,
@@ -42,7 +48,8 @@ pub(crate) struct Point {
     pub(crate) copied_bytes: u64,
     /// Pages whose digests the idle loop took.
     pub(crate) idle_hashed: u64,
-    pub(crate) daemon_cycles: u64,
+    /// What of the kernel's work the daemon did.
+    pub(crate) daemon_work: Kernel,
     pub(crate) windows: Windows,
     /// Why the run could not go on.
     pub(crate) failed: Option<String>,
@@ -86,9 +93,12 @@ impl Point {
         let hashes = setup.policy.hash != Hash::Off;
         let config = Config { ladder, frames, policy: setup.policy.clone(), swap_pages };
         let mut vm = Vm::new(config).map_err(cannot)?;
-        fragment(&mut vm, &setup.ladder, setup.frames, setup.fragment).map_err(cannot)?;
+        // The memory is that of the machine, whatever sizes the policy uses.
+        let physical = setup.machine.ladder();
+        let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
         let mut point = Point {
             vm,
+            fragmented,
             mmu: Mmu::new(&setup.machine),
             spaces: BTreeMap::new(),
             ended: BTreeSet::new(),
@@ -100,12 +110,15 @@ impl Point {
             instructions: 0,
             unmapped_accesses: 0,
             widened_rights: 0,
+            touched: 0,
+            peak_touched: 0,
+            mapped_at_peak: [0; MAX_LEVELS],
             idle_microseconds: 0,
             disk: Disk::new(setup.files, ladder.base().bytes(), hashes),
             held: Held::default(),
             copied_bytes: 0,
             idle_hashed: 0,
-            daemon_cycles: 0,
+            daemon_work: Kernel::default(),
             windows: Windows::new(first),
             failed: None,
             reasons: Vec::new(),
@@ -136,12 +149,14 @@ impl Point {
                 let mut done = stretch.done;
                 if let Err((request, problem)) = self.requests(requests.stretch(index)) {
                     done = piece.until(self.base_shift(), index, request);
+                    self.note_touched(requests.touched(index, request, &self.ended));
                     self.give_up(problem);
                 }
                 self.references += done.references;
                 self.instructions += done.instructions;
                 self.windows.accesses(done.accesses);
             }
+            self.note_touched(requests.touched(index, requests.stretch(index).len(), &self.ended));
             match stretch.mark {
                 Some(Mark::Event(event)) => {
                     if let Err(problem) = self.event(&piece.batch.events[event].1) {
@@ -181,6 +196,17 @@ impl Point {
         }
     }
 
+    /// So many pages are touched, and more than that will only be after another event or access.
+    fn note_touched(&mut self, pages: u64) {
+        self.touched = pages;
+        if pages >= self.peak_touched {
+            (self.peak_touched, self.mapped_at_peak) = (pages, self.vm.stats().mapped);
+        }
+        if let Some(part) = &mut self.part {
+            part.peak.touched_pages = part.peak.touched_pages.max(pages);
+        }
+    }
+
     /// Takes a sample if one is due.
     fn look(&mut self) {
         let Some(step) = self.watch.sample_seconds else { return };
@@ -215,15 +241,16 @@ impl Point {
 
     /// The modelled time so far, in cycles.
     fn cycles(&self, whole: &Whole) -> u64 {
-        let (counters, machine) = (self.mmu.counters(), &self.setup.machine);
-        cost::program(machine, whole, counters) + self.kernel_cycles() + self.disk.cycles(machine)
+        let machine = &self.setup.machine;
+        let translation = whole.tlb_hit_cycles + whole.walk_cycles;
+        cost::program(machine, whole) + translation + self.kernel_work().total() + self.disk.cycles(machine)
     }
 
-    /// What of it is the kernel's work, the disk's left out.
-    pub(crate) fn kernel_cycles(&self) -> u64 {
+    /// What of it is the kernel's work.
+    pub(crate) fn kernel_work(&self) -> Kernel {
         let (stats, counters, machine) = (self.vm.stats(), self.mmu.counters(), &self.setup.machine);
         let digests = (stats.pages_hashed - self.idle_hashed) * self.digest_cycles();
-        cost::kernel(machine, counters, &stats, self.copied_bytes) + digests
+        Kernel::new(machine, counters, &stats, self.copied_bytes, digests)
     }
 
     /// What a digest of a base page costs.
@@ -240,7 +267,7 @@ impl Point {
     pub(crate) fn mark(&mut self, name: &str) {
         self.close_part();
         let mut peak = Peak::default();
-        peak.note(&self.setup.ladder, &self.vm.stats());
+        peak.note(&self.setup.ladder, &self.vm.stats(), self.touched);
         let (start_seconds, before) = (self.seconds(), self.row());
         self.part = Some(Open { name: name.into(), start_seconds, before, peak });
     }
@@ -248,7 +275,7 @@ impl Point {
     fn close_part(&mut self) {
         let Some(Open { name, start_seconds, before, mut peak }) = self.part.take() else { return };
         let ladder = &self.setup.ladder;
-        peak.note(ladder, &self.vm.stats());
+        peak.note(ladder, &self.vm.stats(), self.touched);
         let row = self.row();
         let base = ladder.base().bytes();
         let row = Row {
@@ -264,7 +291,7 @@ impl Point {
     /// Called before mappings or pages are taken away.
     pub(crate) fn note_peak(&mut self) {
         if let Some(part) = &mut self.part {
-            part.peak.note(&self.setup.ladder, &self.vm.stats());
+            part.peak.note(&self.setup.ladder, &self.vm.stats(), self.touched);
         }
     }
 
@@ -305,6 +332,7 @@ impl Point {
         let base = self.setup.ladder.base().bytes();
         let whole = self.whole();
         let cycles = self.cycles(&whole);
+        let kernel = self.kernel_work().with_daemon_apart(self.daemon_work);
         let error: Vec<&str> = self.reasons.iter().chain(&self.failed).map(String::as_str).collect();
         Row {
             workload: self.info.workload.clone(),
@@ -316,18 +344,32 @@ impl Point {
             itlb_misses: whole.instruction_misses,
             dtlb_misses: whole.data_misses,
             tlb_misses: whole.data_misses + whole.instruction_misses,
+            first_level_dtlb_misses: whole.first_misses[0],
+            first_level_itlb_misses: whole.first_misses[1],
+            second_level_dtlb_hits: whole.second_hits[0],
+            second_level_itlb_hits: whole.second_hits[1],
             tlb_miss_reduction_percent: None,
             walks: whole.data_misses + whole.instruction_misses,
             walk_memory_references: whole.walk_references,
             cycles,
+            program_cycles: cost::program(machine, &whole),
+            tlb_hit_cycles: whole.tlb_hit_cycles,
+            walk_cycles: whole.walk_cycles,
+            fault_cycles: kernel.fault,
+            zero_cycles: kernel.zero,
+            copy_cycles: kernel.copy,
+            promotion_cycles: kernel.promotion,
+            background_cycles: kernel.background,
+            io_cycles: self.disk.cycles(machine),
             seconds: cycles as f64 / machine.clock.hertz as f64,
             idle_seconds: self.idle_microseconds as f64 / 1e6,
             speedup: None,
-            peak_touched_bytes: stats.peak_touched_pages * base,
+            peak_touched_bytes: self.peak_touched * base,
             peak_resident_bytes: stats.peak_resident_pages * base,
-            bloat_percent: bloat(stats.peak_touched_pages, stats.peak_resident_pages),
-            pages: self.setup.ladder.sizes().iter().copied().zip(stats.mapped_at_peak).collect(),
+            bloat_percent: bloat(self.peak_touched, stats.peak_resident_pages),
+            pages: self.setup.ladder.sizes().iter().copied().zip(self.mapped_at_peak).collect(),
             promotions: stats.promotions.iter().sum(),
+            superpages_at_fault: stats.promotions_at_fault,
             promotions_by_size: self.setup.ladder.sizes().iter().copied().zip(stats.promotions).skip(1).collect(),
             demotions: stats.demotions.iter().sum(),
             reservations_made: stats.reservations_made,
@@ -345,7 +387,7 @@ impl Point {
             evictions: stats.evictions,
             cache_reactivated: stats.cache_reactivated,
             daemon_runs: stats.daemon_runs,
-            daemon_cycles: self.daemon_cycles,
+            daemon_cycles: self.daemon_work.total(),
             superpage_cycles: cost::superpages(machine, counters, &stats),
             contiguity_requests: stats.contiguity_requests,
             contiguity_failed: stats.contiguity_failed,
@@ -363,6 +405,19 @@ impl Point {
             sampled: whole.sampled,
             complete: error.is_empty(),
             error: (!error.is_empty()).then(|| error.join("; ")),
+            memory_bytes: self.setup.frames * base,
+            swap_bytes: self.setup.swap_pages * base,
+            files: self.setup.files,
+            hash: self.setup.digest,
+            fragment: self.setup.fragment,
+            fragmented: {
+                let share = |(size, hit, all): &(PageSize, u64, u64)| (*size, *hit as f64 / *all as f64);
+                self.fragmented.extents.iter().map(share).collect()
+            },
+            immovable_bytes: self.fragmented.pages * base,
+            seed: self.setup.seed,
+            trace_digest: None,
+            version: env!("CARGO_PKG_VERSION"),
             assumed: cost::assumed(machine),
         }
     }
@@ -373,7 +428,7 @@ fn active(stats: &Stats) -> u64 {
     if stats.inactive_pages + stats.cache_pages == 0 { stats.resident_pages } else { stats.active_pages }
 }
 
-/// How much more is resident than was touched, in percent.
+/// How much more is resident than was touched, in percent; less than 0 where memory did not hold it all at once.
 fn bloat(touched: u64, resident: u64) -> f64 {
     if touched == 0 { 0.0 } else { 100.0 * (resident as f64 / touched as f64 - 1.0) }
 }

@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
 use std::sync::Arc;
+use superpage_pages::PageSize;
 use superpage_report::{bytes, count, grid, time};
 
 /// How rows are written.
@@ -296,11 +297,18 @@ fn notes(group: &[Row]) -> Vec<String> {
         if let Some(error) = &row.error {
             notes.push(format!("{name}: ended early: {error}"));
         }
+        notes.extend(where_from(row, group).map(|text| format!("{name}: {text}")));
         if row.frames_leaked > 0 {
             notes.push(format!("{name}: {} frames leaked: a fault in superpage itself", row.frames_leaked));
         }
     }
     for machine in group.chunk_by(|a, b| a.machine == b.machine) {
+        if let Some(row) = machine.iter().find(|row| !row.fragmented.is_empty()) {
+            let share = |(size, share): &(PageSize, f64)| format!("{:.4} % of {size}", 100.0 * share);
+            let shares: Vec<String> = row.fragmented.iter().map(share).collect();
+            let immovable = bytes(row.immovable_bytes);
+            notes.push(format!("{}: immovable pages ({immovable}) in {} extents", row.machine, shares.join(", ")));
+        }
         let most = machine.iter().map(|row| row.unmapped_accesses).max().unwrap_or(0);
         if most > 0 {
             let name = &machine[0].machine;
@@ -308,6 +316,37 @@ fn notes(group: &[Row]) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Where the time of a row went or came from against `base`, if its walks do not tell.
+fn where_from(row: &Row, group: &[Row]) -> Option<String> {
+    let base = group.iter().find(|base| base.machine == row.machine && base.policy == "base")?;
+    let gained = base.cycles as f64 - row.cycles as f64;
+    let percent = |cycles: f64| 100.0 * cycles / base.cycles as f64;
+    if percent(gained).abs() < 1.0 || row.tlb_miss_reduction_percent.is_none_or(|fewer| fewer.abs() >= 1.0) {
+        return None;
+    }
+    let parts = |row: &Row| {
+        [
+            ("hits in later TLB levels", row.tlb_hit_cycles),
+            ("page-table walks", row.walk_cycles),
+            ("faults, entries and shootdowns", row.fault_cycles),
+            ("zeroing", row.zero_cycles),
+            ("copying", row.copy_cycles),
+            ("promotions", row.promotion_cycles),
+            ("the page daemon", row.background_cycles),
+            ("the disk", row.io_cycles),
+        ]
+    };
+    let differences =
+        parts(base).into_iter().zip(parts(row)).map(|((what, then), (_, now))| (what, then as f64 - now as f64));
+    let (what, most) = differences.max_by(|a, b| (a.1 * gained.signum()).total_cmp(&(b.1 * gained.signum())))?;
+    let less = if gained > 0.0 { "less" } else { "more" };
+    Some(format!(
+        "{:.1} % {less} time with as many misses: {:.1} % {less} is {what}",
+        percent(gained).abs(),
+        percent(most).abs()
+    ))
 }
 
 /// Assumed values by the table of the machine file that they stand in: `costs (13), memory.latency-cycles`.
@@ -321,7 +360,7 @@ fn shorten(assumed: &[String]) -> String {
     tables.collect::<Vec<_>>().join(", ")
 }
 
-fn pages(pages: &[(superpage_pages::PageSize, u64)]) -> String {
+fn pages(pages: &[(PageSize, u64)]) -> String {
     let shown: Vec<String> =
         pages.iter().filter(|(_, n)| *n > 0).map(|(size, n)| format!("{} x {size}", count(*n))).collect();
     if shown.is_empty() { "-".into() } else { shown.join(", ") }

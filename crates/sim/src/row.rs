@@ -1,5 +1,6 @@
 //! A result row: what one policy on one machine did for one workload.
 
+use crate::{Digest, Files, Fragment};
 use serde::{Serialize, Serializer};
 use superpage_pages::PageSize;
 
@@ -24,31 +25,63 @@ pub struct Row {
     pub dtlb_misses: u64,
     /// Both: misses in the last level, so walks or refills.
     pub tlb_misses: u64,
+    /// Loads and stores that missed in the first TLB level: all of them hit in a later one or are in `dtlb_misses`.
+    pub first_level_dtlb_misses: u64,
+    /// The same for instruction fetches.
+    pub first_level_itlb_misses: u64,
+    /// Loads and stores that hit in the second TLB level; 0 where there is none.
+    pub second_level_dtlb_hits: u64,
+    /// The same for instruction fetches.
+    pub second_level_itlb_hits: u64,
     /// Misses saved against `base`, in percent of its; `None` where `base` has none.
     pub tlb_miss_reduction_percent: Option<f64>,
     /// Page-table walks.
     pub walks: u64,
     /// Memory references that these walks made.
     pub walk_memory_references: u64,
-    /// Modelled time, in cycles.
+    /// Modelled time, in cycles: the sum of the nine that follow.
     pub cycles: u64,
+    /// The program's instructions, at the machine's rate without TLB misses.
+    pub program_cycles: u64,
+    /// Hits in TLB levels behind the first.
+    pub tlb_hit_cycles: u64,
+    /// Page-table walks, or refills by software.
+    pub walk_cycles: u64,
+    /// The kernel's part of faults, traps that set use bits, page-table entries written, shootdowns and switches.
+    pub fault_cycles: u64,
+    /// Zeroing of pages.
+    pub zero_cycles: u64,
+    /// Copying of pages, and of what programs read from and write to files.
+    pub copy_cycles: u64,
+    /// Promotions, demotions, preemptions and traversals of replicated entries, outside the daemon.
+    pub promotion_cycles: u64,
+    /// The page daemon with all that it does, and digests.
+    pub background_cycles: u64,
+    /// The disk's time, in which nothing else goes on.
+    pub io_cycles: u64,
     /// The same in seconds, at the machine's clock.
     pub seconds: f64,
     /// Time in which the stream says that nothing runs: not in `cycles`.
     pub idle_seconds: f64,
     /// Cycles of `base` over cycles of this.
     pub speedup: Option<f64>,
-    /// Memory that was touched, at its peak.
+    /// The most memory that programs had touched and still had at one time, in whole base pages, in memory or in swap space:
+    /// from the first access to a page until it is unmapped, discarded or its process ends. What a fork shares counts once
+    /// until it is written; a page of a file counts from its first use until the file is removed. It follows from the stream
+    /// and the base page alone, so that every policy has the same, as long as it runs to the end.
     pub peak_touched_bytes: u64,
-    /// Frames that held pages of objects, at their peak.
+    /// Frames that held pages of objects, at their own peak.
     pub peak_resident_bytes: u64,
-    /// How much more is resident than was touched.
+    /// How much more is resident, at its peak, than was touched, at its own; less than 0 where memory was too small for what
+    /// was touched.
     pub bloat_percent: f64,
-    /// Mapped pages of each size when most memory was touched, ascending by size.
+    /// Mapped pages of each size when most memory was touched (the last such moment between two events), ascending by size.
     #[serde(serialize_with = "serialize_pages")]
     pub pages: Vec<(PageSize, u64)>,
-    /// Superpages made.
+    /// Superpages made: by promotion, or at once by the fault that populated all of them.
     pub promotions: u64,
+    /// Those of them that a fault made at once, which costs no promotion.
+    pub superpages_at_fault: u64,
     /// The same by size, ascending.
     #[serde(serialize_with = "serialize_pages")]
     pub promotions_by_size: Vec<(PageSize, u64)>,
@@ -111,7 +144,7 @@ pub struct Row {
     pub frames_leaked: u64,
     /// Page-table entries that promotions and demotions went through.
     pub pte_traversals: u64,
-    /// TLB entries shot down.
+    /// Times that a change had to be made known to the TLBs: once for a page of any size, once for an address space that ends.
     pub shootdowns: u64,
     /// Accesses outside all mappings of the stream, for which a page was mapped all the same.
     pub unmapped_accesses: u64,
@@ -124,6 +157,29 @@ pub struct Row {
     pub complete: bool,
     /// Why the run ended early, if it did: out of memory, for example.
     pub error: Option<String>,
+    /// Memory of the machine, in bytes.
+    pub memory_bytes: u64,
+    /// Its swap space, in bytes.
+    pub swap_bytes: u64,
+    /// Whether files had been read before: `warm` or `cold`.
+    pub files: Files,
+    /// The hash function whose cost digests have: `fast` or `sha-1`.
+    pub hash: Digest,
+    /// How memory was fragmented before the run, as it was asked for: a share of the extents of each size, or `SIZE:SHARE`.
+    pub fragment: Fragment,
+    /// What that came to: for each superpage size of the machine of which there is an extent, the share of its extents that hold
+    /// an immovable page. Empty if memory was not fragmented.
+    #[serde(serialize_with = "serialize_shares")]
+    pub fragmented: Vec<(PageSize, f64)>,
+    /// The immovable pages, in bytes.
+    pub immovable_bytes: u64,
+    /// What the places of immovable pages were drawn from.
+    pub seed: u64,
+    /// The digest of a trace file, as `superpage trace info` tells it; `None` for other streams: a workload with its parameters is
+    /// in `workload`.
+    pub trace_digest: Option<String>,
+    /// The version of superpage.
+    pub version: &'static str,
     /// Values of the machine file that nobody has published and that `cycles` leans on.
     pub assumed: Vec<String>,
 }
@@ -145,6 +201,10 @@ pub struct Sampled {
     pub recorded_tlb_misses: u64,
     /// Half the width of the 95 % confidence interval of `tlb_misses`; `None` with fewer than two windows.
     pub tlb_misses_error: Option<f64>,
+}
+
+fn serialize_shares<S: Serializer>(shares: &[(PageSize, f64)], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(shares.iter().map(|(size, share)| (size.to_string(), share)))
 }
 
 fn serialize_pages<S: Serializer>(pages: &[(PageSize, u64)], serializer: S) -> Result<S::Ok, S::Error> {
@@ -172,7 +232,7 @@ impl Row {
     }
 
     /// All plain counts, which only grow while a run goes on.
-    fn counts(&mut self) -> [&mut u64; 35] {
+    fn counts(&mut self) -> [&mut u64; 49] {
         [
             &mut self.references,
             &mut self.instructions,
@@ -183,7 +243,21 @@ impl Row {
             &mut self.walks,
             &mut self.walk_memory_references,
             &mut self.cycles,
+            &mut self.first_level_dtlb_misses,
+            &mut self.first_level_itlb_misses,
+            &mut self.second_level_dtlb_hits,
+            &mut self.second_level_itlb_hits,
+            &mut self.program_cycles,
+            &mut self.tlb_hit_cycles,
+            &mut self.walk_cycles,
+            &mut self.fault_cycles,
+            &mut self.zero_cycles,
+            &mut self.copy_cycles,
+            &mut self.promotion_cycles,
+            &mut self.background_cycles,
+            &mut self.io_cycles,
             &mut self.promotions,
+            &mut self.superpages_at_fault,
             &mut self.demotions,
             &mut self.reservations_made,
             &mut self.reservations_preempted,

@@ -1,6 +1,6 @@
 //! What a point of a grid is made of, checked before anything runs.
 
-use crate::{Conditions, Error, Files};
+use crate::{Conditions, Error, Files, Fragment};
 use superpage_mmu::Machine;
 use superpage_pages::{Ladder, format_bytes};
 use superpage_vm::Policy;
@@ -15,18 +15,21 @@ pub struct Setup {
     pub(crate) policy: Policy,
     pub(crate) frames: u64,
     pub(crate) swap_pages: u64,
-    pub(crate) fragment: f64,
+    pub(crate) fragment: Fragment,
+    pub(crate) seed: u64,
     pub(crate) files: Files,
     pub(crate) digest: Digest,
 }
 
 /// Which hash function takes digests, where a policy does: it decides what they cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub enum Digest {
     /// A fast one of today.
     #[default]
+    #[serde(rename = "fast")]
     Fast,
     /// SHA-1, as Navarro et al. propose, section 4.7.
+    #[serde(rename = "sha-1")]
     Sha1,
 }
 
@@ -70,9 +73,10 @@ impl Setup {
                 machine.name
             )));
         }
-        let Conditions { fragment, files, digest, .. } = *conditions;
+        let Conditions { fragment, seed, files, digest, .. } = *conditions;
+        fragment.check(&machine)?;
         let frames = memory >> ladder.base().shift();
         let swap_pages = conditions.swap.unwrap_or(2 * memory) >> ladder.base().shift();
-        Ok(Setup { machine, ladder, name: name.into(), policy, frames, swap_pages, fragment, files, digest })
+        Ok(Setup { machine, ladder, name: name.into(), policy, frames, swap_pages, fragment, seed, files, digest })
     }
 }

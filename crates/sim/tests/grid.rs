@@ -66,7 +66,8 @@ fn no_frame_is_lost_with_memory_scarce_or_not_fragmented_or_not() {
     ];
     for workload in WORKLOADS {
         for memory in [64 << 20, 8 << 20, 2 << 20] {
-            for fragment in [0.0, 0.5, 1.0] {
+            for fragment in ["0", "0.5", "1"] {
+                let fragment = fragment.parse().unwrap();
                 let conditions = Conditions { memory: Some(memory), fragment, ..Conditions::default() };
                 for row in grid(workload, &["alpha-21264", "skylake-sp"], &policies, &conditions) {
                     assert_eq!(row.frames_leaked, 0, "{workload} {} {}", row.machine, row.policy);
@@ -120,6 +121,7 @@ fn json_is_an_array_of_rows_with_all_keys_of_the_design() {
 fn what_makes_no_sense_is_refused_before_anything_runs() {
     let sizes = |sizes: &[&str]| Some(sizes.iter().map(|size| size.parse().unwrap()).collect());
     let fine = Conditions::default;
+    let fragment = |text: &str| Conditions { fragment: text.parse().unwrap(), ..Conditions::default() };
     let cases: [(&str, &str, Conditions, &str); 8] = [
         ("pdp-11", "base", fine(), "alpha-21264"),
         ("no/such.toml", "base", fine(), "no/such.toml"),
@@ -128,7 +130,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         ("zen5", "base", Conditions { sizes: sizes(&["64K"]), ..fine() }, "4K/2M/1G"),
         ("zen5", "base", Conditions { memory: Some(0), ..fine() }, "--memory"),
         ("zen5", "base", Conditions { memory: Some(1 << 20), ..fine() }, "2M"),
-        ("zen5", "base", Conditions { fragment: 1.5, ..fine() }, "from 0 to 1"),
+        ("zen5", "base", fragment("64K:0.5"), "4K/2M/1G"),
     ];
     for (machine, policy, conditions, part) in cases {
         let error = plan(&names(&[machine]), &names(&[policy]), &conditions).unwrap_err().to_string();
@@ -155,15 +157,84 @@ fn out_of_memory_ends_a_row_and_says_so() {
     let conditions = Conditions { memory: Some(2 << 20), ..Conditions::default() };
     let rows = grid("touch:bytes=16M", &["zen5"], &["reservation"], &conditions);
     assert!(rows.iter().all(|row| !row.complete && row.error.is_some()));
-    assert!(rows.iter().all(|row| row.peak_touched_bytes <= 2 << 20));
+    // What was touched is in memory or in swap space, which is twice as much.
+    assert!(rows.iter().all(|row| row.peak_resident_bytes <= 2 << 20 && row.peak_touched_bytes <= 6 << 20));
 }
 
 #[test]
 fn an_immovable_page_in_every_extent_leaves_no_largest_superpage() {
-    let conditions = Conditions { memory: Some(64 << 20), fragment: 1.0, ..Conditions::default() };
-    let rows = grid("touch:bytes=16M,step=8K", &["alpha-21264"], &["reservation"], &conditions);
-    let (size, count) = rows[1].pages[3];
+    let rows = |text: &str, machine: &str, policies: &[&str], memory: u64| {
+        let fragment = text.parse().unwrap();
+        let conditions = Conditions { memory: Some(memory), fragment, ..Conditions::default() };
+        grid("touch:bytes=16M,step=8K", &[machine], policies, &conditions)
+    };
+    let largest = &rows("4M:1", "alpha-21264", &["reservation"], 64 << 20)[1];
+    let (size, count) = largest.pages[3];
     assert_eq!((size.to_string().as_str(), count), ("4M", 0));
-    assert!(rows[1].pages[2].1 > 0, "512K is still to be had");
-    assert!(rows[1].contiguity < 1.0);
+    assert!(largest.pages[2].1 > 0, "512K is still to be had");
+    assert!(largest.contiguity < 1.0);
+    assert_eq!((largest.fragmented[2].1, largest.immovable_bytes), (1.0, 16 * 8192));
+    // Of each size, also where memory has no extent of the largest, and whatever sizes the policy uses.
+    let policies = ["thp", "reservation:sizes=2M", "reservation"];
+    for row in rows("1", "zen5", &policies, 512 << 20) {
+        assert_eq!(row.pages.iter().skip(1).map(|(_, count)| count).sum::<u64>(), 0, "{}", row.policy);
+        assert_eq!((row.fragmented.len(), row.fragmented[0].1), (1, 1.0), "{}", row.policy);
+        assert_eq!((row.immovable_bytes, row.frames_leaked), (256 * 4096, 0));
+    }
+    let half = rows("0.5", "alpha-21264", &["reservation:sizes=64K", "reservation"], 512 << 20);
+    for row in &half {
+        assert!(row.fragmented.iter().all(|(_, share)| *share == 0.5), "{}: {:?}", row.policy, row.fragmented);
+        assert_eq!(row.immovable_bytes, half[0].immovable_bytes);
+    }
+}
+
+#[test]
+fn a_row_says_how_it_was_run_and_its_cycles_add_up() {
+    let policies = ["base", "reservation", "thp", "talluri-hill", "reservation:hash=read,demote-on-write=off"];
+    for (workload, memory) in [
+        ("zipf:bytes=4M,references=30K", 3 << 20),
+        ("dirty-file:bytes=4M,every=4", 16 << 20),
+        ("touch:bytes=2M+random:bytes=2M,references=20K@slice=1K", 64 << 20),
+        ("tree:nodes=2000,operations=5K", 64 << 20),
+    ] {
+        let conditions = Conditions { memory: Some(memory), seed: 7, ..Conditions::default() };
+        for row in grid(workload, &["alpha-21264", "golden-cove", "neoverse-v2"], &policies, &conditions) {
+            let parts = [
+                row.program_cycles,
+                row.tlb_hit_cycles,
+                row.walk_cycles,
+                row.fault_cycles,
+                row.zero_cycles,
+                row.copy_cycles,
+                row.promotion_cycles,
+                row.background_cycles,
+                row.io_cycles,
+            ];
+            assert_eq!(parts.iter().sum::<u64>(), row.cycles, "{workload} {} {}", row.machine, row.policy);
+            assert!(row.background_cycles >= row.daemon_cycles && row.promotion_cycles <= row.superpage_cycles);
+            let (data, instructions) = (row.first_level_dtlb_misses, row.first_level_itlb_misses);
+            assert_eq!(data, row.second_level_dtlb_hits + row.dtlb_misses);
+            assert_eq!(instructions, row.second_level_itlb_hits + row.itlb_misses);
+            assert!(row.machine != "alpha-21264" || row.tlb_hit_cycles == 0, "one level");
+            assert_eq!((row.memory_bytes, row.swap_bytes, row.seed), (memory, 2 * memory, 7));
+            assert_eq!((row.trace_digest, row.version), (None, env!("CARGO_PKG_VERSION")));
+        }
+    }
+}
+
+#[test]
+fn a_superpage_made_at_the_fault_is_one_and_costs_no_promotion() {
+    let conditions = Conditions { memory: Some(64 << 20), ..Conditions::default() };
+    let row = &grid("touch:bytes=16M", &["neoverse-v2"], &["thp"], &conditions)[1];
+    assert_eq!((row.promotions, row.superpages_at_fault, row.promotion_cycles), (8, 8, 0), "4K/64K/2M/1G");
+    assert_eq!(row.promotions_by_size.iter().map(|(_, count)| *count).collect::<Vec<_>>(), [0, 8, 0]);
+}
+
+#[test]
+fn a_superpage_unmapped_is_one_shootdown() {
+    // The workload unmaps its memory, and the machine ends it: code, data and stack.
+    let conditions = Conditions { memory: Some(64 << 20), ..Conditions::default() };
+    let rows = grid("touch:bytes=16M", &["zen5"], &["thp"], &conditions);
+    let unmapped: Vec<u64> = rows.iter().map(|row| row.shootdowns).collect();
+    assert_eq!(unmapped, [4096 + 1, 8 + 1], "base pages, and pages of 2 MB");
 }

@@ -2,7 +2,7 @@
 
 mod script;
 
-use script::{Marked, Script, run_script};
+use script::{Batches, Marked, Script, run_script};
 use std::sync::atomic::AtomicBool;
 use superpage_pages::Access;
 use superpage_sim::{Conditions, Run, Watch, plan, rows, run_parts};
@@ -18,7 +18,8 @@ fn runs(source: &mut dyn Source, policies: &[&str], watch: Watch) -> Vec<Run> {
 /// Whether a key of a row counts something, rather than to tell of the state at a moment.
 fn counted(key: &str) -> bool {
     let state = ["peak_touched", "peak_resident", "active", "inactive", "cache", "swap_used"];
-    !state.iter().any(|name| key == format!("{name}_bytes"))
+    let conditions = ["memory", "swap", "immovable"];
+    key != "seed" && !state.iter().chain(&conditions).any(|name| key == format!("{name}_bytes"))
 }
 
 #[test]
@@ -45,6 +46,44 @@ fn the_counts_of_the_parts_add_up_to_those_of_the_whole() {
             let most = run.parts.iter().map(|part| part.row.peak_touched_bytes).max();
             assert_eq!(most, Some(run.row.peak_touched_bytes), "{workload}");
         }
+    }
+}
+
+#[test]
+fn an_exit_is_one_flush_and_a_page_unmapped_one_shootdown() {
+    let mut script = Script::new();
+    script.process(0);
+    script.map(0x1000, 1024);
+    script.touch(0x1000..0x1400, Access::Write);
+    script.event(Event::Unmap { start: 0x1200, pages: 512 });
+    script.event(Event::Exec);
+    script.map(0x1000, 512);
+    script.touch(0x1000..0x1200, Access::Write);
+    script.event(Event::Exit);
+    let conditions = Conditions { memory: Some(64 << 20), ..Conditions::default() };
+    for (policy, unmapped, promoted) in [("base", 512, 0), ("reservation", 1, 3), ("thp", 1, 0)] {
+        let row = run_script(&mut script, "zen5", &[policy], &conditions).pop().unwrap();
+        assert_eq!(row.shootdowns, unmapped + promoted + 2, "{policy}: two address spaces end");
+    }
+}
+
+#[test]
+fn what_a_batch_ends_with_is_what_the_next_one_begins_after() {
+    // One page, as many others as push it out of every TLB, and the page again, each in a batch of its own.
+    let pieces = [0..1, 1..10_000, 0..1].map(|pages| {
+        let mut script = Script::new();
+        script.touch(0x1000 + pages.start..0x1000 + pages.end, Access::Read);
+        script
+    });
+    let mut stream = Batches(pieces.into());
+    let mut begin = Script::new();
+    begin.process(0);
+    begin.map(0x1000, 10_000);
+    stream.0.insert(0, begin);
+    for run in runs(&mut stream, &["base"], Watch::default()) {
+        let pages = if run.row.machine == "zen5" { 10_000 } else { 5_000 };
+        assert_eq!(run.row.dtlb_misses, pages + 1, "{}", run.row.machine);
+        assert_eq!(run.row.peak_touched_bytes, 10_000 * 4096);
     }
 }
 

@@ -91,6 +91,24 @@ impl Source for Marked {
     }
 }
 
+/// Streams one after the other, each a batch of its own.
+pub(crate) struct Batches(pub(crate) Vec<Script>);
+
+impl Source for Batches {
+    fn info(&self) -> &Info {
+        self.0[0].info()
+    }
+
+    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
+        for script in &mut self.0 {
+            if script.fill(batch)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
 /// The rows of a script on one machine.
 pub(crate) fn run_script(script: &mut Script, machine: &str, policies: &[&str], conditions: &Conditions) -> Vec<Row> {
     script.done = false;
