@@ -106,10 +106,8 @@ impl Pair {
                     self.naive.demote(space, at, mapping.size, to);
                     self.mmu.demote(space, Vpn(at), mapping.size, to);
                     // Some are unmapped part by part right away.
-                    for part in (at..at + self.pages(mapping.size)).step_by(self.pages(to) as usize) {
-                        if self.random(64) == 0 {
-                            break;
-                        }
+                    let some = if self.random(4) == 0 { self.random(self.pages(mapping.size)) } else { 0 };
+                    for part in (at..at + some).step_by(self.pages(to) as usize) {
                         self.naive.remove(space, part);
                         self.mmu.remove(space, Vpn(part), to);
                     }
