@@ -2,12 +2,15 @@
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
-.PHONY: help build demo test lint bench corpus fuzz mutants reproduce
+.PHONY: help build install demo test lint bench corpus fuzz mutants reproduce
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 build: ## build the command, target/release/superpage, and the programs that `superpage reproduce piehl12` runs
 	$(CARGO) build --release --locked -p superpage --bins -p superpage-linux --examples
+
+install: ## put the command into ~/.cargo/bin
+	$(CARGO) install --path crates/cli --locked
 
 demo: build ## what superpages do to recorded real programs, on two machines
 	./demo/run $(SUPERPAGE)
