@@ -9,7 +9,7 @@ mod anonymous;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use anonymous::Anonymous;
     let bytes = std::env::args().skip(1).find_map(|text| text.parse::<usize>().ok()).unwrap_or(256) << 20;
-    let mut region = superpage_linux::Region::builder().bytes(bytes).build()?;
+    let mut region = superpage_linux::Region::builder().bytes(bytes).user_mode_only().build()?;
     let mut huge = Anonymous::new(bytes, true)?;
     let mut base = Anonymous::new(bytes, false)?;
     for memory in [region.as_mut_slice(), huge.as_mut_slice(), base.as_mut_slice()] {

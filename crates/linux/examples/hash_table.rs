@@ -106,7 +106,7 @@ mod linux {
         let limit = size(arguments.next())?;
         let swap_dir = arguments.next();
         let build = || {
-            let mut builder = Region::builder().bytes(bytes);
+            let mut builder = Region::builder().bytes(bytes).user_mode_only();
             if let Some(limit) = limit {
                 builder = builder.limit(limit);
             }
@@ -167,13 +167,13 @@ mod linux {
             copied.collapse()?;
             costs[2].push(begun.elapsed().as_secs_f64() * 1e6 / BLOCKS);
 
-            let mut region = Region::builder().bytes(BYTES).build()?;
+            let mut region = Region::builder().bytes(BYTES).user_mode_only().build()?;
             costs[3].push(touch(region.as_mut_slice(), BLOCK));
             costs[4].push(touch(region.as_mut_slice(), PAGE));
             let stats = region.stats();
             costs[5].push(stats.message_nanoseconds as f64 / 1e3 / stats.plain_messages as f64);
             costs[6].push(stats.collapse_nanoseconds as f64 / 1e3 / stats.collapses.max(1) as f64);
-            costs[7].push(stats.shown_nanoseconds as f64 / 1e3 / stats.shown as f64);
+            costs[7].push(stats.reservation_nanoseconds as f64 / 1e3 / stats.reservations as f64);
         }
         let names = [
             "kernel: fault of a base page",
@@ -183,7 +183,7 @@ mod linux {
             "region: fault of a base page, 64 KB and 2 MB promotions counted in",
             "region:   of that the pager",
             "region: promotion to 2 MB, in place",
-            "region: a part comes to show other frames (a reservation)",
+            "region: a reservation of 2 MB, a huge page of zeroes",
         ];
         println!("\ncosts, in us each; medians of 5 rounds");
         for (name, cost) in names.into_iter().zip(costs) {

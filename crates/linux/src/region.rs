@@ -1,6 +1,5 @@
 //! [`Region`]: memory that a program just uses, and its pager beside it.
 
-mod drain;
 mod error;
 mod memory;
 mod pager;
@@ -12,17 +11,17 @@ mod uffd;
 pub use self::error::Error;
 pub use self::stats::RegionStats;
 
-use self::drain::Drain;
 use self::memory::{BASE, Memory};
 use self::pager::{Pager, Request};
 use self::swap::Swap;
 use self::tables::Tables;
-use self::uffd::{Tell, Uffd};
+use self::uffd::Uffd;
 
 use rustix::event::EventfdFlags;
 use rustix::fd::OwnedFd;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::collections::BTreeSet;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::ptr::NonNull;
@@ -39,9 +38,12 @@ use superpage_vm::{Backing, Config, Dirty, Growth, Hash, Map, Policy, Reclaim, V
 /// page, without a copy. Under scarcity what is reserved and not populated goes to others. Nothing is populated that was
 /// not touched: there is no bloat.
 ///
-/// The memory is shared (`MAP_SHARED`) and not inherited by child processes. Two threads serve the region; threads that
-/// touch an absent page wait for them, so neither the global allocator nor anything else that those two need may live in
-/// a region.
+/// The memory is one shared mapping (`MAP_SHARED`) of a memory file, whatever the limit. A thread serves the region; threads
+/// that touch an absent page wait for it, so neither the global allocator nor anything else that it needs may live in a
+/// region.
+///
+/// Child processes do not inherit the memory. In a forked child a region is an empty handle: [`Region::stats`] are all zero,
+/// what can fail is [`Error::Forked`], and dropping it does nothing.
 ///
 /// ```no_run
 /// let mut region = superpage_linux::Region::builder().bytes(64 << 20).build()?;
@@ -52,9 +54,17 @@ use superpage_vm::{Backing, Config, Dirty, Growth, Hash, Map, Policy, Reclaim, V
 pub struct Region {
     start: NonNull<u8>,
     bytes: usize,
+    /// The process that made it, whose threads serve it.
+    process: u32,
+    // Not dropped in a forked child, where the thread is not and the channel may be locked for ever.
+    pager: ManuallyDrop<Serving>,
+}
+
+/// The way to the pager.
+struct Serving {
     requests: Sender<Request>,
     bell: Arc<OwnedFd>,
-    pager: Option<JoinHandle<()>>,
+    thread: JoinHandle<()>,
 }
 
 // SAFETY: the start is plain memory of the process, bound to no thread; what else is here is `Send` itself.
@@ -69,6 +79,7 @@ pub struct Builder {
     limit: Option<usize>,
     swap_dir: Option<PathBuf>,
     policy: Policy,
+    user_mode_only: bool,
 }
 
 impl Builder {
@@ -99,10 +110,18 @@ impl Builder {
         self
     }
 
+    /// Takes a region also where this process may only handle faults of user mode: then a system call that is given memory of the
+    /// region that is not populated fails with `EFAULT` (`read` into it, for one). [`Region::populate`] helps, where nothing is
+    /// evicted. Without this, such a process gets [`Error::UserModeOnly`].
+    pub fn user_mode_only(mut self) -> Builder {
+        self.user_mode_only = true;
+        self
+    }
+
     /// Makes the region and starts its pager.
     ///
     /// # Errors
-    /// See [`Error`]: no right to `userfaultfd`, a kernel that lacks what is needed, sizes that cannot be, too few mappings.
+    /// See [`Error`]: no right to `userfaultfd`, a kernel that lacks what is needed, sizes that cannot be.
     pub fn build(self) -> Result<Region, Error> {
         let page = rustix::param::page_size();
         if page != BASE {
@@ -121,7 +140,6 @@ impl Builder {
             return Err(Error::Limit(limit));
         }
         let (pages, frames) = (bytes / BASE, limit / BASE);
-        enough_mappings(pages, frames)?;
         let mut policy = self.policy;
         if self.swap_dir.is_none() {
             policy.reclaim = Reclaim::Nothing;
@@ -129,12 +147,15 @@ impl Builder {
         // There are no clean superpages here to be kept from writes: all that is mapped may have been written.
         policy.dirty = Dirty::Nowhere;
         let swap = Swap::new(self.swap_dir.as_deref(), pages)?;
-        let uffd = Arc::new(Uffd::open()?);
-        let memory = Memory::new(frames)?;
-        let range = Reserved::new(bytes)?;
+        let uffd = Uffd::open()?;
+        if uffd.user_mode_only() && !self.user_mode_only {
+            return Err(Error::UserModeOnly);
+        }
+        let memory = Memory::new(pages, frames)?;
+        let range = Reserved::new(bytes, &memory)?;
         let first = Vpn((range.start.addr() / BASE) as u64);
-        let missing = uffd.register(range.start.addr() as u64, bytes as u64, Tell::Missing);
-        missing.map_err(Error::system("register the region with userfaultfd"))?;
+        let registered = uffd.register(range.start.addr() as u64, bytes as u64);
+        registered.map_err(Error::system("register the region with userfaultfd"))?;
 
         let mut tables = Tables::new(ladder, range.start, pages);
         let config = Config { ladder, frames: frames as u64, policy, swap_pages: pages as u64 };
@@ -147,9 +168,6 @@ impl Builder {
         let (requests, received) = channel();
         let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let bell = Arc::new(bell.map_err(Error::system("make an event counter"))?);
-        let (to_pager, ring) = (requests.clone(), Arc::clone(&bell));
-        let drain = Drain::new(Arc::clone(&uffd), move |message| send(&to_pager, &ring, Request::Message(message)));
-        let drain = drain.map_err(Error::system("start a thread"))?;
         let pager = Pager {
             vm,
             space,
@@ -157,13 +175,12 @@ impl Builder {
             memory,
             swap,
             uffd,
-            drain,
             first,
             refused: BTreeSet::new(),
             stats: RegionStats::default(),
         };
         let heard = Arc::clone(&bell);
-        let pager = std::thread::Builder::new()
+        let thread = std::thread::Builder::new()
             .name("region-pager".into())
             .spawn(move || {
                 let _last = AbortUnlessDone;
@@ -174,7 +191,8 @@ impl Builder {
             })
             .map_err(Error::system("start a thread"))?;
         let start = range.keep();
-        Ok(Region { start, bytes, requests, bell, pager: Some(pager) })
+        let pager = ManuallyDrop::new(Serving { requests, bell, thread });
+        Ok(Region { start, bytes, process: std::process::id(), pager })
     }
 }
 
@@ -184,7 +202,7 @@ impl Region {
         let mut policy = Policy::named("reservation").expect("a policy that the manager names");
         // A region cannot see which pages were only read; digests spare it writing those out.
         policy.hash = Hash::Read;
-        Builder { bytes: 0, limit: None, swap_dir: None, policy }
+        Builder { bytes: 0, limit: None, swap_dir: None, policy, user_mode_only: false }
     }
 
     /// The first byte, at a multiple of 2 MB. The memory is zero at first, and may be read and written through this pointer by
@@ -220,33 +238,30 @@ impl Region {
     /// signal. Until they are evicted or discarded, using them cannot fail.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; the pages before are populated. [`Error::Range`].
+    /// [`Error::OutOfMemory`]; the pages before are populated. [`Error::Range`], [`Error::Forked`].
     pub fn populate(&self, range: Range<usize>) -> Result<(), Error> {
         let (from, to) = self.pages(&range)?;
-        self.ask(|answer| Request::Populate(from, to, answer))
+        self.ask(|answer| Request::Populate(from, to, answer))?
     }
 
     /// Gives up the contents of a range, which reads as zeroes again; its frames are for others. Huge pages across its edges
     /// are demoted.
     ///
     /// # Errors
-    /// [`Error::Range`].
+    /// [`Error::Range`], [`Error::Forked`].
     pub fn discard(&self, range: Range<usize>) -> Result<(), Error> {
         let (from, to) = self.pages(&range)?;
-        if from < to {
-            self.ask(|answer| Request::Discard(from, to, answer));
-        }
-        Ok(())
+        if from < to { self.ask(|answer| Request::Discard(from, to, answer)) } else { Ok(()) }
     }
 
-    /// Gives blocks of 2 MB in which no page is in use or reserved back to the system.
+    /// Gives the memory of pages that are not in use, reserved or cached back to the system. Nothing in a forked child.
     pub fn trim(&self) {
-        self.ask(Request::Trim);
+        let _ = self.ask(Request::Trim);
     }
 
-    /// What was done so far, and what is held now.
+    /// What was done so far, and what is held now. All zero in a forked child, which has none of the memory.
     pub fn stats(&self) -> RegionStats {
-        self.ask(Request::Stats)
+        self.ask(Request::Stats).unwrap_or_default()
     }
 
     /// The bytes that the manager maps by 2 MB pages, now.
@@ -259,7 +274,7 @@ impl Region {
     /// # Errors
     /// Says what does not agree.
     pub fn validate(&self) -> Result<(), String> {
-        self.ask(Request::Validate)
+        self.ask(Request::Validate).unwrap_or_else(|error| Err(error.to_string()))
     }
 
     fn pages(&self, range: &Range<usize>) -> Result<(usize, usize), Error> {
@@ -270,19 +285,34 @@ impl Region {
         Ok((start / BASE, end / BASE))
     }
 
-    fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> Request) -> T {
+    fn ask<T>(&self, request: impl FnOnce(Sender<T>) -> Request) -> Result<T, Error> {
+        if self.process != std::process::id() {
+            return Err(Error::Forked);
+        }
         let (answer, answered) = channel();
-        send(&self.requests, &self.bell, request(answer));
-        answered.recv().expect("the pager answers as long as the region lives")
+        self.pager.send(request(answer));
+        Ok(answered.recv().expect("the pager answers as long as the region lives"))
+    }
+}
+
+impl Serving {
+    /// Sends a request and rings the bell. A pager that has ended hears neither.
+    fn send(&self, request: Request) {
+        if self.requests.send(request).is_ok() {
+            let _ = rustix::io::write(&*self.bell, &1_u64.to_ne_bytes());
+        }
     }
 }
 
 impl Drop for Region {
     fn drop(&mut self) {
-        send(&self.requests, &self.bell, Request::Stop);
-        if let Some(pager) = self.pager.take() {
-            let _ = pager.join();
+        if self.process != std::process::id() {
+            return;
         }
+        // SAFETY: this is the drop, after which nobody uses the field.
+        let pager = unsafe { ManuallyDrop::take(&mut self.pager) };
+        pager.send(Request::Stop);
+        let _ = pager.thread.join();
         drop(Reserved { start: self.start.as_ptr(), bytes: self.bytes });
     }
 }
@@ -293,13 +323,6 @@ impl std::fmt::Debug for Region {
     }
 }
 
-/// Sends a request and rings the bell. A pager that has ended hears neither.
-fn send(requests: &Sender<Request>, bell: &OwnedFd, request: Request) {
-    if requests.send(request).is_ok() {
-        let _ = rustix::io::write(bell, &1_u64.to_ne_bytes());
-    }
-}
-
 /// The addresses of a region before and after it lives: unmapped when dropped.
 struct Reserved {
     start: *mut u8,
@@ -307,15 +330,15 @@ struct Reserved {
 }
 
 impl Reserved {
-    /// Anonymous memory at a multiple of 2 MB, not inherited by child processes.
-    fn new(bytes: usize) -> Result<Reserved, Error> {
+    /// The memory file at a multiple of 2 MB, not inherited by child processes: a child would have no pager.
+    fn new(bytes: usize, memory: &Memory) -> Result<Reserved, Error> {
         let what = "map the region";
         let start = memory::reserve(bytes).map_err(Error::system(what))?;
         let reserved = Reserved { start, bytes };
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+        let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::FIXED);
         // SAFETY: the range was just reserved, and nothing else lives there.
         unsafe {
-            rustix::mm::mmap_anonymous(start.cast(), bytes, ProtFlags::READ | ProtFlags::WRITE, flags)
+            rustix::mm::mmap(start.cast(), bytes, rights, flags, memory.file(), 0)
                 .and_then(|_| rustix::mm::madvise(start.cast(), bytes, Advice::LinuxDontFork))
         }
         .map_err(Error::system(what))?;
@@ -344,18 +367,5 @@ struct AbortUnlessDone;
 impl Drop for AbortUnlessDone {
     fn drop(&mut self) {
         std::process::abort();
-    }
-}
-
-/// Each page may come to need a mapping of its own where memory is short; else each block has one.
-fn enough_mappings(pages: usize, frames: usize) -> Result<(), Error> {
-    /// For the rest of the program.
-    const OTHERS: u64 = 1024;
-    let blocks = pages.div_ceil(memory::BLOCK);
-    let need = if blocks * memory::BLOCK <= frames { blocks } else { pages } as u64;
-    let have = std::fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|text| text.trim().parse().ok());
-    match have {
-        Some(have) if need + OTHERS > have => Err(Error::Mappings { need, have, raise: need + OTHERS }),
-        _ => Ok(()),
     }
 }

@@ -11,6 +11,16 @@ pub enum Error {
          vm.unprivileged_userfaultfd to 1"
     )]
     Rights(io::Error),
+    /// Only faults of user mode can be handled, and the builder was not told that this is enough.
+    #[error(
+        "this process may handle faults of user mode only, so that system calls into memory of the region that is not populated \
+         would fail (EFAULT); run as root, or get access to /dev/userfaultfd, or set vm.unprivileged_userfaultfd to 1, or say \
+         Builder::user_mode_only"
+    )]
+    UserModeOnly,
+    /// The region was made by the parent of this process.
+    #[error("the region belongs to the process that made it, and this is a forked child, which has none of its memory")]
+    Forked,
     /// The kernel's `userfaultfd` lacks what a region needs.
     #[error("this kernel's userfaultfd has no {0}; Linux 6.1 or later on x86-64 or AArch64 has it")]
     Kernel(&'static str),
@@ -23,18 +33,6 @@ pub enum Error {
     /// A limit that no region can have.
     #[error("the limit of a region is from 2 MB to 2^44 bytes, not {0}")]
     Limit(usize),
-    /// The kernel may run out of mappings.
-    #[error(
-        "under this limit the region may need {need} mappings, and vm.max_map_count is {have}; raise it to {raise}"
-    )]
-    Mappings {
-        /// Mappings at most needed.
-        need: u64,
-        /// What the kernel allows a process.
-        have: u64,
-        /// What it should be.
-        raise: u64,
-    },
     /// No frame is left and none can be evicted.
     #[error("no frame is left for page {0} of the region; raise its limit, name a swap directory, or discard pages")]
     OutOfMemory(usize),

@@ -1,8 +1,15 @@
-//! The physical memory of a region: a memory file, its blocks made real huge pages when first used, and the window through
-//! which the pager reads and writes the contents of frames.
+//! The physical memory of a region: a memory file as long as the region, page for page, mapped once; and the window through
+//! which the pager reads and writes the contents of pages.
 //!
-//! Frame `n` is the base page at offset `n` of the file. The window maps all of the file, apart from where the program
-//! uses it, so that contents can be put into a frame before anybody can see it there.
+//! The contents of page `n` of the region lie at offset `n` of the file, wherever the manager thinks that they are. A frame
+//! of the manager is the right to one page of memory: a page of the file has memory only while a frame backs it, each frame
+//! backs one page at most, and there are as many frames as the limit allows. A frame that is given to another page
+//! takes the memory from the page that had it (a hole is punched), so the limit holds and the region stays one mapping of
+//! the kernel, however scattered frames are.
+//!
+//! An extent of 2 MB that is given to a block of the region whose pages have no memory becomes one huge page of the file when
+//! it is given, and so a reservation: it is full of zeroes, and promotion maps it as one in place. If part of it goes, the
+//! kernel takes the huge page apart.
 
 use super::Error;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -10,22 +17,36 @@ use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ffi::c_void;
 use std::io;
-use superpage_pages::Pfn;
+use superpage_pages::{Extent, Pfn};
 
 /// Bytes of a base page.
 pub(crate) const BASE: usize = 4096;
 /// Base pages of a block: the largest page size.
 pub(crate) const BLOCK: usize = 512;
 
-/// How a block of the file is backed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Block {
-    /// By nothing yet.
-    Hole,
-    /// By base pages: the kernel had no huge page for it.
-    Small,
-    /// By one huge page.
-    Huge,
+/// No frame, or no page.
+const NONE: u32 = u32::MAX;
+
+/// What is known of a page of the file.
+#[derive(Clone, Copy)]
+struct Page {
+    /// The frame that backs it.
+    frame: u32,
+    /// Whether it has memory.
+    present: bool,
+    /// Whether that was never written: it is zero.
+    zero: bool,
+}
+
+/// What is known of 2 MB of the file.
+#[derive(Clone, Copy, Default)]
+struct Block {
+    /// The pages that have memory.
+    present: u16,
+    /// Whether they are one huge page, as far as is known.
+    huge: bool,
+    /// Whether the kernel had no huge page when one was asked for.
+    refused: bool,
 }
 
 /// See the module.
@@ -33,136 +54,299 @@ pub(crate) struct Memory {
     file: OwnedFd,
     window: *mut u8,
     bytes: usize,
+    /// Where a block of the file is mapped to be made one page.
+    anvil: *mut u8,
+    pages: Vec<Page>,
     blocks: Vec<Block>,
-    /// Frames never written since their block was made: they are zero.
-    zero: Vec<bool>,
+    /// The page that each frame backs.
+    backs: Vec<u32>,
+    present: u64,
 }
 
-// SAFETY: the window is a mapping of the process, bound to no thread, and only reached through `self`.
+// SAFETY: the window and the anvil are mappings of the process, bound to no thread, and only reached through `self`.
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// A memory file of so many frames, with nothing in it.
+    /// A memory file of so many pages, with nothing in it, of which so many may have memory at once.
     ///
     /// # Errors
     /// The kernel refuses the file or its mapping.
-    pub(crate) fn new(frames: usize) -> Result<Memory, Error> {
-        let bytes = frames * BASE;
+    pub(crate) fn new(pages: usize, frames: usize) -> Result<Memory, Error> {
+        let bytes = pages * BASE;
+        let map = Error::system("map the memory file");
         let file = memory_file().map_err(Error::system("make a memory file"))?;
         rustix::fs::ftruncate(&file, bytes as u64).map_err(Error::system("size the memory file"))?;
-        // The file is mapped where a block may be one page: at a multiple of its size.
-        let window = reserve(bytes).map_err(Error::system("map the memory file"))?;
-        let map = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: `window` is a reservation of ours of this length, where nothing else lives.
-        let mapped = unsafe {
-            rustix::mm::mmap(window.cast(), bytes, map, MapFlags::SHARED | MapFlags::FIXED, &file, 0)
-                // A child process must not find frames here that the pager has given another meaning.
-                .and_then(|_| rustix::mm::madvise(window.cast(), bytes, Advice::LinuxDontFork))
+        let page = Page { frame: NONE, present: false, zero: false };
+        let mut memory = Memory {
+            file,
+            window: std::ptr::null_mut(),
+            bytes,
+            anvil: std::ptr::null_mut(),
+            pages: vec![page; pages],
+            blocks: vec![Block::default(); pages.div_ceil(BLOCK)],
+            backs: vec![NONE; frames],
+            present: 0,
         };
-        let blocks = vec![Block::Hole; frames.div_ceil(BLOCK)];
-        let memory = Memory { file, window, bytes, blocks, zero: vec![false; frames] };
-        mapped.map_err(Error::system("map the memory file"))?;
+        let made = reserve(BLOCK * BASE).and_then(|anvil| {
+            memory.anvil = anvil;
+            memory.window = reserve(bytes)?;
+            memory.map_at(memory.window, 0, bytes)?;
+            // A page that is filled through the window gets memory for itself alone, whatever the system's settings.
+            advise(memory.window.cast(), bytes, libc::MADV_NOHUGEPAGE)
+        });
+        made.map_err(map)?;
         Ok(memory)
     }
 
-    /// The file, for mappings of it.
+    /// The file, for the mapping of the region.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// The number of frames.
-    pub(crate) fn frames(&self) -> usize {
-        self.zero.len()
+    /// Maps a part of the file over what is ours at `at`.
+    fn map_at(&self, at: *mut u8, page: usize, bytes: usize) -> io::Result<()> {
+        let rights = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::FIXED;
+        // SAFETY: `at` is the start of the window or the anvil, reservations of ours of this length, where nothing else lives.
+        unsafe {
+            rustix::mm::mmap(at.cast(), bytes, rights, flags, &self.file, (page * BASE) as u64)?;
+            // A child process must not find pages here that the pager has given another meaning.
+            rustix::mm::madvise(at.cast(), bytes, Advice::LinuxDontFork)?;
+        }
+        Ok(())
     }
 
-    /// Sees to it that the frame's block has memory, as one huge page if the kernel has one. O(1) but for the first time.
+    /// From now on a frame backs a page. What it backed before loses its memory; what memory the page has, it keeps.
+    ///
+    /// # Errors
+    /// The kernel does not take the memory back.
+    pub(crate) fn give(&mut self, page: usize, frame: Pfn) -> io::Result<()> {
+        if self.backs[frame.0 as usize] == page as u32 {
+            return Ok(());
+        }
+        let before = self.strip(frame);
+        self.join(page, frame);
+        before.map_or(Ok(()), |before| self.punch(before, 1))
+    }
+
+    /// As [`Memory::give`] for 2 MB, of which no page is in use: the block becomes one huge page if none of it has memory and
+    /// the kernel has one. What frames hold that are `cached` stays.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn give_block(&mut self, block: usize, extent: Extent, cached: impl Fn(Pfn) -> bool) -> io::Result<()> {
+        let first = block * BLOCK;
+        let mut whole = true;
+        // What loses its memory, in stretches: mostly a block that had this extent.
+        let (mut from, mut lost) = (0, 0);
+        for part in 0..BLOCK {
+            let (page, frame) = (first + part, extent.start + part as u64);
+            let held = self.pages[page].frame;
+            if cached(frame) || held != NONE && cached(Pfn(u64::from(held))) {
+                whole = false;
+                continue;
+            }
+            if self.backs[frame.0 as usize] == page as u32 {
+                continue;
+            }
+            let before = self.strip(frame);
+            self.join(page, frame);
+            if let Some(before) = before {
+                if before != from + lost {
+                    self.punch(from, lost)?;
+                    (from, lost) = (before, 0);
+                }
+                lost += 1;
+            }
+        }
+        self.punch(from, lost)?;
+        if whole && self.blocks[block].present == 0 {
+            self.populate(first)?;
+            let huge = self.forge(block);
+            self.blocks[block].refused = !huge;
+            if huge {
+                (first..first + BLOCK).for_each(|page| self.set_present(page, true));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes 2 MB of the file one huge page, around its first page. `false`: the kernel has none.
+    fn forge(&mut self, block: usize) -> bool {
+        let bytes = BLOCK * BASE;
+        let huge = self.map_at(self.anvil, block * BLOCK, bytes).and_then(|()| collapse(self.anvil, bytes)).is_ok();
+        self.blocks[block].huge = huge;
+        huge
+    }
+
+    /// What the region maps there has become one huge page.
+    pub(crate) fn collapsed(&mut self, block: usize) {
+        let block = &mut self.blocks[block];
+        (block.huge, block.refused) = (true, false);
+    }
+
+    /// A frame backs nothing any more; gives the page that has lost its right to memory by that, if it has any.
+    fn strip(&mut self, frame: Pfn) -> Option<usize> {
+        let before = std::mem::replace(&mut self.backs[frame.0 as usize], NONE);
+        let page = self.pages.get_mut(before as usize)?;
+        page.frame = NONE;
+        page.present.then_some(before as usize)
+    }
+
+    /// A frame that backs nothing backs this page, and the one that did so before does not.
+    fn join(&mut self, page: usize, frame: Pfn) {
+        let other = std::mem::replace(&mut self.pages[page].frame, frame.0 as u32);
+        if other != NONE {
+            self.backs[other as usize] = NONE;
+        }
+        self.backs[frame.0 as usize] = page as u32;
+    }
+
+    fn set_present(&mut self, page: usize, present: bool) {
+        if std::mem::replace(&mut self.pages[page].present, present) != present {
+            let block = &mut self.blocks[page / BLOCK];
+            if present {
+                (block.present, self.present) = (block.present + 1, self.present + 1);
+            } else {
+                (block.present, self.present) = (block.present - 1, self.present - 1);
+                block.huge = false;
+            }
+        }
+        self.pages[page].zero = present;
+    }
+
+    /// Takes the memory of pages that nobody uses.
+    fn punch(&mut self, page: usize, pages: usize) -> io::Result<()> {
+        if pages == 0 {
+            return Ok(());
+        }
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        rustix::fs::fallocate(&self.file, punch, (page * BASE) as u64, (pages * BASE) as u64)?;
+        for page in page..page + pages {
+            self.set_present(page, false);
+        }
+        Ok(())
+    }
+
+    /// Gives memory to a page alone.
+    fn populate(&mut self, page: usize) -> io::Result<()> {
+        advise(self.at(page).cast(), BASE, libc::MADV_POPULATE_WRITE)?;
+        self.set_present(page, true);
+        Ok(())
+    }
+
+    /// Sees to it that a page, which has a frame, has memory.
     ///
     /// # Errors
     /// The system is out of memory.
-    pub(crate) fn provide(&mut self, frame: Pfn) -> io::Result<()> {
-        let block = frame.0 as usize / BLOCK;
-        if self.blocks[block] != Block::Hole {
-            return Ok(());
+    pub(crate) fn provide(&mut self, page: usize) -> io::Result<()> {
+        assert_ne!(self.pages[page].frame, NONE, "page {page} of the region has no frame");
+        if self.pages[page].present { Ok(()) } else { self.populate(page) }
+    }
+
+    /// Gives the memory of pages back to the system whose frames are not `wanted`.
+    pub(crate) fn trim(&mut self, wanted: impl Fn(Pfn) -> bool) -> io::Result<()> {
+        let idle = |page: &Page| page.present && !wanted(Pfn(u64::from(page.frame)));
+        let mut from = 0;
+        while from < self.pages.len() {
+            let pages = self.pages[from..].iter().take_while(|page| idle(page)).count();
+            self.punch(from, pages)?;
+            from += pages + 1;
         }
-        let first = block * BLOCK;
-        let frames = BLOCK.min(self.frames() - first);
-        let plain = FallocateFlags::empty();
-        let (offset, bytes) = ((first * BASE) as u64, (frames * BASE) as u64);
-        let at = self.at(first);
-        let whole = || frames == BLOCK && collapse(at, BLOCK * BASE).is_ok();
-        // Around one page, a hole collapses to a huge page of zeroes with nothing else to copy; but not where the region still
-        // shows a block that was withdrawn, since a hole is something to tell of there.
-        rustix::fs::fallocate(&self.file, plain, offset, BASE as u64)?;
-        let mut huge = whole();
-        if !huge {
-            rustix::fs::fallocate(&self.file, plain, offset, bytes)?;
-            huge = whole();
-        }
-        self.blocks[block] = if huge { Block::Huge } else { Block::Small };
-        self.zero[first..first + frames].fill(true);
         Ok(())
     }
 
-    /// Gives the memory of a block back to the system. None of its frames may be in use or mapped.
-    pub(crate) fn withdraw(&mut self, block: usize) -> io::Result<()> {
-        let first = block * BLOCK;
-        let bytes = BLOCK.min(self.frames() - first) * BASE;
-        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        rustix::fs::fallocate(&self.file, punch, (first * BASE) as u64, bytes as u64)?;
-        self.blocks[block] = Block::Hole;
-        Ok(())
+    /// The number of pages that have memory.
+    pub(crate) fn held(&self) -> u64 {
+        self.present
     }
 
-    /// The blocks that have memory.
-    pub(crate) fn provided(&self) -> impl Iterator<Item = usize> + '_ {
-        (0..self.blocks.len()).filter(|block| self.blocks[*block] != Block::Hole)
-    }
-
-    /// The numbers of blocks made, of huge pages and of base pages.
+    /// The numbers of blocks that are one huge page, and of those that the kernel had none for.
     pub(crate) fn count_blocks(&self) -> (u64, u64) {
-        let count = |kind| self.blocks.iter().filter(|block| **block == kind).count() as u64;
-        (count(Block::Huge), count(Block::Small))
+        let count = |which: fn(&Block) -> bool| self.blocks.iter().filter(|block| which(block)).count() as u64;
+        (count(|block| block.huge), count(|block| block.refused && block.present > 0))
     }
 
-    /// Fills a frame with zeroes, unless it is known to hold nothing else.
-    pub(crate) fn zero(&mut self, frame: Pfn) {
-        if !std::mem::take(&mut self.zero[frame.0 as usize]) {
-            self.contents_mut(frame).fill(0);
+    /// Fills a page that has memory with zeroes, unless it is known to hold nothing else.
+    pub(crate) fn zero(&mut self, page: usize) {
+        if !std::mem::take(&mut self.pages[page].zero) {
+            self.contents_mut(page).fill(0);
         }
     }
 
-    /// The contents of a frame whose block has memory, to be read while no thread of the program can write them.
+    /// The contents of the page that a frame backs, to be read while no thread of the program can write them.
     pub(crate) fn contents(&self, frame: Pfn) -> &[u8] {
-        // SAFETY: the frame lies in the window, whose blocks have memory once provided, and the caller has seen to it that
-        // nobody writes it meanwhile.
-        unsafe { std::slice::from_raw_parts(self.at(frame.0 as usize), BASE) }
+        let page = self.backs[frame.0 as usize];
+        assert_ne!(page, NONE, "{frame:?} holds no page of the region");
+        assert!(self.pages[page as usize].present, "page {page} of the region has no memory");
+        // SAFETY: the page lies in the window and has memory, and the caller has seen to it that nobody writes it meanwhile.
+        unsafe { std::slice::from_raw_parts(self.at(page as usize), BASE) }
     }
 
-    /// The contents of a frame whose block has memory, to be written while no thread of the program can see them.
-    pub(crate) fn contents_mut(&mut self, frame: Pfn) -> &mut [u8] {
-        self.zero[frame.0 as usize] = false;
+    /// The contents of a page that has memory, to be written while no thread of the program can see them.
+    pub(crate) fn contents_mut(&mut self, page: usize) -> &mut [u8] {
+        assert!(self.pages[page].present, "page {page} of the region has no memory");
+        self.pages[page].zero = false;
         // SAFETY: as in `contents`; and `self` is borrowed alone.
-        unsafe { std::slice::from_raw_parts_mut(self.at(frame.0 as usize), BASE) }
+        unsafe { std::slice::from_raw_parts_mut(self.at(page), BASE) }
     }
 
-    /// Copies one frame to another.
-    pub(crate) fn copy(&mut self, from: Pfn, to: Pfn) {
-        assert_ne!(from, to, "a frame is not copied to itself");
-        self.zero[to.0 as usize] = false;
-        // SAFETY: both frames lie in the window and are different; as in `contents`.
-        unsafe { std::ptr::copy_nonoverlapping(self.at(from.0 as usize), self.at(to.0 as usize), BASE) };
+    fn at(&self, page: usize) -> *mut u8 {
+        assert!(page < self.pages.len(), "page {page} is beyond the memory file");
+        self.window.wrapping_add(page * BASE)
     }
 
-    fn at(&self, frame: usize) -> *mut u8 {
-        assert!(frame < self.frames(), "frame {frame} is beyond the memory file");
-        self.window.wrapping_add(frame * BASE)
+    /// Checks that frames and pages are joined one to one, that what has memory has a frame, that the file has no more than
+    /// the limit, and the counts; and that each of the `mapped` pages, given with the frame of the manager, has memory by that frame.
+    pub(crate) fn validate(&self, mapped: impl Iterator<Item = (usize, Pfn)>) -> Result<(), String> {
+        let mut present = vec![0; self.blocks.len()];
+        for (index, page) in self.pages.iter().enumerate() {
+            if page.frame == NONE && page.present {
+                return Err(format!("page {index} of the region has memory and no frame"));
+            }
+            if page.frame != NONE && self.backs[page.frame as usize] != index as u32 {
+                return Err(format!("frame {} does not back page {index}", page.frame));
+            }
+            present[index / BLOCK] += u16::from(page.present);
+        }
+        let joined = self.pages.iter().filter(|page| page.frame != NONE).count();
+        if joined != self.backs.iter().filter(|page| **page != NONE).count() {
+            return Err("a frame backs a page that has another one".into());
+        }
+        for (index, (block, present)) in self.blocks.iter().zip(&present).enumerate() {
+            if block.present != *present || block.huge && usize::from(*present) != BLOCK {
+                return Err(format!("block {index} counts {} pages with memory and has {present}", block.present));
+            }
+        }
+        let file = rustix::fs::fstat(&self.file).map_err(|error| format!("the memory file has no state: {error}"))?;
+        if file.st_blocks as u64 * 512 > (self.backs.len() * BASE) as u64 {
+            return Err(format!(
+                "the memory file has {} KB, and the limit is {} pages",
+                file.st_blocks / 2,
+                self.backs.len()
+            ));
+        }
+        if self.present != present.iter().map(|count| u64::from(*count)).sum::<u64>() {
+            return Err(format!("{} pages are counted with memory", self.present));
+        }
+        for (index, frame) in mapped {
+            let page = self.pages[index];
+            if !page.present || u64::from(page.frame) != frame.0 {
+                return Err(format!("page {index} is mapped by {frame:?} and has frame {}", page.frame));
+            }
+        }
+        Ok(())
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the window is ours, and nothing refers to it any more. A failure would only leave it mapped.
-        let _ = unsafe { rustix::mm::munmap(self.window.cast(), self.bytes) };
+        for (start, bytes) in [(self.window, self.bytes), (self.anvil, BLOCK * BASE)] {
+            if !start.is_null() {
+                // SAFETY: the mapping is ours, and nothing refers to it any more. A failure would only leave it mapped.
+                let _ = unsafe { rustix::mm::munmap(start.cast(), bytes) };
+            }
+        }
     }
 }
 
@@ -216,7 +400,7 @@ pub(crate) fn zap(at: *mut u8, bytes: usize) -> io::Result<()> {
 }
 
 fn advise(at: *mut c_void, bytes: usize, advice: i32) -> io::Result<()> {
-    // SAFETY: both advices leave the contents of a shared mapping of a file as they are.
+    // SAFETY: all advices asked for leave the contents of a shared mapping of a file as they are.
     match unsafe { libc::madvise(at, bytes, advice) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,10 +1,9 @@
 //! The pager: the thread that resolves the faults of a region, and does all else that needs the manager.
 //!
-//! It alone has the manager, the tables, the frames; others send it requests. A fault goes: the manager decides; the
-//! frame is filled through the window; the kernel is shown the frames there, if it is a new place for them; the mapping
-//! is put into the kernel's tables and the waiting threads are woken.
+//! It alone has the manager, the tables, the memory; others send it requests. A fault goes: the manager decides; the page
+//! gets its memory and is filled through the window; the mapping is put into the kernel's tables and the waiting threads
+//! are woken.
 
-use super::drain::Drain;
 use super::memory::{BASE, BLOCK, Memory, collapse, zap};
 use super::swap::{Swap, SwapStore};
 use super::tables::{Present, Tables};
@@ -14,7 +13,6 @@ use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
 use superpage_pages::{Access, Extent, Level, Pfn, Vpn};
@@ -22,8 +20,6 @@ use superpage_vm::{Backed, Fault, FaultError, FaultKind, SpaceId, Vm};
 
 /// What others ask of the pager.
 pub(crate) enum Request {
-    /// The drain has read this.
-    Message(Message),
     /// To populate base pages, by number in the region.
     Populate(usize, usize, Sender<Result<(), Error>>),
     /// To give up the contents of base pages, by number in the region.
@@ -45,8 +41,7 @@ pub(crate) struct Pager {
     pub(crate) tables: Tables,
     pub(crate) memory: Memory,
     pub(crate) swap: Swap,
-    pub(crate) uffd: Arc<Uffd>,
-    pub(crate) drain: Drain,
+    pub(crate) uffd: Uffd,
     /// The first page of the region.
     pub(crate) first: Vpn,
     /// The pages whose users get `SIGBUS`.
@@ -60,7 +55,7 @@ impl Pager {
     pub(crate) fn run(mut self, requests: &Receiver<Request>, bell: &OwnedFd) -> io::Result<()> {
         let mut messages = VecDeque::new();
         loop {
-            let mut ready = [PollFd::new(&*self.uffd, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
+            let mut ready = [PollFd::new(&self.uffd, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
             match rustix::event::poll(&mut ready, None) {
                 Err(rustix::io::Errno::INTR) => continue,
                 other => other?,
@@ -73,16 +68,13 @@ impl Pager {
                 rustix::io::read(bell, &mut [0; 8])?;
                 while let Ok(request) = requests.try_recv() {
                     match request {
-                        Request::Message(message) => messages.push_back(message),
                         Request::Stop => return Ok(()),
                         other => self.answer(other),
                     }
                 }
             }
-            while let Some(message) = messages.pop_front() {
-                if let Message::Fault { address, write } = message {
-                    self.message(address, if write { Access::Write } else { Access::Read })?;
-                }
+            while let Some(Message { address, write }) = messages.pop_front() {
+                self.message(address, if write { Access::Write } else { Access::Read })?;
             }
         }
     }
@@ -105,21 +97,22 @@ impl Pager {
                 let _ = answer.send(self.report());
             }
             Request::Validate(answer) => {
-                let _ = answer.send(self.tables.validate().and_then(|()| self.vm.validate(&self.tables)));
+                let valid = self.tables.validate().and_then(|()| self.memory.validate(self.tables.mapped()));
+                let _ = answer.send(valid.and_then(|()| self.vm.validate(&self.tables)));
             }
-            Request::Message(_) | Request::Stop => unreachable!("the loop takes these"),
+            Request::Stop => unreachable!("the loop takes it"),
         }
     }
 
     fn message(&mut self, address: u64, access: Access) -> io::Result<()> {
         let at = self.tables.vpn(address);
         let begun = Instant::now();
-        let before = (self.stats.collapses, self.stats.shown);
+        let before = (self.stats.collapses, self.stats.reservations);
         self.stats.messages += 1;
         if let Err(error) = self.fault(at, access) {
             self.refuse(at, &error)?;
         }
-        if before == (self.stats.collapses, self.stats.shown) {
+        if before == (self.stats.collapses, self.stats.reservations) {
             self.stats.plain_messages += 1;
             self.stats.message_nanoseconds += begun.elapsed().as_nanos() as u64;
         }
@@ -147,39 +140,45 @@ impl Pager {
     }
 
     fn carry_out(&mut self, at: Vpn, fault: &Fault) -> io::Result<()> {
-        let frame = fault.frame;
-        self.memory.provide(frame)?;
+        let page = self.tables.index(at);
+        if fault.allocated == Some(self.largest()) {
+            let begun = Instant::now();
+            let extent = Extent::around(self.tables.ladder(), fault.frame, self.largest());
+            self.memory.give_block(page / BLOCK, extent, |frame| self.vm.buddy().is_cached(frame))?;
+            self.stats.reservations += 1;
+            self.stats.reservation_nanoseconds += begun.elapsed().as_nanos() as u64;
+        }
         match (fault.kind, fault.source) {
-            (FaultKind::Zero, _) => self.memory.zero(frame),
-            (FaultKind::Swap, _) => self.read(fault.backed, frame)?,
-            (FaultKind::Cached, Some(source)) => self.memory.copy(source, frame),
+            (FaultKind::Zero, _) => self.fill(page, fault.frame, None)?,
+            (FaultKind::Swap, _) => self.fill(page, fault.frame, fault.backed)?,
+            // Contents lie where the page is, whichever frame backs it.
+            (FaultKind::Cached, Some(_)) => self.memory.give(page, fault.frame)?,
             (FaultKind::Cached | FaultKind::Resident | FaultKind::Spurious, _) => {}
             (other, _) => panic!("a region has no fault of kind {other:?}"),
         }
-        for filled in self.vm.filled().to_vec() {
-            self.memory.provide(filled.frame)?;
-            match filled.backed {
-                None => self.memory.zero(filled.frame),
-                backed => self.read(backed, filled.frame)?,
-            }
+        // What was populated beside the page was entered in the same order.
+        let beside: Vec<Vpn> = self.tables.entered.iter().copied().filter(|entered| *entered != at).collect();
+        let filled = self.vm.filled().to_vec();
+        assert_eq!(beside.len(), filled.len(), "what is populated is entered");
+        for (page, filled) in beside.into_iter().zip(filled) {
+            self.fill(self.tables.index(page), filled.frame, filled.backed)?;
         }
         if self.vm.hash_wanted() {
             self.vm.run_hash(&self.tables, &mut SwapStore { swap: &mut self.swap, memory: &self.memory });
         }
-        if !self.tables.shows(at, frame) {
-            let level = fault.allocated.unwrap_or(Level::BASE);
-            let extent = Extent::around(self.tables.ladder(), frame, level);
-            let pages = self.tables.ladder().pages(level);
-            self.show(at.align_down(pages), pages, extent.start)?;
-        }
         self.resume(at)
     }
 
-    fn read(&mut self, backed: Option<Backed>, frame: Pfn) -> io::Result<()> {
+    /// Gives a page its memory, filled with zeroes or with what it is backed by.
+    fn fill(&mut self, page: usize, frame: Pfn, backed: Option<Backed>) -> io::Result<()> {
+        self.memory.give(page, frame)?;
+        self.memory.provide(page)?;
         match backed {
-            Some(Backed::Swap { slot }) => self.swap.read(slot, self.memory.contents_mut(frame)),
-            other => panic!("a region has no page in {other:?}"),
+            None => self.memory.zero(page),
+            Some(Backed::Swap { slot }) => self.swap.read(slot, self.memory.contents_mut(page))?,
+            Some(other) => panic!("a region has no page in {other:?}"),
         }
+        Ok(())
     }
 
     /// Runs the manager's page daemon once, and says whether it made progress.
@@ -204,17 +203,6 @@ impl Pager {
         self.tables.ladder().largest()
     }
 
-    /// Makes pages that are in no one's use show the frames from `frame` on.
-    fn show(&mut self, at: Vpn, pages: u64, frame: Pfn) -> io::Result<()> {
-        let begun = Instant::now();
-        let address = self.tables.address(at);
-        self.drain.show(&self.uffd, self.memory.file(), address, pages as usize, frame)?;
-        self.tables.set_shown(at, pages, frame);
-        self.stats.shown += 1;
-        self.stats.shown_nanoseconds += begun.elapsed().as_nanos() as u64;
-        Ok(())
-    }
-
     /// Puts what was entered, and the mapping that holds `at`, into the kernel's tables.
     fn resume(&mut self, at: Vpn) -> io::Result<()> {
         self.tables.promoted.clear();
@@ -230,9 +218,6 @@ impl Pager {
         let mut entered = std::mem::take(&mut self.tables.entered);
         for page in entered.drain(..).filter(|page| *page != at) {
             let mapping = self.tables.mapping(page).expect("what was entered is mapped");
-            if !self.tables.shows(page, mapping.frame + (page - mapping.start)) {
-                self.show(page, 1, mapping.frame + (page - mapping.start))?;
-            }
             self.uffd.resume(self.tables.address(page).addr() as u64, BASE as u64)?;
             self.tables.set_present(mapping.start, mapping.present);
         }
@@ -254,7 +239,10 @@ impl Pager {
         self.stats.collapses += 1;
         self.stats.collapse_nanoseconds += begun.elapsed().as_nanos() as u64;
         match collapsed {
-            Ok(()) => self.tables.set_present(start, Present::Huge),
+            Ok(()) => {
+                self.tables.set_present(start, Present::Huge);
+                self.memory.collapsed(self.tables.index(start) / BLOCK);
+            }
             Err(_) => self.stats.collapses_refused += 1,
         }
         collapsed.is_ok()
@@ -296,22 +284,18 @@ impl Pager {
     }
 
     fn trim(&mut self) {
-        let level = self.largest();
-        let blocks: Vec<usize> = self.memory.provided().collect();
-        for block in blocks {
-            let extent = Extent { start: Pfn((block * BLOCK) as u64), level };
-            // Free frames may hold cache pages, whose contents are still of use.
-            if self.vm.buddy().is_free(extent) && self.vm.buddy().cached_in(extent).next().is_none() {
-                // A block that cannot be given back stays.
-                let _ = self.memory.withdraw(block);
-            }
-        }
+        // Free frames may hold cache pages, whose contents are still of use.
+        let buddy = self.vm.buddy();
+        let free = |frame| buddy.is_free(Extent { start: frame, level: Level::BASE }) && !buddy.is_cached(frame);
+        // Memory that cannot be given back stays.
+        let _ = self.memory.trim(|frame| !free(frame));
     }
 
     fn report(&self) -> RegionStats {
         let (huge_blocks, small_blocks) = self.memory.count_blocks();
         RegionStats {
             manager: self.vm.stats(),
+            held_pages: self.memory.held(),
             huge_blocks,
             small_blocks,
             huge_bytes: self.tables.huge() << 21,

@@ -7,7 +7,7 @@ pub struct RegionStats {
     pub manager: superpage_vm::Stats,
     /// Messages of faults that the pager handled. More than the manager's faults where threads waited for the same page.
     pub messages: u64,
-    /// Nanoseconds that it took for them, but for those that promoted to 2 MB or made a reservation.
+    /// Nanoseconds that it took for them, but for those that promoted to 2 MB or made a reservation of 2 MB.
     pub message_nanoseconds: u64,
     /// Messages that the two numbers before count.
     pub plain_messages: u64,
@@ -17,15 +17,17 @@ pub struct RegionStats {
     pub collapse_nanoseconds: u64,
     /// Those of them that the kernel refused; the block is then mapped by base pages until the next fault there.
     pub collapses_refused: u64,
-    /// Times that a part of the region came to show other frames: new reservations, and pages placed singly.
-    pub shown: u64,
+    /// Reservations of 2 MB made: each is a huge page of the memory file from the start, if the kernel has one.
+    pub reservations: u64,
     /// Nanoseconds that they took.
-    pub shown_nanoseconds: u64,
-    /// Blocks of 2 MB of physical memory made as one huge page, now.
+    pub reservation_nanoseconds: u64,
+    /// Base pages of physical memory that the region holds, populated or reserved in a huge page, now.
+    pub held_pages: u64,
+    /// Blocks of 2 MB whose physical memory is one huge page, now.
     pub huge_blocks: u64,
-    /// Blocks for which the kernel had no huge page: nothing in them is mapped larger than a base page until it has, now. If
-    /// they stay, see that `/sys/kernel/mm/transparent_hugepage/shmem_enabled` is not `deny`, that the process has huge pages
-    /// not disabled (`PR_SET_THP_DISABLE`), and that memory is not too fragmented.
+    /// Blocks with memory for which the kernel had no huge page, now: nothing in them is mapped larger than a base page until
+    /// it has. If they stay, see that `/sys/kernel/mm/transparent_hugepage/shmem_enabled` is not `deny`, that the process has
+    /// huge pages not disabled (`PR_SET_THP_DISABLE`), and that memory is not too fragmented.
     pub small_blocks: u64,
     /// Bytes mapped by 2 MB pages in hardware, now.
     pub huge_bytes: u64,
@@ -42,9 +44,9 @@ pub struct RegionStats {
 }
 
 impl RegionStats {
-    /// Bytes of physical memory that the region holds, now: its blocks, whatever of them is used.
+    /// Bytes of physical memory that the region holds, now, whatever of them is used.
     pub fn held_bytes(&self) -> u64 {
-        (self.huge_blocks + self.small_blocks) << 21
+        self.held_pages << 12
     }
 
     /// Bytes of pages that are populated, now.

@@ -32,8 +32,6 @@ pub(crate) enum Present {
 /// What is kept of a base page of the region.
 #[derive(Clone, Copy)]
 struct Page {
-    /// The frame that the kernel's mapping of the file shows here; a fault decides whether it may be seen.
-    shown: u32,
     /// Of the mapping that starts here: its frame.
     frame: u32,
     /// Its level.
@@ -43,13 +41,8 @@ struct Page {
     used: Used,
 }
 
-const ABSENT: Page = Page {
-    shown: u32::MAX,
-    frame: 0,
-    level: NO_LEVEL,
-    present: Present::None,
-    used: Used { referenced: false, modified: false },
-};
+const ABSENT: Page =
+    Page { frame: 0, level: NO_LEVEL, present: Present::None, used: Used { referenced: false, modified: false } };
 
 /// A mapping: where it starts, and what it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,19 +96,6 @@ impl Tables {
         self.start.wrapping_add(self.index(at) * BASE)
     }
 
-    /// Whether the kernel's mapping shows this frame at this page.
-    pub(crate) fn shows(&self, at: Vpn, frame: Pfn) -> bool {
-        u64::from(self.pages[self.index(at)].shown) == frame.0
-    }
-
-    /// Notes that the kernel's mapping of these pages shows the frames from `frame` on now.
-    pub(crate) fn set_shown(&mut self, at: Vpn, pages: u64, frame: Pfn) {
-        let first = self.index(at);
-        for (page, shown) in self.pages[first..first + pages as usize].iter_mut().zip(frame.0 as u32..) {
-            page.shown = shown;
-        }
-    }
-
     /// The mapping that holds a page.
     pub(crate) fn mapping(&self, at: Vpn) -> Option<Mapping> {
         self.ladder.levels().find_map(|level| {
@@ -127,6 +107,15 @@ impl Tables {
                 level,
                 present: page.present,
             })
+        })
+    }
+
+    /// The base pages that are mapped, by number in the region, each with its frame.
+    pub(crate) fn mapped(&self) -> impl Iterator<Item = (usize, Pfn)> + '_ {
+        let starts = self.pages.iter().enumerate().filter(|(_, page)| page.level != NO_LEVEL);
+        starts.flat_map(|(index, page)| {
+            let pages = self.ladder.pages(Level(page.level)) as usize;
+            (0..pages).map(move |part| (index + part, Pfn(u64::from(page.frame) + part as u64)))
         })
     }
 
@@ -170,7 +159,7 @@ impl Tables {
         }
     }
 
-    /// Checks that mappings are aligned, lie inside, do not overlap, and show their frames; and the count of huge pages.
+    /// Checks that mappings are aligned, lie inside, do not overlap; and the count of huge pages.
     pub(crate) fn validate(&self) -> Result<(), String> {
         let (mut free, mut huge) = (0, 0);
         for (index, page) in self.pages.iter().enumerate() {
@@ -187,10 +176,6 @@ impl Tables {
                 return Err(format!("the mapping at page {index} ends beyond the region"));
             }
             huge += u64::from(page.present == Present::Huge);
-            let mut shown = self.pages[index..free].iter().map(|page| page.shown).zip(page.frame..);
-            if page.present > Present::None && shown.any(|(shown, frame)| shown != frame) {
-                return Err(format!("the kernel shows other frames than those of the mapping at page {index}"));
-            }
         }
         if huge == self.huge { Ok(()) } else { Err(format!("{huge} mappings are huge, {} are counted", self.huge)) }
     }
@@ -204,7 +189,7 @@ impl Pmap for Tables {
         self.entered.extend((0..self.ladder.pages(level)).map(|page| at + page));
         let page = self.page(at);
         let used = Used { referenced: true, modified: access == Access::Write };
-        *page = Page { frame: frame.0 as u32, level: level.0, present: Present::All, used, ..*page };
+        *page = Page { frame: frame.0 as u32, level: level.0, present: Present::All, used };
     }
 
     fn remove(&mut self, _: SpaceId, at: Vpn, size: PageSize) -> Used {
@@ -248,7 +233,7 @@ impl Pmap for Tables {
         let whole = *self.page(at);
         for part in (0..pages).step_by(step as usize) {
             let page = self.page(at + part);
-            *page = Page { frame: whole.frame + part as u32, level: level.0, shown: page.shown, ..whole };
+            *page = Page { frame: whole.frame + part as u32, level: level.0, ..whole };
         }
     }
 

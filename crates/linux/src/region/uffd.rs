@@ -18,14 +18,15 @@ const API_VERSION: u64 = 0xaa;
 /// `UFFD_USER_MODE_ONLY`: no faults of the kernel itself on behalf of a system call.
 const USER_MODE_ONLY: u32 = 1;
 
-const FEATURE_EVENT_REMAP: u64 = 1 << 2;
 const FEATURE_MISSING_SHMEM: u64 = 1 << 5;
 const FEATURE_MINOR_SHMEM: u64 = 1 << 10;
 const FEATURE_POISON: u64 = 1 << 14;
 
 const EVENT_PAGEFAULT: u8 = 0x12;
-const EVENT_REMAP: u8 = 0x14;
 const FLAG_WRITE: u64 = 1;
+
+const MODE_MISSING: u64 = 1;
+const MODE_MINOR: u64 = 4;
 
 #[repr(C)]
 struct ApiRequest {
@@ -98,27 +99,13 @@ unsafe impl Ioctl for New {
     }
 }
 
-/// What a region hears from its `userfaultfd`.
+/// What a region hears from its `userfaultfd`: a thread waits for the page that holds this byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Message {
-    /// A thread waits for the page that holds this byte.
-    Fault {
-        /// The address.
-        address: u64,
-        /// Whether it wants to write.
-        write: bool,
-    },
-    /// A mapping was moved; who moved it waited for this message to be read.
-    Moved,
-}
-
-/// What a range is registered for.
-#[derive(Clone, Copy)]
-pub(crate) enum Tell {
-    /// Faults where no page is.
-    Missing = 1,
-    /// Faults where the page is in the file but not mapped, and where the file has a hole.
-    MinorOrMissing = 5,
+pub(crate) struct Message {
+    /// The address.
+    pub(crate) address: u64,
+    /// Whether it wants to write.
+    pub(crate) write: bool,
 }
 
 /// A `userfaultfd` ready for use.
@@ -138,7 +125,7 @@ impl Uffd {
     /// Opens one, in the best way that this process may: for faults of the kernel too, else for those of user mode only.
     ///
     /// # Errors
-    /// No right to one, or a kernel without minor faults on memory files or without messages of moves.
+    /// No right to one, or a kernel without minor faults on memory files.
     pub(crate) fn open() -> Result<Uffd, Error> {
         // The features of a kernel are only told at the first request of a descriptor, which then is of no more use.
         let (probe, _) = descriptor()?;
@@ -149,12 +136,9 @@ impl Uffd {
         if offered & FEATURE_MINOR_SHMEM == 0 {
             return Err(Error::Kernel("minor faults on shared memory"));
         }
-        if offered & FEATURE_EVENT_REMAP == 0 {
-            return Err(Error::Kernel("messages of moved mappings"));
-        }
         let (fd, user_mode_only) = descriptor()?;
         let poison = offered & FEATURE_POISON;
-        handshake(&fd, FEATURE_MISSING_SHMEM | FEATURE_MINOR_SHMEM | FEATURE_EVENT_REMAP | poison)
+        handshake(&fd, FEATURE_MISSING_SHMEM | FEATURE_MINOR_SHMEM | poison)
             .map_err(Error::system("start userfaultfd"))?;
         Ok(Uffd { fd, user_mode_only, poison: poison != 0 })
     }
@@ -164,10 +148,11 @@ impl Uffd {
         self.user_mode_only
     }
 
-    /// Registers a range of whole mappings.
-    pub(crate) fn register(&self, start: u64, bytes: u64, tell: Tell) -> io::Result<()> {
+    /// Registers a range of whole mappings of a memory file, for faults where the page is in the file and not mapped, and where
+    /// the file has a hole.
+    pub(crate) fn register(&self, start: u64, bytes: u64) -> io::Result<()> {
         let range = RangeRequest { start, len: bytes };
-        let mut request = RegisterRequest { range, mode: tell as u64, ioctls: 0 };
+        let mut request = RegisterRequest { range, mode: MODE_MISSING | MODE_MINOR, ioctls: 0 };
         // SAFETY: the opcode is that of the structure; registering changes no memory, only who hears of faults.
         unsafe { ioctl(&self.fd, Updater::<REGISTER, _>::new(&mut request)) }?;
         Ok(())
@@ -226,10 +211,8 @@ impl Uffd {
         };
         for message in &raw[..read / size] {
             let [flags, address, _] = message.arguments;
-            match message.event {
-                EVENT_PAGEFAULT => take(Message::Fault { address, write: flags & FLAG_WRITE != 0 }),
-                EVENT_REMAP => take(Message::Moved),
-                _ => {}
+            if message.event == EVENT_PAGEFAULT {
+                take(Message { address, write: flags & FLAG_WRITE != 0 });
             }
         }
         Ok(())
