@@ -3,7 +3,7 @@
 //! the page is inactive. What nobody maps is inactive at once.
 
 use crate::machine::Machine;
-use superpage_pages::{Access, Vpn};
+use superpage_pages::{Access, Extent, Vpn};
 use superpage_vm::Growth;
 
 /// 64 frames: the daemon wakes with fewer than 4 available and looks at active pages until 40 are inactive or available.
@@ -180,4 +180,20 @@ fn a_demoted_superpage_is_made_again_only_if_each_page_was_seen_in_use() {
         assert_eq!(watch.machine.vm.stats().repromotions, u64::from(level) * WATCHED / 8);
         watch.end();
     }
+}
+
+#[test]
+fn one_run_finds_enough_however_active_pages_were() {
+    let mut watch = touched(Watch::new());
+    for _ in 0..60 {
+        Watch::reference(&mut watch.machine);
+        watch.look();
+    }
+    // The kernel takes all free frames but three: what is inactive is not enough for the 16 that the daemon aims at.
+    let mut machine = watch.machine;
+    let free: Vec<Extent> = machine.vm.buddy().iter().collect();
+    free.into_iter().skip(3).for_each(|extent| machine.vm.wire(extent).unwrap());
+    assert!(machine.vm.stats().inactive_pages < 13 && machine.vm.daemon_wanted());
+    assert!(machine.daemon());
+    assert_eq!(machine.vm.buddy().free_frames(), 16);
 }

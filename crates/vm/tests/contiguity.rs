@@ -204,3 +204,17 @@ fn the_search_for_contiguity_demotes_no_superpage() {
     assert_eq!(now.speculative_demotions, before.speculative_demotions);
     assert_eq!(now.demotions, before.demotions);
 }
+
+#[test]
+fn a_daemon_that_found_no_contiguity_sleeps_until_a_page_may_contribute() {
+    let mut machine = full("reservation");
+    fail(&mut machine, 1);
+    assert!(machine.vm.daemon_wanted(), "nothing is inactive, but it does not know");
+    assert_eq!(run(&mut machine), (0, 0));
+    fail_again(&mut machine);
+    assert!(!machine.vm.daemon_wanted(), "nothing has changed");
+    machine.vm.close(1).unwrap();
+    assert!(machine.vm.daemon_wanted());
+    assert_eq!(run(&mut machine), (8, 1));
+    end(machine);
+}

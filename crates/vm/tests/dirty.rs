@@ -3,7 +3,7 @@
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::Level;
-use superpage_vm::Stats;
+use superpage_vm::{Growth, Stats};
 
 /// The superpages of the file, and where it is mapped.
 const COUNT: u64 = 4;
@@ -127,5 +127,18 @@ fn a_page_whose_contents_are_as_before_is_not_written() {
     machine.put(START, 0);
     machine.sync();
     assert_eq!((machine.vm.stats().page_outs, machine.vm.stats().pages_spared), (0, 512));
+    machine.end();
+}
+
+#[test]
+fn only_pages_that_were_read_in_are_hashed() {
+    let mut machine = Machine::new(ALPHA, 512, "reservation:demote-on-write=off,hash=read,dirty=all");
+    machine.anonymous(0, 64, Growth::Fixed);
+    (0..64).for_each(|page| assert_eq!(machine.get(page), 0));
+    machine.vm.idle(&machine.pmap, &mut machine.disk, u64::MAX);
+    assert_eq!(machine.vm.stats().pages_hashed, 0, "zeroes that no store has");
+    machine.file(START, 8, true, 0);
+    (0..8).for_each(|page| assert_eq!(machine.get(START + page), 0));
+    assert_eq!(machine.vm.stats().pages_hashed, 8);
     machine.end();
 }

@@ -1,6 +1,7 @@
 //! All tests of the crate's public interface as one program: what changes in the crate is linked once, and a run takes the
 //! time of its longest test. One file a question; a new file needs its line here, and `every_file_is_listed` says if it lacks one.
 
+mod allocated;
 mod common;
 mod machine;
 
@@ -13,6 +14,7 @@ mod daemon_limits;
 mod dirty;
 mod files;
 mod fork;
+mod metadata;
 mod out_of_memory;
 mod policies;
 mod preferred_size;

@@ -11,11 +11,12 @@ const START: u64 = 512;
 /// Some pages of the region have other rights than the rest: the first, the last, or one between.
 #[test]
 fn a_superpage_never_reaches_over_an_edge_of_its_mapping() {
-    for (start, pages) in [(0, 2), (6, 2), (3, 1)] {
+    let edges = [(0, 2), (6, 2), (3, 1)];
+    for ((start, pages), last) in edges.into_iter().flat_map(|edge| [0, 3, 7].map(|last| (edge, last))) {
         let mut machine = Machine::alpha(64);
         machine.anonymous(0, 8, Growth::Fixed);
         machine.protect(start, pages, Protection::READ);
-        for page in 0..8 {
+        for page in (0..8).filter(|page| *page != last).chain([last]) {
             let access = if (start..start + pages).contains(&page) { Access::Read } else { Access::Write };
             machine.try_touch(page, access).unwrap();
         }

@@ -115,6 +115,7 @@ fn base_uses_only_base_pages_on_any_ladder() {
             let stats = machine.vm.stats();
             if policy == "base" || sizes == "4K" {
                 assert_eq!((stats.mapped[0], stats.reservations_made), (600, 0));
+                assert_eq!(stats.contiguity_requests, 0, "a base page asks for none");
             } else {
                 assert!(stats.mapped[1] > 0);
             }

@@ -188,3 +188,29 @@ fn a_page_that_was_never_written_has_no_slot() {
     assert_eq!(machine.vm.stats().page_ins, before.page_ins);
     machine.end();
 }
+
+#[test]
+fn dirty_pages_of_a_file_need_no_swap_space() {
+    for policy in ["base", "reservation", "freebsd"] {
+        let mut machine = Machine::new("8K 64K", FRAMES, policy);
+        machine.file(1024, 4 * FRAMES, true, 0);
+        (0..4 * FRAMES).for_each(|page| machine.put(1024 + page, value(page)));
+        assert!((0..4 * FRAMES).all(|page| machine.get(1024 + page) == value(page)), "{policy}");
+        machine.end();
+    }
+}
+
+#[test]
+fn with_swap_space_full_a_page_can_still_go_to_its_own_slot() {
+    let mut machine = filled("base", FRAMES + 5, 5);
+    let away: Vec<u64> = (0..FRAMES + 5).filter(|page| machine.frame(*page).is_none()).collect();
+    assert_eq!(away.len(), 5, "swap space is full");
+    machine.unmap(FRAMES - 1, 1);
+    // Brought in and written, it is dirty and has its slot; then only it can go.
+    machine.put(away[0], 77);
+    machine.anonymous(1024, 1, Growth::Fixed);
+    machine.put(1024, 78);
+    assert_eq!((machine.frame(away[0]), machine.get(1024)), (None, 78));
+    assert_eq!(machine.disk.stored.values().filter(|it| **it == 77).count(), 1);
+    machine.end();
+}
