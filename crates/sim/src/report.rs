@@ -318,35 +318,28 @@ fn notes(group: &[Row]) -> Vec<String> {
     notes
 }
 
-/// Where the time of a row went or came from against `base`, if its walks do not tell.
+/// Where the time of a row came from or went against `base`, if the walks are less than half of it.
 fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     let base = group.iter().find(|base| base.machine == row.machine && base.policy == "base")?;
-    let gained = base.cycles as f64 - row.cycles as f64;
-    let percent = |cycles: f64| 100.0 * cycles / base.cycles as f64;
-    if percent(gained).abs() < 1.0 || row.tlb_miss_reduction_percent.is_none_or(|fewer| fewer.abs() >= 1.0) {
+    let percent = |then: u64, now: u64| 100.0 * (then as f64 - now as f64) / base.cycles as f64;
+    let gained = percent(base.cycles, row.cycles);
+    let walks = percent(base.walk_cycles, row.walk_cycles);
+    if gained.abs() < 1.0 || walks / gained >= 0.5 {
         return None;
     }
-    let parts = |row: &Row| {
-        [
-            ("hits in later TLB levels", row.tlb_hit_cycles),
-            ("page-table walks", row.walk_cycles),
-            ("faults, entries and shootdowns", row.fault_cycles),
-            ("zeroing", row.zero_cycles),
-            ("copying", row.copy_cycles),
-            ("promotions", row.promotion_cycles),
-            ("the page daemon", row.background_cycles),
-            ("the disk", row.io_cycles),
-        ]
-    };
-    let differences =
-        parts(base).into_iter().zip(parts(row)).map(|((what, then), (_, now))| (what, then as f64 - now as f64));
-    let (what, most) = differences.max_by(|a, b| (a.1 * gained.signum()).total_cmp(&(b.1 * gained.signum())))?;
-    let less = if gained > 0.0 { "less" } else { "more" };
-    Some(format!(
-        "{:.1} % {less} time with as many misses: {:.1} % {less} is {what}",
-        percent(gained).abs(),
-        percent(most).abs()
-    ))
+    let parts = [
+        ("hits in later TLB levels", base.tlb_hit_cycles, row.tlb_hit_cycles),
+        ("faults, entries and shootdowns", base.fault_cycles, row.fault_cycles),
+        ("zeroing", base.zero_cycles, row.zero_cycles),
+        ("copying", base.copy_cycles, row.copy_cycles),
+        ("promotions", base.promotion_cycles, row.promotion_cycles),
+        ("the page daemon", base.background_cycles, row.background_cycles),
+        ("the disk", base.io_cycles, row.io_cycles),
+    ];
+    let parts = parts.map(|(what, then, now)| (what, percent(then, now)));
+    let (what, most) = parts.into_iter().max_by(|a, b| (a.1 * gained).total_cmp(&(b.1 * gained)))?;
+    let less = |percent: f64| format!("{:.1} % {}", percent.abs(), if percent < 0.0 { "more" } else { "less" });
+    Some(format!("{} time: {} in {what}, {} in walks", less(gained), less(most), less(walks)))
 }
 
 /// Assumed values by the table of the machine file that they stand in: `costs (13), memory.latency-cycles`.
