@@ -9,6 +9,7 @@ mod aging;
 mod buddy;
 mod buddy_cached;
 mod contiguity;
+mod cost;
 mod daemon;
 mod daemon_limits;
 mod dirty;
