@@ -139,6 +139,10 @@ fn table(summary: &Summary) -> String {
     lines.extend(summary.notes.iter().map(|(key, value)| (key.as_str(), value.clone())));
     lines.push(("runs", count(totals.runs)));
     lines.push(("references", count(totals.references)));
+    if summary.loads_in_writes {
+        let text = "loads after a store to the same page count as stores; record it again to tell them apart";
+        lines.push(("old format", text.into()));
+    }
     lines.push(("instruction fetches", count(totals.fetches)));
     if let (Some(on), Some(period)) = (summary.sample_on, summary.sample_period) {
         let share = 100.0 * summary.sampled_share;

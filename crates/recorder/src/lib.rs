@@ -168,7 +168,9 @@ fn access_format(api: &Api) -> AccessFormat {
     let bits = |holds: &dyn Fn(u32) -> bool| (0..32).map(|bit| 1 << bit).filter(|bit| holds(*bit)).sum::<u32>();
     let sized = bits(&|bit| size(bit) != size(0));
     let shift = sized.trailing_zeros() % 32;
-    AccessFormat { store: bits(&store), size_shift: shift, size_mask: sized >> shift }
+    // The bit for loads is the one below, as in the interface's `qemu_plugin_mem_rw`, which QEMU packs there as it is.
+    let kind_shift = bits(&store).trailing_zeros().wrapping_sub(1) % 32;
+    AccessFormat { kind_shift, size_shift: shift, size_mask: sized >> shift }
 }
 
 /// Instruments a block: one callback for its fetches from each page, one for each access.

@@ -1,9 +1,9 @@
 //! Forming runs: from the accesses of one thread to words in its buffer.
 //!
-//! The rule is that of the event stream: loads and stores are one stream, instruction fetches another; a run ends when
-//! its own stream goes to another page or when a page only read so far is first written, and stands where its first
-//! access was. So a run takes its place in the buffer at its first access, and what follows only counts up there. A run
-//! also ends at every event, and where a full buffer is handed over.
+//! The rule is that of the event stream: loads and stores are one stream, instruction fetches another. While the first
+//! stays on a page, its stores there are one run, its loads before them another, and its loads after the first of them a
+//! third; all end when a load or a store goes elsewhere. A run stands where its first access was: it takes its place in the buffer then, and what follows only counts up there. A
+//! run also ends at every event, and where a full buffer is handed over.
 
 mod sampling;
 #[cfg(test)]
@@ -20,11 +20,15 @@ const PAGE: u64 = 4096;
 const OFFSET: u64 = PAGE - 1;
 /// No access is larger than this many bytes.
 const LARGEST: u64 = 64;
-/// The two streams.
-const DATA: usize = 0;
-const FETCHES: usize = 1;
-/// A page address that no access has.
+/// The places of the kinds of access. Those of loads and stores are QEMU's numbers for them (`qemu_plugin_mem_rw`), of which
+/// the sum stands for an atomic access that does both, and 0 for nothing.
+const FETCHES: usize = 0;
+const LOADS: usize = 1;
+const STORES: usize = 2;
+/// A page address that no access has: of a run that has ended or that another thread has interrupted.
 const NOWHERE: u64 = !0xffff;
+/// Another: of a run that ended because the program went to another page.
+const LEFT: u64 = NOWHERE - 0x1_0000;
 
 /// Every time another thread needs all to hand over what they have, this goes up; see [`Runs::behind`].
 pub(crate) static GATHERING: AtomicU64 = AtomicU64::new(0);
@@ -33,25 +37,44 @@ pub(crate) static GATHERING: AtomicU64 = AtomicU64::new(0);
 /// need not call QEMU.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct AccessFormat {
-    /// The bits of which one is set for a store.
-    pub(crate) store: u32,
+    /// Where the two bits begin of which the first is set for a load and the second for a store.
+    pub(crate) kind_shift: u32,
     /// Where the logarithm of the size begins.
     pub(crate) size_shift: u32,
     /// The bits of the logarithm of the size, after shifting.
     pub(crate) size_mask: u32,
 }
 
-/// The two open runs of a thread and the buffer that they stand in.
+impl AccessFormat {
+    /// [`LOADS`], [`STORES`], their sum, or 0.
+    #[inline(always)]
+    fn kind(self, info: u32) -> usize {
+        (info >> (self.kind_shift & 31) & 3) as usize
+    }
+}
+
+/// A run that still grows: its page's address and its word in the buffer, or, when it has ended or is left out, a word
+/// aside.
+struct Open {
+    page: AtomicU64,
+    word: Cell<*mut u64>,
+}
+
+impl Open {
+    const fn new() -> Open {
+        Open { page: AtomicU64::new(NOWHERE), word: Cell::new(std::ptr::null_mut()) }
+    }
+}
+
+/// The open runs of a thread and the buffer that they stand in.
 ///
 /// Only the thread itself uses this, but for [`Runs::interrupt`] and [`Runs::behind`], which are any thread's.
 #[repr(C, align(256))]
 pub(crate) struct Runs {
-    // What the fast paths read, in one cache line.
-    data_page: AtomicU64,
-    data: Cell<*mut u64>,
-    fetch_page: AtomicU64,
-    fetch: Cell<*mut u64>,
-    stops: Cell<u32>,
+    // What the fast paths read, in two cache lines.
+    /// By kind; the first and the last are never open, so that accesses that do both or nothing take the slow path.
+    data: [Open; 4],
+    fetch: Open,
     format: Cell<AccessFormat>,
     next: Cell<*mut u64>,
     // The rest.
@@ -65,9 +88,10 @@ pub(crate) struct Runs {
     /// Accesses until the phase changes; overshoot is taken from the next phase.
     left: Cell<i64>,
     sampler: Cell<Option<Sampler>>,
+    /// Data references and instructions.
     skipped: [Cell<u64>; 2],
-    /// Where accesses are counted that are left out, and the accesses of closed streams (none).
-    aside: [Cell<u64>; 2],
+    /// By kind, where accesses are counted that are left out, and the accesses of ended runs (none).
+    aside: [Cell<u64>; 3],
     seen: AtomicU64,
 }
 
@@ -82,12 +106,9 @@ impl Runs {
     /// A thread that has no buffer yet.
     pub(crate) const fn new() -> Runs {
         Runs {
-            data_page: AtomicU64::new(NOWHERE),
-            data: Cell::new(std::ptr::null_mut()),
-            fetch_page: AtomicU64::new(NOWHERE),
-            fetch: Cell::new(std::ptr::null_mut()),
-            stops: Cell::new(0),
-            format: Cell::new(AccessFormat { store: 0, size_shift: 0, size_mask: 0 }),
+            data: [const { Open::new() }; 4],
+            fetch: Open::new(),
+            format: Cell::new(AccessFormat { kind_shift: 0, size_shift: 0, size_mask: 0 }),
             next: Cell::new(std::ptr::null_mut()),
             start: Cell::new(std::ptr::null_mut()),
             end: Cell::new(std::ptr::null_mut()),
@@ -98,7 +119,7 @@ impl Runs {
             left: Cell::new(i64::MAX),
             sampler: Cell::new(None),
             skipped: [const { Cell::new(0) }; 2],
-            aside: [const { Cell::new(0) }; 2],
+            aside: [const { Cell::new(0) }; 3],
             seen: AtomicU64::new(0),
         }
     }
@@ -139,9 +160,14 @@ impl Runs {
         self.left.set(sampler.map_or(i64::MAX, |sampler| sampler.on));
         self.skipped.iter().for_each(|count| count.set(0));
         self.seen.store(GATHERING.load(SeqCst), Release);
-        self.data.set(self.aside[DATA].as_ptr());
-        self.fetch.set(self.aside[FETCHES].as_ptr());
+        [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.open(kind).word.set(self.aside[kind].as_ptr()));
         self.close();
+    }
+
+    /// The open run of a kind.
+    #[inline(always)]
+    fn open(&self, kind: usize) -> &Open {
+        if kind == FETCHES { &self.fetch } else { &self.data[kind] }
     }
 
     /// Takes the buffer away again; returns where it was.
@@ -158,43 +184,46 @@ impl Runs {
     /// A load or store at `address`, described by `info` in the thread's [`AccessFormat`].
     #[inline(always)]
     pub(crate) fn data(&self, info: u32, address: u64) {
-        let offset = address.wrapping_sub(self.data_page.load(Relaxed));
-        if offset <= PAGE - LARGEST && info & self.stops.get() == 0 {
-            self.add(&self.data, 1, DATA);
+        let open = &self.data[self.format.get().kind(info)];
+        if address.wrapping_sub(open.page.load(Relaxed)) <= PAGE - LARGEST {
+            // Only loads and stores are ever open here, so that is what `info` says.
+            self.add(open, 1);
         } else {
             self.data_elsewhere(info, address);
         }
     }
 
-    /// Counts up the open run of a stream.
+    /// Counts up an open run.
     #[inline(always)]
-    fn add(&self, open: &Cell<*mut u64>, number: u64, stream: usize) {
-        // SAFETY: once the thread has begun, the streams' pointers point into the buffer or to `aside`.
+    fn add(&self, open: &Open, number: u64) {
+        // SAFETY: once the thread has begun, the words of runs are in the buffer or `aside`.
         let full = unsafe {
-            let (sum, full) = (*open.get()).overflowing_add(number << COUNT_SHIFT);
-            *open.get() = sum;
+            let (sum, full) = (*open.word.get()).overflowing_add(number << COUNT_SHIFT);
+            *open.word.get() = sum;
             full
         };
         if full {
-            self.overflow(open, stream);
+            self.overflow(open);
         }
     }
 
-    /// The count of a stream's run has just begun at 0 again: the run goes on in a word of its own.
+    /// The count of a run has just begun at 0 again: the run goes on in a word of its own.
     #[cold]
     #[inline(never)]
-    fn overflow(&self, open: &Cell<*mut u64>, stream: usize) {
-        if open.get() == self.aside[stream].as_ptr() {
-            self.spend(COUNT_LIMIT, stream);
+    fn overflow(&self, open: &Open) {
+        let kind = [FETCHES, LOADS, STORES].into_iter().find(|kind| std::ptr::eq(open, self.open(*kind)));
+        let kind = kind.expect("a run of this thread");
+        if open.word.get() == self.aside[kind].as_ptr() {
+            self.spend(COUNT_LIMIT, kind);
             return;
         }
-        self.spend(COUNT_LIMIT - 1, stream);
+        self.spend(COUNT_LIMIT - 1, kind);
         // SAFETY: as in `add`, and not `aside`, so a word of the buffer.
-        let full = unsafe { &mut *open.get() };
+        let full = unsafe { &mut *open.word.get() };
         let rest = (*full & !STRADDLE) + (1 << COUNT_SHIFT);
         *full |= (COUNT_LIMIT - 1) << COUNT_SHIFT;
-        open.set(self.aside[stream].as_ptr());
-        open.set(self.push(rest));
+        open.word.set(self.aside[kind].as_ptr());
+        open.word.set(self.push(rest));
     }
 
     /// Instructions fetched from one page: `block` is the page's address plus their number, below 4096.
@@ -209,10 +238,10 @@ impl Runs {
     /// a thread that has not begun.
     #[inline(always)]
     pub(crate) fn more_fetches(&self, block: u64) -> bool {
-        let number = block ^ self.fetch_page.load(Relaxed);
+        let number = block ^ self.fetch.page.load(Relaxed);
         let same = number < PAGE;
         if same {
-            self.add(&self.fetch, number, FETCHES);
+            self.add(&self.fetch, number);
         }
         same
     }
@@ -227,65 +256,78 @@ impl Runs {
     fn data_elsewhere(&self, info: u32, address: u64) {
         let slot = self.next.get();
         let page = address & !OFFSET;
+        let kind = self.format.get().kind(info);
+        let (open, other) = (&self.data[kind], &self.data[kind ^ (LOADS | STORES)]);
+        let elsewhere = other.page.load(Relaxed);
         let usual = slot < self.quick_end.get()
             && address & OFFSET <= PAGE - LARGEST
-            && self.data_page.load(Relaxed) != NOWHERE
+            && open.page.load(Relaxed) != NOWHERE
+            && elsewhere != NOWHERE
             && self.seen.load(Relaxed) == GATHERING.load(Relaxed);
         if !usual {
             return self.data_left_out(info, address);
         }
-        let format = self.format.get();
-        let kind = if info & format.store != 0 { WRITE } else { READ };
         // SAFETY: `slot` is before the end, so it and the end mark after it are in the buffer.
         unsafe {
-            slot.write(wire::run(page, kind) + (1 << COUNT_SHIFT));
+            slot.write(wire::run(page, in_wire(kind)) + (1 << COUNT_SHIFT));
             self.next.set(slot.add(1));
             slot.add(1).write(0);
         }
-        self.data.set(slot);
-        self.stops.set(format.store & !info);
-        self.data_page.store(page, Relaxed);
+        open.word.set(slot);
+        open.page.store(page, Relaxed);
+        if kind == STORES || elsewhere != page {
+            other.word.set(self.aside[kind ^ (LOADS | STORES)].as_ptr());
+            other.page.store(LEFT, Relaxed);
+        }
     }
 
     #[cold]
     #[inline(never)]
     fn data_anywhere(&self, info: u32, address: u64) {
-        let store = info & self.format.get().store != 0;
-        let size = 1 << (info >> self.format.get().size_shift & self.format.get().size_mask);
+        let format = self.format.get();
+        let size = 1 << (info >> format.size_shift & format.size_mask);
         let (first, last) = (address & !OFFSET, address.wrapping_add(size - 1) & !OFFSET);
-        self.data_touch(first, store);
-        if last != first {
-            self.data_touch(last, store);
+        // One that says nothing is taken for a load; one that does both loads first.
+        let kinds = match format.kind(info) {
+            STORES => STORES..=STORES,
+            both if both == LOADS | STORES => LOADS..=STORES,
+            _ => LOADS..=LOADS,
+        };
+        for kind in kinds {
+            self.data_touch(first, kind);
+            if last != first {
+                self.data_touch(last, kind);
+            }
         }
     }
 
-    fn data_touch(&self, page: u64, store: bool) {
+    fn data_touch(&self, page: u64, kind: usize) {
         self.look_up();
-        let open = self.data_page.load(Relaxed);
-        let same = page == open || open == NOWHERE && self.resumes(&self.data, page, DATA);
-        if same && !(store && self.stops.get() != 0) {
-            self.data_page.store(page, Relaxed);
-            return self.add(&self.data, 1, DATA);
+        let open = &self.data[kind];
+        if self.is_on(kind, page) {
+            open.page.store(page, Relaxed);
+            return self.add(open, 1);
         }
-        self.close_data();
+        let other = kind ^ (LOADS | STORES);
+        self.end_run(kind);
+        if kind == STORES || !self.is_on(other, page) {
+            self.end_run(other);
+        }
         self.turn();
-        self.stops.set(if store { 0 } else { self.format.get().store });
-        let kind = if store { WRITE } else { READ };
-        let number = page / PAGE;
-        if self.keep(number, store) {
-            let slot = self.push(wire::run(page, kind) + (1 << COUNT_SHIFT));
+        if self.keep(page / PAGE, kind == STORES) {
+            let slot = self.push(wire::run(page, in_wire(kind)) + (1 << COUNT_SHIFT));
             if self.recording.get() {
-                self.data.set(slot);
+                open.word.set(slot);
             }
         } else {
-            self.set_aside(DATA, 1);
+            self.set_aside(kind, 1);
         }
-        if let (false, Some(sampler)) = (self.recording.get(), &self.sampler.get())
-            && sampler.touched.known(number).1
-        {
-            self.stops.set(0);
+        open.page.store(page, Relaxed);
+        let other_open = &self.data[other];
+        if other_open.page.load(Relaxed) == NOWHERE && other_open.word.get() == self.aside[other].as_ptr() {
+            // Nothing is open there that an interrupt could hide.
+            other_open.page.store(LEFT, Relaxed);
         }
-        self.data_page.store(page, Relaxed);
     }
 
     /// As `data_elsewhere`, for fetches.
@@ -293,7 +335,7 @@ impl Runs {
     fn begin_fetches(&self, block: u64, straddle: u64) {
         let slot = self.next.get();
         let usual = slot < self.quick_end.get()
-            && self.fetch_page.load(Relaxed) != NOWHERE
+            && self.fetch.page.load(Relaxed) != NOWHERE
             && self.seen.load(Relaxed) == GATHERING.load(Relaxed);
         if !usual {
             return self.fetches_left_out(block, straddle);
@@ -304,8 +346,8 @@ impl Runs {
             self.next.set(slot.add(1));
             slot.add(1).write(0);
         }
-        self.fetch.set(slot);
-        self.fetch_page.store(block & !OFFSET, Relaxed);
+        self.fetch.word.set(slot);
+        self.fetch.page.store(block & !OFFSET, Relaxed);
     }
 
     #[cold]
@@ -313,12 +355,12 @@ impl Runs {
     fn begin_fetches_anywhere(&self, block: u64, straddle: u64) {
         let (page, mut number) = (block & !OFFSET, block & OFFSET);
         self.look_up();
-        let interrupted = self.fetch_page.load(Relaxed) == NOWHERE;
-        if interrupted && straddle == 0 && self.resumes(&self.fetch, page, FETCHES) {
-            self.fetch_page.store(page, Relaxed);
-            return self.add(&self.fetch, number, FETCHES);
+        let interrupted = self.fetch.page.load(Relaxed) == NOWHERE;
+        if interrupted && straddle == 0 && self.is_on(FETCHES, page) {
+            self.fetch.page.store(page, Relaxed);
+            return self.add(&self.fetch, number);
         }
-        self.close_fetches();
+        self.end_run(FETCHES);
         self.turn();
         let index = page / PAGE;
         let kept = self.keep(index, false);
@@ -327,7 +369,7 @@ impl Runs {
             let slot = self.push(wire::run(page, EXECUTE | straddle) + (count << COUNT_SHIFT));
             number -= count;
             if self.recording.get() {
-                self.fetch.set(slot);
+                self.fetch.word.set(slot);
             }
         }
         if !self.recording.get() {
@@ -335,14 +377,16 @@ impl Runs {
             let half = u64::from(!kept && straddle != 0);
             self.set_aside(FETCHES, number - half);
         }
-        self.fetch_page.store(page, Relaxed);
+        self.fetch.page.store(page, Relaxed);
     }
 
-    /// Whether the open run of a stream is one of this page, though another thread's interrupt has hidden that.
-    fn resumes(&self, open: &Cell<*mut u64>, page: u64, stream: usize) -> bool {
-        let word = open.get();
+    /// Whether the open run of a kind is one of this page, even where another thread's interrupt has hidden that.
+    fn is_on(&self, kind: usize, page: u64) -> bool {
+        let open = self.open(kind);
+        let (at, word) = (open.page.load(Relaxed), open.word.get());
         // SAFETY: as in `add`.
-        word != self.aside[stream].as_ptr() && unsafe { (*word ^ wire::run(page, 0)) & wire::PAGE_BITS } == 0
+        let same = |word: *mut u64| unsafe { (*word ^ wire::run(page, 0)) & wire::PAGE_BITS } == 0;
+        at == page || at == NOWHERE && word != self.aside[kind].as_ptr() && same(word)
     }
 
     /// Adds a word; the runs that are open stay so unless the buffer was full.
@@ -378,40 +422,38 @@ impl Runs {
         unsafe { head.write(wire::event(code, length)) };
     }
 
-    /// Ends both runs.
+    /// Ends all runs.
     pub(crate) fn close(&self) {
-        self.close_data();
-        self.close_fetches();
+        [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.end_run(kind));
     }
 
-    fn close_data(&self) {
-        // SAFETY: `data` always points into the buffer or to `aside`.
-        self.spend(unsafe { *self.data.get() } >> COUNT_SHIFT, DATA);
-        self.data_page.store(NOWHERE, Relaxed);
-        self.set_aside(DATA, 0);
-        self.data.set(self.aside[DATA].as_ptr());
+    fn end_run(&self, kind: usize) {
+        let open = self.open(kind);
+        // SAFETY: as in `add`.
+        self.spend(unsafe { *open.word.get() } >> COUNT_SHIFT, kind);
+        open.page.store(NOWHERE, Relaxed);
+        self.set_aside(kind, 0);
+        open.word.set(self.aside[kind].as_ptr());
     }
 
-    fn close_fetches(&self) {
-        // SAFETY: `fetch` always points into the buffer or to `aside`.
-        self.spend(unsafe { *self.fetch.get() } >> COUNT_SHIFT, FETCHES);
-        self.fetch_page.store(NOWHERE, Relaxed);
-        self.set_aside(FETCHES, 0);
-        self.fetch.set(self.aside[FETCHES].as_ptr());
+    /// The accesses of the open runs.
+    fn in_runs(&self) -> u64 {
+        // SAFETY: as in `add`.
+        [FETCHES, LOADS, STORES].into_iter().map(|kind| unsafe { *self.open(kind).word.get() } >> COUNT_SHIFT).sum()
     }
 
-    fn set_aside(&self, stream: usize, count: u64) {
-        self.aside[stream].set(count << COUNT_SHIFT);
+    fn set_aside(&self, kind: usize, count: u64) {
+        self.aside[kind].set(count << COUNT_SHIFT);
     }
 
-    fn spend(&self, count: u64, stream: usize) {
+    fn spend(&self, count: u64, kind: usize) {
         self.left.update(|left| left - count as i64);
         if !self.recording.get() {
-            self.skipped[stream].update(|skipped| skipped + count);
+            self.skipped[usize::from(kind == FETCHES)].update(|skipped| skipped + count);
         }
     }
 
-    /// Ends both runs and gives what is in the buffer to the sink.
+    /// Ends all runs and gives what is in the buffer to the sink.
     pub(crate) fn hand_over(&self) {
         self.close();
         let start = self.start.get();
@@ -432,8 +474,7 @@ impl Runs {
 
     /// Makes the thread notice the gathering at its next access. For other threads' use.
     pub(crate) fn interrupt(&self) {
-        self.data_page.store(NOWHERE, Relaxed);
-        self.fetch_page.store(NOWHERE, Relaxed);
+        [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.open(kind).page.store(NOWHERE, Relaxed));
     }
 
     /// Hands over if another thread waits for it.
@@ -444,4 +485,10 @@ impl Runs {
             self.seen.store(gathering, Release);
         }
     }
+}
+
+/// The kind as it stands in a run's word.
+#[inline(always)]
+const fn in_wire(kind: usize) -> u64 {
+    if kind == STORES { WRITE } else { READ }
 }

@@ -25,7 +25,7 @@ pub(crate) const VALID: u64 = 8;
 pub(crate) const STRADDLE: u64 = 4;
 /// Loads.
 pub(crate) const READ: u64 = 0;
-/// A store, then loads and stores.
+/// Stores.
 pub(crate) const WRITE: u64 = 1;
 /// Instruction fetches.
 pub(crate) const EXECUTE: u64 = 2;

@@ -9,12 +9,23 @@ pub const TRACE_PAGE_SHIFT: u32 = 12;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId(pub u32);
 
-/// Consecutive accesses of one kind to one page of 4 KB by the current process.
+/// Accesses of one kind to one page of 4 KB by the current process while their stream stays on that page.
 ///
-/// Data accesses (reads and writes) and instruction fetches are two streams. A run ends when *its own stream* goes to
-/// another page, or when a page that was only read is first written: so every access of a [`Access::Write`] run but the
-/// first may be a read or a write, all those of a [`Access::Read`] run are reads, and a run stands in the stream at its
-/// first access. Only the first access of a run can miss in a TLB or fault, on any machine with pages of at least 4 KB.
+/// Data accesses (reads and writes) and instruction fetches are two streams. While the data stream stays on a page, its
+/// writes there are one run, its reads before the first write another, and its reads after it a third; all end when it
+/// goes to another page. A run stands in the stream at its first access. So however often a program reads and writes a
+/// page in turn, it has at most three runs there.
+///
+/// Only the first access of a run can miss in a TLB, change one, set a use bit or fault, on any machine with pages of at
+/// least 4 KB, whatever its TLBs serve and replace, as long as none that is the first asked for data is asked for fetches
+/// too. For the first read asks TLBs until one holds the page, and the nearest then has it as the entry used last. Until
+/// the run ends that TLB is asked for this page only, by reads or, where it serves them too, by writes, so every further
+/// read hits there, changes neither contents nor order, and asks nothing behind it; for writes likewise. (Those behind may
+/// change meanwhile, by fetches.) The mapping itself can change under the stream at the first write only, by a trap, which
+/// is where reads begin a new run: a write that succeeded leaves nothing for later reads to trap on.
+///
+/// Where an outer level encloses nearer ones *and* serves data and fetches, a fetch may take a page from under a run; that
+/// is not seen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Run {
@@ -39,7 +50,7 @@ impl Run {
         self.tag >> 2
     }
 
-    /// The kind of the run; see [`Run`] for what a write run may hold.
+    /// The kind of all accesses of the run; see [`Info::loads_in_writes`] for those of old files.
     #[inline]
     pub const fn access(self) -> Access {
         match self.tag & 3 {
@@ -292,6 +303,9 @@ pub struct Info {
     pub sampling: Option<Sampling>,
     /// Whether instruction fetches are in the stream.
     pub fetches: bool,
+    /// Whether the runs of writes hold the reads of the same page after them too, which then have no run of their own. Files
+    /// of versions 1 and 2 are so. Such a stream is exact on machines whose loads and stores ask the same TLBs.
+    pub loads_in_writes: bool,
     /// Runs to come, if known: for progress only.
     pub runs: Option<u64>,
 }

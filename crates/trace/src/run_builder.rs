@@ -10,15 +10,13 @@ const NONE: u64 = u64::MAX;
 #[derive(Clone, Copy, Debug)]
 struct Open {
     page: u64,
-    /// Set in the data stream once the page has been written in this run.
-    written: bool,
     references: u32,
     instructions: u32,
     index: usize,
 }
 
 impl Open {
-    const CLOSED: Open = Open { page: NONE, written: false, references: 0, instructions: 0, index: 0 };
+    const CLOSED: Open = Open { page: NONE, references: 0, instructions: 0, index: 0 };
 
     #[inline]
     fn close(&mut self, batch: &mut Batch) {
@@ -33,10 +31,10 @@ impl Open {
 
 /// Makes runs from accesses in the order in which a program makes them.
 ///
-/// Data and instruction fetches are two streams, each with at most one open run. An access that crosses pages counts on
-/// each of them. The counts of an open run reach the batch only when it closes: before a batch is handed on,
-/// [`RunBuilder::close`] must be called, which ends both runs early. That is harmless: the first access of the second
-/// half goes to the page that its stream used last.
+/// Data and instruction fetches are two streams; of the first at most a run of loads and one of stores are open, on one
+/// page, of the second one run. An access that crosses pages counts on each of them. The counts of an open run reach the
+/// batch only when it closes: before a batch is handed on, [`RunBuilder::close`] must be called, which ends all runs early.
+/// That is harmless: the first access of the second half goes to the page that its stream used last.
 ///
 /// In a stream with fetches data runs have 0 instructions. In one without, [`RunBuilder::instructions`] counts those that
 /// pass, and each data run gets those since the one before.
@@ -49,12 +47,14 @@ impl Open {
 /// builder.write(&mut batch, 0x2000, 1);
 /// builder.read(&mut batch, 0x2100, 4);
 /// builder.close(&mut batch);
-/// let runs: Vec<_> = batch.runs.iter().map(|run| (run.page(), run.references)).collect();
-/// assert_eq!(runs, [(1, 2), (2, 1), (2, 2)]);
+/// let runs: Vec<_> = batch.runs.iter().map(|run| (run.page(), run.access(), run.references)).collect();
+/// use superpage_pages::Access::{Read, Write};
+/// assert_eq!(runs, [(1, Read, 2), (2, Read, 2), (2, Write, 1)]);
 /// ```
 #[derive(Clone, Debug)]
 pub struct RunBuilder {
-    data: Open,
+    /// The loads and the stores of one page.
+    data: [Open; 2],
     fetch: Open,
     /// Instructions passed since the last data run was opened.
     passed: u64,
@@ -69,7 +69,7 @@ impl Default for RunBuilder {
 impl RunBuilder {
     /// A builder with no open run.
     pub const fn new() -> RunBuilder {
-        RunBuilder { data: Open::CLOSED, fetch: Open::CLOSED, passed: 0 }
+        RunBuilder { data: [Open::CLOSED; 2], fetch: Open::CLOSED, passed: 0 }
     }
 
     /// A load of `bytes` bytes (0 counts as 1) from `address`. A few instructions where the page stays the same.
@@ -110,13 +110,14 @@ impl RunBuilder {
 
     /// Ends the open runs, so that `batch` is complete. To be called before a batch is handed on.
     pub fn close(&mut self, batch: &mut Batch) {
-        if self.data.page != NONE {
-            let room = u64::from(u32::MAX - self.data.instructions);
+        let open = self.data.iter_mut().filter(|run| run.page != NONE);
+        if let Some(last) = open.max_by_key(|run| run.index) {
+            let room = u64::from(u32::MAX - last.instructions);
             let taken = self.passed.min(room);
-            self.data.instructions += taken as u32;
+            last.instructions += taken as u32;
             self.passed -= taken;
         }
-        self.data.close(batch);
+        self.data.iter_mut().for_each(|run| run.close(batch));
         self.fetch.close(batch);
     }
 
@@ -131,9 +132,9 @@ impl RunBuilder {
 
     #[inline]
     fn data_page(&mut self, batch: &mut Batch, page: u64, write: bool) {
-        let data = &mut self.data;
-        if data.page == page && (data.written || !write) && data.references < u32::MAX {
-            data.references += 1;
+        let run = &mut self.data[usize::from(write)];
+        if run.page == page && run.references < u32::MAX {
+            run.references += 1;
         } else {
             self.open_data(batch, page, write);
         }
@@ -141,10 +142,15 @@ impl RunBuilder {
 
     #[inline(never)]
     fn open_data(&mut self, batch: &mut Batch, page: u64, write: bool) {
-        self.data.close(batch);
+        let [run, other] = [usize::from(write), usize::from(!write)];
+        self.data[run].close(batch);
+        // The first store may trap and change what is mapped, so loads after it begin anew.
+        if write || self.data[other].page != page {
+            self.data[other].close(batch);
+        }
         let instructions = self.passed.min(u64::from(u32::MAX)) as u32;
         self.passed -= u64::from(instructions);
-        self.data = Open { page, written: write, references: 1, instructions, index: batch.runs.len() };
+        self.data[run] = Open { page, references: 1, instructions, index: batch.runs.len() };
         batch.run(Run::new(page, if write { Access::Write } else { Access::Read }, 1, instructions));
     }
 
@@ -162,7 +168,7 @@ impl RunBuilder {
     #[inline(never)]
     fn open_fetch(&mut self, batch: &mut Batch, page: u64, instructions: u32) {
         self.fetch.close(batch);
-        self.fetch = Open { page, written: false, references: 1, instructions, index: batch.runs.len() };
+        self.fetch = Open { page, references: 1, instructions, index: batch.runs.len() };
         batch.run(Run::new(page, Access::Execute, 1, instructions));
     }
 }
@@ -182,19 +188,26 @@ mod tests {
     /// The rules again, as plainly as they can be said: (page, kind, references, instructions) of each run.
     fn brute_force(accesses: &[(Access, u64, u64)]) -> Vec<(u64, Access, u32, u32)> {
         let mut runs: Vec<(u64, Access, u32, u32)> = Vec::new();
-        let (mut data, mut fetch): (Option<usize>, Option<usize>) = (None, None);
+        // By kind, the run that is open.
+        let mut open: [Option<usize>; 3] = [None; 3];
         for &(access, address, bytes) in accesses {
             let last = (address + bytes.max(1) - 1) / 4096;
             for page in address / 4096..=last {
                 let instruction = u32::from(access == Access::Execute && page == address / 4096);
-                let open = if access == Access::Execute { &mut fetch } else { &mut data };
-                match open.map(|index| &mut runs[index]) {
-                    Some(run) if run.0 == page && !(run.1 == Access::Read && access == Access::Write) => {
+                let stream = if access == Access::Execute { 2..3 } else { 0..2 };
+                for left in &mut open[stream] {
+                    left.take_if(|index| runs[*index].0 != page);
+                }
+                if access == Access::Write && open[1].is_none() {
+                    open[0] = None;
+                }
+                match open[access as usize].map(|index| &mut runs[index]) {
+                    Some(run) => {
                         run.2 += 1;
                         run.3 += instruction;
                     }
-                    _ => {
-                        *open = Some(runs.len());
+                    None => {
+                        open[access as usize] = Some(runs.len());
                         runs.push((page, access, 1, instruction));
                     }
                 }
@@ -232,9 +245,14 @@ mod tests {
     }
 
     #[test]
-    fn a_write_run_holds_the_reads_after_it() {
-        let batch = drive(&[(Access::Write, 0, 4), (Access::Read, 8, 4), (Access::Write, 16, 4)]);
-        assert_eq!(batch.runs, [Run::new(0, Access::Write, 3, 0)]);
+    fn a_page_has_a_run_of_stores_and_one_of_loads_while_data_stay_on_it() {
+        let (read, write) = (Access::Read, Access::Write);
+        let batch = drive(&[(write, 0, 4), (read, 8, 4), (write, 16, 4), (read, 24, 4), (read, 4096, 4)]);
+        let expected = [(0, write, 2), (0, read, 2), (1, read, 1)];
+        assert_eq!(batch.runs, expected.map(|(page, access, references)| Run::new(page, access, references, 0)));
+        let batch = drive(&[(read, 0, 4), (read, 8, 4), (write, 16, 4), (read, 24, 4), (write, 0, 1), (read, 0, 1)]);
+        let expected = [(0, read, 2), (0, write, 2), (0, read, 2)];
+        assert_eq!(batch.runs, expected.map(|(page, access, references)| Run::new(page, access, references, 0)));
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl std::io::Write for Shared {
 
 fn example_info() -> Info {
     let sampling = Some(Sampling { on: 1 << 20, period: 1 << 24 });
-    Info { workload: "gzip -9 file".into(), sampling, fetches: true, runs: None }
+    Info { workload: "gzip -9 file".into(), sampling, fetches: true, ..Info::default() }
 }
 
 fn encode(info: &Info, batches: &[Batch]) -> Vec<u8> {
@@ -429,5 +429,15 @@ fn a_trace_of_version_1_is_read() {
     }
     assert_eq!((runs, events), (summary.totals.runs, summary.totals.events.values().sum()));
     let bytes = encode(&example_info(), &[]);
-    assert_eq!(Reader::from_bytes(bytes, "a trace", false).unwrap().version(), 2);
+    assert_eq!(Reader::from_bytes(bytes, "a trace", false).unwrap().version(), 3);
+}
+
+#[test]
+fn a_trace_of_version_2_says_that_loads_are_in_its_write_runs_and_a_copy_too() {
+    let old = encode(&Info { loads_in_writes: true, ..example_info() }, &[]);
+    assert_eq!(old[8..12], 2u32.to_le_bytes());
+    let reader = Reader::from_bytes(old, "a trace", false).unwrap();
+    assert!(reader.info().loads_in_writes);
+    assert_eq!(Reader::from_bytes(encode(reader.info(), &[]), "a copy", false).unwrap().version(), 2);
+    assert!(!Reader::from_bytes(encode(&example_info(), &[]), "a trace", false).unwrap().info().loads_in_writes);
 }

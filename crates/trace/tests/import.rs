@@ -59,7 +59,8 @@ fn lackey_text_becomes_runs() {
     let (code, stack) = (0x401a, 0x1fff000);
     let expected = [
         Run::new(code, Access::Execute, 3, 3),
-        Run::new(stack, Access::Write, 2, 0),
+        Run::new(stack, Access::Write, 1, 0),
+        Run::new(stack, Access::Read, 1, 0),
         Run::new(stack + 1, Access::Read, 2, 0),
         Run::new(code + 1, Access::Execute, 1, 0),
         Run::new(stack + 1, Access::Write, 1, 0),

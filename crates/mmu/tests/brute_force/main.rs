@@ -2,6 +2,7 @@
 //! accesses, table operations and switches on every built-in machine and on made-up ones.
 
 mod naive;
+mod runs;
 
 use naive::{Naive, Stop};
 use proptest::prelude::*;

@@ -406,7 +406,7 @@ impl Naive {
         }
     }
 
-    fn serves(spec: &TlbSpec, access: Access) -> bool {
+    pub(crate) fn serves(spec: &TlbSpec, access: Access) -> bool {
         use superpage_mmu::Serves::*;
         match spec.serves {
             Unified => true,

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{COUNT_SHIFT, DATA, FETCHES, GATHERING, LARGEST, NOWHERE, OFFSET, PAGE, Runs};
+use super::{COUNT_SHIFT, GATHERING, LARGEST, NOWHERE, OFFSET, PAGE, Runs, STORES};
 use crate::touched::Touched;
 use crate::wire::code;
 
@@ -23,15 +23,16 @@ impl Runs {
     /// A run that need not be recorded, in most cases: only counted.
     #[inline(never)]
     pub(super) fn data_left_out(&self, info: u32, address: u64) {
-        let store = info & self.format.get().store != 0;
+        let kind = self.format.get().kind(info);
+        let open = &self.data[kind];
         if address & OFFSET <= PAGE - LARGEST
-            && self.data_page.load(Relaxed) != NOWHERE
+            && open.page.load(Relaxed) != NOWHERE
             && let Some((true, written)) = self.known(address)
-            && written >= store
+            && (written || kind != STORES)
         {
-            self.stops.set(if written { 0 } else { self.format.get().store });
-            self.data_page.store(address & !OFFSET, Relaxed);
-            self.add(&self.data, 1, DATA);
+            // Where nothing is recorded, loads and stores may be on two pages.
+            open.page.store(address & !OFFSET, Relaxed);
+            self.add(open, 1);
         } else {
             self.data_anywhere(info, address);
         }
@@ -41,9 +42,9 @@ impl Runs {
     #[inline(never)]
     pub(super) fn fetches_left_out(&self, block: u64, straddle: u64) {
         let (page, number) = (block & !OFFSET, block & OFFSET);
-        if straddle == 0 && self.fetch_page.load(Relaxed) != NOWHERE && self.known(page).is_some_and(|known| known.0) {
-            self.fetch_page.store(page, Relaxed);
-            self.add(&self.fetch, number, FETCHES);
+        if straddle == 0 && self.fetch.page.load(Relaxed) != NOWHERE && self.known(page).is_some_and(|known| known.0) {
+            self.fetch.page.store(page, Relaxed);
+            self.add(&self.fetch, number);
         } else {
             self.begin_fetches_anywhere(block, straddle);
         }
@@ -74,9 +75,7 @@ impl Runs {
         let Some(sampler) = self.sampler.get() else { return };
         loop {
             // One stream may stay on a page for long while the other brings us here.
-            // SAFETY: as in `add`.
-            let open = unsafe { (*self.data.get() >> COUNT_SHIFT) + (*self.fetch.get() >> COUNT_SHIFT) };
-            if self.left.get() > open as i64 {
+            if self.left.get() > self.in_runs() as i64 {
                 return;
             }
             self.close();

@@ -5,7 +5,7 @@ use crate::touched::Touched;
 use crate::wire::{EVENT, PAGE_BITS, code};
 use std::sync::Mutex;
 
-const FORMAT: AccessFormat = AccessFormat { store: 1 << 17, size_shift: 4, size_mask: 7 };
+const FORMAT: AccessFormat = AccessFormat { kind_shift: 16, size_shift: 4, size_mask: 7 };
 /// What the sink was given, by thread: each test has its own.
 static TAKEN: Mutex<Vec<(u32, Vec<u64>)>> = Mutex::new(Vec::new());
 
@@ -45,30 +45,41 @@ impl Numbers {
 fn runs_are_those_of_a_plain_model() {
     let runs = begun(1, 1 << 16, None);
     let mut numbers = Numbers(7);
-    // Per stream: where its open run stands, its page, whether it has been written.
     let mut model: Vec<(u64, u64, u64)> = Vec::new();
-    let mut open: [Option<(usize, u64, bool)>; 2] = [None, None];
-    let mut access =
-        |model: &mut Vec<(u64, u64, u64)>, stream: usize, page: u64, kind: u64, count: u64| match open[stream] {
-            Some((at, at_page, written)) if at_page == page && (kind != WRITE || written) => model[at].2 += count,
+    // Per kind: where its open run stands and its page.
+    let mut open: [Option<(usize, u64)>; 3] = [None; 3];
+    let mut access = |model: &mut Vec<(u64, u64, u64)>, page: u64, kind: u64, count: u64| {
+        if kind != EXECUTE {
+            for open in &mut open[..EXECUTE as usize] {
+                open.take_if(|run| run.1 != page);
+            }
+        }
+        if kind == WRITE && open[WRITE as usize].is_none() {
+            open[READ as usize] = None;
+        }
+        match open[kind as usize] {
+            Some((at, at_page)) if at_page == page => model[at].2 += count,
             _ => {
-                open[stream] = Some((model.len(), page, kind == WRITE));
+                open[kind as usize] = Some((model.len(), page));
                 model.push((page, kind, count));
             }
-        };
+        }
+    };
     for _ in 0..20_000 {
         let page = 100 + numbers.below(3);
         if numbers.below(3) == 0 {
             let number = 1 + numbers.below(50);
             runs.fetches(page * PAGE + number);
-            access(&mut model, FETCHES, page, EXECUTE, number);
+            access(&mut model, page, EXECUTE, number);
         } else {
-            let (offset, size, store) = (numbers.below(4096), numbers.below(6), numbers.below(4) == 0);
-            runs.data((size as u32) << 4 | if store { 1 << 17 } else { 1 << 16 }, page * PAGE + offset);
-            let kind = if store { WRITE } else { READ };
-            access(&mut model, DATA, page, kind, 1);
-            if offset + (1 << size) > 4096 {
-                access(&mut model, DATA, page + 1, kind, 1);
+            let (offset, size) = (numbers.below(4096), numbers.below(6));
+            let rw = [1, 1, 2, 3][numbers.below(4) as usize];
+            runs.data((size as u32) << 4 | rw << 16, page * PAGE + offset);
+            for kind in [READ, WRITE].into_iter().filter(|kind| rw >> kind & 1 != 0) {
+                access(&mut model, page, kind, 1);
+                if offset + (1 << size) > 4096 {
+                    access(&mut model, page + 1, kind, 1);
+                }
             }
         }
     }
@@ -107,15 +118,23 @@ fn a_run_longer_than_a_word_can_count_goes_on_in_the_next() {
 #[test]
 fn an_event_ends_runs_and_an_interrupt_does_not() {
     let runs = begun(4, 64, None);
-    runs.data(1 << 16, PAGE);
+    [1, 2, 1].into_iter().for_each(|rw| runs.data(rw << 16, PAGE));
     runs.interrupt();
-    runs.data(1 << 16, PAGE);
+    [1, 2].into_iter().for_each(|rw| runs.data(rw << 16, PAGE));
     runs.event(code::EXEC, &[]);
     runs.data(1 << 16, PAGE);
     runs.fetches(PAGE + 1);
     runs.straddling_fetches(2 * PAGE + 1);
     runs.hand_over();
-    let expected = [(1, READ, 2), (code::EXEC, EVENT, 0), (1, READ, 1), (1, EXECUTE, 1), (2, EXECUTE | STRADDLE, 1)];
+    let expected = [
+        (1, READ, 1),
+        (1, WRITE, 2),
+        (1, READ, 2),
+        (code::EXEC, EVENT, 0),
+        (1, READ, 1),
+        (1, EXECUTE, 1),
+        (2, EXECUTE | STRADDLE, 1),
+    ];
     assert_eq!(shown(&taken(4)[0]), expected);
 }
 

@@ -30,9 +30,9 @@ pub struct Counts {
 /// - a [`Event::Switch`] comes before anything else but notes, marks and idle time, and no process that has exited does anything more;
 /// - a batch holds something, and its events' places ascend and lie within it;
 /// - every run has at least one reference, and its page is mapped with the right that it needs;
-/// - two runs of a stream (data, instructions) in a batch with no event but notes between them are on different pages,
-///   unless a write follows a read, or the first has a count too large to take the second one in; at the end of a batch a
-///   run may be cut in two;
+/// - while a stream (data, instructions) stays on a page, with no event but notes between, there is one run of each kind, and
+///   of reads one more after the run of writes, unless the first has a count too large to take the second one in; at the end
+///   of a batch a run may be cut in two;
 /// - instruction fetches occur only where [`Info::fetches`] says so, and data runs of a process that fetches carry no
 ///   instructions of their own;
 /// - a [`Event::Grow`] names a mapping that grows up, and a forked process is a new one;
@@ -60,9 +60,8 @@ struct Checker {
     files: Files,
     fetched: HashSet<ProcessId>,
     current: Option<ProcessId>,
-    /// The runs that a next one could belong to.
-    last_data: Option<Run>,
-    last_fetch: Option<Run>,
+    /// By kind, the run that a next one could belong to.
+    last: [Option<Run>; 3],
 }
 
 impl Checker {
@@ -76,8 +75,7 @@ impl Checker {
             files: Files::default(),
             fetched: HashSet::new(),
             current: None,
-            last_data: None,
-            last_fetch: None,
+            last: [None; 3],
         }
     }
 
@@ -90,7 +88,7 @@ impl Checker {
         if batch.runs.is_empty() && batch.events.is_empty() {
             return Err(self.broken("an empty batch, expected runs or events"));
         }
-        (self.last_data, self.last_fetch) = (None, None);
+        self.last = [None; 3];
         let mut at = 0;
         for (place, event) in &batch.events {
             let place = *place as usize;
@@ -122,13 +120,19 @@ impl Checker {
         if run.references == 0 {
             return Err(self.broken(format!("the run {run:?} has no reference, expected at least one")));
         }
-        if let Some(last) = if fetch { self.last_fetch } else { self.last_data } {
-            let upgrade = last.access() == Access::Read && run.access() == Access::Write;
+        for left in &mut self.last[if fetch { 2..3 } else { 0..2 }] {
+            left.take_if(|last| last.page() != run.page());
+        }
+        if let Some(last) = self.last[run.access() as usize] {
             let full = last.references.checked_add(run.references).is_none()
                 || last.instructions.checked_add(run.instructions).is_none();
-            if last.page() == run.page() && !upgrade && !full {
-                return Err(self.broken(format!("the run {run:?} belongs to the run before it, {last:?}")));
+            if !full {
+                return Err(self.broken(format!("the run {run:?} belongs to one before it, {last:?}")));
             }
+        }
+        self.last[run.access() as usize] = Some(run);
+        if run.access() == Access::Write {
+            self.last[Access::Read as usize] = None;
         }
         let space = self.spaces.get_mut(&process).expect("a process that was switched to");
         match space.protection(run.page()) {
@@ -143,13 +147,11 @@ impl Checker {
             }
             self.counts.fetches += u64::from(run.references);
             self.fetched.insert(process);
-            self.last_fetch = Some(run);
         } else {
             if run.instructions != 0 && self.fetches && self.fetched.contains(&process) {
                 return Err(self.broken(format!("the run {run:?} counts instructions that fetches count already")));
             }
             self.counts.references += u64::from(run.references);
-            self.last_data = Some(run);
         }
         Ok(())
     }
@@ -158,7 +160,7 @@ impl Checker {
         if matches!(event, Event::Note(_)) {
             return Ok(());
         }
-        (self.last_data, self.last_fetch) = (None, None);
+        self.last = [None; 3];
         if let Event::Switch { process, .. } = event {
             if self.exited.contains(process) {
                 return Err(self.broken(format!("a switch to {process:?}, which has exited")));
@@ -266,6 +268,8 @@ mod tests {
             Run::new(30, EXECUTE, 9, 9),
             Run::new(10, READ, 1, 0),
             Run::new(10, WRITE, 5, 0),
+            Run::new(10, READ, 1, 0),
+            Run::new(30, WRITE, 1, 0),
             Run::new(30, READ, u32::MAX, 0),
             Run::new(30, READ, 2, 0),
         ];
@@ -274,8 +278,8 @@ mod tests {
         let child = vec![switch(1), Event::Unmap { start: 11, pages: 2 }];
         let last = vec![Run::new(10, READ, 1, 0), Run::new(13, WRITE, 1, 0)];
         let counts = check(true, vec![(begin(), runs), (events, more), (child, last), (vec![Event::Exit], vec![])]);
-        let references = 1 + 5 + u64::from(u32::MAX) + 2 + 3;
-        assert_eq!(counts, Ok(Counts { runs: 8, events: 8, references, fetches: 9, instructions: 9 }));
+        let references = 1 + 5 + 1 + 1 + u64::from(u32::MAX) + 2 + 3;
+        assert_eq!(counts, Ok(Counts { runs: 10, events: 8, references, fetches: 9, instructions: 9 }));
     }
 
     #[test]
@@ -288,7 +292,7 @@ mod tests {
             ("expected a switch", vec![Event::Exit], vec![]),
             ("no reference", begin(), run(10, READ, 0)),
             ("belongs to", begin(), run(10, READ, 1).repeat(2)),
-            ("belongs to", begin(), [run(10, WRITE, 1), run(10, READ, 1)].concat()),
+            ("belongs to", begin(), [run(10, WRITE, 1), run(10, READ, 1), run(10, WRITE, 1)].concat()),
             (unmapped, begin(), run(20, READ, 1)),
             (unmapped, with(Event::Unmap { start: 0, pages: 100 }), run(10, READ, 1)),
             (unmapped, with(Event::Unmap { start: 15, pages: 1 }), run(15, READ, 1)),

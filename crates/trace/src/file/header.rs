@@ -7,8 +7,12 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The first bytes of every trace file.
 pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
 
-/// The version that this crate writes, and the newest that it reads. Version 1 knew fewer kinds of events.
-pub const VERSION: u32 = 2;
+/// The version that this crate writes, and the newest that it reads. Version 1 knew fewer kinds of events; in 1 and 2 reads
+/// after a write of the same page counted in its run.
+pub const VERSION: u32 = 3;
+
+/// The first version in which all accesses of a run are of its kind.
+const KINDS_APART: u32 = 3;
 
 /// The bytes before the description: magic, version, its length.
 pub(crate) const PREFIX: usize = 16;
@@ -37,15 +41,17 @@ pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
     }
     let mut out = Vec::with_capacity(PREFIX + description.len() + 8);
     out.extend(MAGIC);
-    out.extend(VERSION.to_le_bytes());
+    // A copy of an old stream stays one.
+    let version = if info.loads_in_writes { KINDS_APART - 1 } else { VERSION };
+    out.extend(version.to_le_bytes());
     out.extend((description.len() as u32).to_le_bytes());
     out.extend(description);
     out.extend(xxh3_64(&out).to_le_bytes());
     out
 }
 
-/// What ran, and the notes, from the description.
-pub(crate) fn decode(description: &[u8]) -> Result<(Info, Vec<(String, String)>), Damage> {
+/// What ran, and the notes, from the description of a file of that version.
+pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(String, String)>), Damage> {
     let mut bytes = Bytes(description);
     let workload = bytes.text()?.to_owned();
     let flags = bytes.byte()?;
@@ -58,5 +64,6 @@ pub(crate) fn decode(description: &[u8]) -> Result<(Info, Vec<(String, String)>)
         notes.push((bytes.text()?.to_owned(), bytes.text()?.to_owned()));
     }
     bytes.end()?;
-    Ok((Info { workload, sampling, fetches: flags & FETCHES != 0, runs: None }, notes))
+    let (fetches, loads_in_writes) = (flags & FETCHES != 0, version < KINDS_APART);
+    Ok((Info { workload, sampling, fetches, loads_in_writes, runs: None }, notes))
 }

@@ -56,7 +56,8 @@ impl Layout {
         read_at(input, 0, &mut head).map_err(io)?;
         let (body, checksum) = head.split_at(head.len() - 8);
         let sound = xxh3_64(body).to_le_bytes() == checksum;
-        let described = if sound { header::decode(&body[PREFIX..]) } else { Err(Damage("it has another checksum")) };
+        let described =
+            if sound { header::decode(&body[PREFIX..], version) } else { Err(Damage("it has another checksum")) };
         let (info, notes) = described.map_err(|Damage(problem)| {
             let problem =
                 format!("its header (bytes 0 to {first_block}) is damaged: {problem}; record the trace again");

@@ -27,6 +27,8 @@ pub struct Summary {
     pub lost: Option<Lost>,
     /// Whether instruction fetches are in it.
     pub has_fetches: bool,
+    /// Whether write runs hold the loads of the same page after them too, as in versions 1 and 2.
+    pub loads_in_writes: bool,
     /// References and fetches kept in each sampling period, if it is sampled.
     pub sample_on: Option<u64>,
     /// The sampling period, in references and fetches, if it is sampled.
@@ -74,6 +76,7 @@ pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
         complete: reader.lost().is_none(),
         lost: reader.lost().cloned(),
         has_fetches: info.fetches,
+        loads_in_writes: info.loads_in_writes,
         sample_on: info.sampling.map(|sampling| sampling.on),
         sample_period: info.sampling.map(|sampling| sampling.period),
         sampled_share: totals.sampled_share(),

@@ -13,9 +13,9 @@ use superpage_pages::Access;
 pub struct Totals {
     /// Runs.
     pub runs: u64,
-    /// Runs of reads alone.
+    /// Runs of reads.
     pub read_runs: u64,
-    /// Runs that begin with a write.
+    /// Runs of writes.
     pub write_runs: u64,
     /// Runs of instruction fetches.
     pub execute_runs: u64,

@@ -62,7 +62,7 @@ pub fn import(format: &str, path: &Path) -> Result<Box<dyn Source>, Error> {
     let workload = records.workload().unwrap_or_else(|| path.display().to_string());
     let start = touched.events(format);
     let records = open(open_file(path)?, path)?;
-    let info = Info { workload, sampling: None, fetches: touched.fetches(), runs: None };
+    let info = Info { workload, fetches: touched.fetches(), ..Info::default() };
     Ok(Box::new(Imported { info, start, records, builder: RunBuilder::new(), ended: false }))
 }
 

@@ -32,7 +32,7 @@ impl Command {
     /// What is known before it runs: the command line, quoted where needed, and the sampling.
     pub fn info(&self) -> Info {
         let words: Vec<String> = self.words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
-        Info { workload: words.join(" "), sampling: self.sampling, fetches: true, runs: None }
+        Info { workload: words.join(" "), sampling: self.sampling, fetches: true, ..Info::default() }
     }
 
     /// Whether it can be recorded here, without starting it.

@@ -13,8 +13,8 @@
 //! scattered into a second one, at the next multiple of 1 GB, where the other dimensions are transformed; the first array
 //! stays as it was filled. Two arrays of 122 MB hold the paper's 60 superpages of 4 MB (table 1), 30 each.
 //!
-//! Lines are taken in the order of their addresses. A pass goes page by page through the buffer and the table, one run
-//! each, as its order within a page is no concern of a TLB. Along the last dimension the elements of a line are 16 n^2
+//! Lines are taken in the order of their addresses. A pass goes page by page through the buffer and the table, a run
+//! of each kind, as its order within a page is no concern of a TLB. Along the last dimension the elements of a line are 16 n^2
 //! bytes apart, 640 KB for n = 200: 200 pages of whatever size up to 512 KB, more than the 128 entries of the Alpha's
 //! TLB, which is why the paper's FFTW gains with 4 MB pages only (table 3). 2 instructions a reference are assumed.
 //!
@@ -127,7 +127,8 @@ impl Transform {
         for _ in 0..n.next_power_of_two().trailing_zeros() {
             for k in (0..n).step_by(in_page as usize) {
                 let elements = (n - k).min(in_page) as u32;
-                out.data(buffer(k), Access::Write, 4 * elements, 8 * elements);
+                out.data(buffer(k), Access::Read, 2 * elements, 4 * elements);
+                out.data(buffer(k), Access::Write, 2 * elements, 4 * elements);
                 out.data(buffer(k) + self.line_bytes() / PAGE, Access::Read, elements, 2 * elements);
             }
         }

@@ -61,9 +61,9 @@ impl Mix {
         }
         let info = Info {
             workload: text.into(),
-            sampling: None,
             fetches: sources.iter().any(|source| source.info().fetches),
             runs: sources.iter().map(|source| source.info().runs).sum(),
+            ..Info::default()
         };
         let members = sources.into_iter().map(Member::new).collect();
         Box::new(Mix { info, members, in_turn, turn: 0, slice, left: None, processes: 0, threads: 0 })

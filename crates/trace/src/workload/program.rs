@@ -19,13 +19,14 @@ pub(super) trait Program: Send {
     fn step(&mut self, out: &mut Out) -> bool;
 }
 
-/// Where a program puts its accesses and events. Consecutive data accesses to a page become one run, as [`Run`] says.
+/// Where a program puts its accesses and events. Consecutive data accesses to a page become a run of loads and one of
+/// stores, as [`Run`] says.
 #[derive(Default)]
 pub(super) struct Out {
     batch: Batch,
-    /// The last data run: the next access may still belong to it.
-    open: Option<usize>,
-    /// Runs from the open one on, kept out of the batch that has ended.
+    /// The last runs of loads and of stores, on one page: the next access may still belong to one of them.
+    open: [Option<usize>; 2],
+    /// Runs from the first open one on, kept out of the batch that has ended.
     kept: Vec<Run>,
 }
 
@@ -34,26 +35,33 @@ impl Out {
     /// stand for.
     #[inline]
     pub(super) fn data(&mut self, page: u64, access: Access, references: u32, instructions: u32) {
-        if let Some(open) = self.open {
+        let kind = usize::from(access == Access::Write);
+        if let Some(open) = self.open[kind] {
             let run = &mut self.batch.runs[open];
-            let goes_on = run.page() == page && (run.access() == Access::Write || access == Access::Read);
-            // A count that would overflow starts a new run: the one case in which two runs of a kind stand side by side.
-            if goes_on && run.references <= u32::MAX - references && run.instructions <= u32::MAX - instructions {
+            let room = run.references <= u32::MAX - references && run.instructions <= u32::MAX - instructions;
+            // A count that would overflow starts a new run: the one case in which a page has two of a kind.
+            if run.page() == page && room {
                 run.references += references;
                 run.instructions += instructions;
                 return;
             }
         }
-        self.open = Some(self.batch.runs.len());
+        self.open[1 - kind].take_if(|other| access == Access::Write || self.batch.runs[*other].page() != page);
+        self.open[kind] = Some(self.batch.runs.len());
         self.batch.run(Run::new(page, access, references, instructions));
     }
 
-    /// Adds data runs as they are: each on another page than the one before it, the first on another than the open run.
+    /// Adds data runs as they are: each on another page than the one before it, the first on another than the open runs.
     /// Quicker than [`Out::data`] where that is known.
     #[inline]
     pub(super) fn distinct(&mut self, runs: impl Iterator<Item = Run>) {
+        let before = self.batch.runs.len();
         self.batch.runs.extend(runs);
-        self.open = self.batch.runs.len().checked_sub(1);
+        if let Some(last) = self.batch.runs[before..].last() {
+            let kind = usize::from(last.access() == Access::Write);
+            self.open = [None; 2];
+            self.open[kind] = Some(self.batch.runs.len() - 1);
+        }
     }
 
     /// Adds one instruction run; the caller sees to it that the one before it was on another page.
@@ -63,7 +71,7 @@ impl Out {
 
     /// Adds an event. No run reaches over it.
     pub(super) fn event(&mut self, event: Event) {
-        self.open = None;
+        self.open = [None; 2];
         self.batch.event(event);
     }
 
@@ -162,15 +170,17 @@ impl<P: Program> Source for Running<P> {
         let out = &mut self.out;
         std::mem::swap(batch, &mut out.batch);
         out.batch.runs.append(&mut out.kept);
-        out.open = out.open.map(|_| 0);
         let mut going = true;
         while going && out.batch.runs.len() < Batch::RUNS {
             going = self.program.step(out);
         }
-        if let Some(open) = out.open.filter(|_| going) {
-            out.kept.extend(out.batch.runs.drain(open..));
+        match out.open.iter().flatten().min().copied() {
+            Some(first) if going => {
+                out.kept.extend(out.batch.runs.drain(first..));
+                out.open = out.open.map(|open| Some(open? - first));
+            }
+            _ => out.open = [None; 2],
         }
-        out.open = out.open.filter(|_| going);
         std::mem::swap(batch, &mut out.batch);
         Ok(!batch.runs.is_empty() || !batch.events.is_empty())
     }
