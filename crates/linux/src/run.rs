@@ -1,6 +1,7 @@
 //! One command under one policy, from start to end.
 
 use crate::compare::sample::{Budget, Memory, Plan as Looks, Sampler};
+use crate::inspect::Reach;
 use crate::launch::{Plan, Promoting};
 use crate::promote::Counters;
 use crate::settings::{Settings, System};
@@ -10,7 +11,7 @@ use crate::tree::{Ended, Tree, Usage};
 use crate::{Error, Policy};
 use std::ffi::OsString;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What watching may cost: 1 % of one core, most of it for huge pages and folios.
 const WATCH: Budget = Budget { resident: 0.002, huge: 0.004, folios: 0.004 };
@@ -41,8 +42,10 @@ pub struct Outcome {
     pub usage: Usage,
     /// What was seen of their memory, if it was watched.
     pub memory: Option<Memory>,
-    /// How many of its descendants still run.
-    pub left: usize,
+    /// What the policy came to in it and its descendants, at the last look near their peak, if they were watched.
+    pub reach: Option<Reach>,
+    /// Its descendants that still run: their numbers, and their names as they gave them.
+    pub left: Vec<(i32, String)>,
     /// What the promoter did, where the policy has one.
     pub promoted: Option<Counters>,
     /// What became of the command's code, where it was to be placed.
@@ -90,7 +93,8 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
             ended: None,
             usage: Usage::default(),
             memory: None,
-            left: 0,
+            reach: None,
+            left: Vec::new(),
             promoted: None,
             text: Vec::new(),
             text_notes: Vec::new(),
@@ -107,12 +111,18 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
         placed.notes.push(format!("perf will know no symbols of the remapped code: {error}"));
         None
     });
-    let ended = tree.wait(None)?.expect("without a time limit it waits for the end");
-    if options.wait {
-        tree.wait_all(None)?;
+    let mut watch = options.watch.then(Watch::new);
+    while tree.ended().is_none() || (options.wait && !tree.wait_all(Some(Duration::ZERO))?) {
+        let pause = watch.as_mut().map(|watch| watch.look(&tree));
+        match tree.ended() {
+            None => drop(tree.wait(pause)?),
+            Some(_) => drop(tree.wait_all(pause)?),
+        }
     }
+    let ended = tree.ended().expect("it was waited for");
     // Descendants that have just ended are counted, and what runs on is not waited for.
-    let left = if tree.wait_all(Some(Duration::ZERO))? { 0 } else { tree.members().len() };
+    let members = if tree.wait_all(Some(Duration::ZERO))? { Vec::new() } else { tree.members() };
+    let left = members.into_iter().map(|pid| (pid, name(pid))).collect();
     let usage = tree.usage();
     // The kernel's own peak counts the moment before the exec too, when the command was a copy of this process.
     let memory = sampler.map(|sampler| sampler.finish(0));
@@ -126,7 +136,49 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     drop(passing);
     let (code, ended) = (ended.code(), Some(ended));
     let (text, text_notes) = (placed.code, placed.notes);
-    Ok(Outcome { code, ended, usage, memory, left, promoted, text, text_notes, notes })
+    let reach = watch.and_then(|watch| watch.best);
+    Ok(Outcome { code, ended, usage, memory, reach, left, promoted, text, text_notes, notes })
+}
+
+/// The name that a process has given itself.
+fn name(pid: i32) -> String {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    String::from_utf8_lossy(&name).trim_end_matches('\n').to_string()
+}
+
+/// Looks at what the policy comes to, ever more rarely: each time that the command has run twice as long.
+struct Watch {
+    began: Instant,
+    best: Option<Reach>,
+    next: Duration,
+}
+
+impl Watch {
+    /// When the first look is; most programs have read their libraries then.
+    const FIRST: Duration = Duration::from_millis(100);
+    /// The most that looking may take of the time.
+    const SHARE: f64 = 0.01;
+
+    fn new() -> Watch {
+        Watch { began: Instant::now(), best: None, next: Watch::FIRST }
+    }
+
+    /// Looks if it is time. Gives how long it is to the next look.
+    fn look(&mut self, tree: &Tree) -> Duration {
+        let now = self.began.elapsed();
+        if now < self.next {
+            return self.next - now;
+        }
+        let seen = Reach::read(&tree.members());
+        let took = self.began.elapsed() - now;
+        // What was seen last counts where there was about as much memory as there ever was.
+        if self.best.as_ref().is_none_or(|best| seen.resident as f64 >= 0.9 * best.resident as f64) {
+            self.best = Some(seen);
+        }
+        let pause = now.max(took.div_f64(Watch::SHARE));
+        self.next = self.began.elapsed() + pause;
+        pause
+    }
 }
 
 /// When to look at memory: folios of one size are counted where the policy is about them.

@@ -73,6 +73,7 @@ impl Run {
                 if self.verbose {
                     summary(&self.policy, &outcome);
                 }
+                left(&self.policy, &outcome, self.verbose);
                 Ok(ExitCode::from(outcome.code))
             }
             Err(error @ Error::Exec { .. }) => {
@@ -118,9 +119,40 @@ fn summary(policy: &Policy, outcome: &Outcome) {
             eprintln!("superpage: {regions} regions were not promoted: {reason}");
         }
     }
-    if outcome.left > 0 {
-        eprintln!("superpage: {} processes that the command started still run; --wait waits for them", outcome.left);
+    for sentence in reach(policy, outcome) {
+        eprintln!("superpage: {sentence}");
     }
+}
+
+/// What the policy did not come to, and why.
+fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
+    let Some(reach) = &outcome.reach else { return Vec::new() };
+    match (policy, reach.why_nothing(policy)) {
+        (Policy::Base | Policy::Text { .. }, _) => Vec::new(),
+        (Policy::Thp { malloc: true } | Policy::Hugetlb { .. }, why) => {
+            why.map(|why| format!("{policy} came to nothing: {why}")).into_iter().collect()
+        }
+        _ => reach.reasons().into_iter().map(|(size, why)| format!("{} is left alone: {why}", bytes(size))).collect(),
+    }
+}
+
+/// What the command leaves behind. That a promoter leaves it alone is said in any case: it was to promote there.
+fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
+    let promotes = matches!(policy, Policy::Promote(_));
+    if outcome.left.is_empty() || !(verbose || promotes) {
+        return;
+    }
+    const NAMED: usize = 3;
+    let mut names: Vec<String> =
+        outcome.left.iter().take(NAMED).map(|(pid, name)| format!("{} ({pid})", name.escape_debug())).collect();
+    if outcome.left.len() > NAMED {
+        names.push(format!("{} more", outcome.left.len() - NAMED));
+    }
+    let promotes = if promotes { ": nothing more is promoted there" } else { "" };
+    eprintln!(
+        "superpage: left alone, since the command has ended: {}{promotes}; --wait stays until all end",
+        names.join(", ")
+    );
 }
 
 /// What was seen of the memory of the command and its descendants.

@@ -6,7 +6,7 @@ use super::reason::{Block, Circumstances, Reason, Why};
 use super::refused;
 use super::rules::Rules;
 use crate::Error;
-use crate::pagemap::{Entry, Pagemap, Told, aligned_frames};
+use crate::pagemap::{Entry, Pagemap, Told, aligned_frames, huge_page_bytes};
 use procfs::process::{MMapPath, MemoryMap, VmFlags};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -81,25 +81,9 @@ impl Mapping {
     /// Reads a mapping. See [`Pagemap::blocks`] and [`Folios`] for the cost.
     pub(super) fn read(map: &MemoryMap, around: &Surroundings, folios: Option<&mut Folios>) -> Result<Mapping, Error> {
         let (start, end) = map.address;
-        let flags = map.extension.vm_flags;
-        let (kind, mount_rule) = kind(map, around.tmpfs);
-        let (base, huge) = (around.pagemap.base(), around.pagemap.huge());
-        let huge_size = PageSize::from_bytes(huge).expect("a power of two");
-        let advised = match () {
-            () if flags.contains(VmFlags::NH) => Some(false),
-            () if flags.contains(VmFlags::HG) => Some(true),
-            () => None,
-        };
-        let eligible = map.extension.map.get("THPeligible").map(|word| *word != 0);
-        let circumstances = Circumstances {
-            kind,
-            has_block: start.next_multiple_of(huge) + huge <= end,
-            congruent: start % huge == map.offset % huge,
-            disabled: around.disabled,
-            advised,
-            eligible,
-            word: mount_rule.or_else(|| Circumstances::word(around.rules, kind, huge_size)),
-        };
+        let circumstances = circumstances(map, around.rules, around.disabled, around.tmpfs);
+        let Circumstances { kind, advised, eligible, .. } = circumstances;
+        let base = around.pagemap.base();
         let page_bytes = map.extension.map.get("KernelPageSize").copied().unwrap_or(base);
         let hugetlb = PageSize::from_bytes(page_bytes).filter(|_| kind == Kind::Hugetlb);
         let mut tally = Tally::new(&circumstances, start..end, around.pagemap, hugetlb, folios);
@@ -256,6 +240,34 @@ impl<'a> Tally<'a> {
     }
 }
 
+/// What holds for a mapping as a whole. `disabled`: the process disabled huge pages for itself.
+pub(super) fn circumstances<'a>(
+    map: &MemoryMap,
+    rules: &'a Rules,
+    disabled: bool,
+    tmpfs: &'a BTreeMap<(i32, i32), Option<String>>,
+) -> Circumstances<'a> {
+    let (start, end) = map.address;
+    let flags = map.extension.vm_flags;
+    let (kind, mount_rule) = kind(map, tmpfs);
+    let huge = huge_page_bytes();
+    let huge_size = PageSize::from_bytes(huge).expect("a power of two");
+    let advised = match () {
+        () if flags.contains(VmFlags::NH) => Some(false),
+        () if flags.contains(VmFlags::HG) => Some(true),
+        () => None,
+    };
+    Circumstances {
+        kind,
+        has_block: start.next_multiple_of(huge) + huge <= end,
+        congruent: start % huge == map.offset % huge,
+        disabled,
+        advised,
+        eligible: map.extension.map.get("THPeligible").map(|word| *word != 0),
+        word: mount_rule.or_else(|| Circumstances::word(rules, kind, huge_size)),
+    }
+}
+
 /// What `smaps` tells of the mappings that overlap a range.
 pub(super) fn told<'a>(smaps: impl IntoIterator<Item = &'a MemoryMap>, range: &std::ops::Range<u64>) -> Told {
     let base = rustix::param::page_size() as u64;
@@ -297,7 +309,7 @@ fn kind<'a>(map: &MemoryMap, tmpfs: &'a BTreeMap<(i32, i32), Option<String>>) ->
     }
 }
 
-fn name(path: &MMapPath) -> String {
+pub(super) fn name(path: &MMapPath) -> String {
     match path {
         MMapPath::Path(path) => path.display().to_string(),
         MMapPath::Heap => "[heap]".into(),

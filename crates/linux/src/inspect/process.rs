@@ -88,12 +88,12 @@ pub(super) fn smaps(pid: u32) -> Result<Vec<MemoryMap>, Error> {
 
 /// Whether a process disabled huge pages for itself, by `/proc/PID/status`. One that did so except where it is advised does
 /// not count; the kernel tells for each mapping.
-fn disabled(status: &str) -> bool {
+pub(super) fn disabled(status: &str) -> bool {
     status.lines().any(|line| line.strip_prefix("THP_enabled:").is_some_and(|word| word.trim() == "0"))
 }
 
 /// The file systems in memory that are mounted, with the rule for huge pages of each that has one.
-fn tmpfs() -> BTreeMap<(i32, i32), Option<String>> {
+pub(super) fn tmpfs() -> BTreeMap<(i32, i32), Option<String>> {
     let mounts = std::fs::File::open("/proc/self/mountinfo").ok().and_then(|file| MountInfos::from_read(file).ok());
     let mounts = mounts.into_iter().flat_map(|mounts| mounts.0).filter(|mount| mount.fs_type == "tmpfs");
     let ruled = mounts.filter_map(|mount| {

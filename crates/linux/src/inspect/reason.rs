@@ -47,6 +47,54 @@ pub enum Why {
     NotCollapsed,
 }
 
+impl Why {
+    /// A short name for metrics and JSON: `not-populated`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Why::Kernel => "kernel",
+            Why::TooSmall => "too-small",
+            Why::Edge => "edge",
+            Why::Misaligned => "misaligned",
+            Why::Disabled => "disabled",
+            Why::AdvisedAgainst => "advised-against",
+            Why::NoSettings => "no-settings",
+            Why::Never => "never",
+            Why::NotAdvised => "not-advised",
+            Why::NotEligible => "not-eligible",
+            Why::PrivateCopies => "private-copies",
+            Why::MappedByPages => "mapped-by-pages",
+            Why::FileFolios => "file-folios",
+            Why::Swapped => "swapped",
+            Why::NotPopulated => "not-populated",
+            Why::SharedByFork => "shared-by-fork",
+            Why::NotCollapsed => "not-collapsed",
+        }
+    }
+
+    /// The reason in words, with huge pages of `size`. These are the words of every verb that says why memory is not huge.
+    pub fn words(self, size: PageSize) -> String {
+        match self {
+            Why::Kernel => "the kernel's or a device's".into(),
+            Why::TooSmall => format!("no aligned {size} in the mapping"),
+            Why::Edge => format!("edge: less than an aligned {size} at the mapping's ends"),
+            Why::Misaligned => format!("address and file offset differ modulo {size}"),
+            Why::Disabled => "the process disabled huge pages by prctl".into(),
+            Why::AdvisedAgainst => "MADV_NOHUGEPAGE".into(),
+            Why::NoSettings => "the kernel shows no transparent huge pages".into(),
+            Why::Never => "switched off for the whole system".into(),
+            Why::NotAdvised => "no MADV_HUGEPAGE".into(),
+            Why::NotEligible => "not eligible, says the kernel: disabled by prctl except where advised, say".into(),
+            Why::PrivateCopies => "private copies of a file's pages".into(),
+            Why::MappedByPages => format!("in {size} folios, but mapped page by page"),
+            Why::FileFolios => format!("the file is cached in folios under {size}"),
+            Why::Swapped => "pages in swap space".into(),
+            Why::NotPopulated => "not populated".into(),
+            Why::SharedByFork => "shared with another process since a fork".into(),
+            Why::NotCollapsed => "full, not collapsed yet: khugepaged or superpage daemon would".into(),
+        }
+    }
+}
+
 /// A reason with what it holds for.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Reason {
@@ -58,6 +106,15 @@ pub struct Reason {
     pub blocks: u64,
     /// The reason as a phrase, with what was found here.
     pub text: String,
+}
+
+impl Reason {
+    /// A reason that holds for memory whatever its mapping, with huge pages of `size` bytes; `blocks` is how many it fills at
+    /// least.
+    pub(crate) fn of(why: Why, bytes: u64, size: u64) -> Reason {
+        let text = why.words(PageSize::from_bytes(size).expect("a power of two"));
+        Reason { why, bytes, blocks: bytes.div_ceil(size), text }
+    }
 }
 
 /// What a block's pages are like; all numbers are of base pages.
@@ -101,19 +158,27 @@ impl<'a> Circumstances<'a> {
         }
     }
 
-    /// The reason for the part of a block that is resident and not huge.
-    pub(super) fn why(&self, block: &Block) -> Why {
+    /// The reason that the mapping as a whole gives, whatever is in it and whatever the settings say.
+    pub(super) fn whole(&self) -> Option<Why> {
         let file = matches!(self.kind, Kind::File | Kind::SharedMemory);
         let place = [
             (Why::Kernel, self.kind == Kind::Kernel),
             (Why::TooSmall, !self.has_block),
-            (Why::Edge, !block.inside),
             (Why::Misaligned, file && !self.congruent),
             (Why::Disabled, self.disabled),
             (Why::AdvisedAgainst, self.advised == Some(false)),
         ];
-        if let Some((why, _)) = place.iter().find(|(_, holds)| *holds) {
-            return *why;
+        place.into_iter().find(|(_, holds)| *holds).map(|(why, _)| why)
+    }
+
+    /// The reason for the part of a block that is resident and not huge.
+    pub(super) fn why(&self, block: &Block) -> Why {
+        let file = matches!(self.kind, Kind::File | Kind::SharedMemory);
+        match self.whole() {
+            Some(why @ (Why::Kernel | Why::TooSmall)) => return why,
+            _ if !block.inside => return Why::Edge,
+            Some(why) => return why,
+            None => {}
         }
         if self.kind != Kind::File {
             match self.word {
@@ -141,26 +206,25 @@ impl<'a> Circumstances<'a> {
         let word = self.word.unwrap_or("absent");
         let setting = if self.kind == Kind::SharedMemory { "shmem_enabled" } else { "enabled" };
         match why {
-            Why::Kernel => "the kernel's or a device's".into(),
-            Why::TooSmall => format!("no aligned {size} in the mapping"),
-            Why::Edge => format!("edge: less than an aligned {size} at the mapping's ends"),
-            Why::Misaligned => format!("address and file offset differ modulo {size}"),
-            Why::Disabled => "the process disabled huge pages by prctl".into(),
-            Why::AdvisedAgainst => "MADV_NOHUGEPAGE".into(),
-            Why::NoSettings => "the kernel shows no transparent huge pages".into(),
             Why::Never => format!("{setting}={word}"),
-            Why::NotAdvised => format!("{setting}={word}, and no MADV_HUGEPAGE"),
-            Why::NotEligible => "not eligible, says the kernel: disabled by prctl except where advised, say".into(),
-            Why::PrivateCopies => "private copies of a file's pages".into(),
-            Why::MappedByPages => format!("in {size} folios, but mapped page by page"),
-            Why::FileFolios => format!("the file is cached in folios under {size}"),
-            Why::Swapped => "pages in swap space".into(),
+            Why::NotAdvised => format!("{setting}={word}, and {}", why.words(size)),
             Why::NotPopulated => {
                 let pages = bytes as f64 / base as f64 / blocks as f64;
-                format!("not populated: {pages:.0} of {} pages a block", block / base)
+                format!("{}: {pages:.0} of {} pages a block", why.words(size), block / base)
             }
-            Why::SharedByFork => "shared with another process since a fork".into(),
-            Why::NotCollapsed => "full, not collapsed yet: khugepaged or superpage daemon would".into(),
+            why => why.words(size),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_json() {
+        for why in [Why::Kernel, Why::TooSmall, Why::AdvisedAgainst, Why::NotPopulated, Why::NotCollapsed] {
+            assert_eq!(serde_json::to_value(why).unwrap(), why.name());
         }
     }
 }
