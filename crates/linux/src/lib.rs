@@ -12,6 +12,7 @@ pub mod daemon;
 mod error;
 pub mod inspect;
 pub mod launch;
+mod lock;
 mod maps;
 mod pagemap;
 pub mod policy;

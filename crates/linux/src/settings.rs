@@ -6,19 +6,18 @@
 //! at a time change settings; the kernel releases it when its holder dies. Lock and journal are in `/run/superpage`, or
 //! in the directory that the environment variable `SUPERPAGE_RUN_DIR` names.
 //!
-//! A lock is no protection against others who write the same files without it: what is put back is what was found.
+//! A lock is no protection against others who write the same files without it. A setting that has another value than the
+//! one that was set here is theirs: it is left as it is, and that is said.
 
 mod journal;
 
 use crate::Error;
+use crate::lock::{Lock, Tried, make_folder, system_folder};
 use crate::tree::is_ancestor;
 use journal::{Change, Journal, Owner};
-use rustix::fs::{FlockOperation, flock};
-use rustix::io::Errno;
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The switch of transparent huge pages for the whole system: `always`, `madvise` or `never`.
@@ -41,8 +40,7 @@ pub struct System {
 impl System {
     /// This system: `/sys` and `/proc`, and the run directory that all of its users of superpage share.
     pub fn live() -> System {
-        let run = std::env::var_os("SUPERPAGE_RUN_DIR").filter(|run| !run.is_empty());
-        System::at("/", run.map_or_else(|| PathBuf::from("/run/superpage"), PathBuf::from))
+        System::at("/", system_folder())
     }
 
     /// A system whose `sys` and `proc` are in `root`, with its lock and journal in `run`: for tests.
@@ -82,27 +80,7 @@ impl System {
     /// # Errors
     /// [`Error::Unable`] when it cannot be made, or belongs to another user, or others may write to it.
     pub fn make_run_directory(&self) -> Result<&Path, Error> {
-        let run = self.run.display();
-        match DirBuilder::new().mode(0o755).create(&self.run) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(Error::Unable(format!("this user may not make {run}; superpage needs root for that")));
-            }
-            Err(error) => {
-                return Err(Error::Unable(format!(
-                    "cannot create {run}: {error}; set SUPERPAGE_RUN_DIR to a directory for the lock of the settings"
-                )));
-            }
-        }
-        let metadata = fs::metadata(&self.run).map_err(Error::file("read", &self.run))?;
-        let user = rustix::process::geteuid().as_raw();
-        if !metadata.is_dir() || metadata.uid() != user {
-            return Err(Error::Unable(format!("only root may change that ({run} belongs to another user)")));
-        }
-        if metadata.mode() & 0o022 != 0 {
-            return Err(Error::Unable(format!("others may write to {run}; allow that to its owner alone (chmod 755)")));
-        }
+        make_folder(&self.run)?;
         Ok(&self.run)
     }
 
@@ -114,18 +92,10 @@ impl System {
         self.run.join("settings.json")
     }
 
-    /// The file to lock: opened for writing, made if it is not there, and closed in the programs that are started.
-    fn open_lock(&self) -> Result<File, Error> {
+    /// The file to lock.
+    fn open_lock(&self) -> Result<Lock, Error> {
         self.make_run_directory()?;
-        let path = self.lock_file();
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        options.open(&path).map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied => {
-                Error::Unable(format!("only root may change that (this user may not open {})", path.display()))
-            }
-            _ => Error::file("open", path)(error),
-        })
+        Lock::open(&self.lock_file())
     }
 }
 
@@ -153,7 +123,7 @@ fn write(path: &Path, value: &str) -> Result<(), Error> {
 pub struct Settings {
     system: System,
     wait: bool,
-    lock: Option<File>,
+    lock: Option<Lock>,
     /// What was changed, oldest first. Where there is no lock, it is empty.
     changes: Vec<Change>,
 }
@@ -190,39 +160,35 @@ impl Settings {
         if self.lock.is_some() {
             return Ok(());
         }
-        let path = self.system.lock_file();
         let mut told = false;
-        let mut file = self.system.open_lock()?;
+        let mut lock = self.system.open_lock()?;
         loop {
-            let operation = if told { FlockOperation::LockExclusive } else { FlockOperation::NonBlockingLockExclusive };
-            match flock(&file, operation) {
-                Ok(()) if is_still(&file, &path) => break,
-                Ok(()) => file = self.system.open_lock()?,
-                Err(Errno::INTR) => {}
-                Err(Errno::WOULDBLOCK) => {
-                    let pid = holder(&path);
-                    let holder = pid.map_or("another process".to_string(), |pid| format!("process {pid}"));
-                    if pid.is_some_and(is_ancestor) {
-                        return Err(Error::Unable(format!(
-                            "{holder}, which has started this one, has the settings of this kernel until it ends"
-                        )));
-                    }
-                    if !self.wait {
-                        return Err(Error::Unable(format!(
-                            "{holder} has changed settings of this kernel and not yet put them back; wait until it ends"
-                        )));
-                    }
-                    eprintln!("superpage: waiting until {holder} has put back the settings of this kernel");
-                    told = true;
+            let pid = match if told { lock.wait()? } else { lock.try_lock()? } {
+                Tried::Held => break,
+                Tried::Replaced => {
+                    lock = self.system.open_lock()?;
+                    continue;
                 }
-                Err(error) => return Err(Error::file("lock", path)(error)),
+                Tried::HeldBy(pid) => pid,
+            };
+            let holder = pid.map_or("another process".to_string(), |pid| format!("process {pid}"));
+            if pid.is_some_and(is_ancestor) {
+                return Err(Error::Unable(format!(
+                    "{holder}, which has started this one, has the settings of this kernel until it ends"
+                )));
             }
+            if !self.wait {
+                return Err(Error::Unable(format!(
+                    "{holder} has changed settings of this kernel and not yet put them back; wait until it ends"
+                )));
+            }
+            eprintln!("superpage: waiting until {holder} has put back the settings of this kernel");
+            told = true;
         }
-        file.set_len(0).and_then(|()| (&file).write_all(format!("{}\n", std::process::id()).as_bytes())).ok();
         if let Some(recovered) = undo_journal(&self.system)? {
             eprintln!("superpage: {recovered}");
         }
-        self.lock = Some(file);
+        self.lock = Some(lock);
         Ok(())
     }
 
@@ -263,7 +229,7 @@ impl Settings {
         if before == wanted {
             return Ok((before.clone(), before));
         }
-        self.changes.push(Change { path: path.clone(), before: before.clone() });
+        self.changes.push(Change { path: path.clone(), before: before.clone(), set: wanted.to_string() });
         if let Err(error) = self.journal() {
             self.changes.pop();
             return Err(error);
@@ -273,7 +239,12 @@ impl Settings {
             self.journal()?;
             return Err(error);
         }
-        Ok((before, self.system.get(setting)?))
+        let now = self.system.get(setting)?;
+        if let Some(change) = self.changes.last_mut().filter(|_| now != wanted) {
+            change.set.clone_from(&now);
+            self.journal()?;
+        }
+        Ok((before, now))
     }
 
     /// How many changes are not yet put back: for [`restore_to`](Settings::restore_to).
@@ -281,7 +252,8 @@ impl Settings {
         self.changes.len()
     }
 
-    /// Puts back all changes, the last first. The lock stays held.
+    /// Puts back all changes, the last first, but for settings that somebody else has changed since: those are left, with a
+    /// line on standard error. The lock stays held.
     ///
     /// # Errors
     /// [`Error::Unable`] for the first that could not be put back; the others are, and the journal keeps this one.
@@ -298,10 +270,13 @@ impl Settings {
             return Ok(());
         }
         let changes = self.changes.split_off(mark);
-        let (kept, error) = undo(changes);
-        self.changes.extend(kept);
+        let undone = undo(changes);
+        for left in &undone.left {
+            eprintln!("superpage: {left}");
+        }
+        self.changes.extend(undone.kept);
         let journal = self.journal();
-        error.map_or(journal, Err)
+        undone.failed.map_or(journal, Err)
     }
 
     /// Checks that what is changed is under the lock, and that the journal on disk says just that. Reads one file.
@@ -335,30 +310,68 @@ impl Drop for Settings {
     }
 }
 
-/// Puts changes back, the last first. Returns those that could not be, in their order, and why not the first of them.
-fn undo(changes: Vec<Change>) -> (Vec<Change>, Option<Error>) {
-    let (mut kept, mut failed) = (Vec::new(), None);
+/// A setting that somebody else has changed since superpage did, and that is left as it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// Its file.
+    pub path: PathBuf,
+    /// What superpage had set.
+    pub set: String,
+    /// What it was before that.
+    pub before: String,
+    /// What it is now.
+    pub now: String,
+}
+
+impl fmt::Display for Left {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Left { path, set, before, now } = self;
+        write!(
+            f,
+            "{} was changed to {now} by somebody else while superpage had set it to {set}: it is left at {now}, and not put \
+             back to {before}",
+            path.display()
+        )
+    }
+}
+
+/// What became of changes that were to be put back.
+#[derive(Debug, Default)]
+struct Undone {
+    /// Those that could not be, in their order.
+    kept: Vec<Change>,
+    /// Why not the first of them.
+    failed: Option<Error>,
+    left: Vec<Left>,
+}
+
+/// Puts changes back, the last first, each only where the setting still has the value that it was set to.
+fn undo(changes: Vec<Change>) -> Undone {
+    let mut undone = Undone::default();
     for change in changes.into_iter().rev() {
-        if let Err(error) = write(&change.path, &change.before) {
-            failed.get_or_insert(error);
-            kept.push(change);
+        let now = fs::read_to_string(&change.path).map(|text| value(&text).to_string());
+        let done = match now.map_err(Error::file("read", &change.path)) {
+            // Already, or not yet changed when its process was killed.
+            Ok(now) if now == change.before => Ok(()),
+            Ok(now) if now != change.set => {
+                let Change { path, before, set } = change.clone();
+                // A setting that was changed twice is somebody's once.
+                match undone.left.iter_mut().find(|left| left.path == path) {
+                    Some(left) => left.before = before,
+                    None => undone.left.push(Left { path, set, before, now }),
+                }
+                Ok(())
+            }
+            Ok(_) => write(&change.path, &change.before),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = done {
+            undone.failed.get_or_insert(error);
+            undone.kept.push(change);
         }
     }
-    kept.reverse();
-    (kept, failed)
-}
-
-/// Whether an open file is the one that has its name: another process may have removed it, and a third made a new one.
-fn is_still(file: &File, path: &Path) -> bool {
-    match (file.metadata(), fs::metadata(path)) {
-        (Ok(file), Ok(named)) => (file.dev(), file.ino()) == (named.dev(), named.ino()),
-        _ => false,
-    }
-}
-
-/// The process that holds the lock, as it has written there.
-fn holder(lock: &Path) -> Option<i32> {
-    fs::read_to_string(lock).ok()?.trim().parse().ok()
+    undone.kept.reverse();
+    undone
 }
 
 /// What [`recover`] found: settings that a process had changed and, being killed, not put back.
@@ -370,6 +383,8 @@ pub struct Recovered {
     pub settings: Vec<(PathBuf, String)>,
     /// Whether they are put back: not where this user has no right to.
     pub restored: bool,
+    /// Those that somebody else has changed since, which are left.
+    pub left: Vec<Left>,
 }
 
 impl fmt::Display for Recovered {
@@ -378,11 +393,22 @@ impl fmt::Display for Recovered {
             true => ("put back what", ""),
             false => ("cannot put back what", ", run superpage as root once"),
         };
-        write!(f, "{first} process {} had changed before it was killed: ", self.pid)?;
-        for (index, (path, before)) in self.settings.iter().enumerate() {
-            write!(f, "{}{} = {before}", if index == 0 { "" } else { ", " }, path.display())?;
+        let is_left = |path: &Path| self.left.iter().any(|left| left.path == path);
+        let mut parted = "";
+        for (path, before) in self.settings.iter().filter(|(path, _)| !is_left(path)) {
+            match parted {
+                "" => write!(f, "{first} process {} had changed before it was killed: ", self.pid)?,
+                parted => f.write_str(parted)?,
+            }
+            write!(f, "{} = {before}", path.display())?;
+            parted = ", ";
         }
-        f.write_str(last)
+        f.write_str(if parted.is_empty() { "" } else { last })?;
+        for left in &self.left {
+            write!(f, "{}{left}", if parted.is_empty() { "" } else { "; " })?;
+            parted = "; ";
+        }
+        Ok(())
     }
 }
 
@@ -409,11 +435,10 @@ pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
         let left = journal.owner(&system.root) == Owner::Dead;
         return Ok(left.then(|| journal.recovered(false)));
     };
-    match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) if is_still(&lock, &system.lock_file()) => undo_journal(system),
+    match lock.try_lock()? {
+        Tried::Held => undo_journal(system),
         // Another process has it, or has just made it anew.
-        Ok(()) | Err(Errno::WOULDBLOCK) => Ok(None),
-        Err(error) => Err(Error::file("lock", system.lock_file())(error)),
+        Tried::HeldBy(_) | Tried::Replaced => Ok(None),
     }
 }
 
@@ -421,13 +446,14 @@ pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
 fn undo_journal(system: &System) -> Result<Option<Recovered>, Error> {
     let file = system.journal_file();
     let Some(journal) = Journal::load(&file, &system.root)? else { return Ok(None) };
-    let recovered = journal.recovered(true);
+    let mut recovered = journal.recovered(true);
     let stale = journal.owner(&system.root) == Owner::EarlierBoot;
-    let (kept, error) = if stale { (Vec::new(), None) } else { undo(journal.changes) };
-    if kept.is_empty() {
+    let undone = if stale { Undone::default() } else { undo(journal.changes) };
+    if undone.kept.is_empty() {
         Journal::store(&file, &system.root, &[])?;
     }
-    match error {
+    recovered.left = undone.left;
+    match undone.failed {
         Some(error) => Err(error),
         None => Ok((!stale).then_some(recovered)),
     }

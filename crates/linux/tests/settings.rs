@@ -113,6 +113,55 @@ fn what_a_killed_process_left_is_put_back_once_nobody_holds_the_lock() {
 }
 
 #[test]
+fn what_somebody_else_has_set_is_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    let journal = folder.path().join("run/settings.json");
+    let get = |setting: &str| system.get(setting).unwrap();
+    let mut settings = Settings::new(system.clone(), false);
+    settings.set(THP_ENABLED, "always").unwrap();
+    settings.set(HUGETLB_POOL, "9").unwrap();
+    // As `echo never >` does, beside us.
+    fs::write(system.path(THP_ENABLED), "never\n").unwrap();
+    settings.restore().unwrap();
+    settings.validate().unwrap();
+    assert_eq!((get(THP_ENABLED), get(HUGETLB_POOL)), ("never".into(), "3".into()));
+    assert!(!journal.exists(), "what is left is nobody's business any more");
+
+    // After a kill, the call that finds the journal leaves it too, and says so.
+    fs::write(system.path(THP_ENABLED), "madvise\n").unwrap();
+    settings.set(THP_ENABLED, "always").unwrap();
+    settings.set(HUGETLB_POOL, "9").unwrap();
+    let killed = fs::read(&journal).unwrap();
+    drop(settings);
+    fs::write(&journal, killed).unwrap();
+    fs::write(system.path(THP_ENABLED), "never\n").unwrap();
+    fs::write(system.path(HUGETLB_POOL), "9\n").unwrap();
+    let recovered = recover_at(&system).unwrap().unwrap();
+    assert_eq!((get(THP_ENABLED), get(HUGETLB_POOL)), ("never".into(), "3".into()));
+    let sentence = recovered.to_string();
+    assert!(sentence.starts_with("put back what process ") && sentence.contains("nr_hugepages = 3"), "{sentence}");
+    assert!(sentence.contains("enabled was changed to never by somebody else"), "{sentence}");
+    assert!(sentence.ends_with("it is left at never, and not put back to madvise"), "{sentence}");
+    assert_eq!(recover_at(&system).unwrap(), None);
+}
+
+#[test]
+fn what_a_kill_kept_from_being_set_is_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    let journal = folder.path().join("run/settings.json");
+    let mut settings = Settings::new(system.clone(), false);
+    settings.set(THP_ENABLED, "always").unwrap();
+    let killed = fs::read(&journal).unwrap();
+    drop(settings);
+    // Killed between the journal and the change.
+    fs::write(&journal, killed).unwrap();
+    assert_eq!(recover_at(&system).unwrap().unwrap().left, []);
+    assert_eq!(system.get(THP_ENABLED).unwrap(), "madvise");
+}
+
+#[test]
 fn a_journal_that_names_other_files_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path());
@@ -121,7 +170,7 @@ fn a_journal_that_names_other_files_is_refused() {
     fs::write(&victim, "as it was").unwrap();
     let tricks = [victim.clone(), system.path("sys/kernel/mm/../../../etc")];
     for path in tricks {
-        let journal = serde_json::json!({"boot": "this boot", "pid": 1, "started": 0, "changes": [{"path": path, "before": "x"}]});
+        let journal = serde_json::json!({"boot": "this boot", "pid": 1, "started": 0, "changes": [{"path": path, "before": "x", "set": "y"}]});
         fs::write(folder.path().join("run/settings.json"), journal.to_string()).unwrap();
         let error = recover_at(&system).unwrap_err().to_string();
         assert!(error.contains("is no setting of this system"), "{error}");

@@ -14,6 +14,9 @@ pub(super) struct Change {
     pub(super) path: PathBuf,
     /// What it was before.
     pub(super) before: String,
+    /// What the kernel has made of what was set; until it is written, what is to be set. A setting with another value is
+    /// not ours to put back.
+    pub(super) set: String,
 }
 
 /// All changes of one process that are not yet put back, oldest first.
@@ -103,7 +106,7 @@ impl Journal {
 
     pub(super) fn recovered(&self, restored: bool) -> Recovered {
         let settings = self.changes.iter().map(|change| (change.path.clone(), change.before.clone())).collect();
-        Recovered { pid: self.pid, settings, restored }
+        Recovered { pid: self.pid, settings, restored, left: Vec::new() }
     }
 }
 

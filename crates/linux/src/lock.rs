@@ -1,0 +1,280 @@
+//! Locks: files of which one process at a time holds an exclusive `flock`, which the kernel releases with its holder.
+//!
+//! Nobody else may hold them back. Their file can be opened by its owner alone (mode 0600, in a folder that only the owner
+//! writes to), since who can open a file for reading can lock it. A file that an earlier version made for all to read may be
+//! held by a stranger with a shared lock, which superpage never takes: it is replaced, and so is any that is not ours.
+
+use crate::Error;
+use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
+use rustix::io::Errno;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The folder of superpage's own files for the whole system: `/run/superpage`, or what `SUPERPAGE_RUN_DIR` names.
+pub(crate) fn system_folder() -> PathBuf {
+    let run = std::env::var_os("SUPERPAGE_RUN_DIR").filter(|run| !run.is_empty());
+    run.map_or_else(|| PathBuf::from("/run/superpage"), PathBuf::from)
+}
+
+/// The folder for what concerns one user's processes only: root's is that of the whole system, a user's own is in the runtime
+/// folder of the session.
+///
+/// # Errors
+/// [`Error::Unable`] where a user has none.
+pub(crate) fn own_folder() -> Result<PathBuf, Error> {
+    let named = std::env::var_os("SUPERPAGE_RUN_DIR").is_some_and(|run| !run.is_empty());
+    if named || rustix::process::geteuid().is_root() {
+        return Ok(system_folder());
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|folder| folder.is_absolute());
+    runtime.map(|folder| folder.join("superpage")).ok_or_else(|| {
+        Error::Unable(
+            "XDG_RUNTIME_DIR names no folder for this user's lock: set it, or SUPERPAGE_RUN_DIR, to a folder of one's own"
+                .into(),
+        )
+    })
+}
+
+/// Makes the folder if it is not there, and checks that it is a folder, its owner's own, that only the owner writes to.
+///
+/// # Errors
+/// [`Error::Unable`] when it cannot be made, or is not so.
+pub(crate) fn make_folder(folder: &Path) -> Result<(), Error> {
+    let shown = folder.display();
+    match DirBuilder::new().mode(0o755).create(folder) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return Err(Error::Unable(format!("this user may not make {shown}; superpage needs root for that")));
+        }
+        Err(error) => {
+            return Err(Error::Unable(format!(
+                "cannot create {shown}: {error}; set SUPERPAGE_RUN_DIR to a directory for superpage's locks"
+            )));
+        }
+    }
+    // Not through a link: who made it could make it lead elsewhere later.
+    let metadata = fs::symlink_metadata(folder).map_err(Error::file("read", folder))?;
+    let user = rustix::process::geteuid().as_raw();
+    if !metadata.is_dir() {
+        return Err(Error::Unable(format!("{shown} is no directory: remove it, or set SUPERPAGE_RUN_DIR to another")));
+    }
+    if metadata.uid() != user {
+        return Err(Error::Unable(format!("only root may change that ({shown} belongs to another user)")));
+    }
+    if metadata.mode() & 0o022 != 0 {
+        return Err(Error::Unable(format!("others may write to {shown}; allow that to its owner alone (chmod 755)")));
+    }
+    Ok(())
+}
+
+/// The file of a lock, open and not yet locked. Closed in programs that are started.
+#[derive(Debug)]
+pub(crate) struct Lock {
+    file: File,
+    path: PathBuf,
+}
+
+/// How a try to lock ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tried {
+    Held,
+    /// By this process, where the kernel tells.
+    HeldBy(Option<i32>),
+    /// The file is not the one of that name any more: it is to be opened anew.
+    Replaced,
+}
+
+impl Lock {
+    /// Opens the file in a folder that [`make_folder`] has checked, making it if it is not there.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] without the right to, [`Error::File`] when the system refuses.
+    pub(crate) fn open(path: &Path) -> Result<Lock, Error> {
+        // Once for what lay there, once for what replaces it; more often only while others come and go.
+        for _ in 0..100 {
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+            let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
+                Ok(file) => File::from(file),
+                Err(Errno::ACCESS | Errno::PERM) => {
+                    let sentence = format!("only root may change that (this user may not open {})", path.display());
+                    return Err(Error::Unable(sentence));
+                }
+                // A link, or a pipe or device that somebody put there.
+                Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => {
+                    remove(path)?;
+                    continue;
+                }
+                Err(error) => return Err(Error::file("open", path)(error)),
+            };
+            let metadata = file.metadata().map_err(Error::file("read", path))?;
+            let ours = metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw();
+            let lock = Lock { file, path: path.to_path_buf() };
+            if ours && metadata.mode() & 0o077 == 0 {
+                return Ok(lock);
+            }
+            // Others could open it, and may have: whoever locks it for writing is one of us, whoever only shares it is not.
+            if ours && lock.holders().iter().any(|(exclusive, _)| *exclusive) {
+                fchmod(&lock.file, Mode::RUSR | Mode::WUSR).map_err(Error::file("change", path))?;
+                return Ok(lock);
+            }
+            remove(path)?;
+        }
+        Err(Error::Unable(format!("{} is replaced again and again by another process", path.display())))
+    }
+
+    /// Takes the lock, without waiting.
+    ///
+    /// # Errors
+    /// [`Error::File`] when the system refuses for another reason than that it is held.
+    pub(crate) fn try_lock(&self) -> Result<Tried, Error> {
+        loop {
+            return match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => Ok(self.locked()),
+                Err(Errno::INTR) => continue,
+                Err(Errno::WOULDBLOCK) => {
+                    Ok(Tried::HeldBy(self.holders().iter().map(|(_, pid)| *pid).find(|pid| alive(*pid))))
+                }
+                Err(error) => Err(Error::file("lock", &self.path)(error)),
+            };
+        }
+    }
+
+    /// Waits for the lock. A signal whose handler does not end the process does not end the waiting.
+    ///
+    /// # Errors
+    /// As [`try_lock`](Lock::try_lock).
+    pub(crate) fn wait(&self) -> Result<Tried, Error> {
+        loop {
+            match flock(&self.file, FlockOperation::LockExclusive) {
+                Ok(()) => return Ok(self.locked()),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(Error::file("lock", &self.path)(error)),
+            }
+        }
+    }
+
+    /// Locked: writes for people who it is, unless the file has lost its name meanwhile.
+    fn locked(&self) -> Tried {
+        let named = fs::symlink_metadata(&self.path);
+        let same = match (self.file.metadata(), named) {
+            (Ok(file), Ok(named)) => (file.dev(), file.ino()) == (named.dev(), named.ino()),
+            _ => false,
+        };
+        if !same {
+            return Tried::Replaced;
+        }
+        let written = self.file.set_len(0);
+        written.and_then(|()| (&self.file).write_all(format!("{}\n", std::process::id()).as_bytes())).ok();
+        Tried::Held
+    }
+
+    /// Who holds locks on the file, by what the kernel tells: whether exclusively, and the process that took it. Those of
+    /// other namespaces of processes are not told.
+    fn holders(&self) -> Vec<(bool, i32)> {
+        let Ok(metadata) = self.file.metadata() else { return Vec::new() };
+        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+        holders(&locks, metadata.dev(), metadata.ino())
+    }
+}
+
+/// The holders of `flock`s on a file in the text of `/proc/locks`. A line: `1: FLOCK  ADVISORY  WRITE 712 fe:00:1234 0 EOF`;
+/// of one that waits there is an arrow after the number.
+fn holders(locks: &str, device: u64, inode: u64) -> Vec<(bool, i32)> {
+    let id = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
+    let holder = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [_, "FLOCK", _, kind, pid, file, ..] if file == id => Some((kind == "WRITE", pid.parse().ok()?)),
+            _ => None,
+        }
+    };
+    locks.lines().filter_map(holder).collect()
+}
+
+/// Whether a process lives and is no corpse that waits for its parent.
+fn alive(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+    state.is_some_and(|state| !matches!(state, "Z" | "X"))
+}
+
+fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("replace", path)(error)),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    /// As a stranger would who may read the file: opened for reading, a shared lock.
+    fn share(path: &Path) -> File {
+        let file = File::open(path).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockShared).unwrap();
+        file
+    }
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().mode() & 0o777
+    }
+
+    #[test]
+    fn a_lock_is_its_owners_alone_whatever_the_mask() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lock");
+        let lock = Lock::open(&path).unwrap();
+        assert_eq!((lock.try_lock().unwrap(), mode(&path)), (Tried::Held, 0o600));
+        let other = Lock::open(&path).unwrap();
+        assert_eq!(other.try_lock().unwrap(), Tried::HeldBy(Some(std::process::id() as i32)));
+        drop(lock);
+        assert_eq!(other.try_lock().unwrap(), Tried::Held);
+    }
+
+    #[test]
+    fn a_file_that_others_can_open_does_not_hold_us_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lock");
+        fs::write(&path, "4000000\n").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        let _stranger = share(&path);
+        let lock = Lock::open(&path).unwrap();
+        assert_eq!((lock.try_lock().unwrap(), mode(&path)), (Tried::Held, 0o600));
+        // One of ours that holds such a file is not robbed of it.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(matches!(Lock::open(&path).unwrap().try_lock().unwrap(), Tried::HeldBy(Some(_))));
+        assert_eq!(mode(&path), 0o600);
+    }
+
+    #[test]
+    fn links_are_not_followed() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, victim) = (folder.path().join("a.lock"), folder.path().join("victim"));
+        fs::write(&victim, "as it was").unwrap();
+        symlink(&victim, &path).unwrap();
+        assert_eq!(Lock::open(&path).unwrap().try_lock().unwrap(), Tried::Held);
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "as it was");
+        let (link, real) = (folder.path().join("link"), folder.path().join("real"));
+        fs::create_dir(&real).unwrap();
+        symlink(&real, &link).unwrap();
+        assert!(make_folder(&link).unwrap_err().to_string().contains("is no directory"));
+    }
+
+    #[test]
+    fn only_those_who_hold_it_are_named() {
+        let locks = "1: FLOCK  ADVISORY  WRITE 712 fe:00:77 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 713 fe:00:77 0 EOF\n\
+                     2: POSIX  ADVISORY  WRITE 714 fe:00:77 0 EOF\n3: FLOCK  ADVISORY  READ  715 fe:00:78 0 EOF\n";
+        let device = rustix::fs::makedev(0xfe, 0);
+        assert_eq!(holders(locks, device, 77), [(true, 712)]);
+        assert_eq!(holders(locks, device, 78), [(false, 715)]);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        child.wait().unwrap();
+        assert!(alive(std::process::id() as i32) && !alive(pid));
+    }
+}
