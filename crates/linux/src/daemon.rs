@@ -1,18 +1,16 @@
 //! `superpage daemon`: a [`Promoter`] for as long as the system runs.
 
 mod config;
+mod endpoint;
 mod metrics;
 
 pub use self::config::{Config, MetricsConfig, Processes};
 pub use self::metrics::Metrics;
 
 use crate::Error;
+use crate::lock::{Lock, Tried, make_folder, own_folder};
 use crate::promote::Promoter;
-use crate::settings::System;
-use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -32,7 +30,7 @@ pub struct Daemon {
     promoter: Promoter,
     config: Config,
     metrics: Metrics,
-    _lock: File,
+    _lock: Lock,
 }
 
 impl Daemon {
@@ -90,14 +88,19 @@ impl Daemon {
                 let counters = self.promoter.counters();
                 if counters.promoted_regions != before.promoted_regions {
                     let regions = counters.promoted_regions - before.promoted_regions;
-                    tracing::info!(regions, processes = counters.watched, cpu = counters.cpu_share(), "promoted");
+                    tracing::info!(
+                        regions,
+                        processes = counters.watched,
+                        cpu = percent(counters.cpu_share()),
+                        "promoted"
+                    );
                 }
                 before = counters;
             }
             std::thread::sleep(rest.min(NAP));
         }
         let counters = self.promoter.counters();
-        tracing::info!(regions = counters.promoted_regions, cpu = counters.cpu_share(), "ends");
+        tracing::info!(regions = counters.promoted_regions, cpu = percent(counters.cpu_share()), "ends");
         self.metrics.update(counters);
         self.metrics.write()
     }
@@ -131,6 +134,11 @@ impl Daemon {
     }
 }
 
+/// A share for people: `0.32%`.
+fn percent(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
 /// Whether something is due again; if so, it is not until later.
 fn due(last: &mut Option<Instant>, every: Duration) -> bool {
     let due = last.is_none_or(|last| last.elapsed() >= every);
@@ -140,25 +148,23 @@ fn due(last: &mut Option<Instant>, every: Duration) -> bool {
     due
 }
 
-/// The lock of the one daemon: held until the file is closed, also by a kill.
-fn lock() -> Result<File, Error> {
-    let system = System::live();
-    let path = system.make_run_directory()?.join("daemon.lock");
-    let mut options = OpenOptions::new();
-    options.read(true).write(true).create(true).truncate(false);
-    let mut file = options.open(&path).map_err(Error::file("create", &path))?;
-    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-        let mut holder = String::new();
-        let _ = file.read_to_string(&mut holder);
+/// The lock of the one daemon that a user runs: held until the file is closed, also by a kill.
+fn lock() -> Result<Lock, Error> {
+    let folder = own_folder()?;
+    make_folder(&folder)?;
+    let path = folder.join("daemon.lock");
+    loop {
+        let lock = Lock::open(&path)?;
+        let holder = match lock.try_lock()? {
+            Tried::Held => return Ok(lock),
+            Tried::Replaced => continue,
+            Tried::HeldBy(pid) => pid.map_or("another process".to_string(), |pid| format!("process {pid}")),
+        };
         return Err(Error::Unable(format!(
-            "a daemon runs already (process {}, by {}): end it first, or add to its configuration",
-            holder.trim(),
+            "a daemon runs already ({holder}, by {}): end it first, or add to its configuration",
             path.display()
         )));
     }
-    let written = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
-    written.map_err(Error::file("write", &path))?;
-    Ok(file)
 }
 
 /// Each process with ripe regions is held by two open files.

@@ -14,6 +14,7 @@
 mod budget;
 mod collapse;
 mod counters;
+mod headroom;
 mod options;
 mod pace;
 mod process;
@@ -26,7 +27,9 @@ pub use self::process::Excluded;
 pub use self::target::{Target, cgroup};
 
 use self::budget::{Budget, process_cpu, thread_cpu};
+use self::headroom::{Headroom, Place, admit};
 use self::process::{Batch, Looked, Process};
+use crate::inspect::{Reason, Why};
 use crate::{Error, scan};
 use rustix::fd::AsFd;
 use std::collections::BTreeMap;
@@ -40,6 +43,9 @@ const NAP: Duration = Duration::from_millis(100);
 
 /// The longest pause when no free huge page can be had.
 const LONGEST_MEMORY_PAUSE: Duration = Duration::from_secs(60);
+
+/// How long promotion waits where tasks wait for memory: as long as that is seen in the kernel's averages.
+const PRESSURE_PAUSE: Duration = Duration::from_secs(10);
 
 /// Promotes the memory of other processes. All it does is on the thread that calls [`Promoter::step`] or [`Promoter::run`],
 /// whose CPU time is its budget.
@@ -60,6 +66,7 @@ pub struct Promoter {
     next_members: Duration,
     /// Since no free huge page could be had: until when nothing is promoted, and how often in a row.
     memory: (Duration, u32),
+    headroom: Headroom,
 }
 
 /// What would be promoted in a process, and what not and why; in regions.
@@ -81,6 +88,8 @@ pub struct Finding {
     pub huge: u64,
     /// Bytes of mappings under `MADV_NOHUGEPAGE`, or of static huge pages.
     pub unsuitable_bytes: u64,
+    /// Resident memory in which nothing is promoted and why, the most first. What is too young is not among it.
+    pub reasons: Vec<Reason>,
     /// Addresses of the first few that are ripe, in the order of their promotion.
     pub first: Vec<u64>,
 }
@@ -120,6 +129,7 @@ impl Promoter {
             began,
             next_members,
             memory,
+            headroom: Headroom::of("/"),
         })
     }
 
@@ -169,6 +179,9 @@ impl Promoter {
         let watched = || self.processes.values().filter(|process| process.watched());
         counters.watched = watched().count() as u64;
         counters.excluded = process::count_excluded(self.processes.values());
+        for (why, bytes) in self.processes.values().flat_map(Process::left) {
+            *counters.left.entry(why.name()).or_default() += bytes;
+        }
         let sum = |of: fn(&Process) -> u64| watched().map(of).sum();
         counters.huge_regions = sum(|process| process.census().superpages + process.promoted);
         counters.candidate_regions = sum(|process| process.scanner.candidates() as u64);
@@ -284,9 +297,29 @@ impl Promoter {
             return;
         };
         process.pace.look(self.began.elapsed(), cpu);
+        if let Some(place) = self.headroom.pressed(process.pid) {
+            tracing::debug!(pid = process.pid, "tasks wait for memory in {place}: promotion waits");
+            self.counters.pressure_backoffs += 1;
+            match place {
+                Place::System => self.memory.0 = now + PRESSURE_PAUSE,
+                Place::Group(_) => process.pace.pause(now + PRESSURE_PAUSE),
+            }
+            return;
+        }
         let Batch { regions: batch, shared, changed } = process.take_batch(now, &self.options, self.size);
         self.counters.shared += shared;
         self.counters.changed += changed;
+        let page = rustix::param::page_size() as u64;
+        let room = self.headroom.room(process.pid);
+        let (batch, no_room) = admit(batch, room.bytes, self.size, page);
+        self.counters.no_room += no_room.len() as u64;
+        for ripe in &no_room {
+            process.scanner.put_off(ripe.region, process::millis(now));
+        }
+        if room.bytes < self.size {
+            tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
+            process.pace.pause(now + self.options.idle.0);
+        }
         let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) else { return };
         let addresses: Vec<u64> = batch.iter().map(|ripe| ripe.region * self.size).collect();
         let from = (self.began.elapsed(), process_cpu(process.pid).unwrap_or(cpu));
@@ -301,7 +334,6 @@ impl Promoter {
         let took = (to.0 - from.0).as_micros() as u64;
         tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
         let mut out_of_memory = false;
-        let page = rustix::param::page_size() as u64;
         for (ripe, outcome) in batch.iter().zip(outcomes) {
             let outcome = match outcome {
                 // The kernel says the same of a range that was unmapped since the check.
@@ -371,18 +403,26 @@ impl Promoter {
         let mut findings = Vec::new();
         for process in self.processes.values_mut() {
             process.learn_flags(now, &self.options);
+            process.measure_again();
             if !matches!(process.look(now, &self.options, self.size), Ok(Looked::Quiet | Looked::Scanned)) {
                 continue;
             }
             process.fill_queue(now, self.size);
+            let candidates = process.scanner.candidates() as u64;
+            let young = candidates - process.queue.len() as u64;
+            let shared = process.drop_shared(self.size);
             let census = process.census();
             let ripe = process.queue.len() as u64;
+            let mut left: Vec<(Why, u64)> = process.left().chain([(Why::SharedByFork, shared)]).collect();
+            left.retain(|(_, bytes)| *bytes > 0);
+            left.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+            let reason = |(why, bytes): (Why, u64)| Reason::of(why, bytes, self.size);
             findings.push(Finding {
                 pid: process.pid,
                 name: process.name.clone(),
                 excluded: process.excluded.map(Excluded::name),
                 ripe,
-                young: process.scanner.candidates() as u64 - ripe,
+                young,
                 sparse: census.sparse,
                 huge: census.superpages,
                 unsuitable_bytes: process
@@ -391,6 +431,7 @@ impl Promoter {
                     .filter(|unsuitable| matches!(unsuitable.flag, "nh" | "ht"))
                     .map(|unsuitable| unsuitable.range.end - unsuitable.range.start)
                     .sum(),
+                reasons: left.into_iter().map(reason).collect(),
                 first: process.queue.iter().rev().take(8).map(|ripe| ripe.region * self.size).collect(),
             });
         }

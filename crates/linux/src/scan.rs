@@ -5,6 +5,7 @@
 //! their frames may be seen (root).
 
 use crate::Error;
+use crate::inspect::Why;
 use crate::maps;
 use crate::pagemap::Entry;
 use std::ops::Range;
@@ -47,13 +48,28 @@ impl Mapping {
 /// # Errors
 /// The process has ended, or may not be looked at.
 pub fn mappings(pid: i32, size: u64) -> Result<Vec<Mapping>, Error> {
+    Ok(split(pid, size)?.0)
+}
+
+/// [`mappings`], and apart from them those that are anonymous or of a memory file too but hold no such region, with the reason.
+///
+/// # Errors
+/// As [`mappings`].
+pub(crate) fn split(pid: i32, size: u64) -> Result<(Vec<Mapping>, Vec<(Mapping, Why)>), Error> {
     let path = format!("/proc/{pid}/maps");
     let text = maps::read(&path).map_err(Error::file("read", path))?;
     let text = String::from_utf8_lossy(&text);
     let page = rustix::param::page_size() as u64;
     let told = text.lines().filter_map(|line| mapping(line, page));
     let apart = maps::newest(told, |(at, _)| (at.range.start, at.range.end), |(at, _), end| at.range.end = end);
-    Ok(apart.into_iter().filter(|(at, offset)| fits(at, *offset, size)).map(|(at, _)| at).collect())
+    let (mut fitting, mut left) = (Vec::new(), Vec::new());
+    for (at, offset) in apart {
+        match misfit(&at, offset, size) {
+            None => fitting.push(at),
+            Some(why) => left.push((at, why)),
+        }
+    }
+    Ok((fitting, left))
 }
 
 /// The mapping of a line of `maps` if it may hold huge pages, and its offset in the file.
@@ -82,10 +98,14 @@ fn mapping(line: &str, page: u64) -> Option<(Mapping, u64)> {
     Some((Mapping { range, kind, name: name.to_string() }, u64::from_str_radix(offset, 16).ok()?))
 }
 
-/// Whether there is a whole region, and, of a memory file, one that is a whole region there too.
-fn fits(at: &Mapping, offset: u64, size: u64) -> bool {
+/// Why there is no region: none is whole, or, of a memory file, none that is a whole region there too.
+fn misfit(at: &Mapping, offset: u64, size: u64) -> Option<Why> {
     let congruent = at.kind == Kind::Anonymous || at.range.start.wrapping_sub(offset).is_multiple_of(size);
-    congruent && !at.regions(size).is_empty()
+    match (at.regions(size).is_empty(), congruent) {
+        (true, _) => Some(Why::TooSmall),
+        (_, false) => Some(Why::Misaligned),
+        _ => None,
+    }
 }
 
 /// A range of a process that can hold no huge page made by promotion.
@@ -95,6 +115,8 @@ pub struct Unsuitable {
     pub range: Range<u64>,
     /// The flag of `smaps` that says so: `nh` (`MADV_NOHUGEPAGE`), `ht` (static huge pages), `pf` or `io` (a device).
     pub flag: &'static str,
+    /// Bytes of it that are resident.
+    pub resident: u64,
 }
 
 /// The ranges of a process that are unsuitable. Walks the whole page table: about as dear as a scan.
@@ -104,12 +126,14 @@ pub struct Unsuitable {
 pub fn unsuitable(pid: i32) -> Result<Vec<Unsuitable>, Error> {
     let path = format!("/proc/{pid}/smaps");
     let text = maps::read(&path).map_err(Error::file("read", path))?;
-    let (mut range, mut found) = (0..0, Vec::new());
+    let (mut range, mut resident, mut found) = (0..0, 0, Vec::new());
     for line in String::from_utf8_lossy(&text).lines() {
         if let Some(flags) = line.strip_prefix("VmFlags:") {
             let excluding = ["nh", "ht", "pf", "io"];
             let flag = excluding.into_iter().find(|flag| flags.split_whitespace().any(|word| word == *flag));
-            found.extend(flag.map(|flag| Unsuitable { range: range.clone(), flag }));
+            found.extend(flag.map(|flag| Unsuitable { range: range.clone(), flag, resident }));
+        } else if let Some(size) = line.strip_prefix("Rss:") {
+            resident = size.split_whitespace().next().and_then(|size| size.parse::<u64>().ok()).unwrap_or(0) * 1024;
         } else if let Some((start, end)) = line.split(' ').next().and_then(|word| word.split_once('-'))
             && let (Ok(start), Ok(end)) = (u64::from_str_radix(start, 16), u64::from_str_radix(end, 16))
         {
@@ -248,7 +272,7 @@ mod tests {
     const HUGE_SIZE: u64 = 2 << 20;
 
     fn found(line: &str) -> Option<(Mapping, u64)> {
-        mapping(line, 4096).filter(|(at, offset)| fits(at, *offset, HUGE_SIZE))
+        mapping(line, 4096).filter(|(at, offset)| misfit(at, *offset, HUGE_SIZE).is_none())
     }
 
     #[test]

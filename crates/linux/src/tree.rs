@@ -231,9 +231,13 @@ impl Tree {
         // A child keeps its number until it is waited for. Its children become this process's, for the next round.
         let patience = Instant::now() + Duration::from_secs(10);
         while !self.empty {
-            for pid in children(std::process::id() as i32) {
-                // SAFETY: sending a signal touches no memory of this process.
-                unsafe { libc::kill(pid, libc::SIGKILL) };
+            let own = std::process::id() as i32;
+            for pid in children(own) {
+                // As above: what the descriptor was opened for is the child, or has ended.
+                let Ok(pidfd) = pidfd_open(pid) else { continue };
+                if children(own).contains(&pid) {
+                    let _ = pidfd_signal(pidfd.as_fd(), libc::SIGKILL);
+                }
             }
             self.wait_all(Some(Duration::from_millis(20)))?;
             if !self.empty && Instant::now() > patience {

@@ -46,22 +46,53 @@ impl Processes {
     /// # Errors
     /// [`Error::Usage`] names one that does not.
     pub fn exist(&self) -> Result<(), Error> {
-        match self.pids.iter().find(|pid| !exists(**pid)) {
-            Some(pid) => {
-                Err(Error::Usage(format!("there is no process {pid}: see ps for the numbers of those that run")))
+        for pid in &self.pids {
+            match State::of(*pid) {
+                State::Runs => {}
+                State::Gone => {
+                    let sentence = format!("there is no process {pid}: see ps for the numbers of those that run");
+                    return Err(Error::Usage(sentence));
+                }
+                State::Kernel => {
+                    let sentence = format!("process {pid} is a thread of the kernel: it has no memory to promote");
+                    return Err(Error::Usage(sentence));
+                }
             }
-            None => Ok(()),
         }
+        Ok(())
     }
 
     /// Whether nothing can come any more: only processes were named, and all have ended.
     pub fn have_ended(&self) -> bool {
-        !self.all && self.cgroups.is_empty() && self.pids.iter().all(|pid| !exists(*pid))
+        !self.all && self.cgroups.is_empty() && self.pids.iter().all(|pid| State::of(*pid) != State::Runs)
     }
 }
 
-fn exists(pid: i32) -> bool {
-    Path::new("/proc").join(pid.to_string()).exists()
+/// What became of a process that was named.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Runs,
+    /// It has ended, or waits only for its parent to hear of that.
+    Gone,
+    /// A thread of the kernel.
+    Kernel,
+}
+
+impl State {
+    fn of(pid: i32) -> State {
+        /// The flag of threads of the kernel.
+        const KTHREAD: u64 = 0x0020_0000;
+        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let stat = String::from_utf8_lossy(&stat);
+        // The name may have anything in it. After it: the state, five numbers, the flags.
+        let words: Vec<&str> = stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
+        let flags = words.get(6).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
+        match words.first() {
+            None | Some(&("Z" | "X")) => State::Gone,
+            Some(_) if flags & KTHREAD != 0 => State::Kernel,
+            Some(_) => State::Runs,
+        }
+    }
 }
 
 impl Config {

@@ -1,6 +1,7 @@
 //! What the daemon did, as text for Prometheus: on an HTTP endpoint, and in a file for the node exporter.
 
 use super::config::MetricsConfig;
+use super::endpoint::Endpoint;
 use crate::Error;
 use crate::promote::Counters;
 use prometheus_client::collector::Collector;
@@ -14,15 +15,16 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
 use tempfile::NamedTempFile;
-use tiny_http::{Header, Method, Response, Server};
+
+/// The type of the text.
+const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// The counters as they were last told, and who may ask for them.
 pub struct Metrics {
     shared: Arc<Shared>,
     file: Option<PathBuf>,
-    server: Option<(Arc<Server>, JoinHandle<()>)>,
+    endpoint: Option<Endpoint>,
 }
 
 /// What the endpoint's thread and the daemon's share.
@@ -36,15 +38,17 @@ impl Metrics {
     /// The address cannot be used, or the file cannot be written.
     pub fn start(config: &MetricsConfig, counters: Counters) -> Result<Metrics, Error> {
         let shared = Arc::new(Shared(Mutex::new(counters)));
-        let server = config.listen.map(|address| serve(address, Arc::clone(&shared))).transpose()?;
-        let metrics = Metrics { shared, file: config.file.clone(), server };
+        let told = Arc::clone(&shared);
+        let endpoint =
+            config.listen.map(|address| Endpoint::open(address, CONTENT, move || render(&told))).transpose()?;
+        let metrics = Metrics { shared, file: config.file.clone(), endpoint };
         metrics.write()?;
         Ok(metrics)
     }
 
     /// The address that is listened on.
     pub fn address(&self) -> Option<SocketAddr> {
-        self.server.as_ref().and_then(|(server, _)| server.server_addr().to_ip())
+        self.endpoint.as_ref().map(Endpoint::address)
     }
 
     /// From now on these are told.
@@ -70,47 +74,10 @@ impl Metrics {
     }
 }
 
-impl Drop for Metrics {
-    fn drop(&mut self) {
-        if let Some((server, thread)) = self.server.take() {
-            server.unblock();
-            let _ = thread.join();
-        }
-    }
-}
-
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Metrics").field("file", &self.file).field("address", &self.address()).finish_non_exhaustive()
     }
-}
-
-fn serve(address: SocketAddr, shared: Arc<Shared>) -> Result<(Arc<Server>, JoinHandle<()>), Error> {
-    let server = Server::http(address)
-        .map_err(|error| Error::Unable(format!("cannot serve metrics at {address}: {error}; give another address")))?;
-    let server = Arc::new(server);
-    let at = Arc::clone(&server);
-    let answer = move || {
-        while let Ok(request) = at.recv() {
-            let known = request.url().split('?').next() == Some("/metrics");
-            let response = match request.method() {
-                Method::Get | Method::Head if known => {
-                    Response::from_string(render(&shared)).with_header(content_type())
-                }
-                Method::Get | Method::Head => Response::from_string("see /metrics\n").with_status_code(404),
-                _ => Response::from_string("only GET\n").with_status_code(405),
-            };
-            // Who asked may have gone.
-            let _ = request.respond(response);
-        }
-    };
-    let thread = std::thread::Builder::new().name("metrics".into()).spawn(answer);
-    Ok((server, thread.map_err(Error::system("start a thread"))?))
-}
-
-fn content_type() -> Header {
-    let value = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    Header::from_bytes("Content-Type", value).expect("a header of plain letters")
 }
 
 fn render(shared: &Arc<Shared>) -> String {
@@ -133,11 +100,13 @@ impl Collector for Shared {
         sum("grown_bytes", "Bytes that promotion populated", counters.grown_bytes as f64)?;
         sum("changed", "Ripe regions left alone: their population had changed", counters.changed as f64)?;
         sum("shared", "Ripe regions left alone: others share their pages", counters.shared as f64)?;
+        sum("no_room", "Ripe regions left alone: too little memory would be left", counters.no_room as f64)?;
         sum("calls", "Calls that promote", counters.calls as f64)?;
         sum("scans", "Scans of a process", counters.scans as f64)?;
         sum("quiet_looks", "Looks that found a process unchanged", counters.quiet_looks as f64)?;
         sum("backoffs", "Pauses of a process that promotion had slowed", counters.backoffs as f64)?;
         sum("memory_backoffs", "Pauses because no free huge page could be had", counters.memory_backoffs as f64)?;
+        sum("pressure_backoffs", "Pauses because tasks waited for memory", counters.pressure_backoffs as f64)?;
         sum("cpu_seconds", "CPU time used", counters.cpu.as_secs_f64())?;
         sum("scan_cpu_seconds", "CPU time used in looks and scans", counters.scan_cpu.as_secs_f64())?;
         sum("promote_cpu_seconds", "CPU time used in promotions", counters.promote_cpu.as_secs_f64())?;
@@ -167,6 +136,15 @@ impl Collector for Shared {
         )?;
         for (reason, value) in &counters.excluded {
             ConstGauge::new(*value as i64).encode(excluded.encode_family(&[("reason", *reason)])?)?;
+        }
+        let mut left = encoder.encode_descriptor(
+            "left_alone_bytes",
+            "Resident bytes in which nothing is promoted, by the reason as inspect has it",
+            None,
+            ConstGauge::new(0_i64).metric_type(),
+        )?;
+        for (reason, value) in &counters.left {
+            ConstGauge::new(*value as i64).encode(left.encode_family(&[("reason", *reason)])?)?;
         }
         Ok(())
     }

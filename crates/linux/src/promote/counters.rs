@@ -20,6 +20,8 @@ pub struct Counters {
     pub changed: u64,
     /// Regions left alone at the last check because others share their pages.
     pub shared: u64,
+    /// Regions left alone at the last check because too little memory would have been left to the programs.
+    pub no_room: u64,
     /// Calls that promote.
     pub calls: u64,
     /// Looks at a process that found it unchanged, without a scan.
@@ -30,6 +32,10 @@ pub struct Counters {
     pub backoffs: u64,
     /// Times that no free huge page could be had.
     pub memory_backoffs: u64,
+    /// Times that promotion waited because tasks waited for memory.
+    pub pressure_backoffs: u64,
+    /// Resident bytes in which nothing is promoted, now, by the reason's name ([`Why::name`](crate::inspect::Why::name)).
+    pub left: BTreeMap<&'static str, u64>,
     /// Processes that are watched, now.
     pub watched: u64,
     /// Processes that are left alone, now, by the reason's name.

@@ -4,6 +4,7 @@ use super::Options;
 use super::budget::process_cpu;
 use super::pace::Pace;
 use crate::Error;
+use crate::inspect::Why;
 use crate::scan::{self, Pagemap, Unsuitable};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -119,6 +120,13 @@ pub(super) struct Process {
     /// Looks in a row that found nothing new.
     quiet: u32,
     flags_read: Option<Duration>,
+    /// Resident bytes of mappings that hold no region, and of regions populated below the share, by the reason.
+    left: BTreeMap<Why, u64>,
+    /// When it was first seen, and when what is left is to be measured again: each time that it has run twice as long.
+    met: Duration,
+    next_measure: Duration,
+    /// It may have changed since it was measured.
+    unmeasured: bool,
 }
 
 /// A time in the scanner's unit.
@@ -145,6 +153,10 @@ impl Process {
             memory: None,
             quiet: 0,
             flags_read: None,
+            left: BTreeMap::new(),
+            met: next_look,
+            next_measure: Duration::ZERO,
+            unmeasured: false,
         }
     }
 
@@ -169,7 +181,8 @@ impl Process {
     pub(super) fn look(&mut self, now: Duration, options: &Options, size: u64) -> Result<Looked, Error> {
         let Some(cpu) = process_cpu(self.pid) else { return Ok(Looked::Gone) };
         self.pace.look(now, cpu);
-        if self.cpu.replace(cpu) == Some(cpu) && self.memory.is_some() {
+        let measure = self.unmeasured && now >= self.next_measure;
+        if self.cpu.replace(cpu) == Some(cpu) && self.memory.is_some() && !measure {
             self.rest(now, options);
             return Ok(Looked::Quiet);
         }
@@ -178,14 +191,18 @@ impl Process {
             self.begin(&stat);
         }
         let memory = (stat.faults, stat.resident_pages);
-        if self.excluded == Some(Excluded::Kernel) || self.memory.replace(memory) == Some(memory) {
+        if self.excluded == Some(Excluded::Kernel) || (self.memory.replace(memory) == Some(memory) && !measure) {
             self.memory = Some(memory);
             self.rest(now, options);
             return Ok(Looked::Quiet);
         }
         let before = self.scanner.census();
         match self.scan(now, options, size) {
-            Ok(()) => self.excluded = self.excluded.filter(|excluded| *excluded == Excluded::Disabled),
+            Ok(()) if self.excluded == Some(Excluded::Disabled) => {
+                let resident = stat.resident_pages * rustix::param::page_size() as u64;
+                self.left = [(Why::Disabled, resident)].into();
+            }
+            Ok(()) => self.excluded = None,
             Err(error) => {
                 self.scanner.clear();
                 self.pinned = None;
@@ -210,8 +227,11 @@ impl Process {
         self.flags_read = None;
         self.memory = None;
         self.quiet = 0;
-        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
-        self.name = name.trim_end().to_string();
+        self.left.clear();
+        self.next_measure = Duration::ZERO;
+        // Any bytes: what a process calls itself. Whoever prints it escapes it.
+        let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
+        self.name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
         self.excluded = stat.kernel.then_some(Excluded::Kernel);
         if self.excluded.is_none() && thp_disabled(self.pid) {
             self.excluded = Some(Excluded::Disabled);
@@ -254,15 +274,20 @@ impl Process {
         let number = Pid::from_raw(self.pid).ok_or_else(|| Error::Usage(format!("{} is no process", self.pid)))?;
         let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(Error::system("open a process"))?;
         let pagemap = Pagemap::open(self.pid).map_err(Error::file("read", format!("/proc/{}/pagemap", self.pid)))?;
-        let mut mappings = scan::mappings(self.pid, size)?;
+        let (mut mappings, misfits) = scan::split(self.pid, size)?;
         mappings.retain(|mapping| options.shared || mapping.kind == scan::Kind::Anonymous);
-        let pages = (size / rustix::param::page_size() as u64) as u32;
+        let page = rustix::param::page_size() as u64;
+        let pages = (size / page) as u32;
+        let (least, mut sparse) = (self.scanner.least(), 0);
         let mut sweep = self.scanner.sweep(millis(now));
         for mapping in &mappings {
             if self.unsuitable.iter().any(|unsuitable| unsuitable.range.contains(&mapping.range.start)) {
                 continue;
             }
             pagemap.populations(mapping, size, &mut |found| {
+                if !found.huge && found.populated < least {
+                    sparse += u64::from(found.populated) * page;
+                }
                 sweep.see(Sample {
                     region: found.region,
                     populated: found.populated.min(pages),
@@ -271,9 +296,53 @@ impl Process {
             })?;
         }
         sweep.finish();
+        self.left.remove(&Why::Disabled);
+        self.left.insert(Why::NotPopulated, sparse);
+        self.unmeasured = now < self.next_measure;
+        if !self.unmeasured {
+            self.measure(&pagemap, &misfits)?;
+            self.next_measure = now + now.saturating_sub(self.met).max(options.interval.0);
+        }
         self.promoted = 0;
         self.pinned = (self.scanner.candidates() > 0).then_some(Pinned { pidfd, pagemap });
         Ok(())
+    }
+
+    /// Measures what is resident in mappings that hold no region.
+    fn measure(&mut self, pagemap: &Pagemap, misfits: &[(scan::Mapping, Why)]) -> Result<(), Error> {
+        let mut resident: BTreeMap<Why, u64> = [(Why::TooSmall, 0), (Why::Misaligned, 0)].into();
+        for (mapping, why) in misfits {
+            let bytes = resident.entry(*why).or_default();
+            let done = pagemap.runs(mapping.range.clone(), |run| *bytes += run.end - run.start);
+            done.map_err(Error::system("scan the pages of a process"))?;
+        }
+        self.left.extend(resident);
+        Ok(())
+    }
+
+    /// What is left alone is measured at the next look, whenever it was before.
+    pub(super) fn measure_again(&mut self) {
+        self.next_measure = Duration::ZERO;
+        self.unmeasured = true;
+    }
+
+    /// Resident bytes in which nothing is promoted, by the reason.
+    pub(super) fn left(&self) -> impl Iterator<Item = (Why, u64)> {
+        let advised = self.unsuitable.iter().filter(|unsuitable| unsuitable.flag == "nh");
+        let advised: u64 = advised.map(|unsuitable| unsuitable.resident).sum();
+        let advised = if self.excluded.is_none() { advised } else { 0 };
+        self.left.iter().map(|(why, bytes)| (*why, *bytes)).chain([(Why::AdvisedAgainst, advised)])
+    }
+
+    /// Takes regions whose pages others have too from the queue; gives their bytes.
+    pub(super) fn drop_shared(&mut self, size: u64) -> u64 {
+        let Some(pinned) = &self.pinned else { return 0 };
+        let (before, least) = (self.queue.len(), self.scanner.least());
+        self.queue.retain(|ripe| {
+            let pages = pinned.pagemap.pages(ripe.region, size).unwrap_or_default();
+            pages.own + pages.file >= least || pages.own + pages.file + pages.shared < least
+        });
+        (before - self.queue.len()) as u64 * size
     }
 
     /// Reads which ranges are unsuitable, unless that was done a short while ago; they have no part in the scans that follow.

@@ -89,9 +89,9 @@ pub fn cgroup(path: &Path) -> Result<PathBuf, Error> {
     }
     let inside = path.strip_prefix("/").unwrap_or(path);
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mut folders: Vec<(u8, PathBuf)> = mounts.lines().filter_map(hierarchy).collect();
+    let mut folders: Vec<(u8, PathBuf, PathBuf)> = mounts.lines().filter_map(hierarchy).collect();
     folders.sort();
-    let found = folders.into_iter().map(|(_, folder)| folder.join(inside)).find(is_group);
+    let found = folders.into_iter().map(|(.., folder)| folder.join(inside)).find(is_group);
     found.ok_or_else(|| {
         let sentence =
             "is no control group: give its folder, or its path below the mounted hierarchies, as in /proc/PID/cgroup";
@@ -99,10 +99,11 @@ pub fn cgroup(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// The mount point of a hierarchy of control groups, and its rank.
-fn hierarchy(line: &str) -> Option<(u8, PathBuf)> {
+/// Of a hierarchy of control groups, by its line in `mountinfo`: its rank, the group that is mounted, and where.
+pub(super) fn hierarchy(line: &str) -> Option<(u8, PathBuf, PathBuf)> {
     let (mount, file_system) = line.split_once(" - ")?;
-    let folder = PathBuf::from(mount.split(' ').nth(4)?);
+    let mut words = mount.split(' ').skip(3);
+    let (top, folder) = (PathBuf::from(words.next()?), PathBuf::from(words.next()?));
     let mut words = file_system.split(' ');
     let rank = match words.next()? {
         "cgroup2" => 0,
@@ -110,7 +111,13 @@ fn hierarchy(line: &str) -> Option<(u8, PathBuf)> {
         "cgroup" => 2,
         _ => return None,
     };
-    Some((rank, folder))
+    Some((rank, top, folder))
+}
+
+/// The path of a group from one above it; `None` if it is elsewhere, or outside of the namespace.
+pub(super) fn within<'a>(group: &'a Path, top: &Path) -> Option<&'a Path> {
+    let inside = group.strip_prefix(top).ok()?;
+    inside.components().all(|part| matches!(part, std::path::Component::Normal(_))).then_some(inside)
 }
 
 #[cfg(test)]
@@ -143,7 +150,7 @@ mod tests {
 
     #[test]
     fn hierarchies_have_their_order() {
-        let rank = |line| hierarchy(line).map(|(rank, folder)| (rank, folder.display().to_string()));
+        let rank = |line| hierarchy(line).map(|(rank, _, folder)| (rank, folder.display().to_string()));
         let unified = "31 23 0:27 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate";
         let memory = "36 25 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory";
         let cpu = "37 25 0:31 / /sys/fs/cgroup/cpu,cpuacct rw - cgroup cgroup rw,cpu,cpuacct";
@@ -151,6 +158,9 @@ mod tests {
         assert_eq!(rank(memory), Some((1, "/sys/fs/cgroup/memory".into())));
         assert_eq!(rank(cpu), Some((2, "/sys/fs/cgroup/cpu,cpuacct".into())));
         assert_eq!(rank("22 1 0:20 / / rw - ext4 /dev/vda rw"), None);
+        let path = |group: &'static str, top: &str| within(Path::new(group), Path::new(top)).and_then(Path::to_str);
+        assert_eq!((path("/a/b", "/"), path("/a/b", "/a"), path("/a", "/a")), (Some("a/b"), Some("b"), Some("")));
+        assert_eq!((path("/a/b", "/c"), path("/../b", "/")), (None, None));
         assert_eq!(cgroup(Path::new("/no/such/group")).unwrap_err().status(), 2);
     }
 }

@@ -1,0 +1,266 @@
+//! How much memory promotion may add, and when it waits: for the control groups of a process and for the system.
+//!
+//! A promotion adds the pages of the region that were not populated, and while it copies, a whole region more. Both are taken
+//! from the limits of every control group from the process's own up to the root, and from what the system has available. Of
+//! each a *headroom* is left to the programs: 16 MB of a limit, or a sixteenth of it where that is more; 64 MB of the system,
+//! or a sixty-fourth. Cached pages of files that nobody has used of late (`inactive_file`) do not count as used: the kernel
+//! gives them up before it fails an allocation.
+//!
+//! Where tasks have waited for memory in more than [`PRESSED`] percent of the last ten seconds, by the kernel's pressure stall
+//! information, nothing is promoted until that is over.
+//!
+//! The files: `memory.max`, `memory.high`, `memory.current`, `memory.pressure` of version 2, `memory.limit_in_bytes` and
+//! `memory.usage_in_bytes` of version 1, `memory.stat` of both; `/proc/meminfo` and `/proc/pressure/memory`. What a kernel does
+//! not show is no limit.
+
+use super::target::{hierarchy, within};
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use superpage_vm::Ripe;
+
+/// The share of time in percent in which some task waited for memory (`some avg10`) from which on promotion waits.
+const PRESSED: f64 = 5.0;
+
+/// Whose memory it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    System,
+    /// The folder of a control group.
+    Group(PathBuf),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::System => f.write_str("the system"),
+            Place::Group(folder) => write!(f, "control group {}", folder.display().to_string().escape_debug()),
+        }
+    }
+}
+
+/// What may be added to the memory of a process before a headroom is touched, and where it is least.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Room {
+    pub(super) bytes: u64,
+    pub(super) place: Place,
+}
+
+/// The limits of a system and its control groups. It keeps nothing: a group may be changed, and left, at any time.
+#[derive(Clone, Debug)]
+pub(super) struct Headroom {
+    root: PathBuf,
+}
+
+impl Headroom {
+    /// Of the system whose `/proc` and control groups are in `root`: `/`, but in tests.
+    pub(super) fn of(root: impl Into<PathBuf>) -> Headroom {
+        Headroom { root: root.into() }
+    }
+
+    /// What may be added to a process's memory now. Some 10 us for each group from its own to the root.
+    pub(super) fn room(&self, pid: i32) -> Room {
+        let system = || {
+            let text = self.read("proc/meminfo");
+            let kilobytes = |name: &str| Some(number(&text, name)?.saturating_mul(1024));
+            let (available, total) = (kilobytes("MemAvailable:")?, kilobytes("MemTotal:")?);
+            Some(Room { bytes: available.saturating_sub((64 << 20).max(total / 64)), place: Place::System })
+        };
+        let groups = self.groups(pid).into_iter().filter_map(|folder| {
+            let bytes = group_room(&folder)?;
+            Some(Room { bytes, place: Place::Group(folder) })
+        });
+        let unlimited = Room { bytes: u64::MAX, place: Place::System };
+        groups.chain(system()).min_by_key(|room| room.bytes).unwrap_or(unlimited)
+    }
+
+    /// Where tasks wait for memory, if they do: in the system, or in a control group of the process.
+    pub(super) fn pressed(&self, pid: i32) -> Option<Place> {
+        if pressed(&self.read("proc/pressure/memory")) {
+            return Some(Place::System);
+        }
+        let mut groups = self.groups(pid).into_iter();
+        groups.find(|folder| pressed(&file(folder, "memory.pressure"))).map(Place::Group)
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.root.join(path)).unwrap_or_default()
+    }
+
+    /// The folders of the control groups that a process is in, each with those above it.
+    fn groups(&self, pid: i32) -> Vec<PathBuf> {
+        let mounts = self.read("proc/self/mountinfo");
+        let mounts: Vec<(u8, PathBuf, PathBuf)> = mounts.lines().filter_map(hierarchy).collect();
+        let mut folders = Vec::new();
+        // A line: `4:memory:/system.slice/redis`; of version 2, `0::/system.slice/redis`.
+        for line in self.read(&format!("proc/{pid}/cgroup")).lines() {
+            let mut words = line.splitn(3, ':');
+            let (Some(id), Some(controllers), Some(path)) = (words.next(), words.next(), words.next()) else {
+                continue;
+            };
+            let rank = match controllers {
+                "" if id == "0" => 0,
+                controllers if controllers.split(',').any(|controller| controller == "memory") => 1,
+                _ => continue,
+            };
+            for (_, top, mount) in mounts.iter().filter(|(of, ..)| *of == rank) {
+                let mount = self.root.join(mount.strip_prefix("/").unwrap_or(mount));
+                let Some(inside) = within(Path::new(path), top) else { continue };
+                let levels = inside.ancestors().map(|level| mount.join(level));
+                folders.extend(levels.filter(|folder| folder.is_dir()));
+                break;
+            }
+        }
+        folders
+    }
+}
+
+/// Parts regions of `size` bytes into those that fit into the room, in their order, and the others.
+pub(super) fn admit(batch: Vec<Ripe>, room: u64, size: u64, page: u64) -> (Vec<Ripe>, Vec<Ripe>) {
+    // One at a time is there twice, while it is copied.
+    let mut rest = room.checked_sub(size);
+    batch.into_iter().partition(|ripe| {
+        let grows = size - u64::from(ripe.populated) * page;
+        let fits = rest.and_then(|rest| rest.checked_sub(grows));
+        rest = fits.or(rest);
+        fits.is_some()
+    })
+}
+
+fn file(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(name)).unwrap_or_default()
+}
+
+/// What may be added in a group; `None` where it has no limit.
+fn group_room(folder: &Path) -> Option<u64> {
+    let value = |name: &str| file(folder, name).trim().parse::<u64>().ok();
+    // "max" is no number, and in version 1 no limit is nearly all of 63 bits.
+    let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"].into_iter().filter_map(value);
+    let limit = limits.filter(|limit| *limit < 1 << 60).min()?;
+    let used = value("memory.current").or_else(|| value("memory.usage_in_bytes"))?;
+    let stat = file(folder, "memory.stat");
+    // Of version 1, the plain one is of the group without those below.
+    let cached = number(&stat, "total_inactive_file ").or_else(|| number(&stat, "inactive_file ")).unwrap_or(0);
+    let headroom = (16 << 20).max(limit / 16);
+    Some(limit.saturating_sub(used.saturating_sub(cached)).saturating_sub(headroom))
+}
+
+/// The number after a name at the start of a line.
+fn number(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// Whether a file of pressure stall information says that tasks wait: `some avg10=7.50 avg60=...`.
+fn pressed(text: &str) -> bool {
+    let some = text.lines().find_map(|line| line.strip_prefix("some "));
+    let share = some.and_then(|some| some.split(' ').find_map(|word| word.strip_prefix("avg10=")));
+    share.and_then(|share| share.parse::<f64>().ok()).is_some_and(|share| share >= PRESSED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MB: u64 = 1 << 20;
+
+    /// A system in a folder, with files of these texts.
+    fn system(files: &[(&str, &str)]) -> (tempfile::TempDir, Headroom) {
+        let folder = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = folder.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        let headroom = Headroom::of(folder.path());
+        (folder, headroom)
+    }
+
+    const MEMORY: (&str, &str) = ("proc/meminfo", "MemTotal:  4194304 kB\nMemAvailable:  1048576 kB\n");
+    const V2: (&str, &str) = ("proc/self/mountinfo", "31 23 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n");
+    const V1: (&str, &str) = (
+        "proc/self/mountinfo",
+        "36 25 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n31 23 0:27 / /sys/fs/cgroup/unified rw - cgroup2 x rw\n",
+    );
+
+    #[test]
+    fn what_does_not_fit_is_left_and_what_adds_nothing_is_not() {
+        let ripe = |region, populated| Ripe { region, populated, accessed: 0, pieces: 1, since: 0 };
+        let batch = || vec![ripe(1, 256), ripe(2, 128), ripe(3, 256), ripe(4, 512)];
+        let regions = |room| {
+            let (fit, _) = admit(batch(), room, 2 * MB, 4096);
+            fit.iter().map(|ripe| ripe.region).collect::<Vec<_>>()
+        };
+        assert_eq!(regions(u64::MAX), [1, 2, 3, 4]);
+        // A copy of 2 MB, and 1 MB each; the second would add 1.5.
+        assert_eq!(regions(4 * MB), [1, 3, 4]);
+        assert_eq!(regions(2 * MB), [4]);
+        assert_eq!(regions(2 * MB - 1), [0; 0]);
+    }
+
+    #[test]
+    fn the_system_keeps_some() {
+        let (_folder, headroom) = system(&[MEMORY]);
+        assert_eq!(headroom.room(7), Room { bytes: (1024 - 64) * MB, place: Place::System });
+        let (_folder, nothing) = system(&[]);
+        assert_eq!((nothing.room(7).bytes, nothing.pressed(7)), (u64::MAX, None));
+    }
+
+    #[test]
+    fn the_tightest_group_on_the_way_up_counts() {
+        let (folder, headroom) = system(&[
+            MEMORY,
+            V2,
+            ("proc/7/cgroup", "0::/a/b\n"),
+            ("sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("sys/fs/cgroup/a/b/memory.high", "1073741824\n"),
+            ("sys/fs/cgroup/a/b/memory.current", "104857600\n"),
+            ("sys/fs/cgroup/a/memory.max", "209715200\n"),
+            ("sys/fs/cgroup/a/memory.current", "167772160\n"),
+            ("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 10485760\n"),
+        ]);
+        // 200 MB, of which 160 are used, 10 of those cached, and 16 are left to the programs.
+        let room = headroom.room(7);
+        assert_eq!(room.bytes, (200 - 160 + 10 - 16) * MB);
+        assert_eq!(room.place, Place::Group(folder.path().join("sys/fs/cgroup/a")));
+        fs::write(folder.path().join("sys/fs/cgroup/a/b/memory.current"), "1073741824\n").unwrap();
+        assert_eq!(headroom.room(7).bytes, 0);
+        assert_eq!(headroom.room(8).place, Place::System, "a process of no group");
+    }
+
+    #[test]
+    fn version_one_and_a_container_whose_hierarchy_begins_below() {
+        let files = [
+            MEMORY,
+            V1,
+            ("proc/7/cgroup", "4:memory:/box\n1:cpu:/x\n0::/\n"),
+            ("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("sys/fs/cgroup/memory/memory.usage_in_bytes", "9000000000\n"),
+            ("sys/fs/cgroup/memory/box/memory.limit_in_bytes", "536870912\n"),
+            ("sys/fs/cgroup/memory/box/memory.usage_in_bytes", "268435456\n"),
+            ("sys/fs/cgroup/memory/box/memory.stat", "inactive_file 1\ntotal_inactive_file 1048576\n"),
+        ];
+        let (_folder, headroom) = system(&files);
+        assert_eq!(headroom.room(7).bytes, (512 - 256 + 1 - 32) * MB);
+        let inside = "36 25 0:30 /outer/box /sys/fs/cgroup/memory/box rw - cgroup cgroup rw,memory\n";
+        let (folder, headroom) = system(&files);
+        fs::write(folder.path().join("proc/self/mountinfo"), inside).unwrap();
+        fs::write(folder.path().join("proc/7/cgroup"), "4:memory:/outer/box\n").unwrap();
+        assert_eq!(headroom.room(7).bytes, (512 - 256 + 1 - 32) * MB);
+    }
+
+    #[test]
+    fn pressure_is_of_the_system_or_of_a_group() {
+        let text =
+            |share: &str| format!("some avg10={share} avg60=0.00 avg300=0.00 total=1\nfull avg10=99.0 avg60=0\n");
+        assert!(pressed(&text("5.00")) && pressed(&text("63.2")) && !pressed(&text("4.99")) && !pressed(""));
+        let files = [MEMORY, V2, ("proc/7/cgroup", "0::/a\n"), ("sys/fs/cgroup/a/x", "")];
+        let (folder, headroom) = system(&files);
+        assert_eq!(headroom.pressed(7), None);
+        fs::write(folder.path().join("sys/fs/cgroup/a/memory.pressure"), text("7.0")).unwrap();
+        assert_eq!(headroom.pressed(7), Some(Place::Group(folder.path().join("sys/fs/cgroup/a"))));
+        fs::create_dir_all(folder.path().join("proc/pressure")).unwrap();
+        fs::write(folder.path().join("proc/pressure/memory"), text("7.0")).unwrap();
+        assert_eq!(headroom.pressed(8), Some(Place::System));
+    }
+}
