@@ -10,6 +10,7 @@ mod live;
 #[cfg(not(target_os = "linux"))]
 #[path = "live_elsewhere.rs"]
 mod live;
+mod progress;
 mod record;
 mod reproduce;
 mod sim;
@@ -19,6 +20,7 @@ mod trace;
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
+use superpage_report::foreign;
 
 /// Superpages for programs that do not ask for them, and what they are worth.
 #[derive(Parser)]
@@ -99,7 +101,9 @@ fn main() -> ExitCode {
                 Failure::Usage(sentence) => (sentence, 2),
                 Failure::Run(sentence) => (sentence, 1),
             };
-            eprintln!("superpage: {sentence}");
+            // Names and paths that others have chosen may be in it.
+            let lines: Vec<_> = sentence.lines().map(foreign).collect();
+            eprintln!("superpage: {}", lines.join("\n"));
             ExitCode::from(status)
         }
     }

@@ -2,9 +2,9 @@
 
 use crate::print::print;
 use crate::record::exit_code;
-use crate::{Failure, stop};
+use crate::{Failure, progress, stop};
 use clap::Args;
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -229,12 +229,10 @@ impl Bar {
         match progress.of {
             Some(of) if self.bar.length() != Some(of) => {
                 self.bar.set_length(of);
-                let style = ProgressStyle::with_template("{msg} {wide_bar} {percent} %, {eta} left");
-                self.bar.set_style(style.expect("the template is right"));
+                self.bar.set_style(progress::style("{msg} {wide_bar} {percent} % {left}"));
             }
             None => {
-                let style = ProgressStyle::with_template("{msg} {spinner} {human_pos} runs, {elapsed}");
-                self.bar.set_style(style.expect("the template is right"));
+                self.bar.set_style(progress::style("{msg} {spinner} {human_pos} runs, {elapsed}"));
             }
             _ => {}
         }

@@ -75,6 +75,70 @@ fn a_dry_run_prints_rows_and_nothing_else() {
     assert!(!folder.path().join("daemon.lock").exists(), "a dry run takes no lock");
 }
 
+#[test]
+fn a_reader_that_goes_away_is_no_fault() {
+    use std::io::Read;
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = superpage(folder.path());
+    command.args(["--dry-run", "--all", "--policy", "promote:age=1ms"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stdout.take());
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    let code = child.wait().unwrap().code();
+    if code == Some(1) && stderr.contains("no transparent huge pages") {
+        eprintln!("skipped: {stderr}");
+        return;
+    }
+    assert!(code == Some(0) && !stderr.contains("panic"), "{code:?}: {stderr}");
+}
+
+#[test]
+fn a_thread_of_the_kernel_is_not_waited_for() {
+    if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
+        let folder = tempfile::tempdir().unwrap();
+        let (status, _, stderr) = output(superpage(folder.path()).args(["--pid", "2"]));
+        assert_eq!(status, Some(2), "{stderr}");
+        assert!(stderr.contains("process 2 is a thread of the kernel"), "{stderr}");
+    } else {
+        eprintln!("skipped: the kernel's threads cannot be seen from this namespace of processes");
+    }
+}
+
+#[test]
+fn names_of_others_are_escaped() {
+    let folder = tempfile::tempdir().unwrap();
+    // Memory of its own for the table to show, and a name that clears the screen.
+    let script = "import ctypes, mmap, sys\nlibc = ctypes.CDLL(None)\n\
+                  libc.prctl(15, b'a\\n\\x1b[2Jb', 0, 0, 0)\nlibc.prctl(41, 1, 0, 0, 0)\n\
+                  m = mmap.mmap(-1, 8 << 20)\nm[:] = b'1' * len(m)\nprint('ready', flush=True)\nsys.stdin.read()\n";
+    let python = Command::new("python3").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let Ok(mut child) = python else {
+        eprintln!("skipped: there is no python3");
+        return;
+    };
+    let mut ready = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let pid = child.id().to_string();
+    let dry_run = ["--dry-run", "--policy", "promote:age=1ms", "--pid", &pid];
+    let table = output(superpage(folder.path()).args(dry_run));
+    let json = output(superpage(folder.path()).args(dry_run).args(["--format", "json"]));
+    let mut inspect = Command::new(env!("CARGO_BIN_EXE_superpage"));
+    let inspect = output(inspect.args(["inspect", &pid]));
+    let _ = child.kill();
+    let _ = child.wait();
+    for (status, stdout, stderr) in [table, json, inspect] {
+        if status == Some(1) && stderr.contains("no transparent huge pages") {
+            eprintln!("skipped: {stderr}");
+            return;
+        }
+        assert_eq!(status, Some(0), "{stderr}");
+        assert!(!stdout.contains('\u{1b}'), "{stdout}");
+        assert!(stdout.contains(r"a\n\u{1b}[2Jb") || stdout.contains(r"a\n\u001b[2Jb"), "{stdout}");
+        assert!(stdout.contains("disabled"), "{stdout}");
+    }
+}
+
 /// Sends a signal to a process of ours.
 fn signal(child: &Child, name: &str) {
     let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();

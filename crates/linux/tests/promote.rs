@@ -86,6 +86,10 @@ fn map(block: usize, blocks: usize, shared: bool) -> *mut u8 {
     map.cast()
 }
 
+fn map_at(block: usize) -> *mut u8 {
+    ((0x20 << 40) + block * BLOCK) as *mut u8
+}
+
 /// Writes its own number into each page of the range.
 fn fill(start: *mut u8, pages: std::ops::Range<usize>) {
     for page in pages {
@@ -136,6 +140,16 @@ fn program() {
             obey(|_| {});
             filled.iter().for_each(|pages| check(start, pages.clone()));
         }
+        // 30 MB in 30 blocks, each half full, when it is told to.
+        "half" => {
+            say("ready");
+            obey(|_| {
+                let start = map(0, 30, false);
+                (0..30).for_each(|block| fill(start, block * 512..block * 512 + 256));
+                say("filled");
+            });
+            (0..30).for_each(|block| check(map_at(0), block * 512..block * 512 + 256));
+        }
         "shared" => {
             let start = map(0, 2, true);
             fill(start, 0..768);
@@ -160,6 +174,20 @@ fn program() {
             say("ready");
             obey(|_| {});
             check(start, 0..512);
+        }
+        // As PostgreSQL maps its buffers: shared, at an address that differs from the offset modulo 2 MB.
+        "misaligned" => {
+            let start = map(0, 3, true);
+            // SAFETY: the mapping is this program's own; its head goes, and what stays begins one page further on.
+            let moved = unsafe {
+                let to = map(8, 3, false).wrapping_add(PAGE);
+                libc::mremap(start.cast(), 2 * BLOCK, 2 * BLOCK, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, to)
+            };
+            assert_ne!(moved, libc::MAP_FAILED);
+            fill(moved.cast(), 0..1024);
+            say("ready");
+            obey(|_| {});
+            check(moved.cast(), 0..1024);
         }
         "storm" => storm(),
         "leaf" => {
@@ -417,6 +445,87 @@ fn a_survey_promotes_nothing_and_says_what_would_be() {
     let first = ((0x20_u64) << 40, (0x20_u64 << 40) + BLOCK as u64);
     assert!(finding.first.contains(&first.0) && finding.first.contains(&first.1), "{finding:?}");
     assert!(program.populations().iter().all(|(_, huge)| !huge));
+    program.finish();
+}
+
+#[test]
+fn what_is_left_alone_is_told_in_the_words_of_inspect() {
+    let survey = |program: &Program| {
+        let mut promoter = Promoter::observer(options(""), Target::pid(program.pid())).unwrap();
+        let findings = promoter.survey(&std::sync::atomic::AtomicBool::new(false));
+        let reasons = findings[0].reasons.iter();
+        let told: Vec<(String, u64)> = reasons.map(|reason| (reason.text.clone(), reason.bytes)).collect();
+        (told, promoter.counters().left)
+    };
+    for (what, why, name) in [
+        ("misaligned", "address and file offset differ modulo 2M", "misaligned"),
+        ("disabled", "the process disabled huge pages by prctl", "disabled"),
+        ("refusing", "MADV_NOHUGEPAGE", "advised-against"),
+        ("blocks", "not populated", "not-populated"),
+    ] {
+        let program = Program::start(what);
+        let (told, left) = survey(&program);
+        let bytes = told.iter().find(|(text, _)| text == why).unwrap_or_else(|| panic!("{what}: {told:?}")).1;
+        assert!(
+            bytes >= BLOCK as u64 && left.get(name).is_some_and(|bytes| *bytes >= BLOCK as u64),
+            "{what}: {left:?}"
+        );
+        program.finish();
+    }
+}
+
+/// A control group of version 1 or 2 with a limit, if this system lets us make one; removed at the end.
+struct Group(std::path::PathBuf);
+
+impl Group {
+    fn new(limit: usize) -> Option<Group> {
+        for (top, file) in [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")] {
+            let folder = std::path::Path::new(top).join(format!("superpage-test-{}", std::process::id()));
+            if fs::create_dir(&folder).is_ok() {
+                let group = Group(folder);
+                if group.0.join(file).exists() && fs::write(group.0.join(file), limit.to_string()).is_ok() {
+                    return Some(group);
+                }
+            }
+        }
+        None
+    }
+
+    fn used(&self) -> u64 {
+        let files = ["memory.usage_in_bytes", "memory.current"];
+        let text = files.iter().find_map(|file| fs::read_to_string(self.0.join(file)).ok()).unwrap();
+        text.trim().parse().unwrap()
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // What was in it has ended, but may not be gone yet.
+        for _ in 0..100 {
+            if fs::remove_dir(&self.0).is_ok() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn a_control_group_is_left_headroom() {
+    let Some(group) = Group::new(64 << 20) else {
+        eprintln!("skipped: this system lets us make no control group with a limit of memory");
+        return;
+    };
+    let mut program = Program::start("half");
+    fs::write(group.0.join("cgroup.procs"), program.pid().to_string()).unwrap();
+    program.tell("go");
+    program.hear("filled");
+    let Some(mut promoter) = promoter(options("share=0.4"), Target::pid(program.pid())) else { return };
+    settle(&mut promoter, |promoter| promoter.counters().no_room > 0);
+    let counters = promoter.counters();
+    assert!(counters.promoted_regions > 0 && counters.no_room > 0, "{counters:?}");
+    // All 30 blocks whole would be 60 MB; 16 of 64 are left to the program.
+    assert!(group.used() <= 48 << 20, "{} MB are used", group.used() >> 20);
     program.finish();
 }
 

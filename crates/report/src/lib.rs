@@ -4,6 +4,7 @@
 mod chart;
 mod export;
 mod figure;
+mod foreign;
 mod format;
 mod grid;
 mod page;
@@ -13,6 +14,7 @@ mod table;
 
 pub use export::{Export, Unwritable};
 pub use figure::{Axis, Figure, Kind, Point, Series};
+pub use foreign::{foreign, foreign_json};
 pub use format::{bytes, count, time};
 pub use grid::grid;
 pub use page::{escape, page, prose};

@@ -15,6 +15,7 @@
 use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Table as Layout, presets};
 use std::io::IsTerminal;
 
+use crate::foreign::foreign;
 use crate::table::Table;
 
 /// Where findings are printed for people.
@@ -71,6 +72,7 @@ impl Screen {
 
     /// A text after a mark; further lines stand under the first word.
     pub fn hanging(&self, mark: &str, text: &str) -> String {
+        let text = foreign(text);
         let Some(columns) = self.columns else { return format!("{mark}{text}\n") };
         let mut layout = Layout::new();
         layout.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);

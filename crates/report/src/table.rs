@@ -1,5 +1,6 @@
 //! Tables: columns that say what stands in them, and rows.
 
+use crate::foreign::foreign;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table as Layout, presets};
 
 /// What stands in a column.
@@ -67,12 +68,13 @@ impl Table {
         Table { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// Adds a row, with a cell for every column, those that are only shown wide too.
+    /// Adds a row, with a cell for every column, those that are only shown wide too. What a cell says may be chosen by
+    /// others: it is escaped by [`foreign`].
     ///
     /// # Panics
     /// If it has another number of cells.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
-        let cells: Vec<String> = cells.into_iter().map(Into::into).collect();
+        let cells: Vec<String> = cells.into_iter().map(|cell| foreign(&cell.into()).into_owned()).collect();
         assert_eq!(cells.len(), self.columns.len(), "a row has a cell for every column");
         self.rows.push(cells);
     }

@@ -1,9 +1,9 @@
 //! `superpage compare`.
 
 use crate::print::print;
-use crate::{Failure, export as files};
+use crate::{Failure, export as files, progress};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -212,9 +212,7 @@ impl Bar {
         let target =
             if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(None, target);
-        bar.set_style(
-            ProgressStyle::with_template("{msg} {wide_bar} {pos} of {len} runs, {eta} left").expect("it is right"),
-        );
+        bar.set_style(progress::style("{msg} {wide_bar} {pos} of {len} runs {left}"));
         Bar(bar)
     }
 }

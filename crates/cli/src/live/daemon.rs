@@ -1,5 +1,6 @@
 //! `superpage daemon`.
 
+use super::inspect::why;
 use crate::{Failure, print, stop};
 use clap::{Args, ValueEnum};
 use std::io::IsTerminal;
@@ -11,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use superpage_linux::Error;
 use superpage_linux::daemon::{Config, Daemon as Running};
 use superpage_linux::promote::{Finding, Options, Promoter};
-use superpage_report::{bytes, grid};
+use superpage_report::{bytes, foreign_json, grid};
 use tracing_subscriber::EnvFilter;
 
 /// Promote the memory of running programs to huge pages, where it is populated and settled
@@ -143,7 +144,7 @@ impl Daemon {
         }
         let findings = promoter.survey(stop);
         let text = match self.format {
-            Format::Json => serde_json::to_string_pretty(&findings).expect("findings are plain") + "\n",
+            Format::Json => foreign_json(&serde_json::to_string_pretty(&findings).expect("findings are plain")) + "\n",
             Format::Table => table(&findings, promoter.region_bytes(), config.promote.share),
         };
         print::print(text)?;
@@ -155,6 +156,7 @@ impl Daemon {
 fn table(findings: &[Finding], region: u64, share: f64) -> String {
     let matters = |finding: &&Finding| {
         finding.ripe + finding.young + finding.sparse + finding.huge + finding.unsuitable_bytes > 0
+            || finding.reasons.iter().map(|reason| reason.bytes).sum::<u64>() >= region
             || finding.excluded.is_some_and(|why| why != "kernel")
     };
     let size = |regions: u64| if regions == 0 { "-".to_string() } else { bytes(regions * region) };
@@ -168,14 +170,17 @@ fn table(findings: &[Finding], region: u64, share: f64) -> String {
             size(finding.sparse),
             size(finding.huge),
             unsuitable,
-            finding.excluded.unwrap_or_default().to_string(),
+            match finding.excluded {
+                Some("rights") => "this user may not look into it".to_string(),
+                _ => why(&finding.reasons),
+            },
         ]
     });
     let rest = findings.len() - findings.iter().filter(matters).count();
     let head = ["pid", "name", "promote", "too young", "too sparse", "huge", "excluded", "why not"];
+    let table = grid(&head, rows, &["name", "why not"]);
+    let size = bytes(region);
     format!(
-        "{}\n{rest} processes without a populated region of {} are not shown; \"too sparse\" is below share {share}\n",
-        grid(&head, rows, &["name", "why not"]),
-        bytes(region)
+        "{table}\n{rest} processes without {size} that matter are not shown; \"too sparse\" is below share {share}\n"
     )
 }

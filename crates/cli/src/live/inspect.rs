@@ -6,12 +6,13 @@ mod watch;
 
 use crate::Failure;
 use crate::print::print;
+pub(super) use columns::why;
 use columns::{columns, note, shown, title};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
 use superpage_linux::inspect::{Mapping, Process, System};
-use superpage_report::grid;
+use superpage_report::{foreign_json, grid};
 
 /// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free.
 ///
@@ -91,7 +92,7 @@ impl Inspect {
 }
 
 fn json(rows: &impl Serialize) -> String {
-    serde_json::to_string_pretty(rows).expect("plain values") + "\n"
+    foreign_json(&serde_json::to_string_pretty(rows).expect("plain values")) + "\n"
 }
 
 fn table(process: &Process) -> String {

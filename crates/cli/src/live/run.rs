@@ -9,7 +9,7 @@ use superpage_linux::run::{Options, Outcome, run};
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_linux::{Error, Policy};
-use superpage_report::{bytes, count, time};
+use superpage_report::{bytes, count, foreign, time};
 
 /// Run a command under a policy for its pages
 #[derive(Args)]
@@ -144,7 +144,7 @@ fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
     }
     const NAMED: usize = 3;
     let mut names: Vec<String> =
-        outcome.left.iter().take(NAMED).map(|(pid, name)| format!("{} ({pid})", name.escape_debug())).collect();
+        outcome.left.iter().take(NAMED).map(|(pid, name)| format!("{} ({pid})", foreign(name))).collect();
     if outcome.left.len() > NAMED {
         names.push(format!("{} more", outcome.left.len() - NAMED));
     }

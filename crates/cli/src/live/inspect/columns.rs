@@ -1,9 +1,9 @@
 //! What is shown of a mapping, in the order of the columns.
 
 use std::collections::BTreeSet;
-use superpage_linux::inspect::{Mapping, Process};
+use superpage_linux::inspect::{Mapping, Process, Reason};
 use superpage_pages::PageSize;
-use superpage_report::{bytes, count};
+use superpage_report::{bytes, count, foreign};
 
 /// A column of the table of mappings.
 pub(super) struct Column {
@@ -60,19 +60,18 @@ pub(super) fn columns(mappings: &[Mapping]) -> Vec<Column> {
         }
     }
     add("mapping", true, Box::new(|m| words(format!("{} {}", m.permissions, m.name).trim_end().into())));
-    add("why not huge", true, Box::new(|m| words(why(m))));
+    add("why not huge", true, Box::new(|m| words(why(&m.reasons))));
     columns
 }
 
 /// The reasons with most bytes: one, or two with their bytes.
-fn why(mapping: &Mapping) -> String {
-    match &mapping.reasons[..] {
+pub(in crate::live) fn why(reasons: &[Reason]) -> String {
+    match reasons {
         [] => String::new(),
         [reason] => reason.text.clone(),
         [most, next, rest @ ..] => {
             let more = if rest.is_empty() { "" } else { "; ..." };
-            let phrase =
-                |reason: &superpage_linux::inspect::Reason| format!("{} ({})", reason.text, bytes(reason.bytes));
+            let phrase = |reason: &Reason| format!("{} ({})", reason.text, bytes(reason.bytes));
             format!("{}; {}{more}", phrase(most), phrase(next))
         }
     }
@@ -85,7 +84,7 @@ pub(super) fn title(process: &Process) -> String {
     let share = if resident == 0 { 0.0 } else { 100.0 * huge as f64 / resident as f64 };
     format!(
         "{} ({}): {} resident, {} of it ({share:.1} %) in huge pages",
-        process.command,
+        foreign(&process.command),
         process.pid,
         bytes(resident),
         bytes(huge)

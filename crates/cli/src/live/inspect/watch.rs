@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use superpage_linux::inspect::{Mapping, Process, System};
+use superpage_report::foreign;
 
 /// Shows a process, or the system, until the user quits or a signal comes.
 pub(super) fn run(pid: Option<u32>, period: Duration) -> Result<ExitCode, Failure> {
@@ -203,7 +204,7 @@ impl View {
             })
             .collect();
         let cell = |i: usize, text: String| {
-            let text = Text::from(text);
+            let text = Text::from(foreign(&text).into_owned());
             Cell::from(if left[i] { text.left_aligned() } else { text.right_aligned() })
         };
         let mark = |i: usize, name: &String| match i == self.sort {

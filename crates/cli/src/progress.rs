@@ -1,0 +1,30 @@
+//! How bars of progress look.
+
+use indicatif::{HumanDuration, ProgressState, ProgressStyle};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// A style with the key `{left}`: the time that is left, or nothing while that cannot be told, as before the first step.
+pub(crate) fn style(template: &str) -> ProgressStyle {
+    let key = |state: &ProgressState, out: &mut dyn Write| {
+        let _ = out.write_str(&left(state.eta()));
+    };
+    ProgressStyle::with_template(template).expect("the template is right").with_key("left", key)
+}
+
+/// An estimate of zero stands for none.
+fn left(estimate: Duration) -> String {
+    if estimate.is_zero() { String::new() } else { format!("{:#} left", HumanDuration(estimate)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_said_before_it_is_known() {
+        assert_eq!(left(Duration::ZERO), "");
+        assert_eq!(left(Duration::from_secs(90)), "90s left");
+        let _ = style("{wide_bar} {pos} of {len} runs {left}");
+    }
+}
