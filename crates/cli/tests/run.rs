@@ -254,6 +254,33 @@ fn what_the_command_leaves_running_is_waited_for_if_asked() {
 }
 
 #[test]
+fn what_a_policy_left_alone_is_said() {
+    let _only = alone();
+    let done = output(&mut run("promote", &["sh", "-c", "sleep 1 >&- 2>&- & exit 0"]));
+    let told = sentences(&done);
+    if done.status.code() == Some(1) {
+        eprintln!("skipped: {told:?}");
+        return;
+    }
+    let [left] = &told[..] else { panic!("{told:?}") };
+    assert!(left.starts_with("superpage: the command has left sleep ("), "{left}");
+    assert!(left.ends_with("where nothing more is promoted while they still run; --wait waits for them"), "{left}");
+
+    let script = "import ctypes, mmap, time\nctypes.CDLL(None).prctl(41, 1, 0, 0, 0)\n\
+                  m = mmap.mmap(-1, 24 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  m[:] = b'1' * len(m)\ntime.sleep(1)";
+    let mut verbose = Command::new(SUPERPAGE);
+    verbose.args(["run", "-v", "--policy", "promote", "--", "python3", "-c", script]);
+    let told = sentences(&output(&mut verbose));
+    if told.iter().any(|line| line.contains("cannot run python3")) {
+        eprintln!("skipped: {told:?}");
+        return;
+    }
+    let why = "is left alone: the process disabled huge pages by prctl";
+    assert!(told.iter().any(|line| line.ends_with(why)), "{told:?}");
+}
+
+#[test]
 fn promote_makes_settled_memory_huge() {
     let _alone = alone();
     // A program of 64 MB in small pieces, which waits for its input to end.

@@ -311,12 +311,12 @@ impl Promoter {
         self.counters.changed += changed;
         let page = rustix::param::page_size() as u64;
         let room = self.headroom.room(process.pid);
-        let (batch, no_room) = admit(batch, room.bytes, self.size, page);
+        let (batch, no_room) = admit(batch, &room, self.size, page);
         self.counters.no_room += no_room.len() as u64;
         for ripe in &no_room {
             process.scanner.put_off(ripe.region, process::millis(now));
         }
-        if room.bytes < self.size {
+        if room.copies < self.size {
             tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
             process.pace.pause(now + self.options.idle.0);
         }

@@ -148,11 +148,8 @@ fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
     if outcome.left.len() > NAMED {
         names.push(format!("{} more", outcome.left.len() - NAMED));
     }
-    let promotes = if promotes { ": nothing more is promoted there" } else { "" };
-    eprintln!(
-        "superpage: left alone, since the command has ended: {}{promotes}; --wait stays until all end",
-        names.join(", ")
-    );
+    let how = if promotes { "where nothing more is promoted while they" } else { "which" };
+    eprintln!("superpage: the command has left {} behind, {how} still run; --wait waits for them", names.join(", "));
 }
 
 /// What was seen of the memory of the command and its descendants.

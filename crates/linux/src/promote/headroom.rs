@@ -2,8 +2,9 @@
 //!
 //! A promotion adds the pages of the region that were not populated, and while it copies, a whole region more. Both are taken
 //! from the limits of every control group from the process's own up to the root, and from what the system has available. Of
-//! each a *headroom* is left to the programs: 16 MB of a limit, or a sixteenth of it where that is more; 64 MB of the system,
-//! or a sixty-fourth. Cached pages of files that nobody has used of late (`inactive_file`) do not count as used: the kernel
+//! each a *headroom* is left to the programs. What adds pages leaves a quarter of a limit, and an eighth of the system's memory,
+//! since a program that was made to fill its limit is killed when it grows; a copy, which is gone at once, a sixteenth and a
+//! sixty-fourth; and none of them less than 16 MB. Cached pages of files that nobody has used of late (`inactive_file`) do not count as used: the kernel
 //! gives them up before it fails an allocation.
 //!
 //! Where tasks have waited for memory in more than [`PRESSED`] percent of the last ten seconds, by the kernel's pressure stall
@@ -39,11 +40,30 @@ impl fmt::Display for Place {
     }
 }
 
-/// What may be added to the memory of a process before a headroom is touched, and where it is least.
+/// What may be added to the memory of a process before a headroom is touched.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Room {
-    pub(super) bytes: u64,
+    /// Bytes of pages that stay.
+    pub(super) pages: u64,
+    /// Bytes of copies, which are given back.
+    pub(super) copies: u64,
+    /// Where there is the least for copies.
     pub(super) place: Place,
+}
+
+impl Room {
+    /// Where so much is free of a limit; pages leave its `pages`-th part, copies its `copies`-th.
+    fn of(free: u64, limit: u64, (pages, copies): (u64, u64), place: Place) -> Room {
+        let beside = |part: u64| free.saturating_sub((limit / part).max(16 << 20));
+        Room { pages: beside(pages), copies: beside(copies), place }
+    }
+
+    /// What may be added in both.
+    fn and(self, other: Room) -> Room {
+        let pages = self.pages.min(other.pages);
+        let tighter = if other.copies < self.copies { other } else { self };
+        Room { pages, ..tighter }
+    }
 }
 
 /// The limits of a system and its control groups. It keeps nothing: a group may be changed, and left, at any time.
@@ -64,14 +84,11 @@ impl Headroom {
             let text = self.read("proc/meminfo");
             let kilobytes = |name: &str| Some(number(&text, name)?.saturating_mul(1024));
             let (available, total) = (kilobytes("MemAvailable:")?, kilobytes("MemTotal:")?);
-            Some(Room { bytes: available.saturating_sub((64 << 20).max(total / 64)), place: Place::System })
+            Some(Room::of(available, total, (8, 64), Place::System))
         };
-        let groups = self.groups(pid).into_iter().filter_map(|folder| {
-            let bytes = group_room(&folder)?;
-            Some(Room { bytes, place: Place::Group(folder) })
-        });
-        let unlimited = Room { bytes: u64::MAX, place: Place::System };
-        groups.chain(system()).min_by_key(|room| room.bytes).unwrap_or(unlimited)
+        let groups = self.groups(pid).into_iter().filter_map(group_room);
+        let unlimited = Room { pages: u64::MAX, copies: u64::MAX, place: Place::System };
+        groups.chain(system()).fold(unlimited, Room::and)
     }
 
     /// Where tasks wait for memory, if they do: in the system, or in a control group of the process.
@@ -116,14 +133,14 @@ impl Headroom {
 }
 
 /// Parts regions of `size` bytes into those that fit into the room, in their order, and the others.
-pub(super) fn admit(batch: Vec<Ripe>, room: u64, size: u64, page: u64) -> (Vec<Ripe>, Vec<Ripe>) {
-    // One at a time is there twice, while it is copied.
-    let mut rest = room.checked_sub(size);
+pub(super) fn admit(batch: Vec<Ripe>, room: &Room, size: u64, page: u64) -> (Vec<Ripe>, Vec<Ripe>) {
+    let mut rest = room.pages;
     batch.into_iter().partition(|ripe| {
         let grows = size - u64::from(ripe.populated) * page;
-        let fits = rest.and_then(|rest| rest.checked_sub(grows));
-        rest = fits.or(rest);
-        fits.is_some()
+        // One at a time is there twice, while it is copied.
+        let fits = room.copies >= size && grows <= rest;
+        rest -= if fits { grows } else { 0 };
+        fits
     })
 }
 
@@ -132,17 +149,17 @@ fn file(folder: &Path, name: &str) -> String {
 }
 
 /// What may be added in a group; `None` where it has no limit.
-fn group_room(folder: &Path) -> Option<u64> {
-    let value = |name: &str| file(folder, name).trim().parse::<u64>().ok();
+fn group_room(folder: PathBuf) -> Option<Room> {
+    let value = |name: &str| file(&folder, name).trim().parse::<u64>().ok();
     // "max" is no number, and in version 1 no limit is nearly all of 63 bits.
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"].into_iter().filter_map(value);
     let limit = limits.filter(|limit| *limit < 1 << 60).min()?;
     let used = value("memory.current").or_else(|| value("memory.usage_in_bytes"))?;
-    let stat = file(folder, "memory.stat");
+    let stat = file(&folder, "memory.stat");
     // Of version 1, the plain one is of the group without those below.
     let cached = number(&stat, "total_inactive_file ").or_else(|| number(&stat, "inactive_file ")).unwrap_or(0);
-    let headroom = (16 << 20).max(limit / 16);
-    Some(limit.saturating_sub(used.saturating_sub(cached)).saturating_sub(headroom))
+    let free = limit.saturating_sub(used.saturating_sub(cached));
+    Some(Room::of(free, limit, (4, 16), Place::Group(folder)))
 }
 
 /// The number after a name at the start of a line.
@@ -187,23 +204,25 @@ mod tests {
     fn what_does_not_fit_is_left_and_what_adds_nothing_is_not() {
         let ripe = |region, populated| Ripe { region, populated, accessed: 0, pieces: 1, since: 0 };
         let batch = || vec![ripe(1, 256), ripe(2, 128), ripe(3, 256), ripe(4, 512)];
-        let regions = |room| {
-            let (fit, _) = admit(batch(), room, 2 * MB, 4096);
+        let regions = |pages, copies| {
+            let room = Room { pages, copies, place: Place::System };
+            let (fit, _) = admit(batch(), &room, 2 * MB, 4096);
             fit.iter().map(|ripe| ripe.region).collect::<Vec<_>>()
         };
-        assert_eq!(regions(u64::MAX), [1, 2, 3, 4]);
-        // A copy of 2 MB, and 1 MB each; the second would add 1.5.
-        assert_eq!(regions(4 * MB), [1, 3, 4]);
-        assert_eq!(regions(2 * MB), [4]);
-        assert_eq!(regions(2 * MB - 1), [0; 0]);
+        assert_eq!(regions(u64::MAX, u64::MAX), [1, 2, 3, 4]);
+        // 1 MB each; the second would add 1.5.
+        assert_eq!(regions(2 * MB, 2 * MB), [1, 3, 4]);
+        assert_eq!(regions(0, 2 * MB), [4]);
+        assert_eq!(regions(4 * MB, 2 * MB - 1), [0; 0]);
     }
 
     #[test]
     fn the_system_keeps_some() {
         let (_folder, headroom) = system(&[MEMORY]);
-        assert_eq!(headroom.room(7), Room { bytes: (1024 - 64) * MB, place: Place::System });
+        let room = Room { pages: (1024 - 512) * MB, copies: (1024 - 64) * MB, place: Place::System };
+        assert_eq!(headroom.room(7), room);
         let (_folder, nothing) = system(&[]);
-        assert_eq!((nothing.room(7).bytes, nothing.pressed(7)), (u64::MAX, None));
+        assert_eq!((nothing.room(7).pages, nothing.pressed(7)), (u64::MAX, None));
     }
 
     #[test]
@@ -219,12 +238,12 @@ mod tests {
             ("sys/fs/cgroup/a/memory.current", "167772160\n"),
             ("sys/fs/cgroup/a/memory.stat", "anon 5\ninactive_file 10485760\n"),
         ]);
-        // 200 MB, of which 160 are used, 10 of those cached, and 16 are left to the programs.
+        // 200 MB, of which 160 are used, 10 of those cached; copies leave 16 to the programs, and pages 50.
         let room = headroom.room(7);
-        assert_eq!(room.bytes, (200 - 160 + 10 - 16) * MB);
+        assert_eq!((room.pages, room.copies), (0, (200 - 160 + 10 - 16) * MB));
         assert_eq!(room.place, Place::Group(folder.path().join("sys/fs/cgroup/a")));
         fs::write(folder.path().join("sys/fs/cgroup/a/b/memory.current"), "1073741824\n").unwrap();
-        assert_eq!(headroom.room(7).bytes, 0);
+        assert_eq!(headroom.room(7).copies, 0);
         assert_eq!(headroom.room(8).place, Place::System, "a process of no group");
     }
 
@@ -241,12 +260,14 @@ mod tests {
             ("sys/fs/cgroup/memory/box/memory.stat", "inactive_file 1\ntotal_inactive_file 1048576\n"),
         ];
         let (_folder, headroom) = system(&files);
-        assert_eq!(headroom.room(7).bytes, (512 - 256 + 1 - 32) * MB);
+        let room = headroom.room(7);
+        assert_eq!((room.pages, room.copies), ((512 - 256 + 1 - 128) * MB, (512 - 256 + 1 - 32) * MB));
         let inside = "36 25 0:30 /outer/box /sys/fs/cgroup/memory/box rw - cgroup cgroup rw,memory\n";
         let (folder, headroom) = system(&files);
         fs::write(folder.path().join("proc/self/mountinfo"), inside).unwrap();
         fs::write(folder.path().join("proc/7/cgroup"), "4:memory:/outer/box\n").unwrap();
-        assert_eq!(headroom.room(7).bytes, (512 - 256 + 1 - 32) * MB);
+        let room = headroom.room(7);
+        assert_eq!((room.pages, room.copies), ((512 - 256 + 1 - 128) * MB, (512 - 256 + 1 - 32) * MB));
     }
 
     #[test]
