@@ -48,28 +48,37 @@ impl Mapping {
 /// # Errors
 /// The process has ended, or may not be looked at.
 pub fn mappings(pid: i32, size: u64) -> Result<Vec<Mapping>, Error> {
-    Ok(split(pid, size)?.0)
+    Ok(split(pid, size)?.fitting)
 }
 
-/// [`mappings`], and apart from them those that are anonymous or of a memory file too but hold no such region, with the reason.
+/// The mappings of a process that are anonymous or of a memory file.
+#[derive(Debug, Default)]
+pub(crate) struct Split {
+    /// Those that [`mappings`] tells.
+    pub(crate) fitting: Vec<Mapping>,
+    /// Those in which no region could be a huge page, and why.
+    pub(crate) left: Vec<(Mapping, Why)>,
+}
+
+/// [`mappings`], and the others of their kinds.
 ///
 /// # Errors
 /// As [`mappings`].
-pub(crate) fn split(pid: i32, size: u64) -> Result<(Vec<Mapping>, Vec<(Mapping, Why)>), Error> {
+pub(crate) fn split(pid: i32, size: u64) -> Result<Split, Error> {
     let path = format!("/proc/{pid}/maps");
     let text = maps::read(&path).map_err(Error::file("read", path))?;
     let text = String::from_utf8_lossy(&text);
     let page = rustix::param::page_size() as u64;
     let told = text.lines().filter_map(|line| mapping(line, page));
     let apart = maps::newest(told, |(at, _)| (at.range.start, at.range.end), |(at, _), end| at.range.end = end);
-    let (mut fitting, mut left) = (Vec::new(), Vec::new());
+    let mut split = Split::default();
     for (at, offset) in apart {
         match misfit(&at, offset, size) {
-            None => fitting.push(at),
-            Some(why) => left.push((at, why)),
+            None => split.fitting.push(at),
+            Some(why) => split.left.push((at, why)),
         }
     }
-    Ok((fitting, left))
+    Ok(split)
 }
 
 /// The mapping of a line of `maps` if it may hold huge pages, and its offset in the file.

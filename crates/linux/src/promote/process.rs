@@ -274,7 +274,7 @@ impl Process {
         let number = Pid::from_raw(self.pid).ok_or_else(|| Error::Usage(format!("{} is no process", self.pid)))?;
         let pidfd = pidfd_open(number, PidfdFlags::empty()).map_err(Error::system("open a process"))?;
         let pagemap = Pagemap::open(self.pid).map_err(Error::file("read", format!("/proc/{}/pagemap", self.pid)))?;
-        let (mut mappings, misfits) = scan::split(self.pid, size)?;
+        let scan::Split { fitting: mut mappings, left: misfits } = scan::split(self.pid, size)?;
         mappings.retain(|mapping| options.shared || mapping.kind == scan::Kind::Anonymous);
         let page = rustix::param::page_size() as u64;
         let pages = (size / page) as u32;
