@@ -14,8 +14,7 @@ impl Point {
         if trap == Trap::Absent {
             self.windows.fault(access == Access::Execute);
         }
-        // A fault maps the page. Before, a mapping may have to be made or widened, or a page brought in that is then copied:
-        // four steps are the most that it can take.
+        // A fault maps the page. Before, a mapping may have to be made or widened: four steps are the most that it can take.
         let mut steps = 0;
         while steps < 4 {
             steps += 1;
@@ -61,7 +60,7 @@ impl Point {
             }
             _ => {}
         }
-        for filled in self.vm.filled() {
+        for filled in &fault.filled {
             match filled.backed {
                 Some(from) => self.disk.read(from, filled.frame),
                 None => self.disk.zero(filled.frame),

@@ -76,8 +76,9 @@ impl Away {
         Some(slot)
     }
 
-    pub(crate) fn has_vacant_slot(&self) -> bool {
-        self.vacant.count() > 0
+    /// Slots that hold nothing.
+    pub(crate) fn vacant_slots(&self) -> u64 {
+        self.vacant.count() as u64
     }
 
     /// Gives back the slot of a page.

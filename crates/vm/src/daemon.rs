@@ -22,7 +22,7 @@ struct Sample {
 
 impl Vm {
     /// Frames that could be had without taking a page out of use: free, reserved and unpopulated, or holding a cache page.
-    fn available(&self) -> u64 {
+    pub(crate) fn available(&self) -> u64 {
         let Some(pages) = &self.frames.pages else { return 0 };
         let stats = &self.frames.stats;
         let held = if self.policy.cache == Cache::Held { pages.count(List::Cache) } else { 0 };
@@ -41,22 +41,27 @@ impl Vm {
     }
 
     /// Whether the page daemon has something to do: memory is short, or a request for contiguity failed and the policy has
-    /// it woken by that. Where no page could go (swap space is full), it waits until some are freed, or until
+    /// it woken by that. Where no page could go (swap space is full), it waits until some are freed, or a slot is, or until
     /// [`crate::FaultError::OutOfMemory`]. The kernel asks between one operation and the next. O(1).
     pub fn daemon_wanted(&self) -> bool {
         let Some(pages) = &self.frames.pages else { return false };
         // Where the whole inactive list did not help, it will not until something changes.
         let mut goals = self.frames.wanted.iter().zip(&self.exhausted);
         let contiguity = goals.any(|(goal, exhausted)| *goal > 0 && *exhausted != Some(pages.changes()));
-        let short =
-            self.available() < self.least() && self.futile.is_none_or(|at| self.frames.stats.resident_pages < at);
+        let swappable = pages.count(List::Unswappable) > 0 && self.frames.away.vacant_slots() > 0;
+        let hope = |at| self.frames.stats.resident_pages < at || swappable;
+        let short = self.available() < self.least() && self.futile.is_none_or(hope);
         short || self.policy.wake == Wake::Contiguity && contiguity
     }
 
-    /// Runs the page daemon once: until enough memory is available if it is short, or all pages were looked at often enough to
-    /// know that they are in use; and until the contiguity is restored that failed since the last run, or the end of the
-    /// inactive list is reached. Gives whether it took any page out of use; if not, after [`crate::FaultError::OutOfMemory`],
-    /// only the end of a process makes room. O(pages on the lists) for each round over them.
+    /// Runs the page daemon once: until enough memory is available if it is short, or no page is left that can go; and until
+    /// the contiguity is restored that failed since the last run, or the end of the inactive list is reached. What the last
+    /// eight faults mapped stays, unless a request has failed for want of a frame and nothing else can go: then as much of it
+    /// goes, the oldest first, as that request needs.
+    ///
+    /// Gives whether it took any page out of use. After [`crate::FaultError::OutOfMemory`], `true` says that the same call now
+    /// finds a frame, and `false` that only the end of a process makes room. O(pages on the lists): each is looked at in at
+    /// most six passes, and one that swap space has no room for in none that follows, until it has.
     pub fn run_daemon(&mut self, pmap: &mut impl Pmap, store: &mut impl Store) -> bool {
         if self.frames.pages.is_none() {
             return false;
@@ -65,8 +70,12 @@ impl Vm {
         self.frames.stats.note_peak();
         let before = self.frames.stats.evictions;
         let goals = core::mem::take(&mut self.frames.wanted);
+        let starved = core::mem::take(&mut self.frames.starved);
         if self.available() < self.least() {
             self.restore_memory(pmap, store);
+            if starved && self.available() == 0 {
+                self.take_latest(pmap, store);
+            }
             let futile = self.frames.stats.evictions == before;
             self.futile = futile.then_some(self.frames.stats.resident_pages);
         }
@@ -80,19 +89,74 @@ impl Vm {
         self.frames.stats.evictions > before
     }
 
-    /// Rounds over the inactive and the active list until the target is met, or no page of them can go.
+    /// Passes over the inactive and the active list until the target is met, or no page of them can go.
+    ///
+    /// An active page is deactivated after as many rounds without a reference as it is active, at most 64. The first pass finds
+    /// which pages were referenced. As no program runs while the daemon does, the rounds after it would find nothing new: they
+    /// are made in one step, as many as it takes until enough pages have no activity left.
     fn restore_memory(&mut self, pmap: &mut impl Pmap, store: &mut impl Store) {
         let target = self.target();
-        // An active page is deactivated after as many rounds without a reference as it is active, at most 64.
-        for _ in 0..70 {
+        self.readmit();
+        let unswappable = self.count(List::Unswappable);
+        self.scan_inactive(pmap, store, target);
+        // Inactive pages enough for this run and the next.
+        let enough = 2 * target + target / 2;
+        self.scan_active(pmap, enough, 1);
+        self.scan_inactive(pmap, store, target);
+        // At most: what is less active than the most active of those that must go; these; and all if swap space is full.
+        for _ in 0..3 {
+            let full = self.count(List::Unswappable) > unswappable;
+            let Some(rounds) = self.rounds_ahead(target, full) else { return };
+            self.scan_active(pmap, if full { u64::MAX } else { enough }, rounds);
             self.scan_inactive(pmap, store, target);
-            self.scan_active(pmap, target);
-            let inactive = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Inactive));
-            let active = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Active));
-            if self.available() >= target || inactive + active == 0 {
-                return;
+        }
+    }
+
+    /// How many rounds it takes until as many active pages as are still to go have no activity left, or until the last round
+    /// before that in which any lose it, so that the least active go first. With `all`, until none has any, since few of
+    /// them can go. `None` if no more are to go, or none can.
+    fn rounds_ahead(&self, target: u64, all: bool) -> Option<u8> {
+        let missing = target.checked_sub(self.available()).filter(|missing| *missing > 0)?;
+        let activities = self.frames.pages.as_ref()?.activities();
+        let (mut pages, mut rounds) = (0, None);
+        for (activity, count) in (0..).zip(activities).filter(|(_, count)| *count > 0) {
+            pages += u64::from(count);
+            if pages >= missing && !all {
+                return rounds.or(Some(activity.max(1)));
+            }
+            rounds = Some(activity.max(1));
+        }
+        rounds
+    }
+
+    /// Pages that swap space had no room for are inactive again, as many as it has room for now.
+    fn readmit(&mut self) {
+        for _ in 0..self.frames.away.vacant_slots() {
+            let Some(frame) = self.head_of(List::Unswappable) else { return };
+            self.put(frame, List::Inactive);
+        }
+    }
+
+    /// Takes pages that the last faults mapped out of use, the oldest first, until there is a frame.
+    fn take_latest(&mut self, pmap: &mut impl Pmap, store: &mut impl Store) {
+        let latest: Vec<u32> = self.frames.pages.iter().flat_map(|pages| pages.latest()).collect();
+        for frame in latest {
+            if self.available() == 0
+                && let Some(List::Active | List::Inactive) = self.list_of(frame)
+                && let Some(page) = self.frames.page_of(frame)
+                && !self.take_out(pmap, store, page, frame)
+            {
+                self.put(frame, List::Unswappable);
             }
         }
+    }
+
+    fn count(&self, list: List) -> u64 {
+        self.frames.pages.as_ref().map_or(0, |pages| pages.count(list))
+    }
+
+    fn is_latest(&self, frame: u32) -> bool {
+        self.frames.pages.as_ref().is_some_and(|pages| pages.is_latest(frame))
     }
 
     fn head_of(&self, list: List) -> Option<u32> {
@@ -111,32 +175,36 @@ impl Vm {
             && let Some(page) = self.frames.page_of(frame)
         {
             let sample = self.sample(pmap, page, frame, true);
-            if sample.referenced {
-                self.age(frame, &sample, false);
+            if sample.referenced || self.is_latest(frame) {
+                self.age(frame, &sample, false, 1);
             } else if !self.take_out(pmap, store, page, frame) {
-                // Swap space is full: the page stays, and others are tried first the next time.
-                self.put(frame, List::Active);
+                self.put(frame, List::Unswappable);
             }
         }
     }
 
-    /// Makes active pages inactive that were not referenced for long, until there are enough of them.
-    fn scan_active(&mut self, pmap: &mut impl Pmap, target: u64) {
-        let enough = target + target / 2;
+    /// Makes active pages inactive that were not referenced for long, until so many are inactive or available, with what
+    /// `rounds` over the list would do in one.
+    fn scan_active(&mut self, pmap: &mut impl Pmap, enough: u64, rounds: u8) {
         // Each page once: what is looked at goes to the tail, and all parts of a superpage at once.
-        let mut left = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Active));
+        let mut left = self.count(List::Active);
         while left > 0
             && let Some(frame) = self.head_of(List::Active)
             && let Some(page) = self.frames.page_of(frame)
         {
-            let inactive = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Inactive));
-            if inactive + self.available() >= enough + target {
+            if self.count(List::Inactive) + self.available() >= enough {
+                // The last round ended here, those before it did not.
+                if let Some(pages) = &mut self.frames.pages
+                    && rounds > 1
+                {
+                    pages.pass(left, rounds - 1);
+                }
                 return;
             }
             let sample = self.sample(pmap, page, frame, true);
             let known = self.objects.get(page.0);
             let needed = known.entries > 0 || known.shadows > 0;
-            left -= self.age(frame, &sample, !needed).min(left);
+            left -= self.age(frame, &sample, !needed, rounds).min(left);
             if sample.referenced && sample.level == Level::BASE {
                 self.repromote(pmap, page, frame);
             }
@@ -154,9 +222,10 @@ impl Vm {
         }
     }
 
-    /// Notes for a page, and those that one superpage maps with it, whether it was referenced, and puts them on the list that
-    /// follows: active, or inactive once no activity is left or nothing needs the object. Gives how many were active.
-    fn age(&mut self, frame: u32, sample: &Sample, unneeded: bool) -> u64 {
+    /// Notes for a page, and those that one superpage maps with it, whether it was referenced in so many rounds, and puts them on
+    /// the list that follows: active, or inactive once no activity is left or nothing needs the object; what the last faults
+    /// mapped stays active. Gives how many were active.
+    fn age(&mut self, frame: u32, sample: &Sample, unneeded: bool, rounds: u8) -> u64 {
         let referenced = sample.referenced;
         let count = self.frames.ladder.pages(sample.level) as u32;
         let first = frame & !(count - 1);
@@ -168,8 +237,8 @@ impl Vm {
                 Some(List::Inactive) => {}
                 _ => continue,
             }
-            let activity = pages.sampled(frame, referenced, !sample.split);
-            let keep = referenced || activity > 0 && !unneeded;
+            let activity = pages.sampled(frame, referenced, !sample.split, rounds);
+            let keep = referenced || activity > 0 && !unneeded || pages.is_latest(frame);
             pages.put(frame, if keep { List::Active } else { List::Inactive });
         }
         active
@@ -314,7 +383,8 @@ impl Vm {
     fn contributors(&mut self, pmap: &mut impl Pmap, extent: Extent) -> Option<Vec<(u32, PageOf)>> {
         let first = extent.start.0 as u32;
         let frames = first..first + self.frames.ladder.pages(extent.level) as u32;
-        if frames.clone().any(|frame| self.list_of(frame) == Some(List::Active)) {
+        let stays = |frame| matches!(self.list_of(frame), Some(List::Active | List::Unswappable));
+        if frames.clone().any(stays) {
             return None;
         }
         let mut taken = Vec::new();
@@ -342,7 +412,7 @@ impl Vm {
             }
             let sample = self.sample(pmap, page, frame, false);
             if sample.referenced {
-                self.age(frame, &sample, false);
+                self.age(frame, &sample, false, 1);
                 return None;
             }
         }

@@ -117,7 +117,7 @@ impl Vm {
     /// Whether there is a place that a page could be written to.
     pub(crate) fn can_be_written(&self, page: PageOf) -> bool {
         let away = &self.frames.away;
-        self.objects.get(page.0).file.is_some() || away.slot(page).is_some() || away.has_vacant_slot()
+        self.objects.get(page.0).file.is_some() || away.slot(page).is_some() || away.vacant_slots() > 0
     }
 
     /// Where a page is written to; `None` if swap space is full.

@@ -5,7 +5,8 @@ use crate::population::Walk;
 use crate::promotion::Uniform;
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Backed, FaultError, Growth, Pmap, SpaceId};
+use crate::{Backed, FaultError, Filled, Growth, Pmap, SpaceId};
+use alloc::vec::Vec;
 use superpage_pages::{Access, Level, Pfn, Protection, Vpn};
 
 /// What a fault came down to.
@@ -29,8 +30,10 @@ pub enum FaultKind {
     Spurious,
 }
 
-/// What was done to resolve a fault, for those who charge time for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+/// What was done to resolve a fault, for those who charge time for it; and what is left to do. Where it is dropped without a look
+/// at `kind` and `filled`, a program sees what the frame held before: another program's data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[must_use = "its frames hold what they held before until the caller fills them"]
 pub struct Fault {
     /// What it came down to.
     pub kind: FaultKind,
@@ -41,6 +44,9 @@ pub struct Fault {
     pub source: Option<Pfn>,
     /// What to read the page from, if `kind` is [`FaultKind::File`] or [`FaultKind::Swap`].
     pub backed: Option<Backed>,
+    /// What was populated beside the page, because enough of a region was: to be filled like the page itself, after it. Empty
+    /// unless the policy populates more than is touched (`threshold`).
+    pub filled: Vec<Filled>,
     /// Whether the page was populated and its frame was reserved.
     pub reserved: bool,
     /// The level of the extent that was allocated, if one was.
@@ -49,6 +55,14 @@ pub struct Fault {
     pub preempted: u32,
     /// The level of the page that maps the address now: above the base page's after a promotion.
     pub mapped: Level,
+}
+
+impl Fault {
+    /// A fault that took no frame and leaves nothing to do.
+    pub(crate) fn new(kind: FaultKind, frame: Pfn, mapped: Level) -> Fault {
+        let (source, backed, filled, allocated) = (None, None, Vec::new(), None);
+        Fault { kind, frame, source, backed, filled, reserved: false, allocated, preempted: 0, mapped }
+    }
 }
 
 /// The access that faulted: who, where and how.
@@ -75,7 +89,10 @@ pub(crate) enum Content {
     File(u32),
     Swap(u32),
     Cached(u32),
+    /// Of this frame, which holds the page or held it last.
     Copy(u32),
+    /// The frame still holds it, though it was given up.
+    Left,
 }
 
 impl Vm {
@@ -88,7 +105,9 @@ impl Vm {
     /// around the page that is fully populated, in an extent and uniformly mapped becomes a superpage, by one call of
     /// [`Pmap::promote`] per size.
     ///
-    /// Where it is one step of several (a page is brought in and must then be copied), the retried access faults again.
+    /// It takes one frame at most, and no second step follows: once the frame is filled, the access that is retried goes
+    /// through, unless another processor has changed something meanwhile. What the last eight faults mapped stays while the
+    /// daemon makes room in advance; it goes last where a fault finds no frame.
     ///
     /// Costs O(number of sizes), if nothing is preempted.
     ///
@@ -103,9 +122,6 @@ impl Vm {
         at: Vpn,
         access: Access,
     ) -> Result<Fault, FaultError> {
-        if !self.filled.is_empty() {
-            self.filled.clear();
-        }
         let map = self.space(space).map_err(|_| FaultError::NoSpace(space))?;
         let entry = map.find(at.0).ok_or(FaultError::Unmapped(at))?;
         if !entry.protection.allows(access) {
@@ -130,7 +146,17 @@ impl Vm {
         match self.holder(entry.object, index) {
             Some((holder, walk)) if !walk.populated => {
                 let content = self.content(holder, index);
-                self.fill(pmap, &site, holder, walk, content)
+                if !writing || holder == entry.object && !entry.copy {
+                    return self.fill(pmap, &site, holder, walk, content);
+                }
+                let own = if entry.copy { self.own(space, entry) } else { entry };
+                if own.object == holder {
+                    return self.fill(pmap, &Site { entry: own, ..site }, holder, walk, content);
+                }
+                // The copy is made of what the page is read from, and takes one frame: with one more for the page that
+                // is copied, each could be evicted for the other for ever.
+                let content = if let Content::Cached(frame) = content { Content::Copy(frame) } else { content };
+                self.fill_own(pmap, site, own, content)
             }
             Some((holder, walk)) if holder == entry.object && !entry.copy => {
                 Ok(self.map_resident(pmap, &site, holder, walk, entry.protection))
@@ -145,8 +171,13 @@ impl Vm {
                     let site = Site { entry: own, ..site };
                     return Ok(self.map_resident(pmap, &site, holder, walk, own.protection));
                 }
-                // The page that is copied must not be the one that goes to make room.
-                self.frames.used_again(walk.frame);
+                if self.frames.is_held(walk.frame) && self.available() == 1 {
+                    // There is no other frame to copy it to.
+                    self.frames.evict((holder, index), walk.frame, false);
+                } else {
+                    // The page that is copied must not be the one that goes to make room.
+                    self.frames.used_again(walk.frame);
+                }
                 self.fill_own(pmap, site, own, Content::Copy(walk.frame))
             }
             None => {
@@ -205,7 +236,7 @@ impl Vm {
         site: &Site,
         object: ObjectId,
         mut walk: Walk,
-        content: Content,
+        mut content: Content,
     ) -> Result<Fault, FaultError> {
         let Site { space, ref entry, at, access } = *site;
         let index = site.index();
@@ -235,7 +266,11 @@ impl Vm {
         };
         let base = self.frames.ladder.base();
         if let Content::Copy(frame) = content {
-            source = Some(Pfn(u64::from(frame)));
+            if frame == walk.frame {
+                content = Content::Left;
+            } else {
+                source = Some(Pfn(u64::from(frame)));
+            }
             if pmap.lookup(space, at).is_some() {
                 let behind = self.objects.get(object).backing.and_then(|backing| self.holder(backing, index));
                 let (behind, _) = behind.expect("what was mapped is populated behind the page that hides it");
@@ -258,17 +293,18 @@ impl Vm {
         let writable = object == entry.object && !entry.copy;
         let rights = if writable { entry.protection } else { entry.rights_without_write() };
         let rights = if access == Access::Write { rights } else { self.rights_if_clean(object, rights) };
+        let (mut full, mut filled) = (populated.full, Vec::new());
         let whole = self.level_at_once(object, &populated, access);
         if whole > Level::BASE {
-            self.fill_at_once(pmap, site, object, whole, rights);
+            self.fill_at_once(pmap, site, object, whole, rights, &mut filled);
         } else {
             pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
             self.frames.stats.mapped[0] += 1;
         }
-        let mut full = populated.full;
         if whole == Level::BASE && self.policy.threshold < 8 && (self.policy.threshold > 0 || !populated.reserved) {
-            full = full.max(self.fill_up(pmap, site, object, rights));
+            full = full.max(self.fill_up(pmap, site, object, rights, &mut filled));
         }
+        self.frames.served(walk.frame);
         let mut mapped = whole;
         if whole == Level::BASE && full > 0 {
             let of = Uniform { space, entry, object, rights };
@@ -277,6 +313,7 @@ impl Vm {
         Ok(Fault {
             frame: Pfn(u64::from(walk.frame)),
             source,
+            filled,
             reserved: populated.reserved,
             allocated: (!populated.reserved).then_some(populated.allocated),
             preempted: populated.preempted,
@@ -311,9 +348,15 @@ impl Vm {
             }
             Content::Swap(slot) => {
                 backed = Some(Backed::Swap { slot });
+                // The slot may be that of the page behind this one.
+                differs = self.frames.away.slot((object, index)) != Some(slot);
                 FaultKind::Swap
             }
             Content::Cached(_) => FaultKind::Cached,
+            Content::Left => {
+                differs = true;
+                FaultKind::Cached
+            }
         };
         if backed.is_some() {
             stats.page_ins += 1;
@@ -328,8 +371,7 @@ impl Vm {
             self.hash_when_read(frame);
         }
         let frame = Pfn(u64::from(frame));
-        let (source, mapped) = (None, Level::BASE);
-        Fault { kind, frame, source, backed, reserved: false, allocated: None, preempted: 0, mapped }
+        Fault { backed, ..Fault::new(kind, frame, Level::BASE) }
     }
 
     /// Maps a populated page of `object`, or gives its mapping more rights.
@@ -366,6 +408,7 @@ impl Vm {
             }
         };
         self.frames.used_again(walk.frame);
+        self.frames.served(walk.frame);
         let stats = &mut self.frames.stats;
         stats.faults += 1;
         *match kind {
@@ -376,7 +419,6 @@ impl Vm {
         let full = Level(self.frames.population.full_level(&walk));
         let of = Uniform { space, entry, object, rights: uniform };
         let mapped = self.promote(pmap, of, at, walk.frame, from, full);
-        let frame = Pfn(u64::from(walk.frame));
-        Fault { kind, frame, source: None, backed: None, reserved: false, allocated: None, preempted: 0, mapped }
+        Fault::new(kind, Pfn(u64::from(walk.frame)), mapped)
     }
 }

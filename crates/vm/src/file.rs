@@ -70,9 +70,7 @@ impl Vm {
         if walk.populated {
             self.frames.used_again(walk.frame);
             self.frames.stats.file_hits += 1;
-            let (kind, frame, mapped) = (FaultKind::Resident, Pfn(u64::from(walk.frame)), Level::BASE);
-            let (source, backed) = (None, None);
-            return Ok(Fault { kind, frame, source, backed, reserved: false, allocated: None, preempted: 0, mapped });
+            return Ok(Fault::new(FaultKind::Resident, Pfn(u64::from(walk.frame)), Level::BASE));
         }
         let preferred = self.preferred(object, page, &walk);
         let cached = self.frames.away.cached((object, page));

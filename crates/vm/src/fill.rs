@@ -9,6 +9,7 @@ use crate::policy::Promote;
 use crate::population::Walk;
 use crate::vm::Vm;
 use crate::{Backed, Pmap, Policy};
+use alloc::vec::Vec;
 use superpage_pages::{Access, Level, Pfn, Protection};
 
 /// A page that a fault populated beside its own: the frame is to be filled, with zeroes or from where it says.
@@ -21,15 +22,16 @@ pub struct Filled {
 }
 
 impl Vm {
-    /// What the last fault populated beside its own page, because enough of a region was populated: to be filled by the
-    /// caller like the page itself.
-    pub fn filled(&self) -> &[Filled] {
-        &self.filled
-    }
-
-    /// Populates and maps the rest of each region around a page of which enough is populated, from the smallest up. Gives the
-    /// level of the largest region that is fully populated now. O(pages of the region).
-    pub(crate) fn fill_up(&mut self, pmap: &mut impl Pmap, site: &Site, object: ObjectId, rights: Protection) -> u8 {
+    /// Populates and maps the rest of each region around a page of which enough is populated, from the smallest up, and notes
+    /// what is to be filled. Gives the level of the largest region that is fully populated now. O(pages of the region).
+    pub(crate) fn fill_up(
+        &mut self,
+        pmap: &mut impl Pmap,
+        site: &Site,
+        object: ObjectId,
+        rights: Protection,
+        filled: &mut Vec<Filled>,
+    ) -> u8 {
         let entry = &site.entry;
         let index = entry.index(site.at.0);
         let walk = self.frames.population.walk(object, index);
@@ -48,7 +50,7 @@ impl Vm {
             }
             for page in low..low + pages {
                 if !self.frames.population.walk(object, page).populated {
-                    self.fill_one(pmap, site, object, page, rights);
+                    filled.push(self.fill_one(pmap, site, object, page, rights));
                 }
             }
             full = level;
@@ -86,13 +88,13 @@ impl Vm {
         object: ObjectId,
         level: Level,
         rights: Protection,
+        filled: &mut Vec<Filled>,
     ) {
         let (index, ladder) = (site.entry.index(site.at.0), self.frames.ladder);
         let pages = ladder.pages(level);
         let low = index & !(pages - 1);
-        for page in (low..low + pages).filter(|page| *page != index) {
-            self.populate_beside(object, page);
-        }
+        let beside = (low..low + pages).filter(|page| *page != index);
+        filled.extend(beside.map(|page| self.populate_beside(object, page)));
         let walk = self.frames.population.walk(object, index);
         let first = Pfn(u64::from(walk.frame) - (index - low));
         pmap.enter(site.space, site.at.align_down(pages), first, ladder.size(level), rights, site.access);
@@ -107,23 +109,30 @@ impl Vm {
     }
 
     /// Populates a page whose frame is reserved; it is to be filled, and not mapped yet.
-    fn populate_beside(&mut self, object: ObjectId, index: u64) -> Pfn {
+    fn populate_beside(&mut self, object: ObjectId, index: u64) -> Filled {
         let mut walk = self.frames.population.walk(object, index);
         let policy = &self.policy;
         let done = self.frames.populate_untouched(policy, object, index, &mut walk);
         debug_assert!(done, "the frame is reserved");
         let content = self.objects.get(object).file.map_or(Content::Zero, Content::File);
         let fault = self.note_content(object, walk.frame, index, content);
-        self.filled.push(Filled { frame: fault.frame, backed: fault.backed });
-        fault.frame
+        Filled { frame: fault.frame, backed: fault.backed }
     }
 
-    fn fill_one(&mut self, pmap: &mut impl Pmap, site: &Site, object: ObjectId, index: u64, rights: Protection) {
-        let frame = self.populate_beside(object, index);
+    fn fill_one(
+        &mut self,
+        pmap: &mut impl Pmap,
+        site: &Site,
+        object: ObjectId,
+        index: u64,
+        rights: Protection,
+    ) -> Filled {
+        let filled = self.populate_beside(object, index);
         let (at, base) = (site.entry.page(index), self.frames.ladder.base());
         let rights = self.rights_if_clean(object, rights);
-        pmap.enter(site.space, at, frame, base, rights, Access::Read);
+        pmap.enter(site.space, at, filled.frame, base, rights, Access::Read);
         self.frames.stats.mapped[Level::BASE.index()] += 1;
+        filled
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Frames {
     pub(crate) digests: HashMap<u32, u128, FxBuildHasher>,
     /// By level: failed requests for an extent of that size, since the page daemon last saw to them (section 5.1).
     pub(crate) wanted: [u64; MAX_LEVELS],
+    /// Whether a request for a base page has failed since then.
+    pub(crate) starved: bool,
     pub(crate) wired: Vec<Extent>,
     pub(crate) pools: Pools,
     pub(crate) stats: Stats,
@@ -187,6 +189,7 @@ impl Frames {
                 self.wanted[level as usize] += 1;
             }
         }
+        self.starved = true;
         None
     }
 
@@ -255,6 +258,20 @@ impl Frames {
             self.stats.cache_reactivated += u64::from(pages.list(frame) == Some(List::Cache));
             pages.activate(frame);
         }
+    }
+
+    /// A fault was resolved by mapping this frame.
+    #[inline]
+    pub(crate) fn served(&mut self, frame: u32) {
+        if let Some(pages) = &mut self.pages {
+            pages.serve(frame);
+        }
+    }
+
+    /// Whether the frame holds a cache page that is still populated.
+    pub(crate) fn is_held(&self, frame: u32) -> bool {
+        self.pages.as_ref().is_some_and(|pages| pages.list(frame) == Some(List::Cache))
+            && self.away.cached_in(frame).is_none()
     }
 
     /// Whether anything is kept by frame that [`Frames::frame_freed`] must undo.

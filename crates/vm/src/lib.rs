@@ -11,7 +11,7 @@
 //!
 //! ```
 //! use superpage_pages::{Access, Ladder, PageSize, Protection, Vpn};
-//! use superpage_vm::{Backing, Config, Growth, Map, Policy, SoftPmap, Vm};
+//! use superpage_vm::{Backing, Config, FaultKind, Growth, Map, Policy, SoftPmap, Vm};
 //!
 //! let ladder = Ladder::new(&["4K", "64K", "2M"].map(|size| size.parse::<PageSize>().unwrap())).unwrap();
 //! let mut pmap = SoftPmap::new(ladder);
@@ -20,8 +20,12 @@
 //! let (start, pages) = (Vpn(0x1000), 512);
 //! let (backing, growth) = (Backing::Anonymous, Growth::Fixed);
 //! vm.map(&mut pmap, space, Map { start, pages, protection: Protection::READ_WRITE, shared: false, backing, growth }).unwrap();
+//! let mut memory = vec![[0xff_u8; 4096]; 4096]; // what is in the frames, which is not the manager's concern
 //! for page in 0..pages {
-//!     vm.fault(&mut pmap, space, start + page, Access::Write).unwrap();
+//!     let fault = vm.fault(&mut pmap, space, start + page, Access::Write).unwrap();
+//!     assert_eq!(fault.kind, FaultKind::Zero); // no file, no swap space, no fork: docs/kernel.md has all kinds
+//!     memory[fault.frame.0 as usize].fill(0); // else the program would see what the frame held before
+//!     fault.filled.iter().for_each(|beside| memory[beside.frame.0 as usize].fill(0));
 //! }
 //! assert_eq!(vm.stats().mapped[..3], [0, 0, 1]); // one superpage of 2 MB
 //! vm.exit(&mut pmap, space).unwrap();

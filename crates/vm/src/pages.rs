@@ -1,8 +1,8 @@
 //! What is kept of each frame for the page daemon: which page list it is on, how active its page is, whether it is dirty;
 //! and the way back from a frame to its page.
 //!
-//! A frame whose page is populated is on one list, *active*, *inactive* or *cache*, each in approximate LRU order
-//! (Navarro et al., section 5.1). A frame that counts as free but still holds a page is on the cache list too. Links are
+//! A frame whose page is populated is on one list, *active*, *inactive*, *cache* or *unswappable*, each in approximate LRU
+//! order (Navarro et al., section 5.1; the last one is FreeBSD's). A frame that counts as free but still holds a page is on the cache list too. Links are
 //! frame numbers, so that every operation is O(1). Kept only where the policy reclaims pages.
 
 use crate::population::NONE;
@@ -20,10 +20,16 @@ pub(crate) enum List {
     Inactive,
     /// Clean and unmapped.
     Cache,
+    /// Dirty, and swap space had no slot for it when it was to go. The daemon looks at it again when there is one.
+    Unswappable,
 }
 
 /// How many page lists there are.
-const LISTS: usize = 3;
+const LISTS: usize = 4;
+
+/// How many of the last faults keep what they mapped from the daemon: what one instruction can need at once, such as a move
+/// from memory to memory over the edges of pages. Fewer where memory is small.
+const LATEST: usize = 8;
 
 /// The activity of a page that was just populated, what a reference adds, and the most it can be: those of FreeBSD.
 const ACTIVITY: u8 = 5;
@@ -57,6 +63,9 @@ struct Ends {
 pub(crate) struct Pages {
     kept: Vec<Kept>,
     ends: [Ends; LISTS],
+    /// The frames that the last faults mapped, and how many faults there were.
+    latest: [u32; LATEST],
+    served: usize,
     /// Counts what may make more pages contribute to contiguity.
     changes: u64,
     /// By level from 1 up: for each extent of that size the node that has it.
@@ -73,6 +82,8 @@ impl Pages {
         Pages {
             kept: vec![[0; 3]; frames],
             ends: [Ends { head: NONE, tail: NONE, count: 0 }; LISTS],
+            latest: [NONE; LATEST],
+            served: 0,
             changes: 0,
             extents: orders.iter().map(|order| vec![NONE; frames >> order]).collect(),
             singles: Vec::new(),
@@ -81,7 +92,9 @@ impl Pages {
 
     /// The list that a frame is on.
     pub(crate) fn list(&self, frame: u32) -> Option<List> {
-        [None, Some(List::Active), Some(List::Inactive), Some(List::Cache)][self.state(frame, LIST) as usize]
+        const NUMBERED: [Option<List>; LISTS + 1] =
+            [None, Some(List::Active), Some(List::Inactive), Some(List::Cache), Some(List::Unswappable)];
+        NUMBERED[self.state(frame, LIST) as usize]
     }
 
     /// A number that is another one once a page has become inactive, has left the active list, or is clean.
@@ -129,12 +142,52 @@ impl Pages {
         self.put(frame, List::Active);
     }
 
-    /// The page was, or was not, found referenced; `alone`: it itself, and not only a superpage that it was a part of. Gives
-    /// the activity that it has now.
-    pub(crate) fn sampled(&mut self, frame: u32, referenced: bool, alone: bool) -> u8 {
+    /// A fault mapped the frame.
+    #[inline]
+    pub(crate) fn serve(&mut self, frame: u32) {
+        self.latest[self.served % LATEST] = frame;
+        self.served = self.served.wrapping_add(1);
+    }
+
+    /// The frames that the last faults mapped, the oldest first: at most an eighth of memory, and one at least.
+    pub(crate) fn latest(&self) -> impl Iterator<Item = u32> + '_ {
+        let most = (self.kept.len() / 8).clamp(1, LATEST);
+        let turns = (1..=most).rev().map(|ago| self.served.wrapping_sub(ago) % LATEST);
+        turns.map(|turn| self.latest[turn]).filter(|frame| *frame != NONE)
+    }
+
+    /// By activity: how many active pages have it, but for those that the last faults mapped.
+    pub(crate) fn activities(&self) -> [u32; MOST as usize + 1] {
+        let mut counts = [0; MOST as usize + 1];
+        let active = core::iter::successors(self.head(List::Active), |frame| self.next(*frame));
+        for frame in active.filter(|frame| !self.is_latest(*frame)) {
+            counts[self.state(frame, ACTIVE) as usize] += 1;
+        }
+        counts
+    }
+
+    /// Whether one of the last faults mapped the frame.
+    pub(crate) fn is_latest(&self, frame: u32) -> bool {
+        self.latest().any(|latest| latest == frame)
+    }
+
+    /// Lets so many rounds pass for the first `pages` of the active list, without a reference.
+    pub(crate) fn pass(&mut self, pages: u64, rounds: u8) {
+        let mut next = self.head(List::Active);
+        for _ in 0..pages {
+            let Some(frame) = next else { return };
+            self.set(frame, ACTIVE, self.state(frame, ACTIVE).saturating_sub(rounds));
+            self.set(frame, RECENT, 0);
+            next = self.next(frame);
+        }
+    }
+
+    /// The page was, or was not, found referenced in so many rounds over the list; `alone`: it itself, and not only a superpage
+    /// that it was a part of. Gives the activity that it has now.
+    pub(crate) fn sampled(&mut self, frame: u32, referenced: bool, alone: bool, rounds: u8) -> u8 {
         let activity = match referenced {
             true => (self.state(frame, ACTIVE) + ADVANCE).min(MOST),
-            false => self.state(frame, ACTIVE).saturating_sub(1),
+            false => self.state(frame, ACTIVE).saturating_sub(rounds),
         };
         self.set(frame, ACTIVE, activity);
         self.set(frame, RECENT, u8::from(referenced && alone));
@@ -182,7 +235,7 @@ impl Pages {
     /// Checks links and counts.
     pub(crate) fn validate(&self) -> Result<(), String> {
         let mut seen = 0;
-        for list in [List::Active, List::Inactive, List::Cache] {
+        for list in [List::Active, List::Inactive, List::Cache, List::Unswappable] {
             let (mut prev, mut count) = (NONE, 0);
             let mut next = self.head(list);
             while let Some(frame) = next {

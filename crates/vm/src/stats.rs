@@ -96,12 +96,14 @@ pub struct Stats {
     pub mapped: [u64; MAX_LEVELS],
     /// The same when the touched pages were last at their peak.
     pub mapped_at_peak: [u64; MAX_LEVELS],
-    /// Frames on the active list, now; where the policy reclaims nothing there are no lists, and this is 0.
+    /// Frames on the active list, and those that `unswappable_pages` counts, now; where the policy reclaims nothing there are no lists, and this is 0.
     pub active_pages: u64,
     /// Frames on the inactive list, now.
     pub inactive_pages: u64,
     /// Frames that hold a cache page, now: they count as free or not, as the policy says.
     pub cache_pages: u64,
+    /// Frames of dirty pages for which swap space has no slot, now: the daemon does not look at them until it has one.
+    pub unswappable_pages: u64,
     /// Pages in swap space, now.
     pub swap_used_pages: u64,
     /// Frames wired, now.

@@ -131,13 +131,18 @@ impl Vm {
         }
         let marked = frames.buddy.cached_frames();
         check(marked == cached, || format!("{marked} frames are marked as cached, {cached} are"))?;
-        let listed = [List::Active, List::Inactive, List::Cache].into_iter().map(|list| pages.count(list)).sum::<u64>();
+        let lists = [List::Active, List::Inactive, List::Cache, List::Unswappable];
+        let listed = lists.into_iter().map(|list| pages.count(list)).sum::<u64>();
         check(listed == populated + cached, || {
             format!("{listed} frames are on page lists: {populated} are populated and {cached} hold cache pages")
         })?;
-        for (object, _) in self.objects.iter() {
+        for (object, known) in self.objects.iter() {
             for index in self.populated(object) {
                 let frame = frames.population.walk(object, index).frame;
+                let place = known.file.is_some() || away.slot((object, index)).is_some();
+                check(!place || pages.list(frame) != Some(List::Unswappable), || {
+                    format!("page {index:#x} of {object:?} is called unswappable, and has a place to be written to")
+                })?;
                 check(frames.page_of(frame) == Some((object, index)), || {
                     format!(
                         "page {index:#x} of {object:?} is in frame {frame}, which leads to {:?}",

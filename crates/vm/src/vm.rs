@@ -1,7 +1,6 @@
 //! The memory manager as a whole: its state, address spaces, wired frames, reports.
 
 use crate::away::Away;
-use crate::fill::Filled;
 use crate::frames::Frames;
 use crate::object::Objects;
 use crate::pages::{List, Pages};
@@ -35,8 +34,6 @@ pub struct Vm {
     pub(crate) objects: Objects,
     pub(crate) spaces: Vec<Option<Space>>,
     pub(crate) policy: Policy,
-    /// What the last fault populated beside its own page.
-    pub(crate) filled: Vec<Filled>,
     /// Frames whose pages are to be hashed.
     pub(crate) to_hash: VecDeque<u32>,
     /// Decides on speculative demotions: the same for the same history.
@@ -69,19 +66,18 @@ impl Vm {
             untouched: None,
             digests: HashMap::default(),
             wanted: [0; MAX_LEVELS],
+            starved: false,
             wired: Vec::new(),
             pools: Pools::default(),
             stats: Stats::default(),
             buddy,
         };
-        let (filled, to_hash) = (Vec::new(), VecDeque::new());
         Ok(Vm {
             frames,
             objects: Objects::new(),
             spaces: Vec::new(),
             policy,
-            filled,
-            to_hash,
+            to_hash: VecDeque::new(),
             dice: 0,
             exhausted: [None; MAX_LEVELS],
             futile: None,
@@ -108,9 +104,10 @@ impl Vm {
         let mut stats = self.frames.stats;
         stats.note_peak();
         if let Some(pages) = &self.frames.pages {
-            stats.active_pages = pages.count(List::Active);
+            stats.active_pages = pages.count(List::Active) + pages.count(List::Unswappable);
             stats.inactive_pages = pages.count(List::Inactive);
             stats.cache_pages = pages.count(List::Cache);
+            stats.unswappable_pages = pages.count(List::Unswappable);
         }
         stats.swap_used_pages = self.frames.away.slots_used();
         stats

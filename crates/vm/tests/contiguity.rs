@@ -23,7 +23,7 @@ fn full(policy: &str) -> Machine {
 /// Reads a page of the open file without a mapping.
 fn read(machine: &mut Machine, page: u64) -> FaultKind {
     let fault = machine.vm.read(1, page).unwrap();
-    machine.disk.fill(&fault, &[]);
+    machine.disk.fill(&fault);
     machine.vm.validate(&machine.pmap).unwrap();
     fault.kind
 }

@@ -158,7 +158,7 @@ fn what_was_read_and_written_without_a_mapping_is_there_when_mapped() {
     for page in 0..64 {
         let writing = page % 8 == 3;
         let fault = if writing { machine.vm.write(1, page) } else { machine.vm.read(1, page) }.unwrap();
-        machine.disk.fill(&fault, &[]);
+        machine.disk.fill(&fault);
         // What is written whole is not read before.
         assert_eq!(fault.kind, if writing { FaultKind::Zero } else { FaultKind::File });
         if writing {

@@ -16,6 +16,7 @@ mod dirty;
 mod files;
 mod fork;
 mod metadata;
+mod near_full;
 mod out_of_memory;
 mod policies;
 mod preferred_size;

@@ -116,7 +116,9 @@ impl Pager {
             self.stats.plain_messages += 1;
             self.stats.message_nanoseconds += begun.elapsed().as_nanos() as u64;
         }
-        while self.vm.daemon_wanted() && self.run_daemon() {}
+        if self.vm.daemon_wanted() {
+            self.run_daemon();
+        }
         Ok(())
     }
 
@@ -158,9 +160,8 @@ impl Pager {
         }
         // What was populated beside the page was entered in the same order.
         let beside: Vec<Vpn> = self.tables.entered.iter().copied().filter(|entered| *entered != at).collect();
-        let filled = self.vm.filled().to_vec();
-        assert_eq!(beside.len(), filled.len(), "what is populated is entered");
-        for (page, filled) in beside.into_iter().zip(filled) {
+        assert_eq!(beside.len(), fault.filled.len(), "what is populated is entered");
+        for (page, filled) in beside.into_iter().zip(&fault.filled) {
             self.fill(self.tables.index(page), filled.frame, filled.backed)?;
         }
         if self.vm.hash_wanted() {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use superpage_pages::Pfn;
-use superpage_vm::{Backed, Fault, FaultKind, Filled, Store};
+use superpage_vm::{Backed, Fault, FaultKind, Store};
 
 /// See the module.
 pub(crate) struct Contents {
@@ -25,7 +25,7 @@ impl Contents {
     }
 
     /// Does for a frame, and for those populated beside it, what a fault left to its caller.
-    pub(crate) fn fill(&mut self, fault: &Fault, beside: &[Filled]) {
+    pub(crate) fn fill(&mut self, fault: &Fault) {
         let frame = fault.frame.0 as usize;
         match fault.kind {
             FaultKind::Zero => self.memory[frame] = 0,
@@ -40,7 +40,7 @@ impl Contents {
             }
             FaultKind::Resident | FaultKind::Rights | FaultKind::Spurious => {}
         }
-        for filled in beside {
+        for filled in &fault.filled {
             self.memory[filled.frame.0 as usize] = filled.backed.map_or(0, |backed| self.read(backed));
         }
     }

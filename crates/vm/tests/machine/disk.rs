@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use superpage_pages::Pfn;
-use superpage_vm::{Backed, Fault, FaultKind, Filled, Store};
+use superpage_vm::{Backed, Fault, FaultKind, Store};
 
 pub(crate) struct Disk {
     /// What each frame holds.
@@ -32,7 +32,7 @@ impl Disk {
     }
 
     /// What a fault leaves to its caller.
-    pub(crate) fn fill(&mut self, fault: &Fault, beside: &[Filled]) {
+    pub(crate) fn fill(&mut self, fault: &Fault) {
         let contents = match fault.kind {
             FaultKind::Zero => Some(0),
             FaultKind::File | FaultKind::Swap => fault.backed.map(|backed| self.read(backed)),
@@ -42,7 +42,7 @@ impl Disk {
         if let Some(contents) = contents {
             self.memory[fault.frame.0 as usize] = contents;
         }
-        for page in beside {
+        for page in &fault.filled {
             self.memory[page.frame.0 as usize] = page.backed.map_or(0, |backed| self.read(backed));
         }
     }

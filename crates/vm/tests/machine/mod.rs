@@ -3,6 +3,7 @@
 mod disk;
 
 use disk::Disk;
+use std::ops::Deref;
 use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
 use superpage_vm::{Backing, Config, Fault, FaultError, Growth, Map, Pmap, SoftPmap, SpaceId, Vm};
 
@@ -14,6 +15,18 @@ pub(crate) struct Machine {
     pub(crate) pmap: SoftPmap,
     pub(crate) space: SpaceId,
     pub(crate) disk: Disk,
+}
+
+/// A fault whose frames have been filled: unlike the fault itself, it may be dropped.
+#[derive(Debug)]
+pub(crate) struct Resolved(Fault);
+
+impl Deref for Resolved {
+    type Target = Fault;
+
+    fn deref(&self) -> &Fault {
+        &self.0
+    }
 }
 
 impl Machine {
@@ -62,7 +75,7 @@ impl Machine {
         let fault = self.vm.fault(&mut self.pmap, self.space, Vpn(page), access);
         self.vm.validate(&self.pmap).unwrap();
         let fault = fault?;
-        self.disk.fill(&fault, self.vm.filled());
+        self.disk.fill(&fault);
         if self.vm.hash_wanted() {
             self.vm.run_hash(&self.pmap, &mut self.disk);
         }
@@ -75,7 +88,7 @@ impl Machine {
     pub(crate) fn access(&mut self, page: u64, access: Access) -> Result<Pfn, FaultError> {
         while !self.pmap.access(self.space, Vpn(page), access) {
             match self.vm.fault(&mut self.pmap, self.space, Vpn(page), access) {
-                Ok(fault) => self.disk.fill(&fault, self.vm.filled()),
+                Ok(fault) => self.disk.fill(&fault),
                 Err(FaultError::OutOfMemory(_)) if self.daemon() => {}
                 Err(error) => return Err(error),
             }
@@ -153,13 +166,13 @@ impl Machine {
     }
 
     /// A write that must fault.
-    pub(crate) fn write(&mut self, page: u64) -> Fault {
-        self.try_touch(page, Access::Write).unwrap().expect("the page is mapped already")
+    pub(crate) fn write(&mut self, page: u64) -> Resolved {
+        Resolved(self.try_touch(page, Access::Write).unwrap().expect("the page is mapped already"))
     }
 
     /// A read that must fault.
-    pub(crate) fn read(&mut self, page: u64) -> Fault {
-        self.try_touch(page, Access::Read).unwrap().expect("the page is mapped already")
+    pub(crate) fn read(&mut self, page: u64) -> Resolved {
+        Resolved(self.try_touch(page, Access::Read).unwrap().expect("the page is mapped already"))
     }
 
     pub(crate) fn write_all(&mut self, pages: impl Iterator<Item = u64>) {
