@@ -116,10 +116,10 @@ impl Point {
             if low < start && low < length || high > start + pages && start + pages < length.min(high) {
                 self.file_page(|point| point.vm.read(file, page))?;
             }
-            let fault = self.file_page(|point| point.vm.write(file, page))?;
+            let frame = self.file_page(|point| point.vm.write(file, page))?;
             self.disk.is_new(Backed::File { file, page });
             if let Some(contents) = &mut self.disk.contents {
-                contents.change(fault.frame);
+                contents.change(frame);
             }
         }
         self.held.reach(file, start + pages);
@@ -127,14 +127,14 @@ impl Point {
         Ok(())
     }
 
-    /// One page of a file that is open; the daemon makes room if there is none.
-    fn file_page(&mut self, work: impl Fn(&mut Point) -> Result<Fault, FaultError>) -> Result<Fault, Problem> {
+    /// One page of a file that is open, in the frame that is returned; the daemon makes room if there is none.
+    fn file_page(&mut self, work: impl Fn(&mut Point) -> Result<Fault, FaultError>) -> Result<Pfn, Problem> {
         loop {
             match work(self) {
                 Ok(fault) => {
                     self.fill(&fault);
                     self.daemon();
-                    return Ok(fault);
+                    return Ok(fault.frame);
                 }
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => {}
                 Err(FaultError::OutOfMemory(at)) => return Err(self.out_of_memory(at)),
