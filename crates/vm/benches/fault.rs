@@ -4,7 +4,6 @@
 //! Times are nanoseconds of one thread; each is the least of several rounds. Run without `--bench`, as `cargo test
 //! --all-targets` does, all of it does a small part of the work and only shows that it works.
 
-use std::hint::black_box;
 use std::time::Instant;
 use superpage_pages::{Access, Ladder, PageSize, Pfn, Protection, Vpn};
 use superpage_vm::{Backing, Config, Growth, Map, Mapped, Pmap, Policy, SpaceId, Used, Vm};
@@ -71,7 +70,7 @@ fn process(sizes: &str, policy: &str, pages: u64, frames: u64) -> (Vm, SpaceId, 
 fn touch(vm: &mut Vm, space: SpaceId, pages: &[Vpn]) -> f64 {
     let begin = Instant::now();
     for &page in pages {
-        black_box(vm.fault(&mut Blind, space, page, Access::Write).unwrap());
+        drop(vm.fault(&mut Blind, space, page, Access::Write).unwrap());
     }
     begin.elapsed().as_nanos() as f64 / pages.len() as f64
 }
@@ -150,10 +149,10 @@ fn promotions(sizes: &str, rounds: u32) {
             let mut total = 0.0;
             for region in 0..count {
                 for page in 0..size - 1 {
-                    black_box(vm.fault(&mut Blind, space, start + (region * size + page), Access::Write).unwrap());
+                    drop(vm.fault(&mut Blind, space, start + (region * size + page), Access::Write).unwrap());
                 }
                 let begin = Instant::now();
-                black_box(vm.fault(&mut Blind, space, start + (region * size + size - 1), Access::Write).unwrap());
+                drop(vm.fault(&mut Blind, space, start + (region * size + size - 1), Access::Write).unwrap());
                 total += begin.elapsed().as_nanos() as f64;
             }
             assert!(vm.stats().promotions[level.index()] >= count);
@@ -185,7 +184,7 @@ fn metadata(sizes: &str, policy: &str) {
     for (what, every) in [("every page", 1), ("one page in 8", 8)] {
         let (mut vm, space, start) = process(sizes, policy, pages, pages);
         for page in (0..pages).step_by(every) {
-            black_box(vm.fault(&mut Blind, space, start + page, Access::Write).unwrap());
+            drop(vm.fault(&mut Blind, space, start + page, Access::Write).unwrap());
         }
         let bytes = vm.metadata_bytes();
         let share = bytes as f64 * 100.0 / memory() as f64;

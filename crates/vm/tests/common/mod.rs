@@ -488,7 +488,7 @@ impl World {
                     let mapped = self.pmap.lookup(space, at).expect("a resolved fault has mapped the page");
                     assert_eq!(mapped.frame, fault.frame);
                     // A kernel may also let it run before the program.
-                    if page % 2 == 0 {
+                    if page.is_multiple_of(2) {
                         self.answer_daemon();
                     }
                 }
