@@ -5,7 +5,10 @@
 //! So one tree lives at a time, others wait for it in [`Tree::spawn`], and while it does, the process starts and
 //! waits for no other children.
 
+pub mod exits;
+
 use crate::Error;
+use exits::Exits;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
@@ -77,6 +80,8 @@ pub struct Tree {
     empty: bool,
     left: bool,
     wake: Wake,
+    /// Where its processes are stopped at their end.
+    exits: Option<Exits>,
     _subreaper: Subreaper,
 }
 
@@ -86,6 +91,22 @@ impl Tree {
     /// # Errors
     /// [`Error::Exec`] with what the system said when the program could not be started; see [`exec_status`].
     pub fn spawn(command: &mut Command) -> Result<Tree, Error> {
+        Tree::start(command, None)
+    }
+
+    /// Starts a command as [`spawn`](Tree::spawn) does, and calls `hook` with the number of each of its processes that ends, which
+    /// waits with all of its memory until the call returns; see [`exits`] for what this means to the command. The calls
+    /// come while the tree is waited for, which is for the thread that called this alone.
+    ///
+    /// # Errors
+    /// Those of [`spawn`](Tree::spawn) and [`exits::check`].
+    pub fn spawn_traced(command: &mut Command, hook: impl FnMut(i32) + 'static) -> Result<Tree, Error> {
+        exits::check()?;
+        exits::prepare(command);
+        Tree::start(command, Some(Exits::new(Box::new(hook))))
+    }
+
+    fn start(command: &mut Command, exits: Option<Exits>) -> Result<Tree, Error> {
         let subreaper = Subreaper::new()?;
         let wake = Wake::new().map_err(Error::system("watch for the end of children"))?;
         let started = Instant::now();
@@ -99,7 +120,7 @@ impl Tree {
         };
         let usage = Usage::default();
         let (ended, empty, left) = (None, false, false);
-        Ok(Tree { child, pidfd, started, ended, usage, empty, left, wake, _subreaper: subreaper })
+        Ok(Tree { child, pidfd, started, ended, usage, empty, left, wake, exits, _subreaper: subreaper })
     }
 
     /// The process of the command itself.
@@ -171,9 +192,18 @@ impl Tree {
             // SAFETY: both pointers are to variables of this frame.
             let pid = unsafe { libc::wait4(-1, &mut status, libc::WNOHANG | libc::__WALL, &mut usage) };
             if pid > 0 {
+                if libc::WIFSTOPPED(status) {
+                    // This process hears of it where it traces the command: no end.
+                    let command = self.pid();
+                    if let Some(exits) = &mut self.exits {
+                        exits.stopped(command, pid, status);
+                    }
+                    continue;
+                }
                 let status = ExitStatus::from_raw(status);
-                if status.code().is_none() && status.signal().is_none() {
-                    // A stop, which this process hears of where it traces the command: no end.
+                let traced = self.exits.as_mut().is_some_and(|exits| exits.ended(pid));
+                if traced && stat(pid).is_some_and(|(_, parent)| parent != std::process::id() as i32) {
+                    // Its parent waits for it too, and counts what it used.
                     continue;
                 }
                 self.usage.add(&usage);

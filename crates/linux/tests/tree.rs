@@ -72,3 +72,82 @@ fn dropping_a_tree_ends_it_also_when_it_ignores_signals() {
         assert!(!std::path::Path::new(&format!("/proc/{member}")).exists(), "{member} lives");
     }
 }
+
+/// The processes of a script by name, each with what it had resident when it ended; and how the script ended.
+fn at_their_ends(script: &str) -> (Vec<(String, u64)>, u8, superpage_linux::tree::Usage) {
+    let seen = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
+    let noted = std::rc::Rc::clone(&seen);
+    let hook = move |pid: i32| {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        let field =
+            |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(|text| text.trim().to_string());
+        let resident = field("VmRSS:").and_then(|text| text.strip_suffix(" kB")?.parse::<u64>().ok());
+        noted.borrow_mut().push((field("Name:").unwrap(), resident.unwrap_or(0) << 10));
+    };
+    let mut tree = Tree::spawn_traced(&mut shell(script), hook).unwrap();
+    let ended = tree.wait(LONG).unwrap().unwrap();
+    assert!(tree.wait_all(LONG).unwrap(), "{script}");
+    let seen = seen.borrow().clone();
+    (seen, ended.code(), tree.usage())
+}
+
+fn may_trace() -> bool {
+    let checked = superpage_linux::tree::exits::check();
+    if let Err(error) = &checked {
+        println!("skipped: {error}");
+    }
+    checked.is_ok()
+}
+
+#[test]
+fn every_process_is_shown_at_its_end_with_its_memory() {
+    if !may_trace() {
+        return;
+    }
+    let (seen, code, usage) = at_their_ends("echo a | dd if=/dev/zero of=/dev/null bs=32M count=1 status=none | cat; exit 5");
+    assert_eq!(code, 5);
+    let mut names: Vec<&str> = seen.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort();
+    assert_eq!(names, ["cat", "dd", "sh", "sh"]);
+    assert!(seen.iter().all(|(_, resident)| *resident > 0), "{seen:?}");
+    let copy = seen.iter().find(|(name, _)| name == "dd").unwrap();
+    assert!(copy.1 >= 32 << 20, "{seen:?}");
+    // The shell waits for its children itself, and counts them.
+    assert_eq!(usage.waited, 1);
+    assert!(usage.minor_faults >= 1000, "{usage:?}");
+}
+
+#[test]
+fn those_that_are_killed_are_shown_and_those_that_are_stopped_stay_stopped() {
+    if !may_trace() {
+        return;
+    }
+    let (seen, code, _) = at_their_ends("sh -c 'kill -KILL $$'; kill -TERM $$");
+    assert_eq!((seen.len(), code), (2, 143), "{seen:?}");
+    let (seen, code, _) = at_their_ends("trap 'exit 9' USR1; kill -USR1 $$");
+    assert_eq!((seen.len(), code), (1, 9), "{seen:?}");
+    // A child that stops itself sleeps until it is continued, and then goes on to its end.
+    let stopped = "sh -c 'kill -STOP $$; exit 6' & until grep -q '^State:.T (stopped)' /proc/$!/status; do sleep 0.01; done; \
+                   kill -CONT $!; wait $!";
+    let (_, code, _) = at_their_ends(stopped);
+    assert_eq!(code, 6);
+    // Another program in the place of the shell, and one that is there at once.
+    assert_eq!(at_their_ends("exec true").0.len(), 1);
+    assert_eq!(at_their_ends("exec sh -c 'exec sh -c \"exit 3\"'").1, 3);
+}
+
+#[test]
+fn a_process_of_many_threads_is_shown_whichever_of_them_ends_it() {
+    if !may_trace() {
+        return;
+    }
+    let script = "import os, threading, time\nblock = bytearray(40 << 20)\n\
+                  threading.Thread(target=lambda: os._exit(4)).start()\ntime.sleep(60)";
+    if Command::new("python3").arg("--version").output().is_err() {
+        return println!("skipped: python3 is not installed");
+    }
+    let (seen, code, _) = at_their_ends(&format!("exec python3 -c '{script}'"));
+    assert_eq!(code, 4);
+    // Where python3 is a script, others come before it.
+    assert!(seen.last().is_some_and(|(_, resident)| *resident >= 40 << 20), "{seen:?}");
+}

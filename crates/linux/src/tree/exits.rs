@@ -1,0 +1,107 @@
+//! The moment in which a process of a tree ends, while its memory is still there: `PTRACE_O_TRACEEXIT`.
+//!
+//! The command is traced from its exec on, and so is what its processes fork; threads are not. A traced process stops after
+//! a fork, after an exec and when it ends: some 50 us each, so this is for runs whose time does not count. It is let go at
+//! its end, so that its parent waits for it as for any other; and when a signal stops it, so that it stays stopped until
+//! SIGCONT as it would anyhow.
+//!
+//! What a tracer changes for a command: it cannot trace its own children, and without CAP_SYS_PTRACE here a program with rights
+//! of its own does not get them. [`check`] refuses that; for the rest the caller has to see to it that such a command runs
+//! untraced in the end.
+
+use crate::Error;
+use nix::sys::ptrace::{self, Options};
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use std::collections::HashSet;
+use std::fmt;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What is called for each process that ends.
+type Hook = Box<dyn FnMut(i32)>;
+
+/// Whether processes can be stopped where they end.
+///
+/// # Errors
+/// [`Error::Unable`]: this process is traced itself, or may not trace everything that a command may start.
+pub fn check() -> Result<(), Error> {
+    /// CAP_SYS_PTRACE.
+    const RIGHT: u64 = 1 << 19;
+    let status = std::fs::read_to_string("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    if field("TracerPid:").is_some_and(|pid| pid != "0") {
+        return Err(Error::Unable("superpage is traced itself, and who is traced cannot trace others".into()));
+    }
+    let rights = field("CapEff:").and_then(|rights| u64::from_str_radix(rights, 16).ok()).unwrap_or(0);
+    match rights & RIGHT {
+        0 => Err(Error::Unable("it takes CAP_SYS_PTRACE to trace all that a command may start: run as root".into())),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a command one that is traced from its exec on, by the thread that starts it.
+pub(super) fn prepare(command: &mut Command) {
+    // SAFETY: a system call without memory, between fork and exec. Where it fails the command runs untraced, and nothing is
+    // called at its end.
+    unsafe {
+        command.pre_exec(|| {
+            libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
+            Ok(())
+        });
+    }
+}
+
+/// The traced processes of a tree. All calls are made by the thread that started the command.
+pub(super) struct Exits {
+    hook: Hook,
+    /// Those that have been met: a process that is new stops once, for its tracer.
+    met: HashSet<i32>,
+}
+
+impl fmt::Debug for Exits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Exits").field("met", &self.met).finish_non_exhaustive()
+    }
+}
+
+impl Exits {
+    pub(super) fn new(hook: Hook) -> Exits {
+        Exits { hook, met: HashSet::new() }
+    }
+
+    /// Lets a process go on that has stopped; `status` is what was waited for. What fails does so since the process is gone.
+    pub(super) fn stopped(&mut self, command: i32, number: i32, status: i32) {
+        let pid = Pid::from_raw(number);
+        let event = status >> 16;
+        let signal = Signal::try_from(libc::WSTOPSIG(status)).ok();
+        let new = !self.met.contains(&number);
+        let own = if number == command { Signal::SIGTRAP } else { Signal::SIGSTOP };
+        if event == libc::PTRACE_EVENT_EXIT {
+            (self.hook)(number);
+            self.met.remove(&number);
+            let _ = ptrace::detach(pid, None);
+        } else if event != 0 {
+            let _ = ptrace::cont(pid, None);
+        } else if new && signal == Some(own) {
+            self.met.insert(number);
+            let options = Options::PTRACE_O_TRACEEXIT
+                | Options::PTRACE_O_TRACEEXEC
+                | Options::PTRACE_O_TRACEFORK
+                | Options::PTRACE_O_TRACEVFORK;
+            let _ = ptrace::setoptions(pid, options);
+            let _ = ptrace::cont(pid, None);
+        } else if ptrace::getsiginfo(pid).is_err() {
+            // It is not about to get a signal, but has got one that stops it.
+            self.met.remove(&number);
+            let _ = ptrace::detach(pid, None);
+        } else {
+            let _ = ptrace::cont(pid, signal);
+        }
+    }
+
+    /// A process has ended. Returns whether it was traced until then: killed where it could not stop any more.
+    pub(super) fn ended(&mut self, number: i32) -> bool {
+        self.met.remove(&number)
+    }
+}
