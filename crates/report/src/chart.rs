@@ -5,15 +5,15 @@ use crate::page::escape;
 use crate::scale::{Scale, tick};
 use std::fmt::Write;
 
-const WIDTH: f64 = 760.0;
-const HEIGHT: f64 = 420.0;
-const LEFT: f64 = 66.0;
-const RIGHT: f64 = 742.0;
-const BOTTOM: f64 = 362.0;
+pub(crate) const WIDTH: f64 = 760.0;
+pub(crate) const HEIGHT: f64 = 420.0;
+pub(crate) const LEFT: f64 = 66.0;
+pub(crate) const RIGHT: f64 = 742.0;
+pub(crate) const BOTTOM: f64 = 362.0;
 /// The height of a line of the legend.
 const LINE: f64 = 20.0;
 /// About the width of a letter.
-const LETTER: f64 = 6.7;
+pub(crate) const LETTER: f64 = 6.7;
 
 /// Dashes of lines, by the number of the series.
 const DASHES: [&str; 6] = ["none", "7 4", "2 3", "9 3 2 3", "4 2", "12 4"];
@@ -95,7 +95,7 @@ fn points(figure: &Figure, top: f64, out: &mut String) {
     }
     let y = Scale::over(all().map(|point| point.y), figure.y.log, figure.kind == Kind::Lines, (BOTTOM, top));
     let ticks = if exact.is_empty() { x.ticks() } else { exact };
-    axes(figure, top, &y, out);
+    axes((&figure.x.label, &figure.y.label), top, &y, out);
     for value in ticks {
         let place = x.at(value);
         let text = if figure.x.bytes {
@@ -171,7 +171,7 @@ fn name(index: usize, label: &str, (x, y): (f64, f64), taken: &mut Vec<[f64; 4]>
 fn bars(figure: &Figure, top: f64, out: &mut String) {
     let values = || figure.series.iter().flat_map(|s| s.points.iter().map(|p| p.y).chain(s.paper.iter().copied()));
     let y = Scale::over(values(), figure.y.log, true, (BOTTOM, top));
-    axes(figure, top, &y, out);
+    axes((&figure.x.label, &figure.y.label), top, &y, out);
     let group = (RIGHT - LEFT) / figure.groups.len().max(1) as f64;
     let width = (group * 0.76 / figure.series.len().max(1) as f64).min(58.0);
     for (number, name) in figure.groups.iter().enumerate() {
@@ -203,7 +203,7 @@ fn bars(figure: &Figure, top: f64, out: &mut String) {
 }
 
 /// The frame, the lines of the y axis with their numbers, and the names of both axes.
-fn axes(figure: &Figure, top: f64, y: &Scale, out: &mut String) {
+pub(crate) fn axes((x, unit): (&str, &str), top: f64, y: &Scale, out: &mut String) {
     for value in y.ticks() {
         let place = y.at(value);
         let _ = write!(out, "<path class=\"grid\" d=\"M{LEFT} {place:.1}H{RIGHT}\"/>");
@@ -216,7 +216,7 @@ fn axes(figure: &Figure, top: f64, y: &Scale, out: &mut String) {
         );
     }
     let _ = write!(out, "<path class=\"axis\" d=\"M{LEFT} {top}V{BOTTOM}H{RIGHT}\"/>");
-    let (x, y) = (escape(&figure.x.label), escape(&figure.y.label));
+    let (x, y) = (escape(x), escape(unit));
     let (middle, half) = ((LEFT + RIGHT) / 2.0, (top + BOTTOM) / 2.0);
     let _ = write!(out, "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{x}</text>", BOTTOM + 44.0);
     let _ = write!(out, "<text transform=\"translate(15 {half}) rotate(-90)\" text-anchor=\"middle\">{y}</text>");

@@ -2,6 +2,7 @@
 //! knows nothing of what they mean.
 
 mod chart;
+mod dots;
 mod export;
 mod figure;
 mod foreign;
@@ -12,6 +13,7 @@ mod scale;
 mod screen;
 mod table;
 
+pub use dots::{Dots, DotsOf};
 pub use export::{Export, Unwritable};
 pub use figure::{Axis, Figure, Kind, Point, Series};
 pub use foreign::{foreign, foreign_json};

@@ -49,6 +49,11 @@ impl Column {
         &self.name
     }
 
+    /// Whether text stands in it that may be broken.
+    pub fn is_prose(&self) -> bool {
+        self.content == Content::Prose
+    }
+
     /// Whether it is left out unless everything is asked for.
     pub fn is_only_wide(&self) -> bool {
         self.only_wide
