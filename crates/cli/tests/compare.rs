@@ -11,7 +11,7 @@ use superpage_linux::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, Settings, THP_
 
 const SUPERPAGE: &str = env!("CARGO_BIN_EXE_superpage");
 
-/// A comparison of `command`; base alone changes nothing for the whole system.
+/// A comparison of `command`; now alone changes nothing.
 fn compare(options: &[&str], command: &[&str]) -> Command {
     let mut compare = Command::new(SUPERPAGE);
     compare.arg("compare").args(options).arg("--").args(command);
@@ -37,9 +37,9 @@ fn rows(options: &[&str], command: &[&str]) -> Vec<Value> {
 
 #[test]
 fn equal_policies_have_rows_of_their_own() {
-    let rows = rows(&["-r", "6", "--policy", "base", "--policy", "base"], &["true"]);
+    let rows = rows(&["-r", "6", "--policy", "now", "--policy", "now"], &["true"]);
     let names: Vec<&Value> = rows.iter().map(|row| &row["policy"]).collect();
-    assert_eq!(names, ["base", "base#2"]);
+    assert_eq!(names, ["now", "now#2"]);
     for row in &rows {
         for key in [
             "command",
@@ -52,6 +52,12 @@ fn equal_policies_have_rows_of_their_own() {
             "peak_rss_bytes",
             "huge_bytes",
             "huge_coverage_percent",
+            "most_huge_bytes",
+            "did",
+            "reached",
+            "verdict",
+            "system_times",
+            "faults",
             "dtlb_load_misses",
             "dtlb_store_misses",
             "itlb_misses",
@@ -81,8 +87,8 @@ fn the_whole_tree_is_measured() {
     let daemon =
         "sleep 0.4; head -c 64m /dev/zero | tail -c 64m >/dev/null; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
     let script = format!("setsid sh -c '{daemon}' & exit 0");
-    let alone = &rows(&["-r", "1", "-w", "0", "--policy", "base"], &["sh", "-c", "exit 0"])[0];
-    let row = &rows(&["-r", "1", "-w", "0", "--policy", "base"], &["sh", "-c", &script])[0];
+    let alone = &rows(&["-r", "1", "-w", "0", "--policy", "now"], &["sh", "-c", "exit 0"])[0];
+    let row = &rows(&["-r", "1", "-w", "0", "--policy", "now"], &["sh", "-c", &script])[0];
     assert!(row["wall_seconds"]["median"].as_f64().unwrap() >= 0.4, "{row}");
     assert!(row["peak_rss_bytes"].as_u64().unwrap() >= 64 << 20, "{row}");
     let used = |row: &Value| {
@@ -94,19 +100,19 @@ fn the_whole_tree_is_measured() {
 
 #[test]
 fn a_failure_ends_the_comparison_unless_it_is_ignored() {
-    let failed = output(&["--policy", "base"], &["sh", "-c", "exit 3"]);
+    let failed = output(&["--policy", "now"], &["sh", "-c", "exit 3"]);
     assert_eq!(failed.status.code(), Some(1));
     assert_eq!(text(&failed.stdout), "");
     assert!(
-        text(&failed.stderr).contains("ended with status 3 under base in a warm-up run"),
+        text(&failed.stderr).contains("ended with status 3 under now in a warm-up run"),
         "{}",
         text(&failed.stderr)
     );
-    let failed = output(&["-w", "0", "-r", "2", "--policy", "base"], &["sh", "-c", "kill -KILL $$"]);
-    assert!(text(&failed.stderr).contains("ended with status 137 under base in round 1"), "{}", text(&failed.stderr));
-    let rows = rows(&["-i", "-r", "2", "--policy", "base"], &["sh", "-c", "exit 3"]);
+    let failed = output(&["-w", "0", "-r", "2", "--policy", "now"], &["sh", "-c", "kill -KILL $$"]);
+    assert!(text(&failed.stderr).contains("ended with status 137 under now in round 1"), "{}", text(&failed.stderr));
+    let rows = rows(&["-i", "-r", "2", "--policy", "now"], &["sh", "-c", "exit 3"]);
     assert_eq!(rows[0]["exit_codes"], serde_json::json!([3, 3]));
-    let missing = output(&["--policy", "base"], &["/no/such/program"]);
+    let missing = output(&["--policy", "now"], &["/no/such/program"]);
     assert_eq!(missing.status.code(), Some(1));
     assert!(text(&missing.stderr).contains("/no/such/program"), "{}", text(&missing.stderr));
 }
@@ -119,7 +125,7 @@ fn what_makes_no_sense_is_refused() {
         assert_eq!(output(options, &["true"]).status.code(), Some(2), "{options:?}");
     }
     assert_eq!(output(&[], &[]).status.code(), Some(2));
-    let export = output(&["--policy", "base", "--export-json", "/no/such/folder/file"], &["true"]);
+    let export = output(&["--policy", "now", "--export-json", "/no/such/folder/file"], &["true"]);
     assert_eq!(export.status.code(), Some(2));
     assert!(text(&export.stderr).contains("cannot write /no/such/folder/file: "), "{}", text(&export.stderr));
 }
@@ -131,17 +137,17 @@ fn preparations_and_output_are_where_they_belong() {
     let append = |word: &str| format!("echo {word} >> {}", log.display());
     let (prepare, conclude) = (append("before"), append("after"));
     let options =
-        ["-r", "2", "-w", "1", "--policy", "base", "-p", &prepare, "-c", &conclude, "--shell", "--show-output"];
+        ["-r", "2", "-w", "1", "--policy", "now", "-p", &prepare, "-c", &conclude, "--shell", "--show-output"];
     let shown = output(&options, &["echo said;", &append("run")]);
     assert!(shown.status.success(), "{}", text(&shown.stderr));
     assert_eq!(fs::read_to_string(&log).unwrap(), "before\nrun\nafter\n".repeat(3));
     assert!(text(&shown.stdout).starts_with("said\nsaid\nsaid\n"), "{}", text(&shown.stdout));
     // Without a shell the words are the program and its arguments; with JSON, output goes elsewhere.
-    let options = ["-r", "1", "-w", "0", "--policy", "base", "--shell", "-N", "--show-output", "--format", "json"];
+    let options = ["-r", "1", "-w", "0", "--policy", "now", "--shell", "-N", "--show-output", "--format", "json"];
     let shown = output(&options, &["echo", "a;", "echo b"]);
     assert!(serde_json::from_slice::<Value>(&shown.stdout).is_ok(), "{}", text(&shown.stdout));
     assert!(text(&shown.stderr).contains("a; echo b\n"), "{}", text(&shown.stderr));
-    let failed = output(&["-r", "1", "--policy", "base", "-p", "exit 4"], &["true"]);
+    let failed = output(&["-r", "1", "--policy", "now", "-p", "exit 4"], &["true"]);
     assert_eq!(failed.status.code(), Some(1));
     assert!(text(&failed.stderr).contains("--prepare"), "{}", text(&failed.stderr));
 }
@@ -156,9 +162,9 @@ fn exports_are_whole_or_not_at_all() {
         "-r",
         "2",
         "--policy",
-        "base",
+        "now",
         "--policy",
-        "base",
+        "now",
         "--export-json",
         &json,
         "--export-csv",
@@ -178,7 +184,7 @@ fn exports_are_whole_or_not_at_all() {
     let exported: Value = serde_json::from_str(&fs::read_to_string(&json).unwrap()).unwrap();
     let results = exported["results"].as_array().unwrap();
     assert_eq!(results.len(), 2);
-    assert_eq!(results[1]["parameters"]["policy"], "base#2");
+    assert_eq!(results[1]["parameters"]["policy"], "now#2");
     assert_eq!(results[0]["times"].as_array().unwrap().len(), 2);
     assert_eq!(results[0]["exit_codes"], serde_json::json!([0, 0]));
     for key in ["command", "mean", "stddev", "median", "user", "system", "min", "max"] {
@@ -188,28 +194,32 @@ fn exports_are_whole_or_not_at_all() {
     assert!(csv.starts_with("command,mean,stddev,median,user,system,min,max,parameter_policy,"), "{csv}");
     assert_eq!(csv.lines().count(), 3);
     let markdown = fs::read_to_string(&markdown).unwrap();
-    assert!(markdown.contains("| policy | time |") && markdown.contains("\n| base#2 |"), "{markdown}");
+    assert!(markdown.contains("| policy | time |") && markdown.contains("\n| now#2 |"), "{markdown}");
     let html = fs::read_to_string(&html).unwrap();
     assert!(html.contains("&lt;d&gt;") && html.contains("Page faults") && html.ends_with("</html>\n"));
 }
 
 #[test]
-fn an_interrupt_ends_the_command_and_shows_the_complete_rounds() {
+fn an_interrupt_ends_the_command_shows_the_complete_rounds_and_leaves_files() {
     let folder = tempfile::tempdir().unwrap();
     let (log, alive) = (folder.path().join("log"), folder.path().join("alive"));
     let prepare = format!("echo x >> {}", log.display());
     // The third run and those after it never end.
     let script =
         format!("[ $(wc -l < {}) -le 2 ] || {{ echo $$ > {}; exec sleep 1000; }}", log.display(), alive.display());
-    for signal in ["INT", "TERM", "HUP"] {
+    let export = folder.path().join("export.json");
+    fs::write(&export, "before").unwrap();
+    let options = ["-w", "0", "--policy", "now", "-p", &prepare, "--export-json", export.to_str().unwrap()];
+    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
         let _ = (fs::remove_file(&log), fs::remove_file(&alive));
-        let child = compare(&["-w", "0", "--policy", "base", "-p", &prepare], &["sh", "-c", &script]).spawn().unwrap();
+        let child = compare(&options, &["sh", "-c", &script]).spawn().unwrap();
         let pid = wait_for(&alive);
         assert!(
             Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap().success()
         );
         let output = child.wait_with_output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{signal}");
+        assert_eq!(output.status.code(), Some(status), "{signal}");
+        assert_eq!(fs::read_to_string(&export).unwrap(), "before");
         assert!(text(&output.stdout).contains("2 rounds"), "{}", text(&output.stdout));
         assert!(text(&output.stderr).contains("the 2 of 10 rounds that were complete"), "{}", text(&output.stderr));
         assert!(!Path::new(&format!("/proc/{pid}")).exists(), "{pid} still runs after {signal}");
@@ -270,7 +280,7 @@ fn without_rights_one_sentence_says_so() {
     let Ok(output) = output else { return println!("skipped: this user cannot become another") };
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
-    assert!(said.contains("nothing can be compared with base here; mthp:size=64K is left out: "), "{said}");
+    assert!(said.contains("nothing can be compared with now here; mthp:size=64K is left out: "), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
 }
 
@@ -284,4 +294,97 @@ fn code_on_huge_pages_is_compared_too() {
     let said = [text(&output.stdout), text(&output.stderr)].concat();
     assert!(output.status.success(), "{said}");
     assert!(said.contains("text: code of ") || said.contains("text: the command's code stays as it is"), "{said}");
+}
+
+#[test]
+fn an_export_is_written_though_nobody_reads_what_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    for format in ["table", "json"] {
+        let file = folder.path().join(format);
+        let options =
+            ["-r", "1", "-w", "0", "--policy", "now", "--format", format, "--export-json", file.to_str().unwrap()];
+        let mut child = compare(&options, &["true"]).spawn().unwrap();
+        drop(child.stdout.take());
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(!text(&output.stderr).contains("panicked"), "{}", text(&output.stderr));
+        let exported: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(exported["results"].as_array().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn what_is_huge_is_known_of_the_shortest_command() {
+    if let Err(error) = superpage_linux::tree::exits::check() {
+        return println!("skipped: {error}");
+    }
+    for command in
+        [&["true"][..], &["sh", "-c", "true; true"], &["dd", "if=/dev/zero", "of=/dev/null", "bs=32M", "count=1"]]
+    {
+        let row = &rows(&["-r", "1", "--policy", "now"], command)[0];
+        assert!(row["huge_coverage_percent"].is_number(), "{command:?}: {row}");
+    }
+    // Without such a run it says why not.
+    let output = output(&["-r", "1", "-w", "0", "--policy", "now"], &["true"]);
+    let said = text(&output.stdout).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("only runs that do not count are looked at when they end"), "{said}");
+}
+
+#[test]
+fn a_command_that_traces_others_is_run_untraced() {
+    if let Err(error) = superpage_linux::tree::exits::check() {
+        return println!("skipped: {error}");
+    }
+    let tracing = "import ctypes, os, sys\n\
+                   sys.exit(1 if ctypes.CDLL(None).ptrace(0, 0, 0, 0) else 0)";
+    if Command::new("python3").arg("--version").output().is_err() {
+        return println!("skipped: python3 is not installed");
+    }
+    let output = output(&["-r", "1", "--policy", "now"], &["python3", "-c", tracing]);
+    let said = [text(&output.stdout), text(&output.stderr)].concat();
+    assert!(output.status.success(), "{said}");
+}
+
+/// A program of 64 MB that asks for huge pages itself, in the words of its policy's row.
+#[test]
+fn a_program_that_asks_for_huge_pages_itself_is_compared_with_what_it_has() {
+    let rules = superpage_linux::inspect::Rules::read();
+    if rules.anonymous("2M".parse().unwrap()).is_none_or(|word| word == "never") {
+        return println!("skipped: this system gives no huge pages to those who ask");
+    }
+    let asks = "import mmap, os, ctypes\n\
+                m = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                m.madvise(14)\n\
+                m.write(bytes(64 << 20))\n\
+                os._exit(0)";
+    if Command::new("python3").args(["-c", "import mmap; mmap.mmap(-1, 4096).madvise(14)"]).status().is_err() {
+        return println!("skipped: python3 is not installed");
+    }
+    let rows = rows(&["-r", "1", "--policy", "base", "--policy", "promote"], &["python3", "-c", asks]);
+    let names: Vec<&str> = rows.iter().map(|row| row["policy"].as_str().unwrap()).collect();
+    assert_eq!(names[..2], ["now", "base"]);
+    if rows[0]["most_huge_bytes"].as_u64().is_none_or(|bytes| bytes < 32 << 20) {
+        return println!("skipped: no huge pages were to be had: {}", rows[0]);
+    }
+    assert!(rows[0]["did"].as_str().unwrap().starts_with("advised by the program itself: "), "{}", rows[0]);
+    assert_eq!(rows[1]["reached"], true, "{}", rows[1]);
+    assert!(rows[1]["did"].as_str().unwrap().ends_with("huge under now are in base pages"), "{}", rows[1]);
+    // It ends long before a promoter has looked.
+    if let Some(promote) = rows.get(2) {
+        assert_eq!((&promote["reached"], &promote["verdict"]), (&Value::Bool(false), &Value::from("nothing-reached")));
+        assert!(promote["did"].as_str().unwrap().starts_with("nothing: "), "{promote}");
+    }
+}
+
+#[test]
+fn the_table_is_no_wider_than_a_hundred_columns_unless_it_is_asked_for() {
+    let options = ["-r", "1", "-w", "1", "--policy", "now", "--policy", "base"];
+    let widest = |bytes: &[u8]| text(bytes).lines().map(|line| line.chars().count()).max().unwrap();
+    let narrow =
+        output(&options, &["sh", "-c", "true # a command that has a name as long as a name of a command is never"]);
+    assert!(narrow.status.success(), "{}", text(&narrow.stderr));
+    assert!(widest(&narrow.stdout) <= 100, "{}", text(&narrow.stdout));
+    assert!(!text(&narrow.stdout).contains("faults  major"));
+    let wide = output(&[&options[..], &["--wide"]].concat(), &["true"]);
+    assert!(text(&wide.stdout).contains("faults  major"), "{}", text(&wide.stdout));
 }

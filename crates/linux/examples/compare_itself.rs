@@ -2,7 +2,7 @@
 //!
 //! The command is this program again, which works for about a second on some memory. `overhead` runs it in turns under
 //! compare and alone, by a bare fork and wait, and gives the ratio of the times with its interval, and the processor time
-//! that compare takes for itself. `identical` compares base with base again and again, and counts how often a difference is
+//! that compare takes for itself. `identical` compares a policy with itself again and again, and counts how often a difference is
 //! found.
 //!
 //!     cargo run --release -p superpage-linux --example compare_itself -- overhead 20
@@ -58,7 +58,7 @@ mod live {
         [program.to_str().expect("of text").into(), "work".into(), steps.to_string()]
     }
 
-    /// One run of the command under base, as compare times it, with the whole row.
+    /// One run of the command as it is, as compare times it, with the whole row.
     fn compared(options: &Options) -> Vec<Row> {
         match compare(options, &AtomicBool::new(false), &mut ()) {
             Ok(comparison) => comparison.rows,
@@ -71,7 +71,7 @@ mod live {
 
     pub(super) fn overhead(rounds: u64) {
         let words = command(4 << 20);
-        let policies = vec![Policy::Base];
+        let policies = vec![Policy::Now];
         let options = Options { policies, runs: 1, warmup: 0, cold_host: true, ..Options::new(words.clone()) };
         let alone = || {
             let started = Instant::now();
@@ -132,11 +132,11 @@ mod live {
     pub(super) fn identical(tries: u64) {
         let mut found = 0;
         for seed in 0..tries {
-            let policies = vec![Policy::Base, Policy::Base];
+            let policies = vec![Policy::Now, Policy::Now];
             let options =
                 Options { policies, runs: 10, warmup: 0, cold_host: true, seed, ..Options::new(command(1 << 18)) };
             let rows = compared(&options);
-            let ratio = rows[1].time_ratio.expect("it is not base");
+            let ratio = rows[1].time_ratio.expect("it is not the reference");
             found += u64::from(ratio.differs());
             let (estimate, low, high) = (ratio.estimate, ratio.low, ratio.high);
             println!(

@@ -6,7 +6,7 @@
 
 mod promoting;
 
-pub use promoting::Promoting;
+pub use promoting::{Promoting, Work};
 
 use crate::promote::{Promoter, Target};
 use crate::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, Settings, System, THP_ENABLED};
@@ -66,6 +66,7 @@ impl Plan {
             Plan { policy: policy.clone(), disable: None, malloc: None, settings: Vec::new(), notes: Vec::new() };
         let thp = system.path("sys/kernel/mm/transparent_hugepage").is_dir();
         match policy {
+            Policy::Now => {}
             Policy::Base => plan.base(thp),
             Policy::Thp { malloc: true } => {
                 plan.disable = thp_disabled().map(|_| Disable::No);

@@ -12,6 +12,8 @@ use superpage_pages::{PageSize, parse_bytes};
 /// What gives pages to a command.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Policy {
+    /// The system as it is: no setting is changed, and the command's environment is this process's.
+    Now,
     /// Base pages only: transparent huge pages are switched off for the command.
     Base,
     /// Transparent huge pages wherever the command's memory allows them.
@@ -50,8 +52,13 @@ pub struct Described {
 }
 
 /// All policies.
-pub const POLICIES: [Described; 6] = [
-    Described { name: "base", help: "only base pages, for the command alone", parameters: &[] },
+pub const POLICIES: [Described; 7] = [
+    Described { name: "now", help: "the system as it is: nothing is changed", parameters: &[] },
+    Described {
+        name: "base",
+        help: "only base pages, also where the program asks for more, for the command alone",
+        parameters: &[],
+    },
     Described {
         name: "thp",
         help: "transparent huge pages everywhere (a setting of the whole system)",
@@ -94,11 +101,12 @@ pub const POLICIES: [Described; 6] = [
 
 impl Policy {
     /// The policies that are compared where none is named.
-    pub const NAMES: [&str; 5] = ["base", "thp", "mthp:size=64K", "hugetlb", "promote"];
+    pub const NAMES: [&str; 6] = ["now", "base", "thp", "mthp:size=64K", "hugetlb", "promote"];
 
     /// The policy's name without parameters.
     pub fn name(&self) -> &'static str {
         match self {
+            Policy::Now => "now",
             Policy::Base => "base",
             Policy::Thp { .. } => "thp",
             Policy::Mthp { .. } => "mthp",
@@ -147,6 +155,7 @@ impl FromStr for Policy {
         let value = |key: &str| values.iter().rev().find(|(given, _)| *given == key).map(|(_, value)| *value);
         let bad = |key: &str, what: &str| Error::Usage(format!("policy {name}: {key} is {what}"));
         Ok(match *name {
+            "now" => Policy::Now,
             "base" => Policy::Base,
             "thp" => match value("malloc") {
                 None | Some("off") => Policy::Thp { malloc: false },
@@ -201,6 +210,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_back() {
         for text in [
+            "now",
             "base",
             "thp",
             "thp:malloc=on",
@@ -238,7 +248,7 @@ mod tests {
         };
         assert_eq!(
             sentence("reservation"),
-            "no policy of a live system is called `reservation`; they are base, thp, mthp, hugetlb, promote, text"
+            "no policy of a live system is called `reservation`; they are now, base, thp, mthp, hugetlb, promote, text"
         );
         assert_eq!(sentence("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE");
         assert_eq!(sentence("base:x"), "policy base has no parameter `x`; its parameters: none");

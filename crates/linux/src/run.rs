@@ -187,5 +187,5 @@ fn looks(policy: &Policy) -> Looks {
         Policy::Mthp { size } => Some(*size),
         _ => None,
     };
-    Looks { budget: WATCH, expected: 0, folio }
+    Looks { budget: WATCH, expected: 0, folio, thorough: false }
 }

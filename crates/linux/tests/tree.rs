@@ -104,7 +104,8 @@ fn every_process_is_shown_at_its_end_with_its_memory() {
     if !may_trace() {
         return;
     }
-    let (seen, code, usage) = at_their_ends("echo a | dd if=/dev/zero of=/dev/null bs=32M count=1 status=none | cat; exit 5");
+    let (seen, code, usage) =
+        at_their_ends("echo a | dd if=/dev/zero of=/dev/null bs=32M count=1 status=none | cat; exit 5");
     assert_eq!(code, 5);
     let mut names: Vec<&str> = seen.iter().map(|(name, _)| name.as_str()).collect();
     names.sort();

@@ -9,16 +9,19 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use superpage_linux::Policy;
-use superpage_linux::compare::{Comparison, Options, Output, Watch, cells, compare_with, export, html, settings};
-use superpage_report::{Export, grid};
+use superpage_linux::compare::{
+    Comparison, Options, Output, Watch, compare_with, did_table, export, html, settings, table,
+};
+use superpage_report::{Export, Screen};
 
 /// Run a command under several policies in turns, and say which of them to use
 #[derive(Args)]
 #[command(after_long_help = after_help())]
 pub(crate) struct Compare {
-    /// A policy to compare with base; repeat for several, also for the same one [default: all that are named below]
+    /// A policy to compare with the system as it is (now); repeat for several, also for the same one [default: now, base,
+    /// thp, mthp:size=64K, hugetlb, promote]
     #[arg(long = "policy", value_name = "POLICY", value_parser = str::parse::<Policy>)]
     policies: Vec<Policy>,
 
@@ -62,6 +65,10 @@ pub(crate) struct Compare {
     #[arg(long)]
     cold_host: bool,
 
+    /// Show every column, and break no line
+    #[arg(long)]
+    wide: bool,
+
     /// How to print what was found
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
     format: Format,
@@ -78,7 +85,7 @@ pub(crate) struct Compare {
     #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
 
-    /// Write a page with the table and bar charts, too
+    /// Write a page with the table and charts of every run, too
     #[arg(long, value_name = "FILE")]
     export_html: Option<PathBuf>,
 
@@ -100,8 +107,9 @@ fn after_help() -> String {
         "Examples:\n  superpage compare -- ./service --benchmark\n  \
          superpage compare -r 20 --policy thp --policy mthp:size=64K --export-html page.html -- gcc -O2 -c big.c\n\n\
          The whole process tree is measured: the time until all of it has ended, its processor time, page faults and\n\
-         memory. `time / base` is the ratio of times, with an interval: all intervals hold together in 95 of 100\n\
-         comparisons. Settings of the whole system are put back after each run; where this process is killed, by the\n\
+         memory. `time / now` is the ratio to the time of the system as it is, with an interval: all intervals hold\n\
+         together in 95 of 100 comparisons. Each policy says what it really did; one that reached nothing of the\n\
+         program's memory gets no verdict. Settings of the whole system are put back after each run; where this process is killed, by the\n\
          next call of superpage.\n\nPolicies:\n{}",
         Policy::help()
     )
@@ -112,22 +120,24 @@ impl Compare {
         let options = self.options();
         let exports = self.exports()?;
         let settings = settings(&options);
-        let stop = flag()?;
+        let (stop, signal) = flag()?;
         let comparison = compare_with(settings, &options, &stop, &mut Bar::new())?;
-        // Before the printing, which may fail.
-        for (file, write) in exports {
-            files::write(file, &write(&comparison))?;
+        if !comparison.stopped {
+            // Before the printing, which may fail.
+            for (file, write) in exports {
+                files::write(file, &write(&comparison))?;
+            }
+            self.print(&comparison)?;
+            return Ok(ExitCode::SUCCESS);
         }
+        let kept = if exports.is_empty() { "" } else { "; no file was written, and what was there is as it was" };
+        let rounds = comparison.rounds;
+        eprintln!(
+            "superpage: interrupted; what is shown are the {rounds} of {} rounds that were complete{kept}",
+            self.runs
+        );
         self.print(&comparison)?;
-        if comparison.stopped {
-            let rounds = comparison.rounds;
-            eprintln!(
-                "superpage: interrupted; what is shown are the {rounds} of {} rounds that were complete",
-                self.runs
-            );
-            return Ok(ExitCode::from(1));
-        }
-        Ok(ExitCode::SUCCESS)
+        Ok(ExitCode::from(128 + signal.load(Ordering::Relaxed) as u8))
     }
 
     fn options(&self) -> Options {
@@ -167,41 +177,51 @@ impl Compare {
     }
 
     fn print(&self, comparison: &Comparison) -> Result<(), Failure> {
-        if self.format == Format::Json {
-            comparison.notes.iter().for_each(|note| eprintln!("superpage: {note}"));
-            return print(serde_json::to_string_pretty(&comparison.rows).expect("rows are plain values") + "\n");
-        }
-        let mut text =
-            format!("{}: {} rounds, order from seed {}\n", comparison.command, comparison.rounds, comparison.seed);
-        if !comparison.rows.is_empty() {
-            let cells = cells(comparison);
-            let head: Vec<&str> = cells.head.iter().map(String::as_str).collect();
-            text += &grid(&head, cells.rows, &["policy"]);
-        }
-        if let Some(advice) = &comparison.advice {
-            text += &format!("\n{}\n", advice.sentence);
-        }
-        if !comparison.notes.is_empty() {
-            text.push('\n');
-            comparison.notes.iter().for_each(|note| text += &format!("- {note}\n"));
-        }
-        print(text)
+        print(match self.format {
+            Format::Json => {
+                comparison.notes.iter().for_each(|note| eprintln!("superpage: {note}"));
+                serde_json::to_string_pretty(&comparison.rows).expect("rows are plain values") + "\n"
+            }
+            Format::Table => shown(comparison, Screen::stdout(self.wide)),
+        })
     }
+}
+
+/// The comparison for people: the answer first, then what stands behind it.
+fn shown(comparison: &Comparison, screen: Screen) -> String {
+    let Comparison { command, rounds, seed, .. } = comparison;
+    let mut text = screen.paragraph(&format!("{command}: {rounds} rounds, order from seed {seed}"));
+    if !comparison.rows.is_empty() {
+        text += &screen.table(&table(comparison));
+    }
+    if let Some(advice) = &comparison.advice {
+        text += &format!("\n{}", screen.paragraph(&advice.sentence));
+    }
+    if !comparison.rows.is_empty() {
+        text += &format!("\n{}", screen.table(&did_table(comparison)));
+    }
+    if !comparison.notes.is_empty() {
+        text.push('\n');
+        comparison.notes.iter().for_each(|note| text += &screen.note(note));
+    }
+    text
 }
 
 /// What makes the text of a file.
 type Text = fn(&Comparison) -> String;
 
-/// The flag that SIGINT, SIGTERM and SIGHUP set. None of them ends this process at once: the command is ended first, and
+/// The flag that SIGINT, SIGTERM and SIGHUP set, and the number of the last of them. None of them ends this process at once: the command is ended first, and
 /// settings are put back.
-fn flag() -> Result<Arc<AtomicBool>, Failure> {
+fn flag() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>), Failure> {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let flag = Arc::new(AtomicBool::new(false));
+    let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(SIGINT as usize)));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register(signal, Arc::clone(&flag))
+        // In this order: where the flag is seen the number is there.
+        signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
             .map_err(|error| Failure::Run(format!("cannot catch signal {signal}: {error}")))?;
     }
-    Ok(flag)
+    Ok((flag, number))
 }
 
 /// Progress on standard error, on a terminal. Nothing is drawn while a run goes on.

@@ -1,9 +1,10 @@
 //! Which policy to use, and how sure that is.
 //!
-//! The rule: of the policies that are surely faster than base, the one with the lowest estimate is the best. Another that
-//! is surely faster too, and whose estimate lies within the interval of the best, is as good as the best for all that is
-//! known: the one of them that needs the least memory is advised. Less memory means at least 1 % less at the median peak.
-//! If no policy is surely faster, base is.
+//! The rule: of the policies that are surely faster than the reference (the system as it is), the one with the lowest
+//! estimate is the best. Another that is surely faster too, and whose estimate lies within the interval of the best, is as
+//! good as the best for all that is known: the one of them that needs the least memory is advised. Less memory means at
+//! least 1 % less at the median peak. If no policy is surely faster, the reference is. A policy that reached nothing of the
+//! program's memory is never advised, and what its time was is not said.
 
 use super::row::Row;
 use super::statistics::{LEVEL, rounds_needed};
@@ -21,29 +22,35 @@ pub struct Advice {
 /// The smallest difference of memory that counts.
 const LESS: f64 = 0.99;
 
-/// What `rows` advise: base first, at least one.
+/// What `rows` advise: the reference first, at least one.
 pub(super) fn advise(rows: &[Row]) -> Advice {
-    let (base, others) = rows.split_first().expect("base always runs");
+    let (reference, others) = rows.split_first().expect("the reference always runs");
     let ratio = |row: &Row| row.time_ratio.expect("every row but the first has one");
     let Some(level) = others.iter().map(|row| ratio(row).level).reduce(f64::min) else {
-        let sentence = "only base was run: there is nothing to compare".to_string();
+        let sentence = format!("only {} was run: there is nothing to compare", reference.policy);
         return Advice { policy: None, sentence };
     };
+    let reached: Vec<&Row> = others.iter().filter(|row| row.reached != Some(false)).collect();
+    if reached.is_empty() {
+        let name = &reference.policy;
+        let sentence = format!("stay with {name}: no policy reached anything of this program's memory");
+        return Advice { policy: Some(name.clone()), sentence };
+    }
     if level < LEVEL {
         let needed = rounds_needed(others.len());
         let sentence = format!(
             "too few runs to advise: with {} the intervals are {} sure together; {needed} runs are the least for {}",
-            base.runs,
+            reference.runs,
             percent(level),
             percent(LEVEL)
         );
         return Advice { policy: None, sentence };
     }
-    let faster = others.iter().filter(|row| ratio(row).differs() && ratio(row).high < 1.0);
+    let faster = reached.iter().copied().filter(|row| ratio(row).differs() && ratio(row).high < 1.0);
     let mut faster: Vec<&Row> = faster.collect();
     faster.sort_by(|a, b| ratio(a).estimate.total_cmp(&ratio(b).estimate));
     let Some(&best) = faster.first() else {
-        return Advice { policy: Some(base.policy.clone()), sentence: stay(base, others) };
+        return Advice { policy: Some(reference.policy.clone()), sentence: stay(reference, &reached) };
     };
     let mut chosen = best;
     for row in faster.iter().filter(|row| ratio(row).estimate <= ratio(best).high) {
@@ -53,13 +60,14 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
     }
     let found = ratio(chosen);
     let mut sentence = format!(
-        "{}: {} less time than base ({} sure: {} to {}), {}",
+        "{}: {} less time than {} ({} sure: {} to {}), {}",
         chosen.policy,
         percent(1.0 - found.estimate),
+        reference.policy,
         percent(LEVEL),
         digits(1.0 - found.high),
         percent(1.0 - found.low),
-        memory(chosen, base, "for")
+        memory(chosen, reference, "for")
     );
     if chosen.policy != best.policy {
         sentence += &format!("; {} is not surely faster than it, {}", best.policy, memory(best, chosen, "and needs"));
@@ -67,8 +75,8 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
     Advice { policy: Some(chosen.policy.clone()), sentence }
 }
 
-/// Base, and why.
-fn stay(base: &Row, others: &[Row]) -> String {
+/// The reference, and why.
+fn stay(reference: &Row, others: &[&Row]) -> String {
     let ratios = || others.iter().filter_map(|row| row.time_ratio.map(|ratio| (row, ratio)));
     let slower: Vec<String> = ratios()
         .filter(|(_, ratio)| ratio.differs())
@@ -80,11 +88,11 @@ fn stay(base: &Row, others: &[Row]) -> String {
     let smallest = ratios().map(|(_, ratio)| ratio.resolution()).fold(0.0, f64::max);
     let seen = format!("the smallest effect that could have been seen is {}", percent(smallest));
     if slower.is_empty() {
-        return format!("no difference was found; stay with {} ({seen}, {} sure)", base.policy, percent(LEVEL));
+        return format!("no difference was found; stay with {} ({seen}, {} sure)", reference.policy, percent(LEVEL));
     }
     format!(
         "stay with {}: no policy is surely faster, {}; {seen}, {} sure",
-        base.policy,
+        reference.policy,
         slower.join(", "),
         percent(LEVEL)
     )
@@ -114,13 +122,13 @@ fn digits(share: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
-    use crate::compare::row::Run;
+    use crate::compare::row::{Run, Verdict};
     use crate::compare::sample::Memory;
 
     /// A row whose time in round r is `times[r]`.
-    fn row(policy: &str, times: &[f64], memory: u64, base: Option<(&[f64], usize)>) -> Row {
+    pub(in crate::compare) fn row(policy: &str, times: &[f64], memory: u64, base: Option<(&[f64], usize)>) -> Row {
         let run = |wall: &f64| Run {
             wall: *wall,
             user: *wall,
@@ -139,7 +147,7 @@ mod tests {
     /// Ten rounds; each policy has a factor, and how much it varies about it, and its memory.
     fn advice(rounds: usize, policies: &[(&str, f64, f64, u64)]) -> Advice {
         let base: Vec<f64> = (0..rounds).map(|round| 1.0 + 0.01 * round as f64).collect();
-        let mut rows = vec![row("base", &base, 100 << 20, None)];
+        let mut rows = vec![row("now", &base, 100 << 20, None)];
         for (name, factor, noise, memory) in policies {
             let vary = |round: usize| 1.0 + noise * ((round * 7 % 10) as f64 - 4.5);
             let times: Vec<f64> = base.iter().enumerate().map(|(round, time)| time * factor * vary(round)).collect();
@@ -152,7 +160,7 @@ mod tests {
     fn the_fastest_is_advised_with_its_cost() {
         let advice = advice(10, &[("thp", 0.9, 0.001, 112 << 20), ("hugetlb", 1.0, 0.001, 100 << 20)]);
         assert_eq!(advice.policy.as_deref(), Some("thp"));
-        assert!(advice.sentence.starts_with("thp: 10 % less time than base (95 % sure: "), "{}", advice.sentence);
+        assert!(advice.sentence.starts_with("thp: 10 % less time than now (95 % sure: "), "{}", advice.sentence);
         assert!(advice.sentence.ends_with("for 12 % more memory"), "{}", advice.sentence);
     }
 
@@ -174,17 +182,40 @@ mod tests {
     }
 
     #[test]
-    fn without_a_difference_base_stays() {
+    fn without_a_difference_all_stays() {
         let none = advice(10, &[("thp", 1.0, 0.004, 150 << 20)]);
-        assert_eq!(none.policy.as_deref(), Some("base"));
-        assert!(
-            none.sentence.starts_with("no difference was found; stay with base (the smallest"),
-            "{}",
-            none.sentence
-        );
+        assert_eq!(none.policy.as_deref(), Some("now"));
+        assert!(none.sentence.starts_with("no difference was found; stay with now (the smallest"), "{}", none.sentence);
         let slower = advice(10, &[("thp", 1.1, 0.004, 150 << 20)]);
-        assert_eq!(slower.policy.as_deref(), Some("base"));
+        assert_eq!(slower.policy.as_deref(), Some("now"));
         assert!(slower.sentence.contains("thp takes 10 % more time"), "{}", slower.sentence);
+    }
+
+    #[test]
+    fn what_reached_nothing_has_no_verdict_whatever_its_time() {
+        let base: Vec<f64> = (0..10).map(|round| 1.0 + 0.01 * round as f64).collect();
+        let less: Vec<f64> = base.iter().map(|time| 0.79 * time).collect();
+        let more: Vec<f64> = base.iter().map(|time| 1.2 * time).collect();
+        let mut rows = vec![
+            row("now", &base, 620 << 20, None),
+            row("promote", &less, 620 << 20, Some((&base, 2))),
+            row("thp", &more, 620 << 20, Some((&base, 2))),
+        ];
+        rows[1].tell("promoted 0 of 12 candidate regions".into(), Some(false));
+        rows[2].tell("nothing".into(), Some(false));
+        assert_eq!(rows[1].verdict, Some(Verdict::NothingReached));
+        let advice = advise(&rows);
+        assert_eq!(advice.policy.as_deref(), Some("now"));
+        assert_eq!(advice.sentence, "stay with now: no policy reached anything of this program's memory");
+        // Where it is not known whether it reached anything, the time counts; and the others are not forgotten.
+        rows[1].tell(String::new(), None);
+        assert_eq!(rows[1].verdict, Some(Verdict::Faster));
+        assert_eq!(advise(&rows).policy.as_deref(), Some("promote"));
+        rows[1].tell(String::new(), Some(false));
+        rows[2].tell(String::new(), Some(true));
+        let advice = advise(&rows);
+        assert_eq!((advice.policy.as_deref(), rows[2].verdict), (Some("now"), Some(Verdict::Slower)));
+        assert!(advice.sentence.contains("thp takes 20 % more time") && !advice.sentence.contains("promote"));
     }
 
     #[test]
@@ -192,6 +223,6 @@ mod tests {
         let advice = advice(3, &[("thp", 0.5, 0.001, 100 << 20)]);
         assert_eq!(advice.policy, None);
         assert!(advice.sentence.ends_with("75 % sure together; 6 runs are the least for 95 %"), "{}", advice.sentence);
-        assert_eq!(advise(&[row("base", &[1.0], 1, None)]).policy, None);
+        assert_eq!(advise(&[row("now", &[1.0], 1, None)]).policy, None);
     }
 }

@@ -1,79 +1,136 @@
-//! The rows as cells for people, the same in the table, in Markdown and in HTML.
+//! The rows as tables for people, the same on the screen, in Markdown and in HTML.
 
+use super::row::Verdict;
 use super::{Comparison, Row};
-use superpage_report::{bytes, count, time};
-
-/// A table of text. The first column is the policy; numbers stand in all others.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Cells {
-    /// The names of the columns.
-    pub head: Vec<String>,
-    /// A row for each policy.
-    pub rows: Vec<Vec<String>>,
-}
+use superpage_report::{Column, Table, bytes, count, time};
 
 /// What stands in a column, of one row.
 type Cell = fn(&Row) -> Option<String>;
 
-/// The columns that are always there, and those that are where the hardware counts.
-const COLUMNS: [(&str, Cell); 9] = [
-    ("policy", |row| {
-        Some(if row.memory_before == super::COLD { format!("{} (cold host)", row.policy) } else { row.policy.clone() })
-    }),
-    ("time", |row| Some(spread(row.wall_seconds.median, row.wall_seconds.stddev))),
-    ("user", |row| Some(spread(row.user_seconds.median, row.user_seconds.stddev))),
-    ("system", |row| Some(spread(row.system_seconds.median, row.system_seconds.stddev))),
-    ("faults", |row| Some(count(row.minor_faults))),
-    ("major", |row| Some(count(row.major_faults))),
-    ("peak", |row| Some(bytes(row.peak_rss_bytes))),
-    ("huge", huge),
-    ("time / base", ratio),
-];
-const COUNTED: [(&str, Cell); 7] = [
-    ("dTLB loads", |row| row.dtlb_loads.map(count)),
-    ("misses", |row| row.dtlb_load_misses.map(count)),
-    ("dTLB stores", |row| row.dtlb_stores.map(count)),
-    ("misses", |row| row.dtlb_store_misses.map(count)),
-    ("iTLB loads", |row| row.itlb_loads.map(count)),
-    ("misses", |row| row.itlb_misses.map(count)),
-    ("walk cycles", |row| row.walk_cycles.map(count)),
+/// The columns but the last: those that answer, which are always shown, and those that are only shown wide.
+const COLUMNS: [(&str, bool, Cell); 15] = [
+    ("time", true, |row| Some(spread(row.wall_seconds.median, row.wall_seconds.stddev))),
+    ("user", false, |row| Some(spread(row.user_seconds.median, row.user_seconds.stddev))),
+    ("system", false, |row| Some(spread(row.system_seconds.median, row.system_seconds.stddev))),
+    ("faults", false, |row| Some(count(row.minor_faults))),
+    ("major", false, |row| Some(count(row.major_faults))),
+    ("huge", true, huge),
+    ("memory", true, |row| Some(bytes(row.peak_rss_bytes))),
+    ("dTLB loads", false, |row| row.dtlb_loads.map(count)),
+    ("misses", false, |row| row.dtlb_load_misses.map(count)),
+    ("dTLB stores", false, |row| row.dtlb_stores.map(count)),
+    ("misses", false, |row| row.dtlb_store_misses.map(count)),
+    ("iTLB loads", false, |row| row.itlb_loads.map(count)),
+    ("misses", false, |row| row.itlb_misses.map(count)),
+    ("walk cycles", false, |row| row.walk_cycles.map(count)),
+    ("runs", false, |row| Some(row.runs.to_string())),
 ];
 
-/// The cells of a comparison. A counter that counted under no policy has no column.
-pub fn cells(comparison: &Comparison) -> Cells {
-    let last = COLUMNS.len() - 1;
-    let counted = COUNTED.iter().filter(|(_, cell)| comparison.rows.iter().any(|row| cell(row).is_some()));
-    let columns: Vec<&(&str, Cell)> = COLUMNS[..last].iter().chain(counted).chain(&COLUMNS[last..]).collect();
-    let row = |row: &Row| columns.iter().map(|(_, cell)| cell(row).unwrap_or_else(|| "-".into())).collect();
-    Cells {
-        head: columns.iter().map(|(name, _)| name.to_string()).collect(),
-        rows: comparison.rows.iter().map(row).collect(),
+/// The table of a comparison: a row for each policy. A counter that counted under no policy has no column.
+pub fn table(comparison: &Comparison) -> Table {
+    let rows = &comparison.rows;
+    let shown: Vec<&(&str, bool, Cell)> =
+        COLUMNS.iter().filter(|(_, _, cell)| rows.iter().any(|row| cell(row).is_some())).collect();
+    let head = shown.iter().map(|(name, always, _)| match always {
+        true => Column::number(*name),
+        false => Column::number(*name).only_wide(),
+    });
+    let reference = rows.first().map_or("now", |row| row.policy.as_str());
+    let last = Column::number(format!("time / {reference}"));
+    let mut table = Table::new(std::iter::once(Column::prose("policy")).chain(head).chain([last]));
+    for row in rows {
+        let cold = if row.memory_before == super::COLD { " (cold host)" } else { "" };
+        let cells = shown.iter().map(|(_, _, cell)| cell(row).unwrap_or_else(|| "-".into()));
+        table.row(std::iter::once(format!("{}{cold}", row.policy)).chain(cells).chain([ratio(row)]));
     }
+    table
 }
 
-/// The median and the standard deviation of times.
+/// What each policy really did.
+pub fn did_table(comparison: &Comparison) -> Table {
+    let mut table = Table::new([Column::name("policy"), Column::prose("what it did")]);
+    comparison.rows.iter().for_each(|row| table.row([row.policy.clone(), row.did.clone()]));
+    table
+}
+
+/// The median and the standard deviation of times, in the same unit.
 fn spread(median: f64, stddev: Option<f64>) -> String {
-    match stddev {
-        Some(stddev) => format!("{} ± {}", time(median), time(stddev)),
-        None => time(median),
+    let median = time(median);
+    let Some(stddev) = stddev else { return median };
+    let (number, unit) = median.split_once(' ').expect("a time has a unit");
+    match unit {
+        "s" => format!("{number} ± {stddev:.3} s"),
+        "ms" => format!("{number} ± {:.2} ms", stddev * 1e3),
+        _ => format!("{number} ± {:.1} us", stddev * 1e6),
     }
 }
 
 /// The share that is mapped by huge pages, and that in the folios that the policy is about.
 fn huge(row: &Row) -> Option<String> {
     let huge = row.huge_coverage_percent.map(|percent| format!("{percent:.1} %"));
-    let folios = row.folio_coverage_percent.map(|percent| format!("folios {percent:.1} %"));
+    let folios = row.folio_coverage_percent.map(|percent| format!("folios {percent:.0} %"));
     let both: Vec<String> = huge.into_iter().chain(folios).collect();
     (!both.is_empty()).then(|| both.join(", "))
 }
 
-/// The ratio to base and its interval; whether it differs at all.
-fn ratio(row: &Row) -> Option<String> {
-    let Some(ratio) = row.time_ratio else { return Some("1".into()) };
-    let sign = match ratio {
-        ratio if !ratio.differs() => "",
-        ratio if ratio.high < 1.0 => " faster",
-        _ => " slower",
+/// The ratio to the reference and its interval; whether it differs at all. Of a policy that did nothing the interval says
+/// nothing.
+fn ratio(row: &Row) -> String {
+    let Some(ratio) = row.time_ratio else { return "1".into() };
+    let verdict = match row.verdict {
+        Some(Verdict::Faster) => " faster",
+        Some(Verdict::Slower) => " slower",
+        Some(Verdict::NothingReached) => return format!("{:.3}, did nothing", ratio.estimate),
+        _ => "",
     };
-    Some(format!("{:.3} ({:.3} to {:.3}){sign}", ratio.estimate, ratio.low, ratio.high))
+    format!("{:.3} ({:.3} to {:.3}){verdict}", ratio.estimate, ratio.low, ratio.high)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::advice::tests::row;
+    use crate::compare::statistics::Spread;
+    use superpage_report::Screen;
+
+    #[test]
+    fn the_answer_fits_a_hundred_columns() {
+        let times: Vec<f64> = (0..10).map(|round| 0.7 + 0.02 * round as f64).collect();
+        let slow: Vec<f64> = times.iter().map(|time| 1.3 * time).collect();
+        let wide = |name: &str, reference: Option<(&[f64], usize)>| {
+            let spread = Spread { median: 0.78882, mean: 0.7, stddev: Some(0.10586), min: 0.1, max: 1.0 };
+            let mut row = row(name, if reference.is_some() { &slow } else { &times }, 1023 << 20, reference);
+            (row.wall_seconds, row.user_seconds, row.system_seconds) = (spread, spread, spread);
+            (row.minor_faults, row.huge_coverage_percent) = (68_315, Some(12.0));
+            row.folio_coverage_percent = name.starts_with("mthp").then_some(93.5);
+            row.dtlb_loads = Some(1 << 40);
+            let did = "promoted 0 of 12 candidate regions, and a reason that is as long as they come here, or longer";
+            row.tell(did.into(), Some(!name.starts_with("promote")));
+            row
+        };
+        let rows = vec![
+            wide("now", None),
+            wide("mthp:size=64K", Some((&times, 5))),
+            wide("promote:age=1s", Some((&times, 5))),
+        ];
+        let comparison = Comparison {
+            command: "x".into(),
+            seed: 1,
+            rounds: 10,
+            stopped: false,
+            rows,
+            advice: None,
+            notes: Vec::new(),
+        };
+        let widest = |text: String| text.lines().map(|line| line.chars().count()).max().unwrap();
+        let text = Screen::of(100).table(&table(&comparison));
+        assert!(text.lines().count() <= 6 && widest(text.clone()) <= 100, "{text}");
+        assert!(
+            ["time / now", "huge", "memory", "did nothing", "slower"].iter().all(|word| text.contains(word)),
+            "{text}"
+        );
+        assert!(widest(Screen::of(100).table(&did_table(&comparison))) <= 100);
+        let all = Screen::stdout(true).table(&table(&comparison));
+        assert!(["user", "system", "faults", "major", "dTLB loads"].iter().all(|word| all.contains(word)), "{all}");
+    }
 }

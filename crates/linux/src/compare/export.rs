@@ -1,9 +1,10 @@
 //! The rows for files: JSON in hyperfine's shape, CSV, Markdown.
 
-use super::columns::cells;
+use super::columns::{did_table, table};
 use super::statistics::Spread;
 use super::{Comparison, Row};
 use serde_json::{Value, json};
+use superpage_report::{Column, Table};
 
 /// JSON in hyperfine's shape, for its scripts and plots: times in seconds, `user` and `system` their means, the policy a
 /// parameter. `memory_usage_byte` are the peaks of the whole tree.
@@ -81,26 +82,36 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
         ("ratio_high", ratio(|ratio| ratio.high)),
         ("ratio_level", ratio(|ratio| ratio.level)),
         ("memory_before", row.memory_before.to_string()),
+        ("most_huge_bytes", some(row.most_huge_bytes)),
+        ("reached", row.reached.map(|reached| reached.to_string()).unwrap_or_default()),
+        ("verdict", row.verdict.map(|verdict| verdict.name().to_string()).unwrap_or_default()),
+        ("did", row.did.clone()),
     ]
 }
 
-/// A table in Markdown, with the advice and the notes below.
+/// The table with all columns in Markdown, with the advice, what each policy did, and the notes below.
 pub fn markdown(comparison: &Comparison) -> String {
-    let cells = cells(comparison);
-    let line = |cells: &[String]| {
-        let cells: Vec<String> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        format!("| {} |\n", cells.join(" | "))
-    };
-    let sides: Vec<String> =
-        (0..cells.head.len()).map(|column| if column == 0 { ":---" } else { "---:" }.into()).collect();
-    let mut out = format!("`{}`\n\n{}{}", comparison.command.replace('`', "'"), line(&cells.head), line(&sides));
-    cells.rows.iter().for_each(|row| out += &line(row));
+    let mut out = format!("`{}`\n\n{}", comparison.command.replace('`', "'"), rows_of(&table(comparison)));
     if let Some(advice) = &comparison.advice {
         out += &format!("\n{}\n", advice.sentence);
     }
+    out += &format!("\n{}", rows_of(&did_table(comparison)));
     if !comparison.notes.is_empty() {
         out.push('\n');
         comparison.notes.iter().for_each(|note| out += &format!("- {note}\n"));
     }
+    out
+}
+
+/// A table, with its first column and text flush left.
+fn rows_of(table: &Table) -> String {
+    let line = |cells: &mut dyn Iterator<Item = String>| {
+        let cells: Vec<String> = cells.map(|cell| cell.replace('|', "\\|")).collect();
+        format!("| {} |\n", cells.join(" | "))
+    };
+    let side = |column: &Column| if column.is_prose() { ":---" } else { "---:" };
+    let mut out = line(&mut table.columns().iter().map(|column| column.head().to_string()));
+    out += &line(&mut table.columns().iter().map(|column| side(column).to_string()));
+    table.rows().iter().for_each(|row| out += &line(&mut row.iter().cloned()));
     out
 }

@@ -1,10 +1,12 @@
-//! The comparison as a page: the table, and bar charts of what Piehl's figures 4.1 to 4.9 show of each of his programs
-//! (misses of the data TLB, time elapsed, time in the kernel), with the page faults and the memory that his tables have.
+//! The comparison as a page: the tables, and charts of what Piehl's figures 4.1 to 4.9 show of each of his programs
+//! (misses of the data TLB, time elapsed, time in the kernel), with the page faults and the memory that his tables have. What
+//! was measured in each run is shown run by run, beside the median and its interval.
 
-use super::columns::cells;
+use super::columns::{did_table, table};
+use super::statistics::median_interval;
 use super::{Comparison, Row};
 use std::fmt::Write;
-use superpage_report::{Axis, Figure, Kind, Point, Series, escape, page};
+use superpage_report::{Axis, Dots, DotsOf, Figure, Kind, Point, Series, Table, escape, page};
 
 /// The page, one file that needs nothing else.
 pub fn html(comparison: &Comparison) -> String {
@@ -14,15 +16,23 @@ pub fn html(comparison: &Comparison) -> String {
     }
     let _ = writeln!(
         lead,
-        "<p>{} rounds{}; in each, every policy ran once, in an order drawn from the seed {}.</p>",
-        comparison.rounds,
-        if comparison.stopped { ", then it was stopped" } else { "" },
-        comparison.seed
+        "<p>{} rounds; in each, every policy ran once, in an order drawn from the seed {}.</p>",
+        comparison.rounds, comparison.seed
     );
-    let mut main = table(comparison);
+    let all = table(comparison);
+    let mut main =
+        element(&all, "Each policy's medians", false) + &element(&did_table(comparison), "What each policy did", false);
+    let _ = writeln!(
+        main,
+        "<details><summary>All columns</summary>\n{}</details>",
+        element(&all, "Each policy's medians, all columns", true)
+    );
     if !comparison.notes.is_empty() {
         let notes: String = comparison.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
         let _ = write!(main, "<ul class=\"notes\">\n{notes}</ul>\n");
+    }
+    for (index, figure) in dots(&comparison.rows).iter().enumerate() {
+        main += &figure.html(&format!("runs{index}"));
     }
     for (index, figure) in figures(&comparison.rows).iter().enumerate() {
         main += &figure.html(&format!("figure{index}"));
@@ -30,34 +40,51 @@ pub fn html(comparison: &Comparison) -> String {
     page(&format!("superpage compare {}", comparison.command), &lead, &main)
 }
 
-fn table(comparison: &Comparison) -> String {
-    let cells = cells(comparison);
-    let mut out = String::from(
-        "<div class=\"scroll\" tabindex=\"0\"><table><caption class=\"heard\">Each policy's medians</caption>\n<thead><tr>",
+/// A table as HTML, with the columns that are only shown wide or without.
+fn element(table: &Table, caption: &str, wide: bool) -> String {
+    let shown: Vec<usize> =
+        (0..table.columns().len()).filter(|index| wide || !table.columns()[*index].is_only_wide()).collect();
+    // The first column names the row.
+    let text = |index: usize| if index == 0 || table.columns()[index].is_prose() { " class=\"text\"" } else { "" };
+    let mut out = format!(
+        "<div class=\"scroll\" tabindex=\"0\"><table><caption class=\"heard\">{caption}</caption>\n<thead><tr>"
     );
-    for head in &cells.head {
-        let _ = write!(out, "<th scope=\"col\">{}</th>", escape(head));
+    for &index in &shown {
+        let _ = write!(out, "<th scope=\"col\"{}>{}</th>", text(index), escape(table.columns()[index].head()));
     }
     out += "</tr></thead>\n<tbody>\n";
-    for row in &cells.rows {
+    for row in table.rows() {
         let _ = write!(out, "<tr><th scope=\"row\">{}</th>", escape(&row[0]));
-        row[1..].iter().for_each(|cell| _ = write!(out, "<td>{}</td>", escape(cell)));
+        shown[1..].iter().for_each(|&index| _ = write!(out, "<td{}>{}</td>", text(index), escape(&row[index])));
         out += "</tr>\n";
     }
     out + "</tbody></table></div>\n"
 }
 
-/// A chart for each quantity that was measured, a bar for each policy.
+/// A chart for each quantity that is known of every run.
+fn dots(rows: &[Row]) -> Vec<Dots> {
+    type Values = fn(&Row) -> Vec<f64>;
+    let charts: [(&str, &str, Values); 4] = [
+        ("Time elapsed", "seconds", |row| row.times.clone()),
+        ("Time in the kernel", "seconds", |row| row.system_times.clone()),
+        ("Page faults", "thousands", |row| row.faults.iter().map(|faults| *faults as f64 / 1e3).collect()),
+        ("Memory at its peak", "MB", |row| row.peaks.iter().map(|peak| *peak as f64 / (1 << 20) as f64).collect()),
+    ];
+    let chart = |(title, unit, values): (&str, &str, Values)| Dots {
+        title: title.into(),
+        unit: unit.into(),
+        groups: rows.iter().map(|row| DotsOf::new(&row.policy, values(row), median_interval(&values(row)))).collect(),
+    };
+    charts.into_iter().map(chart).collect()
+}
+
+/// A chart for each quantity of which the medians alone are kept, a bar for each policy.
 fn figures(rows: &[Row]) -> Vec<Figure> {
     type Value = fn(&Row) -> Option<f64>;
-    let charts: [(&str, &str, Value); 7] = [
+    let charts: [(&str, &str, Value); 3] = [
         ("Misses of loads in the data TLB", "millions", |row| row.dtlb_load_misses.map(|misses| misses as f64 / 1e6)),
         ("Misses of stores in the data TLB", "millions", |row| row.dtlb_store_misses.map(|misses| misses as f64 / 1e6)),
         ("Misses in the instruction TLB", "millions", |row| row.itlb_misses.map(|misses| misses as f64 / 1e6)),
-        ("Time elapsed", "seconds, median", |row| Some(row.wall_seconds.median)),
-        ("Time in the kernel", "seconds, median", |row| Some(row.system_seconds.median)),
-        ("Page faults", "thousands", |row| Some((row.minor_faults + row.major_faults) as f64 / 1e3)),
-        ("Memory at its peak", "MB", |row| Some(row.peak_rss_bytes as f64 / (1 << 20) as f64)),
     ];
     let figure = |(title, unit, value): (&str, &str, Value)| {
         let values: Vec<Option<f64>> = rows.iter().map(value).collect();

@@ -8,6 +8,7 @@
 mod advice;
 mod columns;
 pub mod counters;
+mod did;
 pub mod export;
 mod host;
 mod html;
@@ -17,15 +18,19 @@ pub mod sample;
 pub mod statistics;
 
 pub use advice::Advice;
-pub use columns::{Cells, cells};
+pub use columns::{did_table, table};
 pub use html::html;
-pub use row::{Row, Run};
+pub use row::{Row, Run, Verdict};
 
+use crate::inspect::Rules;
 use crate::launch::Plan;
+use crate::pagemap::huge_page_bytes;
 use crate::settings::{Settings, System};
+use crate::tree::exits;
 use crate::{Error, Policy};
 use counters::{Available, Event};
-use run::Outcome;
+use did::{Arm, Seen};
+use run::{Done, Outcome};
 use sample::Budget;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -52,7 +57,9 @@ pub struct Options {
     pub command: Vec<OsString>,
     /// Give the command, its words joined by spaces, to `sh -c`.
     pub shell: bool,
-    /// The policies. Base runs in any case; one that is named several times runs as often, and is told apart by a number.
+    /// What the others are compared with; it runs in any case.
+    pub reference: Policy,
+    /// The policies. One that is named several times runs as often, and is told apart by a number.
     pub policies: Vec<Policy>,
     /// How many rounds count.
     pub runs: usize,
@@ -73,11 +80,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// Ten rounds of the command under [`Policy::NAMES`], after one run of each to warm up.
+    /// Ten rounds of the command under [`Policy::NAMES`] beside the system as it is, after one run of each to warm up.
     pub fn new(command: impl IntoIterator<Item = impl Into<OsString>>) -> Options {
         Options {
             command: command.into_iter().map(Into::into).collect(),
             shell: false,
+            reference: Policy::Now,
             policies: Policy::NAMES.iter().map(|name| name.parse().expect("it is one of ours")).collect(),
             runs: 10,
             warmup: 1,
@@ -166,7 +174,7 @@ pub struct Comparison {
     pub rounds: usize,
     /// Whether it was stopped before the last round.
     pub stopped: bool,
-    /// A row for each policy, base first; none if no round is complete.
+    /// A row for each policy, the reference first; none if no round is complete.
     pub rows: Vec<Row>,
     /// Which policy to use; none if no round is complete.
     pub advice: Option<Advice>,
@@ -177,7 +185,10 @@ pub struct Comparison {
 /// A policy and how it is told apart from others of its name.
 struct Entry {
     name: String,
+    policy: Policy,
     plan: Plan,
+    /// What was seen of it at work.
+    seen: Seen,
     /// The size of the folios that it is about.
     folio: Option<PageSize>,
     /// The most memory that a run of it had so far.
@@ -204,7 +215,7 @@ pub fn settings(options: &Options) -> Settings {
 ///
 /// # Errors
 /// [`Error::Usage`] for options that make no sense; [`Error::Unable`] when a run fails, or none of the policies can be
-/// carried out here but base; others of the settings and of the system. Settings are put back in any case.
+/// carried out here but the reference; others of the settings and of the system. Settings are put back in any case.
 pub fn compare(options: &Options, stop: &AtomicBool, watch: &mut dyn Watch) -> Result<Comparison, Error> {
     compare_with(settings(options), options, stop, watch)
 }
@@ -231,8 +242,9 @@ pub fn compare_with(
     let available = Available::among(&Event::HARDWARE);
     notes.extend(available.note());
     let memory_before = look_under(options, entries.len() > 1, &mut notes);
+    let traces = exits::check().map_err(|error| error.to_string());
     let mut comparing =
-        Comparing { options, settings, available, warms: memory_before == WARMED, left: 0, notes: Vec::new() };
+        Comparing { options, settings, available, warms: memory_before == WARMED, traces, left: 0, notes: Vec::new() };
 
     let total = entries.len() * (options.warmup + options.runs);
     let mut index = 0;
@@ -273,6 +285,7 @@ pub fn compare_with(
     }
     comparing.settings.restore()?;
     let rows = rows(options, &entries, rounds, memory_before);
+    notes.extend(unseen(options, &rows, comparing.traces.err()));
     if rows.iter().any(|row| row.counted_share.is_some_and(|share| share < 1.0)) {
         notes.push("hardware counters took turns: counts are scaled to the whole time".into());
     }
@@ -281,12 +294,12 @@ pub fn compare_with(
     Ok(Comparison { command, seed: options.seed, rounds, stopped, rows, advice, notes })
 }
 
-/// The policies that can be carried out here, base first, each tried once. A line goes to `notes` for each of the others.
+/// The policies that can be carried out here, the reference first, each tried once. A line goes to `notes` for each of the others.
 fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) -> Result<Vec<Entry>, Error> {
     let mut policies = options.policies.clone();
-    match policies.iter().position(|policy| *policy == Policy::Base) {
+    match policies.iter().position(|policy| *policy == options.reference) {
         Some(place) => policies[..=place].rotate_right(1),
-        None => policies.insert(0, Policy::Base),
+        None => policies.insert(0, options.reference.clone()),
     }
     let mut entries: Vec<Entry> = Vec::new();
     let mut left_out = Vec::new();
@@ -307,14 +320,27 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
                     Policy::Mthp { size } => Some(*size),
                     _ => None,
                 };
-                entries.push(Entry { name, plan, folio, peak: 0, warmups: Vec::new(), runs: Vec::new() });
+                entries.push(Entry {
+                    name,
+                    policy: policy.clone(),
+                    plan,
+                    seen: Seen::default(),
+                    folio,
+                    peak: 0,
+                    warmups: Vec::new(),
+                    runs: Vec::new(),
+                });
             }
             Err(error) if index == 0 => return Err(error),
             Err(error) => left_out.push(format!("{name} is left out: {error}")),
         }
     }
     if entries.len() == 1 && !left_out.is_empty() {
-        return Err(Error::Unable(format!("nothing can be compared with base here; {}", left_out.join("; "))));
+        return Err(Error::Unable(format!(
+            "nothing can be compared with {} here; {}",
+            options.reference,
+            left_out.join("; ")
+        )));
     }
     notes.extend(left_out);
     Ok(entries)
@@ -374,6 +400,8 @@ struct Comparing<'a> {
     settings: Settings,
     available: Available,
     warms: bool,
+    /// Whether processes can be looked at when they end; else why not.
+    traces: Result<(), String>,
     /// How many processes that the command left behind had to be ended.
     left: usize,
     /// What there is to say of the command's code.
@@ -385,7 +413,7 @@ impl Comparing<'_> {
     /// have a peak of `expected` bytes, and `warm` bytes are touched before. `None` if it was stopped.
     fn run(
         &mut self,
-        entry: &Entry,
+        entry: &mut Entry,
         expected: u64,
         warm: u64,
         round: Option<usize>,
@@ -400,14 +428,27 @@ impl Comparing<'_> {
             return Ok(None);
         }
         let budget = if round.is_some() { Budget::TIMED } else { Budget::WARMUP };
-        let looks = sample::Plan { budget, expected, folio: entry.folio };
+        let looks = sample::Plan { budget, expected, folio: entry.folio, thorough: round.is_none() };
         let plan = entry.plan.clone();
-        let outcome = run::run(options.start()?, plan, &mut self.settings, &self.available, looks, stop)?;
-        let Outcome::Done(run, left, code) = outcome else { return Ok(None) };
+        // What places code traces the command itself, at its start.
+        let places = matches!(entry.policy, Policy::Text { .. });
+        let traced = round.is_none() && self.traces.is_ok() && !places;
+        let outcome = run::run(options.start()?, plan, &mut self.settings, &self.available, looks, traced, stop)?;
+        let Outcome::Done(done) = outcome else { return Ok(None) };
+        let Done { run, left, code, code_bytes, reach, work } = *done;
         if stop.load(Ordering::Relaxed) {
             return Ok(None);
         }
+        if run.code != 0 && traced && !options.ignore_failure {
+            // It may be one that traces others, such as a debugger. Where it fails anyhow the next try says so.
+            self.traces = Err("it ended with a failure where it was traced".into());
+            if let Some(conclude) = &options.conclude {
+                aside("--conclude", conclude, options.output)?;
+            }
+            return self.run(entry, expected, warm, round, stop);
+        }
         self.left += left;
+        entry.seen.add(reach, work, code_bytes, &code);
         for said in code {
             let said = format!("{}: {said}", entry.name);
             if !self.notes.contains(&said) {
@@ -444,14 +485,47 @@ fn rows(options: &Options, entries: &[Entry], rounds: usize, memory_before: &'st
     if rounds == 0 {
         return Vec::new();
     }
-    let base: Vec<f64> = entries[0].runs[..rounds].iter().map(|run| run.wall).collect();
+    let reference: Vec<f64> = entries[0].runs[..rounds].iter().map(|run| run.wall).collect();
     let line = options.command_line();
     let rows = entries.iter().enumerate().map(|(index, entry)| {
         let runs: Vec<&Run> = entry.runs[..rounds].iter().collect();
-        let beside = (index > 0).then_some((&base[..], entries.len() - 1));
+        let beside = (index > 0).then_some((&reference[..], entries.len() - 1));
         Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside)
     });
-    rows.collect()
+    let mut rows: Vec<Row> = rows.collect();
+    let told: Vec<(String, Option<bool>)> = {
+        let arm = |index: usize| {
+            let entry: &Entry = &entries[index];
+            Arm { policy: &entry.policy, row: &rows[index], seen: &entry.seen }
+        };
+        let (huge, rules) = (huge_page_bytes(), Rules::read());
+        let others = (1..entries.len()).map(|index| {
+            let did = did::beside(arm(index), arm(0), huge, &rules);
+            (did.words, did.reached)
+        });
+        std::iter::once((did::as_it_is(arm(0), &rules), None)).chain(others).collect()
+    };
+    for (row, (did, reached)) in rows.iter_mut().zip(told) {
+        row.tell(did, reached);
+    }
+    rows
+}
+
+/// A sentence on the rows that do not say how much is huge; `traces` is why processes were not looked at when they ended.
+fn unseen(options: &Options, rows: &[Row], traces: Option<String>) -> Option<String> {
+    let unseen: Vec<&str> =
+        rows.iter().filter(|row| row.huge_coverage_percent.is_none()).map(|row| row.policy.as_str()).collect();
+    if unseen.is_empty() {
+        return None;
+    }
+    let why = match traces {
+        _ if options.warmup == 0 => {
+            "only runs that do not count are looked at when they end, and there are none".into()
+        }
+        Some(why) => format!("the command is not looked at when it ends: {why}"),
+        None => "at its end it had given back what it had at the peak, which was too short to be looked at".into(),
+    };
+    Some(format!("what is huge was not seen under {}: {why}", unseen.join(", ")))
 }
 
 #[cfg(test)]

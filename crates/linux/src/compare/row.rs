@@ -2,7 +2,7 @@
 
 use super::counters::{Count, Event};
 use super::sample::Memory;
-use super::statistics::{Ratio, Spread};
+use super::statistics::{LEVEL, Ratio, Spread};
 use serde::Serialize;
 
 /// One run of the command under a policy.
@@ -55,6 +55,8 @@ pub struct Row {
     pub huge_bytes: Option<u64>,
     /// The share of what was resident near the peak that was mapped by huge pages.
     pub huge_coverage_percent: Option<f64>,
+    /// The most bytes that were seen mapped by huge pages at once, in any run, near the peak or not.
+    pub most_huge_bytes: Option<u64>,
     /// How much of it was in folios of the size that the policy is about: looked at in warm-up runs.
     pub folio_bytes: Option<u64>,
     /// The share of what was resident near the peak that was in such folios.
@@ -75,25 +77,64 @@ pub struct Row {
     pub walk_cycles: Option<u64>,
     /// The least share of the time in which a counter counted: below 1, counts are scaled up. Null without counters.
     pub counted_share: Option<f64>,
-    /// Base's time over this policy's: above 1, it is faster. The inverse of the ratio's estimate.
+    /// The reference's time over this policy's: above 1, it is faster. The inverse of the ratio's estimate.
     pub speedup: f64,
-    /// This policy's time over base's, with its interval. Null for base.
+    /// This policy's time over the reference's, with its interval. Null for the reference.
     pub time_ratio: Option<Ratio>,
+    /// What the policy really did to the program's memory, in words.
+    pub did: String,
+    /// Whether that was anything at all. Null for the reference, and where it could not be seen.
+    pub reached: Option<bool>,
+    /// What is to be said of the time. Null for the reference.
+    pub verdict: Option<Verdict>,
     /// The state of free memory before each run: `warmed`, `cold host`, or `metal` where it makes no difference.
     pub memory_before: &'static str,
     /// How many bytes were touched and freed before each run.
     pub warmed_bytes: u64,
     /// The time of each run on the clock, in the order of the rounds, in seconds.
     pub times: Vec<f64>,
+    /// Processor time in the kernel of each run, in seconds.
+    pub system_times: Vec<f64>,
+    /// Page faults of each run, with and without input.
+    pub faults: Vec<u64>,
     /// The most memory in each run, in bytes.
     pub peaks: Vec<u64>,
     /// How each run ended.
     pub exit_codes: Vec<u8>,
 }
 
+/// What is to be said of a policy's time beside the reference's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Surely less.
+    Faster,
+    /// Surely more.
+    Slower,
+    /// No difference could be told.
+    Same,
+    /// The policy reached nothing of the program's memory: a difference is not its doing.
+    NothingReached,
+    /// There were not enough runs.
+    TooFewRuns,
+}
+
+impl Verdict {
+    /// The word for it in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::Same => "same",
+            Verdict::NothingReached => "nothing-reached",
+            Verdict::TooFewRuns => "too-few-runs",
+        }
+    }
+}
+
 impl Row {
-    /// The row of `runs`, which are not empty, beside `base`'s runs of the same rounds. `family` is how many policies are
-    /// compared with base.
+    /// The row of `runs`, which are not empty, beside the `reference`'s times in the same rounds, and how many policies are
+    /// compared with it.
     ///
     /// How much of memory is huge is taken from the runs that do not count too, `warmups`, where there is more time to look.
     pub(super) fn of(
@@ -101,7 +142,7 @@ impl Row {
         memory_before: &'static str,
         runs: &[&Run],
         warmups: &[Memory],
-        base: Option<(&[f64], usize)>,
+        reference: Option<(&[f64], usize)>,
     ) -> Row {
         let spread = |value: fn(&Run) -> f64| {
             let values: Vec<f64> = runs.iter().map(|run| value(run)).collect();
@@ -125,7 +166,7 @@ impl Row {
             median(&find).map(|median| median.round() as u64)
         };
         let times: Vec<f64> = runs.iter().map(|run| run.wall).collect();
-        let time_ratio = base.and_then(|(base, family)| Ratio::of(&times, base, family));
+        let time_ratio = reference.and_then(|(beside, family)| Ratio::of(&times, beside, family));
         let shares = runs.iter().flat_map(|run| run.counts.iter().map(|(_, count)| count.share));
         Row {
             command: names.0.to_string(),
@@ -139,6 +180,7 @@ impl Row {
             peak_rss_bytes: whole(&|run| Some(run.memory.peak)).expect("there are runs"),
             huge_bytes: huge(&|memory| memory.huge.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
             huge_coverage_percent: huge(&|memory| memory.coverage.map(|share| 100.0 * share)),
+            most_huge_bytes: memories().filter_map(|memory| memory.most_huge).max(),
             folio_bytes: huge(&|memory| memory.folios.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
             folio_coverage_percent: huge(&|memory| memory.folio_coverage.map(|share| 100.0 * share)),
             dtlb_loads: counted(Event::DtlbLoads),
@@ -151,16 +193,33 @@ impl Row {
             counted_share: shares.reduce(f64::min),
             speedup: time_ratio.map_or(1.0, |ratio| 1.0 / ratio.estimate),
             time_ratio,
+            did: String::new(),
+            reached: None,
+            verdict: None,
             memory_before,
             warmed_bytes: whole(&|run| Some(run.warmed)).expect("there are runs"),
             times,
+            system_times: runs.iter().map(|run| run.system).collect(),
+            faults: runs.iter().map(|run| run.minor_faults + run.major_faults).collect(),
             peaks: runs.iter().map(|run| run.memory.peak).collect(),
             exit_codes: runs.iter().map(|run| run.code).collect(),
         }
     }
 
-    /// Whether the policy is base itself.
-    pub fn is_base(&self) -> bool {
+    /// Says what the policy did, and with it what is to be said of its time.
+    pub(super) fn tell(&mut self, did: String, reached: Option<bool>) {
+        (self.did, self.reached) = (did, reached);
+        self.verdict = self.time_ratio.map(|ratio| match ratio {
+            _ if reached == Some(false) => Verdict::NothingReached,
+            ratio if ratio.level < LEVEL => Verdict::TooFewRuns,
+            ratio if !ratio.differs() => Verdict::Same,
+            ratio if ratio.high < 1.0 => Verdict::Faster,
+            _ => Verdict::Slower,
+        });
+    }
+
+    /// Whether the policy is what the others are compared with.
+    pub fn is_reference(&self) -> bool {
         self.time_ratio.is_none()
     }
 }

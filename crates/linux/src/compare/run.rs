@@ -4,7 +4,8 @@ use super::counters::Available;
 use super::row::Run;
 use super::sample::{self, Sampler};
 use crate::Error;
-use crate::launch::Plan;
+use crate::inspect::Reach;
+use crate::launch::{Plan, Promoting, Work};
 use crate::settings::Settings;
 use crate::text;
 use crate::tree::Tree;
@@ -19,20 +20,36 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What became of a run.
 pub(super) enum Outcome {
-    /// It was measured. With it, how many processes that the command left behind had to be ended, and what is to be said of
-    /// the command's code.
-    Done(Run, usize, Vec<String>),
+    /// It was measured.
+    Done(Box<Done>),
     /// The flag to stop was set; nothing of the command lives any more.
     Stopped,
 }
 
-/// Runs `command` under the policy of `plan`, and waits for all that it starts.
+/// A run that was measured, and what was seen on the way.
+pub(super) struct Done {
+    pub(super) run: Run,
+    /// How many processes that the command left behind had to be ended.
+    pub(super) left: usize,
+    /// What there is to say of the command's code.
+    pub(super) code: Vec<String>,
+    /// How much of the code lies on huge pages, where the policy places it.
+    pub(super) code_bytes: u64,
+    /// What the program asked for, where that was looked at.
+    pub(super) reach: Option<Reach>,
+    /// What the promoter of the policy did.
+    pub(super) work: Option<Work>,
+}
+
+/// Runs `command` under the policy of `plan`, and waits for all that it starts; `traced`, each of its processes is looked at
+/// when it ends, which takes time.
 pub(super) fn run(
     mut command: Command,
     plan: Plan,
     settings: &mut Settings,
     available: &Available,
     looks: sample::Plan,
+    traced: bool,
     stop: &AtomicBool,
 ) -> Result<Outcome, Error> {
     let arrangement = plan.arrange(settings)?;
@@ -40,13 +57,18 @@ pub(super) fn run(
     if arrangement.text().is_some() {
         text::prepare(&mut command)?;
     }
+    // In a run that is timed nothing of ours comes before the start.
+    let early = traced.then(|| Sampler::start(looks.clone()));
     let counters = available.open().map_err(Error::system("open hardware counters"))?;
     let started = Instant::now();
-    let mut tree = Tree::spawn(&mut command)?;
+    let mut tree = match &early {
+        Some(sampler) => Tree::spawn_traced(&mut command, sampler.at_ends())?,
+        None => Tree::spawn(&mut command)?,
+    };
     // Within the time of the command: it is what the policy costs.
     let placed = arrangement.text().map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
     let promoting = arrangement.promote()?;
-    let sampler = Sampler::start(looks);
+    let sampler = early.unwrap_or_else(|| Sampler::start(looks));
     let mut ended = None;
     let mut left = 0;
     let wall = loop {
@@ -72,9 +94,9 @@ pub(super) fn run(
         }
     };
     let usage = tree.usage();
-    drop(promoting);
+    let work = promoting.map(Promoting::finish_work);
     // It counts the moment before the exec too, when the command was a copy of this process: some MB are the least.
-    let memory = sampler.finish(usage.peak_process_bytes);
+    let (memory, reach) = sampler.finish_thorough(usage.peak_process_bytes);
     let counts = counters.read().map_err(Error::system("read hardware counters"))?;
     drop(tree);
     arrangement.restore()?;
@@ -89,6 +111,7 @@ pub(super) fn run(
         code: ended.map_or(1, |ended| ended.code()),
         warmed: 0,
     };
-    let code = placed.code.iter().map(ToString::to_string).chain(placed.notes);
-    Ok(Outcome::Done(run, left, code.collect()))
+    let code_bytes = placed.code.iter().map(|placement| placement.huge_bytes).sum();
+    let code = placed.code.iter().map(ToString::to_string).chain(placed.notes).collect();
+    Ok(Outcome::Done(Box::new(Done { run, left, code, code_bytes, reach, work })))
 }

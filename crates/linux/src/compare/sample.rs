@@ -1,12 +1,13 @@
 //! The memory of a run while it goes on: peak resident memory of the whole process tree, and how much of it is huge.
 //!
 //! A thread looks now and then at every member of the tree: at `status`, which is cheap, and, when memory is near its
-//! peak, at `smaps_rollup`, which walks the page tables; in runs that do not count, for a policy that is about folios of
-//! one size, also at every page's folio. Each has a budget of processor time in proportion to the time that the run has
+//! peak, at `smaps_rollup`, which walks the page tables; in runs that do not count also away from the peak, at what the
+//! program asked for, and, for a policy that is about folios of one size, at every page's folio. Each has a budget of processor time in proportion to the time that the run has
 //! taken, and the thread sleeps until the budget allows the next look; so it costs a run the same share whatever the run
-//! does.
+//! does. A run that does not count can have each of its processes looked at in the moment in which it ends, too
+//! ([`Sampler::at_ends`]): so something is seen of the shortest.
 
-use crate::inspect::Process;
+use crate::inspect::{Kind, Process, Reach};
 use crate::tree::descendants;
 use serde::Serialize;
 use std::fs;
@@ -30,7 +31,7 @@ impl Budget {
     /// In a run that is timed: 0.3 % of one processor together.
     pub const TIMED: Budget = Budget { resident: 0.001, huge: 0.002, folios: 0.0 };
     /// In a run whose time does not count.
-    pub const WARMUP: Budget = Budget { resident: 0.02, huge: 0.1, folios: 0.2 };
+    pub const WARMUP: Budget = Budget { resident: 0.05, huge: 0.2, folios: 0.2 };
 }
 
 /// The shortest time between two looks.
@@ -51,6 +52,8 @@ pub struct Memory {
     pub folios: Option<u64>,
     /// The share of what was resident at that look that was in such folios, from 0 to 1.
     pub folio_coverage: Option<f64>,
+    /// The most bytes that any look saw mapped by huge pages at once.
+    pub most_huge: Option<u64>,
 }
 
 /// What to look at, and what is known of runs of the same command before.
@@ -62,36 +65,69 @@ pub struct Plan {
     pub expected: u64,
     /// The size of the folios that the policy is about, if it is about any.
     pub folio: Option<PageSize>,
+    /// Look at huge pages also where memory is not near its peak, and at what the program asked for.
+    pub thorough: bool,
+}
+
+/// What is asked of the thread that looks.
+enum Ask {
+    /// To look at once, and then to drop this.
+    Look(Sender<()>),
+    End,
 }
 
 /// A thread that looks at the tree of this process's descendants.
 pub struct Sampler {
-    end: Sender<()>,
+    ask: Sender<Ask>,
     thread: JoinHandle<Seen>,
+    /// What this process itself has resident: a command that is about to be executed is a copy of it.
+    own: u64,
 }
 
 impl Sampler {
     /// Begins to look.
     pub fn start(plan: Plan) -> Sampler {
-        let (end, ended) = channel();
+        let own = status(std::process::id() as i32).map_or(0, |status| status.resident);
+        let (ask, asked) = channel();
         let thread = std::thread::spawn(move || {
             let mut look = Look::new(plan);
+            let mut pause = look.look(false);
             loop {
-                let pause = look.look();
-                match ended.recv_timeout(pause) {
-                    Err(RecvTimeoutError::Timeout) => {}
+                match asked.recv_timeout(pause) {
+                    Err(RecvTimeoutError::Timeout) => pause = look.look(false),
+                    Ok(Ask::Look(done)) => {
+                        look.look(true);
+                        drop(done);
+                    }
                     _ => return look.seen(),
                 }
             }
         });
-        Sampler { end, thread }
+        Sampler { ask, thread, own }
+    }
+
+    /// To be called when a process of the tree ends and waits for that: looks at the tree at once, whatever it costs.
+    pub fn at_ends(&self) -> impl FnMut(i32) + use<> {
+        let ask = self.ask.clone();
+        move |_| {
+            let (done, looked) = channel();
+            if ask.send(Ask::Look(done)).is_ok() {
+                // It ends with an error: when the other end is dropped.
+                let _ = looked.recv();
+            }
+        }
     }
 
     /// Ends the looking. `most` is the peak of the largest process as the kernel tells it at the end.
     pub fn finish(self, most: u64) -> Memory {
-        let _ = self.end.send(());
+        self.finish_thorough(most).0
+    }
+
+    /// As [`finish`](Sampler::finish), with what the program asked for, if that was looked at.
+    pub fn finish_thorough(self, most: u64) -> (Memory, Option<Reach>) {
+        let _ = self.ask.send(Ask::End);
         let seen = self.thread.join().expect("looking does not panic");
-        seen.with_peak(most)
+        (seen.with_peak(most, self.own), seen.reach)
     }
 }
 
@@ -119,51 +155,51 @@ struct Walk {
     /// Seconds that a look is expected to take for each byte that is resident, and besides.
     per_byte: f64,
     besides: f64,
-    seen: Option<Part>,
 }
 
 impl Walk {
     fn new(seconds_per_gb: f64, besides: f64) -> Walk {
-        Walk { spent: Duration::ZERO, per_byte: seconds_per_gb / (1u64 << 30) as f64, besides, seen: None }
+        Walk { spent: Duration::ZERO, per_byte: seconds_per_gb / (1u64 << 30) as f64, besides }
     }
 
-    /// Looks, if that stays within the budget. `look` tells the bytes of the part and of all.
-    fn look(&mut self, resident: u64, allowed: Duration, look: impl FnOnce() -> (u64, u64)) {
+    /// Looks, if that stays within the budget; without one, it looks anyhow.
+    fn look<T>(&mut self, resident: u64, allowed: Option<Duration>, look: impl FnOnce() -> T) -> Option<T> {
         let bytes = resident as f64;
         let expected = Duration::from_secs_f64(bytes * self.per_byte + self.besides);
-        if resident == 0 || self.spent + expected > allowed {
-            return;
+        if resident == 0 || allowed.is_some_and(|allowed| self.spent + expected > allowed) {
+            return None;
         }
         let before = processor_time();
-        let (part, of) = look();
+        let seen = look();
         let took = processor_time().saturating_sub(before);
         self.spent += took;
         // What is beyond the guess for the bytes is taken for a cost of every look; a guess that was too high is lowered.
         self.per_byte = self.per_byte.min(took.as_secs_f64() / bytes);
         self.besides = took.as_secs_f64() - bytes * self.per_byte;
-        // Members that ended in between leave nothing to divide by.
-        if of > 0 {
-            self.seen = Some(Part { bytes: part, of, resident });
-        }
+        Some(seen)
     }
 }
 
 /// What the looks saw so far.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 struct Seen {
     /// The most that all members had at once, or that one had.
     peak: u64,
     huge: Option<Part>,
     folios: Option<Part>,
+    most_huge: Option<u64>,
+    reach: Option<Reach>,
 }
 
 impl Seen {
-    /// `most` is another lower bound of the peak.
-    fn with_peak(self, most: u64) -> Memory {
-        let peak = self.peak.max(most);
-        let (huge, coverage) = Part::near(self.huge, peak);
-        let (folios, folio_coverage) = Part::near(self.folios, peak);
-        Memory { peak, huge, coverage, folios, folio_coverage }
+    /// `most` is another lower bound of the peak. If it is no more than some 10 % above `own` it tells nothing of the
+    /// command: it may be what the command had before its exec, when it was a copy of this process.
+    fn with_peak(&self, most: u64, own: u64) -> Memory {
+        let its_own = if most > own + own / 10 { most } else { 0 };
+        let (peak, known) = (self.peak.max(most), self.peak.max(its_own));
+        let (huge, coverage) = Part::near(self.huge, known);
+        let (folios, folio_coverage) = Part::near(self.folios, known);
+        Memory { peak, huge, coverage, folios, folio_coverage, most_huge: self.most_huge }
     }
 }
 
@@ -175,18 +211,21 @@ struct Look {
     spent: Duration,
     huge: Walk,
     folios: Walk,
+    reach: Walk,
+    seen: Seen,
 }
 
 impl Look {
     fn new(plan: Plan) -> Look {
         // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is looked at, and 50 ms for
         // tables of all physical memory.
-        let (huge, folios) = (Walk::new(15e-3, 0.0), Walk::new(100e-3, 50e-3));
-        Look { plan, started: Instant::now(), sum: 0, largest: 0, spent: Duration::ZERO, huge, folios }
+        let (huge, folios, reach) = (Walk::new(15e-3, 0.0), Walk::new(100e-3, 50e-3), Walk::new(20e-3, 0.0));
+        let (started, spent, seen) = (Instant::now(), Duration::ZERO, Seen::default());
+        Look { plan, started, sum: 0, largest: 0, spent, huge, folios, reach, seen }
     }
 
-    /// One look. Returns how long to wait until the next.
-    fn look(&mut self) -> Duration {
+    /// One look; at an end it goes by no budget, since there is no later one. Returns how long to wait until the next.
+    fn look(&mut self, at_end: bool) -> Duration {
         let before = processor_time();
         let members = descendants(std::process::id() as i32);
         let mut sum = 0;
@@ -196,32 +235,49 @@ impl Look {
         }
         self.sum = self.sum.max(sum);
         self.spent += processor_time().saturating_sub(before);
-        if sum as f64 >= NEAR * self.sum.max(self.plan.expected) as f64 {
-            let budget = self.plan.budget;
-            let elapsed = self.started.elapsed();
-            self.huge.look(sum, elapsed.mul_f64(budget.huge), || {
+        let thorough = self.plan.thorough || at_end;
+        let expected = if thorough { 0 } else { self.plan.expected };
+        let near = sum as f64 >= NEAR * self.sum.max(expected) as f64;
+        let (budget, elapsed) = (self.plan.budget, self.started.elapsed());
+        let allowed = |share: f64| (!at_end).then(|| elapsed.mul_f64(share));
+        // Members that ended in between leave nothing to divide by.
+        let part = |(bytes, of): (u64, u64)| (of > 0).then_some(Part { bytes, of, resident: sum });
+        if near || thorough {
+            let seen = self.huge.look(sum, allowed(budget.huge), || {
                 let rollups = members.iter().filter_map(|pid| rollup(*pid));
                 rollups.fold((0, 0), |(huge, all), rollup| (huge + rollup.huge, all + rollup.resident))
             });
-            if let Some(size) = self.plan.folio {
-                self.folios.look(sum, elapsed.mul_f64(budget.folios), || in_folios(&members, size));
+            if let Some(part) = seen.and_then(part) {
+                self.seen.most_huge = self.seen.most_huge.max(Some(part.bytes));
+                self.seen.huge = if near { Some(part) } else { self.seen.huge };
             }
+        }
+        if near && thorough {
+            let seen = self.reach.look(sum, allowed(budget.huge), || Reach::read(&members));
+            self.seen.reach = seen.or(self.seen.reach.take());
+        }
+        if near && let Some(size) = self.plan.folio {
+            let seen = self.folios.look(sum, allowed(budget.folios), || in_folios(&members, size));
+            self.seen.folios = seen.and_then(part).or(self.seen.folios);
         }
         let due = self.spent.as_secs_f64() / self.plan.budget.resident;
         PAUSE.max(Duration::from_secs_f64((due - self.started.elapsed().as_secs_f64()).max(0.0)))
     }
 
     fn seen(&self) -> Seen {
-        Seen { peak: self.sum.max(self.largest), huge: self.huge.seen, folios: self.folios.seen }
+        Seen { peak: self.sum.max(self.largest), ..self.seen.clone() }
     }
 }
 
-/// The bytes that are in folios of a size, and all resident bytes of the members that could be looked into.
+/// The bytes of memory that no file backs that are in folios of a size, and all resident bytes of the members that could be
+/// looked into.
 fn in_folios(members: &[i32], size: PageSize) -> (u64, u64) {
     let (mut bytes, mut of) = (0, 0);
     for process in members.iter().filter_map(|pid| Process::read(*pid as u32).ok()) {
         for (mapping, folios) in process.mappings.iter().filter_map(|map| Some((map, map.folio_bytes.as_ref()?))) {
-            bytes += folios.get(&size).copied().unwrap_or(0);
+            if matches!(mapping.kind, Kind::Anonymous | Kind::SharedMemory) {
+                bytes += folios.get(&size).copied().unwrap_or(0);
+            }
             of += mapping.resident_bytes;
         }
     }
@@ -283,19 +339,28 @@ mod tests {
     fn a_peak_that_was_not_seen_has_no_coverage() {
         let mb = |count: u64| count << 20;
         let part = Part { bytes: mb(50), of: mb(100), resident: mb(100) };
-        let seen = Seen { peak: mb(100), huge: Some(part), folios: None };
+        let seen = Seen { peak: mb(100), huge: Some(part), ..Seen::default() };
         let memory = Memory { peak: mb(100), huge: Some(mb(50)), coverage: Some(0.5), ..Memory::default() };
-        assert_eq!(seen.with_peak(0), memory);
-        assert_eq!(seen.with_peak(mb(105)), Memory { peak: mb(105), ..memory });
-        assert_eq!(seen.with_peak(mb(200)), Memory { peak: mb(200), ..Memory::default() });
+        assert_eq!(seen.with_peak(0, 0), memory);
+        assert_eq!(seen.with_peak(mb(105), mb(10)), Memory { peak: mb(105), ..memory });
+        assert_eq!(seen.with_peak(mb(200), mb(10)), Memory { peak: mb(200), ..Memory::default() });
+    }
+
+    #[test]
+    fn what_a_small_command_had_before_its_exec_is_not_its_peak() {
+        let part = Part { bytes: 0, of: 1 << 20, resident: 1 << 20 };
+        let seen = Seen { peak: 1 << 20, huge: Some(part), ..Seen::default() };
+        assert_eq!(seen.with_peak(8 << 20, 8 << 20).coverage, Some(0.0));
+        assert_eq!(seen.with_peak(9 << 20, 8 << 20).coverage, None);
     }
 
     #[test]
     fn a_walk_keeps_to_its_budget() {
         let mut walk = Walk::new(1.0, 0.0);
-        walk.look(1 << 30, Duration::from_millis(900), || panic!("it would take a second"));
-        walk.look(1 << 20, Duration::from_millis(900), || (1, 2));
-        assert_eq!(walk.seen, Some(Part { bytes: 1, of: 2, resident: 1 << 20 }));
+        let allowed = Some(Duration::from_millis(900));
+        assert_eq!(walk.look(1 << 30, allowed, || panic!("it would take a second")), None::<()>);
+        assert_eq!(walk.look(1 << 20, allowed, || 7), Some(7));
+        assert_eq!(walk.look(0, None, || 7), None, "there is nothing to look at");
         assert!(walk.per_byte * ((1u64 << 30) as f64) < 1.0, "the cost is now the measured one");
     }
 }

@@ -1,6 +1,6 @@
 //! What rounds of runs say about the difference between two policies.
 //!
-//! In each round every policy runs once, in a random order. If a policy does nothing, its time and base's in a round could
+//! In each round every policy runs once, in a random order. If a policy does nothing, its time and the reference's in a round could
 //! be exchanged, whatever the noise and however the machine drifts from round to round: the logarithm of their ratio is
 //! then symmetric about zero, which is all that Wilcoxon's signed-rank statistic asks for. The ratio is estimated by the
 //! median of the means of all pairs of rounds (Hodges and Lehmann); its interval comes from the exact distribution of
@@ -69,10 +69,30 @@ fn median(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
 }
 
+/// The interval of the median of all such values, 95 % sure, whatever their distribution: from the `k`-th value to the
+/// `k`-th from the end, with the greatest `k` for which fewer than `k` of them lie on one side of it that seldom. None of fewer
+/// than six.
+pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let count = sorted.len();
+    // The chance that just `below` of them lie below the median, by its logarithm, since it may be tiny.
+    let (mut chance, mut sum, mut cut) = (-(count as f64) * std::f64::consts::LN_2, 0.0, 0);
+    for below in 0..count / 2 {
+        sum += chance.exp();
+        if 2.0 * sum > 1.0 - LEVEL {
+            break;
+        }
+        cut = below + 1;
+        chance += ((count - below) as f64 / (below + 1) as f64).ln();
+    }
+    (cut > 0).then(|| (sorted[cut - 1], sorted[count - cut]))
+}
+
 /// A ratio of times, and where the true one lies.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Ratio {
-    /// The estimate: below 1, the policy is faster than base.
+    /// The estimate: below 1, the policy is faster than the reference.
     pub estimate: f64,
     /// The lower end of the interval.
     pub low: f64,
@@ -84,9 +104,9 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// The ratio of `times` to `base`, round by round, as one of a family of `family` such comparisons. None without rounds.
-    pub fn of(times: &[f64], base: &[f64], family: usize) -> Option<Ratio> {
-        let logs: Vec<f64> = times.iter().zip(base).map(|(time, base)| (time / base).ln()).collect();
+    /// The ratio of `times` to those of the `reference`, round by round, as one of a family of `family` such comparisons. None without rounds.
+    pub fn of(times: &[f64], reference: &[f64], family: usize) -> Option<Ratio> {
+        let logs: Vec<f64> = times.iter().zip(reference).map(|(time, beside)| (time / beside).ln()).collect();
         let rounds = logs.len();
         if rounds == 0 {
             return None;
@@ -108,12 +128,12 @@ impl Ratio {
         })
     }
 
-    /// Whether the policy is told apart from base: the interval is as sure as it should be, and leaves 1 out.
+    /// Whether the policy is told apart from the reference: the interval is as sure as it should be, and leaves 1 out.
     pub fn differs(&self) -> bool {
         self.level >= LEVEL && (self.high < 1.0 || self.low > 1.0)
     }
 
-    /// Half the width of the interval: a true difference beyond it would mostly have been seen. As a share of base's time.
+    /// Half the width of the interval: a true difference beyond it would mostly have been seen. As a share of the reference's time.
     pub fn resolution(&self) -> f64 {
         (self.high / self.low).sqrt() - 1.0
     }
@@ -228,6 +248,18 @@ mod tests {
         assert_eq!(tails[8], 25.0 / 1024.0);
         assert_eq!(tails[9], 33.0 / 1024.0);
         assert_eq!(tails.len(), 28);
+    }
+
+    #[test]
+    fn intervals_of_medians_are_those_of_the_tables() {
+        let values = |count: usize| (1..=count).map(|value| value as f64).collect::<Vec<f64>>();
+        assert_eq!(median_interval(&values(5)), None);
+        assert_eq!(median_interval(&values(6)), Some((1.0, 6.0)));
+        // Hollander and Wolfe, table A.2: of 10 values from the second to the ninth (97.9 %), of 20 from the 6th to the 15th.
+        assert_eq!(median_interval(&values(10)), Some((2.0, 9.0)));
+        assert_eq!(median_interval(&values(20)), Some((6.0, 15.0)));
+        let (low, high) = median_interval(&values(4000)).unwrap();
+        assert!(low > 1900.0 && low < 1945.0 && low + high == 4001.0, "{low} to {high}");
     }
 
     #[test]

@@ -96,7 +96,7 @@ impl Reach {
             Policy::Thp { malloc: true } => Some(self.advised),
             Policy::Hugetlb { .. } => Some(self.hugetlb),
             Policy::Thp { .. } | Policy::Promote(_) => Some(self.huge),
-            Policy::Base | Policy::Mthp { .. } | Policy::Text { .. } => None,
+            Policy::Now | Policy::Base | Policy::Mthp { .. } | Policy::Text { .. } => None,
         }
     }
 

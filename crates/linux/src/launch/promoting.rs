@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::promote::{Counters, Options, Promoter, Target};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -10,7 +11,18 @@ use std::thread::{self, JoinHandle};
 #[derive(Debug)]
 pub struct Promoting {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Counters>>,
+    thread: Option<JoinHandle<Work>>,
+}
+
+/// What a promoter did, and what it had before it at any time: at the end of the command nothing of that is left.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Work {
+    /// The sums at the end.
+    pub counters: Counters,
+    /// The most regions that were huge by it, or populated to the share and not huge, at once.
+    pub candidates: u64,
+    /// The reasons for which processes were left alone at any time.
+    pub excluded: BTreeSet<&'static str>,
 }
 
 impl Promoting {
@@ -20,22 +32,31 @@ impl Promoting {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new().name("promoter".into()).spawn(move || {
+            let mut work = Work::default();
             while !stopped.load(Ordering::Relaxed) {
                 let rest = promoter.step();
+                let now = promoter.counters();
+                work.candidates = work.candidates.max(now.candidate_regions + now.promoted_regions);
+                work.excluded.extend(now.excluded.keys());
                 // Woken at the end; a wake-up that comes before the sleep ends it at once.
                 thread::park_timeout(rest);
             }
-            promoter.counters()
+            Work { counters: promoter.counters(), ..work }
         });
         Ok(Promoting { stop, thread: Some(thread.map_err(Error::system("start a thread"))?) })
     }
 
     /// Ends the promoting, after the batch that is going on, and tells what was done: milliseconds.
-    pub fn finish(mut self) -> Counters {
+    pub fn finish(self) -> Counters {
+        self.finish_work().counters
+    }
+
+    /// As [`finish`](Promoting::finish), with what there was to do.
+    pub fn finish_work(mut self) -> Work {
         self.end().expect("it was not ended before")
     }
 
-    fn end(&mut self) -> Option<Counters> {
+    fn end(&mut self) -> Option<Work> {
         let thread = self.thread.take()?;
         self.stop.store(true, Ordering::Relaxed);
         thread.thread().unpark();

@@ -43,7 +43,7 @@ pub(super) fn measure(job: &Job, policies: &[String], programs: &Path, stop: &At
     }
     let command = Job::placed(&job.command, programs);
     let script = ["sh", "-c", "cd \"$0\" && eval \"$1\"", &path.to_string_lossy(), &command];
-    let options = Options { policies: known, runs: RUNS, ..Options::new(script) };
+    let options = Options { reference: Policy::Base, policies: known, runs: RUNS, ..Options::new(script) };
     let found = compare(&options, stop, &mut ()).map_err(|error| Outcome::Failed(error.to_string()))?;
     if found.stopped {
         return Err(Outcome::Interrupted);
