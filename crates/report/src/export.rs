@@ -1,22 +1,16 @@
 //! Files that hold findings: known to be writable before anything is measured, and whole or not there at all.
 
 use std::fmt;
-use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use superpage_output::{Output, explain};
 
 /// A file that will hold findings. What was there under its name stays until they are complete.
 ///
-/// Nothing lies beside it while they are made, so an interrupt, or a kill, leaves nothing behind.
+/// Nothing is there or lies beside it while they are made, so an interrupt, or a kill, leaves nothing behind.
 #[derive(Debug)]
 pub struct Export {
-    /// As it was given, for sentences.
-    named: PathBuf,
-    /// Without links: the file that a link leads to is replaced, not the link.
     path: PathBuf,
-    /// Not so for a pipe or a terminal.
-    regular: bool,
 }
 
 /// A file that cannot be written.
@@ -30,24 +24,11 @@ impl Export {
     /// Makes sure, before anything runs, that `path` can be written. Leaves nothing there.
     ///
     /// # Errors
-    /// [`Unwritable`]: bad input, as no folder is there, this user may not write, or it is a folder itself.
+    /// [`Unwritable`]: bad input, as [`Output::create`] has it.
     pub fn create(path: &Path) -> Result<Export, Unwritable> {
-        let whole = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let there = fs::metadata(&whole).ok();
-        let regular = there.as_ref().is_none_or(|there| there.is_file());
-        let export = Export { named: path.to_path_buf(), path: whole, regular };
-        // A pipe is not opened yet: nobody may read it before there is something to read.
-        let tried = match there {
-            Some(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
-            Some(_) if !regular => Ok(()),
-            Some(_) => OpenOptions::new().write(true).open(&export.path).map(drop),
-            None => Ok(()),
-        };
-        let tried = tried.and_then(|()| if regular { export.beside().map(drop) } else { Ok(()) });
-        match tried {
-            Ok(()) => Ok(export),
-            Err(source) => Err(export.unwritable(source)),
-        }
+        let export = Export { path: path.to_path_buf() };
+        Output::check(path).map_err(|source| export.unwritable(source))?;
+        Ok(export)
     }
 
     /// Puts `text` under the file's name.
@@ -55,39 +36,22 @@ impl Export {
     /// # Errors
     /// [`Unwritable`] when the system refuses now; then what was there before is still there.
     pub fn write(self, text: &str) -> Result<(), Unwritable> {
-        let written = if self.regular { self.replace(text) } else { fs::write(&self.path, text) };
-        written.map_err(|source| self.unwritable(source))
-    }
-
-    fn replace(&self, text: &str) -> io::Result<()> {
-        let mut beside = self.beside()?;
-        beside.write_all(text.as_bytes())?;
-        beside.as_file().sync_all()?;
-        beside.persist(&self.path)?;
-        Ok(())
-    }
-
-    /// A new file in the same folder. It is removed when it is dropped.
-    fn beside(&self) -> io::Result<NamedTempFile> {
-        let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::metadata(folder)?;
-        let mut builder = tempfile::Builder::new();
-        // What the user's umask leaves, as for any file.
-        #[cfg(unix)]
-        builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-        // Without the name that the user does not know.
-        builder.tempfile_in(folder).map_err(|error| error.kind().into())
+        let written = Output::create(&self.path).and_then(|mut output| {
+            output.write_all(text.as_bytes())?;
+            output.commit()
+        });
+        written.map_err(|source| self.unwritable(explain(source)))
     }
 
     fn unwritable(&self, source: io::Error) -> Unwritable {
-        Unwritable { path: self.named.clone(), source }
+        Unwritable { path: self.path.clone(), source }
     }
 }
 
 impl fmt::Display for Unwritable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Unwritable { path, source } = self;
-        write!(f, "cannot write {}: {source}; name a file in a folder where this user may write", path.display())
+        write!(f, "cannot write {}: {source}", path.display())
     }
 }
 
@@ -100,6 +64,7 @@ impl std::error::Error for Unwritable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn names(folder: &Path) -> Vec<String> {
         let mut names: Vec<String> =

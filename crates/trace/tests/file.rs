@@ -321,7 +321,8 @@ fn the_footer_tells_what_the_trace_amounts_to() {
     let path = directory.path().join("small.sp");
     let mut writer = Writer::create(&path, &example_info(), &[("arch".into(), "alpha".into())]).unwrap();
     writer.write(&batch).unwrap();
-    assert_eq!(names(directory.path()), ["small.sp.part"]);
+    // Where files without a name are, nothing is beside it that a kill could leave behind.
+    assert_eq!(names(directory.path()).len(), usize::from(!cfg!(target_os = "linux")));
     let totals = writer.finish().unwrap();
     assert_eq!(names(directory.path()), ["small.sp"]);
     assert_eq!((totals.runs, totals.read_runs, totals.write_runs, totals.execute_runs), (4, 2, 1, 1));

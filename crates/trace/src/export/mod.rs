@@ -16,7 +16,7 @@ mod csv;
 mod parquet;
 mod text;
 
-use crate::file::{Sink, explain, kind_name};
+use crate::file::{Sink, kind_name};
 use crate::{Backing, Batch, Error, Event, Growth, Run, Source};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -67,7 +67,7 @@ pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>) -> Res
         return Err(Error::input(format, "is not for reading on a terminal: name the file to write with -o FILE"));
     }
     let name = path.map_or_else(|| PathBuf::from(STANDARD_OUTPUT), Path::to_owned);
-    let explain = if path.is_some() { explain } else { |source| source };
+    let explain = if path.is_some() { superpage_output::explain } else { |source| source };
     let io = |source| Error::Io { path: name.clone(), source: explain(source) };
     let mut sink = match path {
         Some(path) => Sink::file(path),

@@ -21,7 +21,7 @@ pub(crate) use events::kind_name;
 pub use header::VERSION;
 pub(crate) use reader::open_file;
 pub use reader::{Lost, Reader};
-pub(crate) use sink::{Sink, explain};
+pub(crate) use sink::Sink;
 pub use summary::{Summary, info};
 pub use totals::Totals;
 pub use writer::Writer;

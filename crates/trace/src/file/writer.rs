@@ -4,7 +4,7 @@ use super::block::{BLOCK_RUNS, Encoder};
 use super::bytes::put_number;
 use super::frame::{CLOSING, Front, Kind, NOBODY};
 use super::header;
-use super::sink::{self, Sink};
+use super::sink::Sink;
 use super::totals::{Counter, Totals};
 use crate::Error;
 use crate::event::{Batch, Event, Info, Run};
@@ -17,8 +17,8 @@ const LEVEL: i32 = 3;
 
 /// Writes a trace file.
 ///
-/// A file appears under its name only when [`Writer::finish`] has completed it: until then it grows beside it with
-/// `.part` behind the name, and a writer that is dropped, or that failed, removes it. Compression is done on the calling
+/// A file appears under its name only when [`Writer::finish`] has completed it, see [`superpage_output`]; of a writer that is
+/// dropped, or that failed, nothing is left. Compression is done on the calling
 /// thread.
 pub struct Writer {
     path: PathBuf,
@@ -182,7 +182,7 @@ impl Writer {
     /// Gives up the file.
     fn error(&mut self, source: io::Error) -> Error {
         self.sink = None;
-        Error::Io { path: self.path.clone(), source: sink::explain(source) }
+        Error::Io { path: self.path.clone(), source: superpage_output::explain(source) }
     }
 }
 

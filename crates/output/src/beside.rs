@@ -1,0 +1,177 @@
+//! The file that is written in the same folder until it is whole.
+
+use crate::place::{Regular, folder};
+use rustix::fs::{AtFlags, Mode, OFlags, RawMode};
+use std::ffi::OsString;
+use std::fs::{File, Metadata};
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+
+/// How often a name is drawn anew that is taken.
+const DRAWS: usize = 16;
+
+/// A file that nobody knows yet.
+#[derive(Debug)]
+pub(crate) struct Beside {
+    /// The folder, also if it gets another name meanwhile.
+    folder: OwnedFd,
+    file: File,
+    /// Its name for the time being, where the file system has none without.
+    part: Option<OsString>,
+    name: OsString,
+    before: Option<Metadata>,
+}
+
+impl Beside {
+    pub(crate) fn create(place: Regular) -> io::Result<Beside> {
+        Beside::with(place, unnamed)
+    }
+
+    fn with(place: Regular, unnamed: impl Fn(&OwnedFd, Mode) -> io::Result<Option<OwnedFd>>) -> io::Result<Beside> {
+        let Regular { path, before } = place;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_os_string();
+        let folder = rustix::fs::open(folder(&path), flags, Mode::empty())?;
+        // A file that may not be written to is not to be replaced either.
+        if before.is_some() {
+            let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+            rustix::fs::openat(&folder, &name, flags, Mode::empty())?;
+        }
+        // What the umask leaves, as for any file; while it grows no more than the file that it will replace.
+        let mode = before.as_ref().map_or(0o666, |before| before.mode() & 0o777);
+        let mode = Mode::from_raw_mode(mode as RawMode);
+        let (file, part) = match unnamed(&folder, mode)? {
+            Some(file) => (file, None),
+            None => {
+                let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let (part, file) = draw(|name| rustix::fs::openat(&folder, name, flags, mode))?;
+                (file, Some(part))
+            }
+        };
+        Ok(Beside { folder, file: file.into(), part, name, before })
+    }
+
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    pub(crate) fn commit(mut self) -> io::Result<()> {
+        self.file.sync_all()?;
+        if let Some(before) = &self.before {
+            take_after(&self.file, before)?;
+        }
+        if self.part.is_none() {
+            self.part = Some(self.link()?);
+        }
+        let part = self.part.as_ref().expect("it has a name now");
+        rustix::fs::renameat(&self.folder, part, &self.folder, &self.name)?;
+        self.part = None;
+        Ok(())
+    }
+
+    /// Gives a file without a name one, but not yet its own: that may be taken, and a link replaces nothing.
+    #[cfg(target_os = "linux")]
+    fn link(&self) -> io::Result<OsString> {
+        use std::os::fd::AsRawFd;
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let link =
+            |name: &OsString| rustix::fs::linkat(rustix::fs::CWD, &own, &self.folder, name, AtFlags::SYMLINK_FOLLOW);
+        draw(link).map(|(name, ())| name)
+    }
+
+    #[cfg(not(target_os = "linux"))]
+    fn link(&self) -> io::Result<OsString> {
+        unreachable!("only Linux has files without a name")
+    }
+}
+
+impl Drop for Beside {
+    fn drop(&mut self) {
+        if let Some(part) = &self.part {
+            // Nothing can be done about a file that cannot be removed, and the error that led here matters more.
+            let _ = rustix::fs::unlinkat(&self.folder, part, AtFlags::empty());
+        }
+    }
+}
+
+/// A file without a name, or `None` where the file system has no such files or they could not be given one.
+#[cfg(target_os = "linux")]
+fn unnamed(folder: &OwnedFd, mode: Mode) -> io::Result<Option<OwnedFd>> {
+    use rustix::io::Errno;
+    if !std::path::Path::new("/proc/self/fd").exists() {
+        return Ok(None);
+    }
+    match rustix::fs::openat(folder, ".", OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC, mode) {
+        Ok(file) => Ok(Some(file)),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::NOENT | Errno::INVAL) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn unnamed(_: &OwnedFd, _: Mode) -> io::Result<Option<OwnedFd>> {
+    Ok(None)
+}
+
+/// Calls `make` with names that cannot be guessed, until one is not taken.
+fn draw<T>(make: impl Fn(&OsString) -> rustix::io::Result<T>) -> io::Result<(OsString, T)> {
+    let mut made = Err(rustix::io::Errno::EXIST);
+    for _ in 0..DRAWS {
+        // The standard library draws the keys of its hash tables from the system's random numbers.
+        let random = std::hash::RandomState::new().build_hasher().finish();
+        let name = OsString::from(format!(".superpage-{random:016x}"));
+        made = make(&name);
+        match made {
+            Ok(made) => return Ok((name, made)),
+            Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(made.err().unwrap_or(rustix::io::Errno::EXIST).into())
+}
+
+/// Gives a file the mode of the one that it replaces, and its owner and group as far as this user may.
+fn take_after(file: &File, before: &Metadata) -> io::Result<()> {
+    let now = file.metadata()?;
+    let mut mode = before.mode() & 0o777;
+    if (now.uid(), now.gid()) != (before.uid(), before.gid())
+        && fchown(file, Some(before.uid()), Some(before.gid())).is_err()
+        && now.gid() != before.gid()
+        && fchown(file, None, Some(before.gid())).is_err()
+    {
+        // It is another group now, which gets no more than all others.
+        mode &= !0o070 | (mode & 0o007) << 3;
+    }
+    file.set_permissions(PermissionsExt::from_mode(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::Place;
+    use std::fs;
+    use std::io::Write;
+
+    /// As on a file system without files that have no name.
+    fn named(path: &std::path::Path) -> Beside {
+        let Ok(Place::Regular(place)) = Place::find(path) else { panic!("{}", path.display()) };
+        Beside::with(place, |_, _| Ok(None)).unwrap()
+    }
+
+    #[test]
+    fn a_file_with_a_name_for_the_time_being_goes_when_it_is_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a");
+        let count = || fs::read_dir(folder.path()).unwrap().count();
+        let (first, second) = (named(&path), named(&path));
+        assert_eq!(count(), 2);
+        first.file().write_all(b"first").unwrap();
+        second.file().write_all(b"second").unwrap();
+        first.commit().unwrap();
+        assert_eq!((fs::read(&path).unwrap(), count()), (b"first".to_vec(), 2));
+        drop(second);
+        assert_eq!((fs::read(&path).unwrap(), count()), (b"first".to_vec(), 1));
+    }
+}

@@ -1,0 +1,114 @@
+//! Files that hold results: whole under their name, or not there at all. All outputs of superpage that have a name are made
+//! here: traces, exports, machine files.
+//!
+//! What will be a file is written to one without a name in the same folder (`O_TMPFILE`), or where the file system has no such
+//! files to one with a name that cannot be guessed and that must be new, and takes its place at the end. So what stands under
+//! the name stays until then; several that write at once each write their own, and the last whole one stays; and no file
+//! that somebody else put there beforehand is followed or overwritten. It knows nothing of what is in the files.
+
+mod beside;
+mod place;
+
+use beside::Beside;
+use place::Place;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+
+/// A file that takes its name in [`Output::commit`], and is gone if dropped before.
+#[derive(Debug)]
+pub struct Output(To);
+
+#[derive(Debug)]
+enum To {
+    /// What takes its place at the end.
+    Whole(Beside),
+    /// What cannot be replaced: a pipe, a terminal, an open file of this process.
+    Direct(File),
+}
+
+impl Output {
+    /// A file that will be `path`.
+    ///
+    /// A link stays one: what it leads to is replaced. A pipe or a device is written to directly, and so is an open file, as
+    /// `/dev/stdout`, at its end. Of a file that is replaced, the mode is kept, and its owner and group where this user may do that.
+    ///
+    /// # Errors
+    /// No such folder, no right to make a file there or to write to the file that is there, a folder by that name; or a link or
+    /// a file that another user put into a folder where all may write. The text says the way out.
+    pub fn create(path: &Path) -> io::Result<Output> {
+        let made = Place::find(path).and_then(|place| match place {
+            Place::Regular(place) => Beside::create(place).map(To::Whole),
+            Place::Special(path) => File::options().write(true).open(path).map(To::Direct),
+            Place::Open(path) => File::options().append(true).open(path).map(To::Direct),
+        });
+        made.map(Output).map_err(refusal)
+    }
+
+    /// Whether [`Output::create`] could make `path` now. Leaves nothing there, and opens no pipe, which nobody may read yet.
+    ///
+    /// # Errors
+    /// Those of [`Output::create`].
+    pub fn check(path: &Path) -> io::Result<()> {
+        let place = Place::find(path).map_err(refusal)?;
+        if let Place::Regular(place) = place { Beside::create(place).map(drop).map_err(refusal) } else { Ok(()) }
+    }
+
+    /// The file, for a writer that wants one of its own.
+    ///
+    /// # Errors
+    /// The system refuses.
+    pub fn file(&self) -> io::Result<File> {
+        self.inner().try_clone()
+    }
+
+    /// Makes what was written last, and gives it its name.
+    ///
+    /// # Errors
+    /// The system refuses; what was there before is still there.
+    pub fn commit(self) -> io::Result<()> {
+        match self.0 {
+            To::Whole(beside) => beside.commit(),
+            To::Direct(_) => Ok(()),
+        }
+    }
+
+    fn inner(&self) -> &File {
+        match &self.0 {
+            To::Whole(beside) => beside.file(),
+            To::Direct(file) => file,
+        }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.inner().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner().flush()
+    }
+}
+
+/// Why a file cannot be made, with the way out.
+fn refusal(source: io::Error) -> io::Error {
+    use io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
+    match source.kind() {
+        kind @ (IsADirectory | NotADirectory | NotFound | PermissionDenied | ReadOnlyFilesystem) => {
+            io::Error::new(kind, format!("{source}; name a file in a folder where this user may write"))
+        }
+        _ => source,
+    }
+}
+
+/// The error of a write that failed, with the way out where the disk is full.
+pub fn explain(source: io::Error) -> io::Error {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    match source.kind() {
+        kind @ (StorageFull | QuotaExceeded | FileTooLarge) => {
+            io::Error::new(kind, format!("{source}; nothing was kept: free some space or write to another place"))
+        }
+        _ => source,
+    }
+}
