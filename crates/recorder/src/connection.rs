@@ -5,11 +5,13 @@
 //! process is killed, the collector finds there what was not handed over.
 
 use std::ffi::{c_int, c_void};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
+use crate::watch;
 use crate::wire::{self, CHUNK, CHUNK_WORDS, VERSION, code};
 
 unsafe extern "C" {
@@ -74,6 +76,7 @@ impl Connection {
             unsafe { setsockopt(number, SOL_SOCKET, SO_SNDBUF, &ON_THEIR_WAY, length) };
         }
         self.send(0, &[wire::event(code::HELLO, 2), VERSION, token]);
+        self.number().map(watch::watch);
     }
 
     /// Takes over the connection that the program before in this process kept open for this one.
@@ -82,6 +85,7 @@ impl Connection {
         self.stream = Some(unsafe { UnixStream::from_raw_fd(number) });
         self.number = number - 1;
         self.keep_through_exec(false);
+        watch::watch(number);
     }
 
     /// The number of the socket.
@@ -109,10 +113,12 @@ impl Connection {
         self.stream = None;
     }
 
-    /// Sends a chunk; waits while the collector is behind. If the collector is gone the program goes on unrecorded.
+    /// Sends a chunk; waits while the collector is behind. If the collector has let go of this process, the program goes on
+    /// unrecorded; if it was killed, the process ends.
     pub(crate) fn send(&mut self, thread: u32, words: &[u64]) {
         let header = [CHUNK, u64::from(thread) << 32 | words.len() as u64];
         if !(self.send_all(&header) && self.send_all(words)) {
+            self.number().map(watch::look);
             self.close();
         }
     }
@@ -142,7 +148,9 @@ pub(crate) fn buffer_file(folder: &Path, token: u64, thread: u32) -> PathBuf {
 /// Makes a buffer: a shared file, or memory of our own where that cannot be had.
 pub(crate) fn buffer(file: &Path) -> *mut u64 {
     let shared = || {
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(file).ok()?;
+        let file = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(file).ok()?;
+        // The umask may have taken from the owner, too.
+        file.set_permissions(Permissions::from_mode(0o600)).ok()?;
         file.set_len(BUFFER_BYTES as u64).ok()?;
         // SAFETY: a new mapping where the system chooses.
         let memory =

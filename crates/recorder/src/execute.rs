@@ -50,11 +50,18 @@ pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, path: u64, argum
     }) {
         tell_note(runs, &format!("{} is set-user-ID, which it cannot be under QEMU", program.file.display()));
     }
+    let Some(plugin) = session.plugins.iter().find(|plugin| process::identity(plugin) == session.code) else {
+        return note(runs, &file, "the process has closed all files and may not open the recorder's any more");
+    };
     process::gather(cpu);
     runs.tell_skipped();
     runs.hand_over();
     let connection = process::connection();
-    let mut specification = session.specification.clone();
+    let mut specification = OsString::from("file=");
+    specification.push(crate::doubled(plugin.as_os_str()));
+    specification.push(",plugin=");
+    specification.push(crate::doubled(plugin.as_os_str()));
+    specification.push(&session.specification);
     specification.push(format!(",token={:x}", process::token()));
     if let Some(number) = connection.number() {
         specification.push(format!(",inherited={number}"));

@@ -15,11 +15,12 @@ mod qemu;
 mod runs;
 mod syscalls;
 mod touched;
+mod watch;
 mod wire;
 
 use std::ffi::{CStr, OsStr, OsString, c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use process::Session;
@@ -69,6 +70,8 @@ fn install<'a>(id: u64, machine: &[u8], words: impl Iterator<Item = &'a OsStr>) 
     let session = Session {
         api,
         calls,
+        plugins: [settings.plugin.clone(), settings.spare.clone()].map(PathBuf::from),
+        code: process::identity(Path::new(&settings.plugin)),
         specification: settings.specification(),
         socket: settings.socket.clone(),
         program: program_file(),
@@ -95,6 +98,7 @@ fn install<'a>(id: u64, machine: &[u8], words: impl Iterator<Item = &'a OsStr>) 
 #[derive(Default)]
 struct Settings {
     plugin: OsString,
+    spare: OsString,
     socket: PathBuf,
     token: u64,
     inherited: Option<c_int>,
@@ -110,6 +114,7 @@ impl Settings {
         let number = || value.to_str().and_then(|digits| digits.parse::<i64>().ok()).ok_or_else(unknown);
         match &bytes[..at] {
             b"plugin" => self.plugin = value.to_owned(),
+            b"spare" => self.spare = value.to_owned(),
             b"socket" => self.socket = PathBuf::from(value),
             b"token" => {
                 let token = value.to_str().and_then(|digits| u64::from_str_radix(digits, 16).ok());
@@ -123,12 +128,10 @@ impl Settings {
         Ok(())
     }
 
-    /// What follows `-plugin` for another program, without the token.
+    /// What follows `-plugin` for another program, without the file and the token.
     fn specification(&self) -> OsString {
-        let mut words = OsString::from("file=");
-        words.push(doubled(&self.plugin));
-        words.push(",plugin=");
-        words.push(doubled(&self.plugin));
+        let mut words = OsString::from(",spare=");
+        words.push(doubled(&self.spare));
         words.push(",socket=");
         words.push(doubled(self.socket.as_os_str()));
         if let Some((on, period)) = self.sampling {

@@ -6,7 +6,8 @@
 //! something away first waits until all others have handed over what they did before ([`gather`]).
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -29,6 +30,10 @@ pub(crate) struct Session {
     pub(crate) api: Api,
     /// The system calls of the emulated machine.
     pub(crate) calls: Calls,
+    /// Names under which the plugin's own file is found: one for a process that still has it open, and one for others.
+    pub(crate) plugins: [PathBuf; 2],
+    /// What that file is, so that another one under its name is not taken for it.
+    pub(crate) code: Option<(u64, u64)>,
     /// The plugin's own specification, without what differs from process to process.
     pub(crate) specification: OsString,
     /// The collector's socket, in the folder of the buffers.
@@ -63,6 +68,11 @@ pub(crate) fn begin(session: Session, token: u64) -> &'static Session {
     TOKEN.store(token, Relaxed);
     PROCESS.store(std::process::id(), Relaxed);
     SESSION.get_or_init(|| session)
+}
+
+/// Which file a name stands for.
+pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
+    path.metadata().ok().map(|file| (file.dev(), file.ino()))
 }
 
 /// The session, once it has begun.

@@ -8,6 +8,8 @@
 pub(crate) const VERSION: u64 = 1;
 /// The first word of a chunk; the second is `thread << 32 | words`.
 pub(crate) const CHUNK: u64 = 0x7375_7065_7270_6167;
+/// What the collector sends when it lets go of a process that may go on: all that ever comes from it.
+pub(crate) const FAREWELL: u8 = 1;
 /// The most words in a chunk: 64 KB.
 pub(crate) const CHUNK_WORDS: usize = 8192;
 

@@ -1,6 +1,7 @@
 //! One process's line: bytes in, chunks out.
 
 use super::wire::{self, CHUNK, CHUNK_WORDS, VERSION, code};
+use rustix::net::SendFlags;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
@@ -93,6 +94,13 @@ impl Connection {
             }
         }
         Ok(())
+    }
+}
+
+impl Drop for Connection {
+    /// Lets the process go. Without this byte before the end of the line it knows that its recorder was killed, and ends too.
+    fn drop(&mut self) {
+        let _ = rustix::net::send(&self.stream, &[wire::FAREWELL], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 }
 

@@ -27,9 +27,13 @@
 mod command;
 
 #[cfg(target_os = "linux")]
+mod code;
+#[cfg(target_os = "linux")]
 mod connection;
 #[cfg(target_os = "linux")]
 mod decode;
+#[cfg(target_os = "linux")]
+mod folder;
 #[cfg(target_os = "linux")]
 #[path = "../../../recorder/src/program.rs"]
 mod program;

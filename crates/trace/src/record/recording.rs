@@ -1,8 +1,10 @@
 //! The collector: starts the program and puts what its processes tell in one order.
 
 use super::Command;
+use super::code::{Code, PLUGIN};
 use super::connection::{Connection, leftovers};
 use super::decode::{Names, Word, decode};
+use super::folder::Folder;
 use super::program::{self, Obstacle, Program};
 use crate::{Batch, Error, Event, Info, ProcessId, Source};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -11,15 +13,13 @@ use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-
-/// The plugin, as the build script made it; empty where that cannot be.
-static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.so"));
 
 /// Numbers of the system's errors.
 const ENOENT: i32 = 2;
@@ -41,8 +41,8 @@ pub struct Recording {
     child: Child,
     status: Option<ExitStatus>,
     listener: UnixListener,
-    folder: tempfile::TempDir,
-    _plugin: tempfile::TempDir,
+    folder: Folder,
+    _code: Code,
     connections: Vec<Connection>,
     next: usize,
     names: Names,
@@ -141,21 +141,23 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
         let path = path.to_path_buf();
         move |source| Error::Io { path, source }
     };
-    let temporary = std::env::temp_dir();
-    let code = tempfile::Builder::new().prefix("superpage-").tempdir().map_err(io(&temporary))?;
-    let plugin = code.path().join("recorder.so");
-    std::fs::write(&plugin, PLUGIN).map_err(io(&plugin))?;
     // Buffers belong in memory; where there is no such folder, a temporary one does.
-    let folder = tempfile::Builder::new().prefix("superpage-").tempdir_in("/dev/shm");
-    let folder = folder.or_else(|_| tempfile::Builder::new().prefix("superpage-").tempdir()).map_err(io(&temporary))?;
+    let temporary = std::env::temp_dir();
+    let folder =
+        Folder::create(Path::new("/dev/shm")).or_else(|_| Folder::create(&temporary)).map_err(io(&temporary))?;
+    let code = Code::create(folder.path()).map_err(io(folder.path()))?;
+    let [plugin, spare] = code.names();
     let socket = folder.path().join("socket");
     let listener = UnixListener::bind(&socket).map_err(io(&socket))?;
+    std::fs::set_permissions(&socket, std::fs::Permissions::from_mode(0o600)).map_err(io(&socket))?;
     listener.set_nonblocking(true).map_err(io(&socket))?;
 
     let mut specification = OsString::from("file=");
     specification.push(doubled(&plugin));
     specification.push(",plugin=");
     specification.push(doubled(&plugin));
+    specification.push(",spare=");
+    specification.push(doubled(&spare));
     specification.push(",socket=");
     specification.push(doubled(&socket));
     specification.push(format!(",token={FIRST:x}"));
@@ -168,7 +170,7 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
         let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(io(&emulator))?;
         process.stdout(stderr);
     }
-    let child = process.spawn().map_err(io(&emulator))?;
+    let child = code.start(&mut process).map_err(io(&emulator))?;
 
     let mut names = Names::default();
     names.add_process(FIRST);
@@ -178,7 +180,7 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
         status: None,
         listener,
         folder,
-        _plugin: code,
+        _code: code,
         connections: Vec::new(),
         next: 0,
         names,

@@ -1,0 +1,135 @@
+//! `superpage record` and what it leaves: who may read it, and what is left of one that is killed.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Whether programs can be recorded here; says so where not.
+fn recorder() -> bool {
+    let there = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
+        .any(|folder| folder.join(format!("qemu-{}", std::env::consts::ARCH)).exists());
+    if !there {
+        println!("skipped: QEMU's user-mode emulator is not installed (apt install qemu-user)");
+    }
+    there
+}
+
+/// Starts a recording under an umask.
+fn start(umask: &str, trace: &Path, program: &str) -> Child {
+    let line = format!("umask {umask}; exec \"$0\" record -o \"$1\" -- sh -c \"$2\"");
+    Command::new("sh")
+        .args(["-c", &line, env!("CARGO_BIN_EXE_superpage")])
+        .arg(trace)
+        .arg(program)
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits for something that comes soon; panics where it does not.
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A process's children and theirs.
+fn descendants(process: u32) -> Vec<u32> {
+    let children = fs::read_to_string(format!("/proc/{process}/task/{process}/children")).unwrap_or_default();
+    let children = children.split_whitespace().map(|child| child.parse::<u32>().unwrap());
+    children.flat_map(|child| std::iter::once(child).chain(descendants(child))).collect()
+}
+
+/// Whether a process is there and has not ended; the program that should reap it may not.
+fn runs(process: u32) -> bool {
+    fs::read_to_string(format!("/proc/{process}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(')').next().unwrap().trim_start().starts_with(['Z', 'X']))
+}
+
+/// The private folder of a recording, from the command line of what it emulates, once all threads have their buffers.
+fn folder(recording: u32, buffers: usize) -> (Vec<u32>, PathBuf) {
+    until("the program has begun", || {
+        let emulated = descendants(recording);
+        let words = fs::read(format!("/proc/{}/cmdline", emulated.first()?)).ok()?;
+        let words = String::from_utf8_lossy(&words).into_owned();
+        let socket = PathBuf::from(words.split("socket=").nth(1)?.split(',').next()?);
+        let folder = socket.parent()?.to_path_buf();
+        let there = fs::read_dir(&folder).ok()?.flatten().filter(|file| file.file_name() != "socket").count();
+        (emulated.len() >= buffers && there >= buffers).then_some((emulated, folder))
+    })
+}
+
+#[test]
+fn nothing_runs_on_after_a_kill_and_the_next_recording_clears_up() {
+    if !recorder() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let trace = place.path().join("killed.sp");
+    let mut recording = start("022", &trace, "sleep 1000 & wait");
+    let (emulated, folder) = folder(recording.id(), 2);
+    assert!(emulated.iter().all(|process| runs(*process)));
+    recording.kill().unwrap();
+    recording.wait().unwrap();
+    until("what is emulated ends with its recorder", || emulated.iter().all(|process| !runs(*process)).then_some(()));
+    assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "no part of the trace is left");
+    assert!(folder.exists(), "nobody could remove it");
+    assert!(start("022", &trace, "exit 0").wait().unwrap().success());
+    assert!(!folder.exists());
+}
+
+#[test]
+fn the_stream_is_the_users_own_whatever_the_umask() {
+    if !recorder() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    for umask in ["000", "022", "277"] {
+        let mut recording = start(umask, &place.path().join(umask), "sleep 1000 & wait");
+        let (emulated, folder) = folder(recording.id(), 2);
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().mode() & 0o777;
+        assert_eq!(mode(&folder), 0o700, "umask {umask}");
+        for file in fs::read_dir(&folder).unwrap() {
+            let file = file.unwrap().path();
+            assert_eq!(mode(&file), 0o600, "umask {umask}: {}", file.display());
+        }
+        // What QEMU loads lies there too, or has no name at all.
+        let words = fs::read(format!("/proc/{}/cmdline", emulated[0])).unwrap();
+        let words = String::from_utf8_lossy(&words).into_owned();
+        let plugin = words.split("file=").nth(1).unwrap().split(',').next().unwrap();
+        assert!(plugin.starts_with("/proc/self/fd/") || Path::new(plugin).starts_with(&folder), "{plugin}");
+        recording.kill().unwrap();
+        recording.wait().unwrap();
+    }
+}
+
+#[test]
+fn two_that_write_one_trace_leave_one_that_is_whole() {
+    if !recorder() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (trace, victim) = (place.path().join("same.sp"), place.path().join("victim"));
+    // A link under a name that could be guessed, to something that must stay.
+    fs::write(&victim, "mine").unwrap();
+    std::os::unix::fs::symlink(&victim, place.path().join("same.sp.part")).unwrap();
+    let recordings: Vec<Child> =
+        ["ls / | sort", "i=0; while [ $i -lt 300 ]; do i=$((i+1)); done"].map(|line| start("022", &trace, line)).into();
+    for mut recording in recordings {
+        assert!(recording.wait().unwrap().success());
+    }
+    let info = Command::new(env!("CARGO_BIN_EXE_superpage")).args(["trace", "info"]).arg(&trace).output().unwrap();
+    assert!(info.status.success(), "{}", String::from_utf8_lossy(&info.stderr));
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "mine");
+    let mut names: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    assert_eq!(names, ["same.sp", "same.sp.part", "victim"]);
+}
