@@ -9,12 +9,14 @@
 //! *linear* table (Alpha) replicates every size among the entries of the lowest level, and its upper levels only locate
 //! its pieces. Addresses wider than the tree are no error: the root grows sideways, by one node for each stretch in use.
 
+mod frames;
 mod operations;
 mod pieces;
 mod validate;
 
 use crate::machine::{Machine, TableKind};
 use crate::record::Record;
+use frames::Frames;
 use superpage_pages::{Ladder, PageSize, Vpn};
 
 pub(crate) use operations::Work;
@@ -95,7 +97,7 @@ pub(crate) struct Tables {
     pub(crate) nodes: Nodes,
     pub(crate) records: Vec<Record>,
     /// The frame of each leaf's head.
-    frames: Vec<u64>,
+    frames: Frames,
     /// For each node the record that points to it.
     pub(crate) parents: Vec<u32>,
     free: Vec<u32>,
@@ -117,7 +119,7 @@ impl Tables {
             nodes: Nodes { spans, bits: bits.iter().copied().max().unwrap_or(0), all: Vec::new() },
             bits,
             records: Vec::new(),
-            frames: Vec::new(),
+            frames: Frames::default(),
             parents: Vec::new(),
             free: Vec::new(),
             roots: Vec::new(),
@@ -244,7 +246,7 @@ impl Tables {
             let records = self.records.len() + (1 << self.nodes.bits);
             assert!(records < u32::MAX as usize, "more than 32 GB of page tables");
             self.records.resize(records, Record::ABSENT);
-            self.frames.resize(records, 0);
+            self.frames.resize(records);
             self.parents.push(NO_PARENT);
             self.nodes.all.push(Node { level: 0, space: 0, first: Vpn(0), live: 0 });
             self.nodes.all.len() as u32 - 1

@@ -45,7 +45,7 @@ impl Tables {
         assert!(entries.iter().all(|entry| entry.is_absent()), "there is something mapped where a page is entered");
         entries.fill(Record::leaf(leaf.rung(), leaf.replicas(), Protection::NONE, (false, false)));
         entries[0] = leaf;
-        self.frames[head as usize] = frame;
+        self.frames.set(head, frame);
     }
 
     /// The head of the mapping of this size at `at`, which must be there.
@@ -109,7 +109,7 @@ impl Tables {
         let rung = self.rung(to);
         let (level, replicas) = self.layout(rung);
         let (mut head, first) = self.expect(space, at, from);
-        let frame = self.frames[head as usize];
+        let frame = self.frames.get(head);
         // The node of the new leaf must outlive the old ones.
         let place = self.find(space, at, level).expect("the nodes above a mapping exist").id;
         let node = (place >> self.nodes.bits) as usize;
@@ -128,7 +128,7 @@ impl Tables {
             let record = self.records[head as usize];
             let alike = record.protection() == first.protection() && record.rung() == first.rung();
             assert!(record.is_leaf() && alike, "page {:?} does not fit into one of {to}: {record:?}", at + offset);
-            assert_eq!(self.frames[head as usize], frame + offset, "frames that are not contiguous become one of {to}");
+            assert_eq!(self.frames.get(head), frame + offset, "frames that are not contiguous become one of {to}");
             used = (used.0 | record.referenced(), used.1 | record.dirty());
             watch.leaf(head, at + offset, record);
             traversals += entries as u64;
@@ -149,7 +149,7 @@ impl Tables {
         }
         let (old, record) = self.expect(space, at, from);
         watch.leaf(old, at, record);
-        let frame = self.frames[old as usize];
+        let frame = self.frames.get(old);
         self.records[old as usize..][..1 << record.replicas()].fill(Record::ABSENT);
         self.nodes.of(old).live -= 1 << record.replicas();
         self.changes += (self.nodes.level_of(old) > 1) as u64;
@@ -183,7 +183,7 @@ impl Tables {
     /// What maps the page: the frame of the page itself, the size and the rights.
     pub(crate) fn lookup(&self, space: u32, at: Vpn) -> Option<(Pfn, PageSize, Protection)> {
         let (head, record, first) = self.mapping(space, at)?;
-        let frame = Pfn(self.frames[head as usize] + (at - first));
+        let frame = Pfn(self.frames.get(head) + (at - first));
         Some((frame, self.ladder().sizes()[record.rung()], record.protection()))
     }
 

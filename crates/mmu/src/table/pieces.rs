@@ -87,16 +87,12 @@ impl Tables {
     ) -> Work {
         let rung = self.rung(to);
         let (first, whole) = self.expect(space, at, from);
-        let frame = self.frames[first as usize];
+        let frame = self.frames.get(first);
         let mut used = (false, false);
         for (offset, piece) in self.pieces(at, to).enumerate() {
             let (id, record) = self.expect(space, piece, from);
             assert_eq!(record.protection(), whole.protection(), "page {piece:?} does not fit into one of {to}");
-            assert_eq!(
-                self.frames[id as usize],
-                frame + offset as u64,
-                "frames that are not contiguous become one of {to}"
-            );
+            assert_eq!(self.frames.get(id), frame + offset as u64, "frames that are not contiguous become one of {to}");
             used = (used.0 | record.referenced(), used.1 | record.dirty());
             watch.leaf(id, piece, record);
         }
