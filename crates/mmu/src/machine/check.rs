@@ -21,6 +21,11 @@ impl MachineError {
         ))
     }
 
+    /// What is wrong with a key.
+    pub(super) fn of(origin: &str, key: &str, problem: &str) -> MachineError {
+        MachineError(format!("machine file {origin}: {key}: {problem}"))
+    }
+
     pub(super) fn syntax(origin: &str, error: &toml::de::Error) -> MachineError {
         // The parser's message, on one line, without its picture of the place.
         let place = error.to_string();
@@ -68,25 +73,16 @@ pub(super) fn assumed(text: &str, origin: &str) -> Result<Vec<(String, String)>,
 }
 
 impl Machine {
-    /// Checks everything that the simulator relies on.
+    /// Checks everything that the simulator relies on, beyond the ranges of single numbers.
     pub(super) fn check(&self, origin: &str) -> Result<(), MachineError> {
         let fail = |key: &str, what: String| Err(MachineError(format!("machine file {origin}: {key}: {what}")));
         let ladder = match Ladder::new(&self.pages.sizes) {
             Ok(ladder) => ladder,
             Err(error) => return fail("pages.sizes", error.to_string()),
         };
-        if self.clock.hertz == 0 {
-            return fail("clock.hertz", "expected at least 1".into());
-        }
-        if self.disk.bytes_per_second == 0 {
-            return fail("disk.bytes-per-second", "expected at least 1".into());
-        }
         let line = self.memory.line_bytes;
         if !line.is_power_of_two() || line < ENTRY_BYTES {
             return fail("memory.line-bytes", format!("{line} is no power of two of at least {ENTRY_BYTES}"));
-        }
-        if self.spaces.number_bits > 32 {
-            return fail("spaces.number-bits", format!("expected 0 to 32, not {}", self.spaces.number_bits));
         }
         if let Some(host) = &self.host
             && host.backs_by != ladder.sizes()[0]
@@ -187,6 +183,9 @@ impl Machine {
         let mut bits = 0;
         for cache in &self.line_cache {
             let key = format!("line-cache \"{}\"", cache.name);
+            if cache.size > super::range::LINE_CACHE_BYTES {
+                return Err((key, format!("size is at most 64G, not {} bytes", cache.size)));
+            }
             let sets = cache.sets(self.memory.line_bytes);
             if sets == 0 || (sets * cache.ways) as u64 * self.memory.line_bytes != cache.size {
                 return Err((key, format!("{} bytes are no whole number of sets of {} ways", cache.size, cache.ways)));
@@ -212,7 +211,7 @@ mod tests {
         let alpha = include_str!("../../../../machines/alpha-21264.toml");
         let refused = |text: String| Machine::parse(&text, "test.toml").unwrap_err().to_string();
         let still = refused(alpha.replace("bytes-per-second = 25_000_000", "bytes-per-second = 0"));
-        assert!(still.contains("disk.bytes-per-second: expected at least 1"), "{still}");
+        assert!(still.contains("disk.bytes-per-second: expected a number from 1"), "{still}");
         let without = refused(alpha.split("[disk]").next().unwrap().into());
         assert!(without.contains("disk"), "{without}");
     }

@@ -5,6 +5,7 @@
 //! machine is in the code.
 
 mod check;
+mod range;
 
 use crate::replacement::Replacement;
 use serde::{Deserialize, Deserializer};
@@ -413,6 +414,11 @@ impl Machine {
 
     /// Reads a machine file; `origin` names it in errors.
     pub fn parse(text: &str, origin: &str) -> Result<Machine, MachineError> {
+        let file: toml::Table = toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))?;
+        // Before the types, which cannot say what was expected of a number.
+        if let Some((key, problem)) = range::outside(&file) {
+            return Err(MachineError::of(origin, &key, &problem));
+        }
         let mut machine: Machine = toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))?;
         machine.assumed = check::assumed(text, origin)?;
         machine.check(origin)?;
