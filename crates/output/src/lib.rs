@@ -22,7 +22,7 @@ pub struct Output(To);
 #[derive(Debug)]
 enum To {
     /// What takes its place at the end.
-    Whole(Beside),
+    Whole(Box<Beside>),
     /// What cannot be replaced: a pipe, a terminal, an open file of this process.
     Direct(File),
 }
@@ -38,7 +38,7 @@ impl Output {
     /// a file that another user put into a folder where all may write. The text says the way out.
     pub fn create(path: &Path) -> io::Result<Output> {
         let made = Place::find(path).and_then(|place| match place {
-            Place::Regular(place) => Beside::create(place).map(To::Whole),
+            Place::Regular(place) => Beside::create(place).map(|beside| To::Whole(Box::new(beside))),
             Place::Special(path) => File::options().write(true).open(path).map(To::Direct),
             Place::Open(path) => File::options().append(true).open(path).map(To::Direct),
         });
