@@ -76,7 +76,9 @@ impl Connection {
             unsafe { setsockopt(number, SOL_SOCKET, SO_SNDBUF, &ON_THEIR_WAY, length) };
         }
         self.send(0, &[wire::event(code::HELLO, 2), VERSION, token]);
-        self.number().map(watch::watch);
+        if let Some(number) = self.number() {
+            watch::watch(number);
+        }
     }
 
     /// Takes over the connection that the program before in this process kept open for this one.
@@ -118,7 +120,9 @@ impl Connection {
     pub(crate) fn send(&mut self, thread: u32, words: &[u64]) {
         let header = [CHUNK, u64::from(thread) << 32 | words.len() as u64];
         if !(self.send_all(&header) && self.send_all(words)) {
-            self.number().map(watch::look);
+            if let Some(number) = self.number() {
+                watch::look(number);
+            }
             self.close();
         }
     }

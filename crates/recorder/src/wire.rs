@@ -2,14 +2,13 @@
 //!
 //! A chunk is a header of two words and the words of one thread, in order. A word is a run of accesses or, between runs,
 //! the beginning of an event, whose payload is in the words after it. A word of 0 where neither is due marks the end of
-//! what a process wrote before it was killed. This file is compiled into the plugin and into the collector.
+//! what a process wrote before it was killed. In the other direction goes one byte, whatever it is: a farewell, when the collector
+//! lets go of a process that may go on. This file is compiled into the plugin and into the collector.
 
 /// The version of this protocol; both sides come from one build, so a difference is a mistake.
 pub(crate) const VERSION: u64 = 1;
 /// The first word of a chunk; the second is `thread << 32 | words`.
 pub(crate) const CHUNK: u64 = 0x7375_7065_7270_6167;
-/// What the collector sends when it lets go of a process that may go on: all that ever comes from it.
-pub(crate) const FAREWELL: u8 = 1;
 /// The most words in a chunk: 64 KB.
 pub(crate) const CHUNK_WORDS: usize = 8192;
 

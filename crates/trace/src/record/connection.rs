@@ -100,7 +100,7 @@ impl Connection {
 impl Drop for Connection {
     /// Lets the process go. Without this byte before the end of the line it knows that its recorder was killed, and ends too.
     fn drop(&mut self) {
-        let _ = rustix::net::send(&self.stream, &[wire::FAREWELL], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
+        let _ = rustix::net::send(&self.stream, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 }
 
