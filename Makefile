@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
-.PHONY: help build install demo test lint bench corpus fuzz mutants reproduce
+.PHONY: help build install demo test lint bench corpus coverage fuzz mutants reproduce
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -31,6 +31,13 @@ bench: ## the numbers of docs/results.md, each beside its reference
 
 corpus: build ## record the corpus again from scratch (needs qemu-user and the recorded programs)
 	./corpus/record $(SUPERPAGE)
+
+COVERED = alpha-21264 reservation 20K/200K matrix:n=60 fftw:n=50 tree:nodes=5000,operations=1000 \
+	chase:bytes=16M,references=2M random:bytes=64M,references=2M zipf:bytes=64M,references=2M \
+	corpus/whole/sha256sum.sp corpus/whole/gzip.sp
+coverage: ## do the intervals of sampled estimates hold the truth? 200 samplings of eight streams: minutes
+	$(CARGO) build --release --locked -p superpage-sim --example coverage
+	target/release/examples/coverage $(COVERED)
 
 fuzz: ## a minute of each fuzz target (needs nightly Rust and cargo-fuzz)
 	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \

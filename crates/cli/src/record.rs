@@ -23,9 +23,13 @@ pub(crate) struct Record {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// Record ON accesses out of each PERIOD, and all mappings and first touches
+    /// Record ON accesses out of each PERIOD, at a random place of it, and all mappings and first touches
     #[arg(long, value_name = "ON/PERIOD", value_parser = sampling)]
     sample: Option<Sampling>,
+
+    /// Draw the places of the sample's windows from this number, for the same ones again
+    #[arg(long, value_name = "NUMBER", requires = "sample", value_parser = clap::value_parser!(u64).range(..1 << 62))]
+    seed: Option<u64>,
 
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD ARG")]
@@ -38,12 +42,13 @@ fn sampling(text: &str) -> Result<Sampling, String> {
     if on == 0 || on > period {
         return Err("expected ON of at least 1 and at most PERIOD".into());
     }
-    Ok(Sampling { on, period })
+    Ok(Sampling::drawn(on, period))
 }
 
 impl Record {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let command = record::Command { sampling: self.sample, ..record::Command::new(&self.command) };
+        let sampling = self.sample.map(|sample| Sampling { seed: self.seed.or(sample.seed), ..sample });
+        let command = record::Command { sampling, ..record::Command::new(&self.command) };
         // The program and QEMU are looked for before the output is touched, the output is made before the program runs.
         command.check()?;
         let notes = [

@@ -146,7 +146,9 @@ fn table(summary: &Summary) -> String {
     lines.push(("instruction fetches", count(totals.fetches)));
     if let (Some(on), Some(period)) = (summary.sample_on, summary.sample_period) {
         let share = 100.0 * summary.sampled_share;
-        lines.push(("sampled", format!("{} of every {} accesses; {share:.2} % recorded", count(on), count(period))));
+        let seed = summary.sample_seed.map_or(String::new(), |seed| format!("; seed {seed}"));
+        let each = format!("{} of every {} accesses", count(on), count(period));
+        lines.push(("sampled", format!("{each}; {share:.2} % recorded{seed}")));
     }
     lines.push(("pages touched", format!("{} ({})", count(totals.pages), bytes(totals.pages * 4096))));
     lines.push(("processes", count(totals.processes)));

@@ -13,6 +13,7 @@ mod process;
 mod program;
 mod qemu;
 mod runs;
+mod schedule;
 mod syscalls;
 mod touched;
 mod watch;
@@ -23,9 +24,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use process::Session;
+use process::{Sampling, Session};
 use qemu::{Api, Info, Opaque};
-use runs::{AccessFormat, Runs, Sampler};
+use runs::{AccessFormat, Runs};
 use syscalls::Calls;
 use wire::code;
 
@@ -66,7 +67,6 @@ fn install<'a>(id: u64, machine: &[u8], words: impl Iterator<Item = &'a OsStr>) 
     for word in words {
         settings.read(word)?;
     }
-    let sampler = settings.sampling.map(|(on, period)| Sampler { on, period, touched: &process::TOUCHED });
     let session = Session {
         api,
         calls,
@@ -76,7 +76,7 @@ fn install<'a>(id: u64, machine: &[u8], words: impl Iterator<Item = &'a OsStr>) 
         socket: settings.socket.clone(),
         program: program_file(),
         format: access_format(&api),
-        sampler,
+        sampling: settings.sampling,
         executed: settings.inherited.is_some(),
     };
     process::begin(session, settings.token);
@@ -102,7 +102,7 @@ struct Settings {
     socket: PathBuf,
     token: u64,
     inherited: Option<c_int>,
-    sampling: Option<(i64, i64)>,
+    sampling: Option<Sampling>,
 }
 
 impl Settings {
@@ -121,8 +121,9 @@ impl Settings {
                 self.token = token.ok_or_else(unknown)?;
             }
             b"inherited" => self.inherited = Some(number()? as c_int),
-            b"on" => self.sampling.get_or_insert((0, 0)).0 = number()?,
-            b"period" => self.sampling.get_or_insert((0, 0)).1 = number()?,
+            b"on" => self.sampling.get_or_insert_default().on = number()? as u64,
+            b"period" => self.sampling.get_or_insert_default().period = number()? as u64,
+            b"seed" => self.sampling.get_or_insert_default().seed = number()? as u64,
             _ => return Err(unknown()),
         }
         Ok(())
@@ -134,8 +135,10 @@ impl Settings {
         words.push(doubled(&self.spare));
         words.push(",socket=");
         words.push(doubled(self.socket.as_os_str()));
-        if let Some((on, period)) = self.sampling {
-            words.push(format!(",on={on},period={period}"));
+        if let Some(Sampling { on, period, seed }) = self.sampling {
+            // Another program of the same process has windows of its own.
+            let seed = seed.wrapping_add(1) & i64::MAX as u64;
+            words.push(format!(",on={on},period={period},seed={seed}"));
         }
         words
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use crate::connection::{self, BUFFER_WORDS, Connection};
 use crate::qemu::Api;
 use crate::runs::{AccessFormat, GATHERING, Runs, Sampler};
+use crate::schedule::Schedule;
 use crate::syscalls::Calls;
 use crate::touched::Touched;
 use crate::wire::code;
@@ -43,9 +44,20 @@ pub(crate) struct Session {
     /// How accesses are described.
     pub(crate) format: AccessFormat,
     /// Set if accesses are left out.
-    pub(crate) sampler: Option<Sampler>,
+    pub(crate) sampling: Option<Sampling>,
     /// Whether this program was started by another in the same process.
     pub(crate) executed: bool,
+}
+
+/// Which accesses a sampled recording keeps, for all threads.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sampling {
+    /// Accesses kept in each period.
+    pub(crate) on: u64,
+    /// The period, in accesses.
+    pub(crate) period: u64,
+    /// What the places of windows are drawn from.
+    pub(crate) seed: u64,
 }
 
 static SESSION: OnceLock<Session> = OnceLock::new();
@@ -102,8 +114,12 @@ pub(crate) fn begin_thread(runs: &Runs) {
     let Some(session) = session() else { return };
     let thread = NUMBERS.fetch_add(1, Relaxed);
     let buffer = connection::buffer(&buffer_file(session, thread));
+    let sampler = session.sampling.map(|Sampling { on, period, seed }| {
+        let stream = TOKEN.load(Relaxed) << 16 ^ u64::from(thread);
+        Sampler { schedule: Schedule::new(on, period, seed, stream), touched: &TOUCHED }
+    });
     // SAFETY: the buffer is new and lives until the thread ends.
-    unsafe { runs.begin(buffer, BUFFER_WORDS, thread, session.format, session.sampler, hand_over) };
+    unsafe { runs.begin(buffer, BUFFER_WORDS, thread, session.format, sampler, hand_over) };
 }
 
 fn buffer_file(session: &Session, thread: u32) -> PathBuf {

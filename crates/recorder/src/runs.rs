@@ -157,11 +157,12 @@ impl Runs {
         self.sampler.set(sampler);
         self.sink.set(Some(sink));
         self.recording.set(true);
-        self.left.set(sampler.map_or(i64::MAX, |sampler| sampler.on));
+        self.left.set(if sampler.is_none() { i64::MAX } else { 0 });
         self.skipped.iter().for_each(|count| count.set(0));
         self.seen.store(GATHERING.load(SeqCst), Release);
         [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.open(kind).word.set(self.aside[kind].as_ptr()));
         self.close();
+        self.begin_phase();
     }
 
     /// The open run of a kind.

@@ -6,7 +6,7 @@
 //! lets go of a process that may go on. This file is compiled into the plugin and into the collector.
 
 /// The version of this protocol; both sides come from one build, so a difference is a mistake.
-pub(crate) const VERSION: u64 = 1;
+pub(crate) const VERSION: u64 = 2;
 /// The first word of a chunk; the second is `thread << 32 | words`.
 pub(crate) const CHUNK: u64 = 0x7375_7065_7270_6167;
 /// The most words in a chunk: 64 KB.
@@ -55,12 +55,14 @@ pub(crate) mod code {
     pub(crate) const EXEC: u64 = 8;
     /// The process ends.
     pub(crate) const EXIT: u64 = 9;
-    /// `[data references, instructions]`.
+    /// `[data references, instructions]`: left out.
     pub(crate) const SKIPPED: u64 = 10;
     /// `[bytes, 0]`, then the text.
     pub(crate) const NOTE: u64 = 11;
     /// The process is about to lose this connection and will open another with the same token.
     pub(crate) const RECONNECT: u64 = 12;
+    /// `[number of the phase, 0]`: another phase of a sampled recording begins.
+    pub(crate) const PHASE: u64 = 13;
 }
 
 /// In [`code::MAP`]: writes are seen by others.

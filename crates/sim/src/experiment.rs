@@ -1,6 +1,7 @@
 //! Experiments: a grid of machines, policies and workloads, planned whole before anything runs, then run in one pass over
 //! each stream.
 
+use crate::estimate;
 use crate::piece::{Phases, Piece};
 use crate::point::Point;
 use crate::requests::Course;
@@ -113,8 +114,8 @@ pub fn run_parts(
         return Err(Error::Usage("a sample every 0 seconds: expected more".into()));
     }
     let mut phases = Phases::new(source);
-    let (first, info) = (phases.first(), source.info().clone());
-    let begin = |setup: &Setup| Point::new(setup, &info, first, watch);
+    let info = source.info().clone();
+    let begin = |setup: &Setup| Point::new(setup, &info, watch);
     let mut points = setups.iter().map(begin).collect::<Result<Vec<_>, Error>>()?;
     let mut shifts: Vec<u32> = setups.iter().map(|setup| setup.ladder.base().shift()).collect();
     shifts.sort_unstable();
@@ -158,6 +159,7 @@ fn compare(runs: &mut [Run]) {
         let Some(base) = group.iter().find(|run| run.row.policy == "base").cloned() else { continue };
         for run in group {
             run.row.compare(&base.row);
+            estimate::compared_errors(&mut run.row, run.evidence.as_ref(), &base.row, base.evidence.as_ref());
             for (part, base) in run.parts.iter_mut().zip(&base.parts) {
                 part.row.compare(&base.row);
             }

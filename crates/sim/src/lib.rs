@@ -6,6 +6,7 @@
 //! here decides what a kernel or a TLB does.
 #![forbid(unsafe_code)]
 
+mod approximate;
 mod contents;
 mod cost;
 mod disk;

@@ -1,6 +1,7 @@
 //! What a run gives beside its row: its named parts, and the state of memory at moments of modelled time.
 
 use crate::Row;
+use crate::estimate::Evidence;
 use superpage_pages::{Ladder, PageSize};
 use superpage_vm::Stats;
 
@@ -13,6 +14,8 @@ pub struct Run {
     pub parts: Vec<Part>,
     /// The state of memory over time; empty unless [`Watch`] asks for it.
     pub samples: Vec<Sample>,
+    /// What the estimates of a sampled stream come from.
+    pub(crate) evidence: Option<Evidence>,
 }
 
 /// A named part of the stream, from one mark to the next or to the end.

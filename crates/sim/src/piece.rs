@@ -4,26 +4,15 @@
 use crate::requests::{Course, Requests};
 use std::collections::BTreeMap;
 use superpage_pages::Access;
-use superpage_trace::{Batch, Error, Event, Run, Source};
-
-/// What part of a sampled stream the accesses that follow belong to. An unsampled stream is [`Phase::Measured`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Phase {
-    /// The first half of a window of recorded accesses: caches and TLBs take on what the gap before has changed.
-    Warming,
-    /// The second half of the window: what ratios are taken from.
-    Measured,
-    /// A gap, of which only first touches and first writes are kept.
-    Gap,
-}
+use superpage_trace::{Batch, Error, Event, Phase, Run, Source};
 
 /// What happens between two runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mark {
     /// The event with this index in the batch.
     Event(usize),
-    /// Another phase begins.
-    Phase(Phase),
+    /// What follows belongs to this window of a sampled stream, or to none.
+    Window(Option<usize>),
 }
 
 /// What some runs come to.
@@ -70,49 +59,59 @@ pub(crate) struct Piece {
     requests: Vec<Requests>,
 }
 
-/// Follows the phases of a sampled stream; each thread has its own.
+/// Follows the windows of a sampled stream, which each thread has its own of. They are numbered in the order in which they
+/// begin. An unsampled stream is one window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phases {
-    /// Half a window, in accesses; `None` for a stream that is not sampled.
-    half: Option<u64>,
-    threads: BTreeMap<u32, Thread>,
+    sampled: bool,
+    /// Whether the stream tells its phases; else windows begin with a period, and none of it is for warming.
+    told: bool,
+    /// The window that each thread is in.
+    threads: BTreeMap<u32, Option<usize>>,
     current: u32,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Thread {
-    phase: Phase,
-    /// Accesses since the window began.
-    accesses: u64,
+    windows: usize,
 }
 
 impl Phases {
     pub(crate) fn new(source: &dyn Source) -> Phases {
-        let half = source.info().sampling.filter(|sampling| sampling.on < sampling.period).map(|s| s.on / 2);
-        Phases { half, ..Phases::default() }
+        let sampling = source.info().sampling.filter(|sampling| sampling.on < sampling.period);
+        let told = sampling.is_some_and(|sampling| sampling.seed.is_some());
+        Phases { sampled: sampling.is_some(), told, ..Phases::default() }
     }
 
-    /// The phase in which every stream begins.
-    pub(crate) fn first(&self) -> Phase {
-        if self.half.is_some() { Phase::Warming } else { Phase::Measured }
+    /// The window that the current thread is in.
+    fn window(&mut self) -> &mut Option<usize> {
+        let (told, windows) = (self.told, &mut self.windows);
+        self.threads.entry(self.current).or_insert_with(|| {
+            (!told).then(|| {
+                *windows += 1;
+                *windows - 1
+            })
+        })
     }
 
-    fn thread(&mut self) -> &mut Thread {
-        let phase = self.first();
-        self.threads.entry(self.current).or_insert(Thread { phase, accesses: 0 })
-    }
-
-    /// Takes in an event; the phase that begins with it, if one does.
-    fn event(&mut self, event: &Event) -> Option<Phase> {
-        self.half?;
-        let before = self.thread().phase;
-        match event {
-            Event::Switch { thread, .. } => self.current = *thread,
-            Event::Skipped { references: 0, instructions: 0 } => self.thread().phase = Phase::Gap,
-            Event::Skipped { .. } => *self.thread() = Thread { phase: Phase::Warming, accesses: 0 },
-            _ => {}
+    /// Takes in an event; where it changes the window, the new one, if any.
+    fn event(&mut self, event: &Event) -> Option<Option<usize>> {
+        if !self.sampled {
+            return None;
         }
-        Some(self.thread().phase).filter(|phase| *phase != before)
+        let before = self.threads.get(&self.current).copied().flatten();
+        let begins = match event {
+            Event::Switch { thread, .. } => {
+                self.current = *thread;
+                None
+            }
+            Event::Phase(phase) => Some(*phase == Phase::Measured),
+            Event::Skipped { references, instructions } if !self.told => Some(references + instructions > 0),
+            _ => None,
+        };
+        if let Some(begins) = begins {
+            let new = begins.then_some(self.windows);
+            self.windows += usize::from(begins);
+            *self.window() = new;
+        }
+        let now = *self.window();
+        (now != before).then_some(now)
     }
 }
 
@@ -143,34 +142,13 @@ impl Piece {
         let mut from = 0;
         for index in 0..self.batch.events.len() {
             let to = self.batch.events[index].0 as usize;
-            from = self.warm(from, to, phases);
             self.stretches.push(stretch(&self.batch, from, to, Some(Mark::Event(index))));
             from = to;
-            if let Some(phase) = phases.event(&self.batch.events[index].1) {
-                self.stretches.push(stretch(&self.batch, from, from, Some(Mark::Phase(phase))));
+            if let Some(window) = phases.event(&self.batch.events[index].1) {
+                self.stretches.push(stretch(&self.batch, from, from, Some(Mark::Window(window))));
             }
         }
-        let end = self.batch.runs.len();
-        from = self.warm(from, end, phases);
-        self.stretches.push(stretch(&self.batch, from, end, None));
-    }
-
-    /// Marks where the first half of a window ends among the runs of the range; the index from which runs are left.
-    fn warm(&mut self, from: usize, to: usize, phases: &mut Phases) -> usize {
-        let Some(half) = phases.half else { return from };
-        let thread = phases.thread();
-        if thread.phase != Phase::Warming {
-            return from;
-        }
-        for index in from..to {
-            thread.accesses += u64::from(self.batch.runs[index].references);
-            if thread.accesses >= half {
-                thread.phase = Phase::Measured;
-                self.stretches.push(stretch(&self.batch, from, index + 1, Some(Mark::Phase(Phase::Measured))));
-                return index + 1;
-            }
-        }
-        from
+        self.stretches.push(stretch(&self.batch, from, self.batch.runs.len(), None));
     }
 
     /// The requests for machines whose base page has `base_shift` bits.

@@ -2,13 +2,13 @@
 
 use crate::cost::{self, Kernel};
 use crate::disk::Disk;
-use crate::estimate::{Whole, Windows};
+use crate::estimate::{self, Whole, Windows};
 use crate::files::Held;
 use crate::fragment::{Fragmented, fragment};
 use crate::hardware::Hardware;
 use crate::memory::contiguity;
 use crate::parts::Peak;
-use crate::piece::{Mark, Phase, Piece};
+use crate::piece::{Mark, Piece};
 use crate::{Digest, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{Mmu, Request};
@@ -87,7 +87,7 @@ impl Problem {
 }
 
 impl Point {
-    pub(crate) fn new(setup: &Setup, info: &Info, first: Phase, watch: &Watch) -> Result<Point, Error> {
+    pub(crate) fn new(setup: &Setup, info: &Info, watch: &Watch) -> Result<Point, Error> {
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
         let Setup { ladder, frames, swap_pages, .. } = *setup;
         let hashes = setup.policy.hash != Hash::Off;
@@ -119,7 +119,7 @@ impl Point {
             copied_bytes: 0,
             idle_hashed: 0,
             daemon_work: Kernel::default(),
-            windows: Windows::new(first),
+            windows: Windows::default(),
             failed: None,
             reasons: Vec::new(),
             parts: Vec::new(),
@@ -163,7 +163,7 @@ impl Point {
                         self.give_up(problem);
                     }
                 }
-                Some(Mark::Phase(phase)) => self.windows.turn(phase, &self.setup.machine, self.mmu.counters()),
+                Some(Mark::Window(window)) => self.windows.turn(window, &self.setup.machine, self.mmu.counters()),
                 None => {}
             }
             self.look();
@@ -300,6 +300,7 @@ impl Point {
         self.info = info.clone();
         self.close_part();
         let left = self.row();
+        let evidence = self.windows.evidence(&self.info, &self.setup.machine, self.mmu.counters());
         let spaces: Vec<SpaceId> = self.spaces.values().copied().collect();
         for space in spaces {
             if let Err(error) = self.vm.exit(&mut Hardware(&mut self.mmu), space) {
@@ -317,13 +318,14 @@ impl Point {
             ..self.row()
         };
         row.complete &= complete;
+        estimate::own_errors(&mut row, evidence.as_ref());
         for part in &mut self.parts {
             part.row.workload.clone_from(&row.workload);
         }
         if let Some(last) = self.parts.last_mut() {
             last.row.complete &= complete;
         }
-        Run { row, parts: self.parts, samples: self.samples }
+        Run { row, parts: self.parts, samples: self.samples, evidence }
     }
 
     /// What was counted so far.

@@ -1,6 +1,6 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
-use crate::{Error, Row};
+use crate::{Error, Row, approximate};
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
@@ -193,28 +193,25 @@ fn table(rows: &[Row]) -> String {
         }
         head.push("pages");
         let cells = group.iter().map(|row| {
-            let misses = match row.sampled.as_ref().and_then(|sampled| sampled.tlb_misses_error) {
-                Some(error) => format!("{} ± {}", count(row.tlb_misses), count(error as u64)),
-                None => count(row.tlb_misses),
-            };
             let mut cells = vec![
                 row.machine.clone(),
                 row.policy.clone(),
-                misses,
-                row.tlb_miss_reduction_percent.map_or("-".into(), |percent| format!("{percent:.2} %")),
-                count(row.walk_memory_references),
-                time(row.seconds),
-                row.speedup.map_or("-".into(), |ratio| format!("{ratio:.3}")),
+                approximate::misses(row),
+                approximate::fewer(row),
+                approximate::walk_references(row),
+                approximate::seconds(row),
+                approximate::speedup(row),
                 bytes(row.peak_touched_bytes),
-                bytes(row.peak_resident_bytes),
-                count(row.faults),
-                count(row.promotions),
-                count(row.reservations_preempted),
+                approximate::known(row, bytes(row.peak_resident_bytes)),
+                approximate::known(row, count(row.faults)),
+                approximate::known(row, count(row.promotions)),
+                approximate::known(row, count(row.reservations_preempted)),
             ];
             if paged {
-                cells.extend([count(row.page_ins), count(row.page_outs), time(row.io_seconds)]);
+                let paging = [count(row.page_ins), count(row.page_outs), time(row.io_seconds)];
+                cells.extend(paging.map(|text| approximate::known(row, text)));
             }
-            cells.push(pages(&row.pages));
+            cells.push(approximate::known(row, pages(&row.pages)));
             cells
         });
         out += &grid(&head, cells, &["machine", "policy", "pages"]);
@@ -259,10 +256,8 @@ fn summary(rows: &[Row]) -> String {
         let cells = per_workload.iter().map(|group| {
             let name = short(&group[0].workload);
             let cell = |policy: &&str| match group.iter().find(|row| row.policy == *policy) {
-                Some(Row { speedup: Some(speedup), tlb_miss_reduction_percent: Some(fewer), .. }) => {
-                    format!("{speedup:.3} {fewer:7.2} %")
-                }
-                _ => "-".into(),
+                Some(row) => format!("{} {:>9}", approximate::speedup(row), approximate::fewer(row)),
+                None => "-".into(),
             };
             std::iter::once(name).chain(policies.iter().map(cell)).collect()
         });
@@ -281,17 +276,7 @@ fn short(workload: &str) -> String {
 
 /// What must stand below a table for it to be honest.
 fn notes(group: &[Row]) -> Vec<String> {
-    let mut notes = Vec::new();
-    let first = &group[0];
-    if let Some(sampled) = &first.sampled {
-        notes.push(format!(
-            "sampled: {} of every {} accesses ({:.2} %), with all mappings and first touches; faults and pages are exact, \
-             misses, walks and time are estimates",
-            count(sampled.on),
-            count(sampled.period),
-            100.0 * sampled.share
-        ));
-    }
+    let mut notes = approximate::notes(group);
     for row in group {
         let name = format!("{} {}", row.machine, row.policy);
         if let Some(error) = &row.error {

@@ -151,7 +151,7 @@ pub struct Row {
     /// Accesses for which rights had to be widened, because two mappings of the stream share a page of this machine.
     pub widened_rights: u64,
     /// Set if the stream was sampled: then misses, walks, their references and cycles are estimates for the whole stream,
-    /// and what the kernel did (faults, promotions, pages, bytes) is exact all the same.
+    /// and what the kernel did (faults, promotions, pages, bytes) is exact unless [`Sampled::kernel_exact`] says otherwise.
     pub sampled: Option<Sampled>,
     /// Whether the stream was seen to its end.
     pub complete: bool,
@@ -185,7 +185,7 @@ pub struct Row {
 }
 
 /// How the counts of a row came from a sampled stream.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sampled {
     /// Recorded accesses of each period.
     pub on: u64,
@@ -193,14 +193,28 @@ pub struct Sampled {
     pub period: u64,
     /// Recorded accesses as a share of all.
     pub share: f64,
-    /// Windows that were measured: the second half of each recorded piece.
+    /// Windows that were measured: the second halves of those that were recorded.
     pub windows: u64,
     /// Data references that were recorded.
     pub recorded_references: u64,
     /// Misses that were counted, in windows, warming and gaps.
     pub recorded_tlb_misses: u64,
-    /// Half the width of the 95 % confidence interval of `tlb_misses`; `None` with fewer than two windows.
+    /// Whether what the kernel did is exact. The stream has all mappings, first touches and first writes, and no policy looks
+    /// at more until memory is short; what the page daemon then takes away, and what comes back, depends on references
+    /// that were left out. Then every other count is that of another run, and no error is given.
+    pub kernel_exact: bool,
+    /// Half the width of the 95 % confidence interval of `tlb_misses`. This and the next are `None` with fewer than two
+    /// windows, and where the trace does not say where its windows lie (before version 3 of the file format).
     pub tlb_misses_error: Option<f64>,
+    /// The same of `walk_memory_references`.
+    pub walk_memory_references_error: Option<f64>,
+    /// The same of `cycles`.
+    pub cycles_error: Option<f64>,
+    /// The same of `tlb_miss_reduction_percent`. Both rows have the same windows, and what varies in both alike is no error
+    /// of their ratio.
+    pub tlb_miss_reduction_percent_error: Option<f64>,
+    /// The same of `speedup`.
+    pub speedup_error: Option<f64>,
 }
 
 fn serialize_shares<S: Serializer>(shares: &[(PageSize, f64)], serializer: S) -> Result<S::Ok, S::Error> {

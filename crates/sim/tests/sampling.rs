@@ -1,121 +1,104 @@
 //! Estimates from a sample against the exact counts of the whole stream.
 
-use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
-use superpage_pages::Access;
-use superpage_sim::{Conditions, Row, plan, run};
-use superpage_trace::{Batch, Error, Event, Info, Run, Sampling, Source, workload};
+use superpage_sim::{Conditions, Format, Row, plan, run, write};
+use superpage_trace::{Sample, Sampling, Source, workload};
 
-/// Leaves out accesses of another source as the recorder does: in gaps only first touches and first writes stay.
-struct Sampled {
-    inner: Box<dyn Source>,
-    info: Info,
-    whole: Batch,
-    touched: HashSet<(u64, bool)>,
-    recording: bool,
-    left: i64,
-    skipped: [u64; 2],
-}
-
-impl Sampled {
-    fn new(text: &str, on: u64, period: u64) -> Sampled {
-        let inner = workload::parse(text).unwrap();
-        let info = Info { sampling: Some(Sampling { on, period }), ..inner.info().clone() };
-        let (whole, touched) = (Batch::default(), HashSet::new());
-        Sampled { inner, info, whole, touched, recording: true, left: on as i64, skipped: [0; 2] }
-    }
-
-    fn turn(&mut self, batch: &mut Batch) {
-        let Some(Sampling { on, period }) = self.info.sampling else { return };
-        while self.left <= 0 {
-            let [references, instructions] = std::mem::take(&mut self.skipped);
-            batch.event(Event::Skipped { references, instructions });
-            self.recording = !self.recording;
-            self.left += if self.recording { on } else { period - on } as i64;
-        }
-    }
-
-    fn take(&mut self, run: Run, batch: &mut Batch) {
-        self.turn(batch);
-        let count = u64::from(run.references);
-        self.left -= count as i64;
-        let first = self.touched.insert((run.page(), run.access() == Access::Write));
-        if self.recording {
-            batch.run(run);
-        } else {
-            let kept = u32::from(first);
-            if first {
-                batch.run(Run::new(run.page(), run.access(), 1, u32::from(run.instructions > 0)));
-            }
-            let stream = usize::from(run.access() == Access::Execute);
-            self.skipped[stream] += count - u64::from(kept);
-            if stream == 0 {
-                self.skipped[1] += u64::from(run.instructions.saturating_sub(kept));
-            }
-        }
-    }
-}
-
-impl Source for Sampled {
-    fn info(&self) -> &Info {
-        &self.info
-    }
-
-    fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
-        batch.clear();
-        let mut whole = std::mem::take(&mut self.whole);
-        let more = self.inner.fill(&mut whole)?;
-        let mut events = whole.events.iter().peekable();
-        for (i, run) in whole.runs.iter().enumerate() {
-            while let Some((_, event)) = events.next_if(|(position, _)| *position as usize <= i) {
-                batch.event(event.clone());
-            }
-            self.take(*run, batch);
-        }
-        events.for_each(|(_, event)| batch.event(event.clone()));
-        self.whole = whole;
-        if !more && self.skipped != [0; 2] {
-            let [references, instructions] = std::mem::take(&mut self.skipped);
-            batch.event(Event::Skipped { references, instructions });
-            return Ok(true);
-        }
-        Ok(more)
-    }
-}
-
-fn rows(machine: &str, source: &mut dyn Source) -> Vec<Row> {
-    let setups = plan(&[machine.into()], &["reservation".into()], &Conditions::default()).unwrap();
+fn rows_in(machine: &str, source: &mut dyn Source, conditions: &Conditions) -> Vec<Row> {
+    let setups = plan(&[machine.into()], &["reservation".into()], conditions).unwrap();
     run(&setups, source, &AtomicBool::new(false), &|_| {}).unwrap()
 }
 
+fn rows(machine: &str, source: &mut dyn Source) -> Vec<Row> {
+    rows_in(machine, source, &Conditions::default())
+}
+
+fn sample(text: &str, on: u64, period: u64, seed: u64) -> Sample {
+    Sample::new(workload::parse(text).unwrap(), Sampling { on, period, seed: Some(seed) })
+}
+
+/// Two of these are loops on one page of code, whose fetches are one run for long.
+const PROGRAMS: [&str; 4] =
+    ["matrix:n=60", "tree:nodes=2K,operations=500", "zipf:bytes=32M,references=400K", "chase:bytes=8M,references=400K"];
+
 #[test]
-fn estimates_lie_near_the_exact_counts_and_what_the_kernel_does_is_exact() {
-    for text in ["tree:nodes=20K,operations=20K", "zipf:bytes=64M,references=8M", "chase:bytes=32M,references=8M"] {
-        for machine in ["alpha-21264", "skylake-sp"] {
-            let exact = rows(machine, workload::parse(text).unwrap().as_mut());
-            let sampled = rows(machine, &mut Sampled::new(text, 100_000, 1_000_000));
-            for (exact, estimate) in exact.iter().zip(&sampled) {
-                let name = format!("{text} {machine} {}", exact.policy);
-                assert_eq!(exact.faults, estimate.faults, "{name}");
-                assert_eq!(exact.pages, estimate.pages, "{name}");
-                assert_eq!(exact.promotions, estimate.promotions, "{name}");
-                assert_eq!(exact.references, estimate.references, "{name}");
-                assert_eq!((exact.sampled.is_none(), estimate.sampled.is_some()), (true, true));
-                // A tenth of the whole, or of the references, is what so few windows can tell.
-                let off = exact.tlb_misses.abs_diff(estimate.tlb_misses) as f64;
-                let bound = (0.1 * exact.tlb_misses as f64).max(0.002 * exact.references as f64);
-                assert!(off <= bound, "{name}: {} exact, {} estimated", exact.tlb_misses, estimate.tlb_misses);
-                let time = estimate.cycles as f64 / exact.cycles as f64;
-                assert!((0.9..1.1).contains(&time), "{name}: {time}");
-            }
+fn intervals_hold_the_truth_about_as_often_as_they_say() {
+    let (samplings, mut held) = (25, [0; 3]);
+    for text in PROGRAMS {
+        let exact = rows("alpha-21264", workload::parse(text).unwrap().as_mut());
+        let mut of_program = [0; 3];
+        for seed in 0..samplings {
+            let estimates = rows("alpha-21264", &mut sample(text, 4000, 20_000, seed));
+            let (own, compared) = (estimates[0].sampled.as_ref().unwrap(), estimates[1].sampled.as_ref().unwrap());
+            let within = |exact: f64, value: f64, error: Option<f64>| (value - exact).abs() <= error.unwrap() + 1e-9;
+            let (base, other) = (&exact[0], &exact[1]);
+            let misses = (base.tlb_misses as f64, estimates[0].tlb_misses as f64);
+            of_program[0] += usize::from(within(misses.0, misses.1, own.tlb_misses_error.map(|error| error + 0.5)));
+            let fewer = |row: &Row| row.tlb_miss_reduction_percent.unwrap();
+            let error = compared.tlb_miss_reduction_percent_error;
+            of_program[1] += usize::from(within(fewer(other), fewer(&estimates[1]), error));
+            let speedup = |row: &Row| row.speedup.unwrap();
+            of_program[2] += usize::from(within(speedup(other), speedup(&estimates[1]), compared.speedup_error));
+        }
+        println!("{text}: {of_program:?} of {samplings}");
+        of_program.iter().zip(&mut held).for_each(|(one, all)| *all += one);
+    }
+    // 95 of 100 are expected; fewer than 86 come once in ten thousand times. `make coverage` looks closer.
+    assert!(held.iter().all(|held| *held >= 86), "{held:?}");
+}
+
+#[test]
+fn what_the_kernel_does_is_exact() {
+    for text in PROGRAMS {
+        let exact = rows("skylake-sp", workload::parse(text).unwrap().as_mut());
+        let sampled = rows("skylake-sp", &mut sample(text, 4000, 20_000, 1));
+        for (exact, estimate) in exact.iter().zip(&sampled) {
+            let name = format!("{text} {}", exact.policy);
+            assert_eq!(exact.faults, estimate.faults, "{name}");
+            assert_eq!(exact.pages, estimate.pages, "{name}");
+            assert_eq!(exact.promotions, estimate.promotions, "{name}");
+            assert_eq!(exact.references, estimate.references, "{name}");
+            assert_eq!(exact.instructions, estimate.instructions, "{name}");
+            assert!(exact.sampled.is_none() && estimate.sampled.as_ref().unwrap().kernel_exact);
         }
     }
+}
+
+#[test]
+fn nothing_is_claimed_to_be_exact_when_memory_is_short() {
+    let (text, short) =
+        ("random:bytes=16M,references=200K", Conditions { memory: Some(8 << 20), ..Conditions::default() });
+    let exact = rows_in("skylake-sp", workload::parse(text).unwrap().as_mut(), &short);
+    let sampled = rows_in("skylake-sp", &mut sample(text, 4000, 40_000, 1), &short);
+    for (exact, estimate) in exact.iter().zip(&sampled) {
+        // Pages that come back in gaps are not seen to come back.
+        assert!(exact.faults > 2 * estimate.faults, "{} and {}", exact.faults, estimate.faults);
+        let sampled = estimate.sampled.as_ref().unwrap();
+        assert!(!sampled.kernel_exact && sampled.tlb_misses_error.is_none() && sampled.speedup_error.is_none());
+    }
+    let mut table = Vec::new();
+    write(&sampled, Format::Table, &mut table).unwrap();
+    let table = String::from_utf8(table).unwrap();
+    assert!(table.contains("memory was short") && !table.contains(&sampled[0].faults.to_string()), "{table}");
+}
+
+#[test]
+fn a_comparison_is_surer_than_what_it_compares() {
+    let rows = rows("skylake-sp", &mut sample("zipf:bytes=64M,references=2M", 4000, 40_000, 3));
+    let (base, other) = (rows[0].sampled.as_ref().unwrap(), rows[1].sampled.as_ref().unwrap());
+    assert_eq!(base.tlb_miss_reduction_percent_error, Some(0.0));
+    assert_eq!(base.speedup_error, Some(0.0));
+    let relative = |error: Option<f64>, of: f64| error.unwrap() / of;
+    let base_error = relative(base.cycles_error, rows[0].cycles as f64);
+    let other_error = relative(other.cycles_error, rows[1].cycles as f64);
+    let speedup = relative(other.speedup_error, rows[1].speedup.unwrap());
+    assert!(speedup < base_error + other_error, "{speedup} of {base_error} and {other_error}");
 }
 
 #[test]
 fn a_sample_of_everything_is_exact() {
     let text = "zipf:bytes=4M,references=100K";
     let exact = rows("zen4", workload::parse(text).unwrap().as_mut());
-    let sampled = rows("zen4", &mut Sampled::new(text, 1_000_000_000, 1_000_000_000));
+    let sampled = rows("zen4", &mut sample(text, 1_000_000_000, 1_000_000_000, 1));
     assert_eq!(exact, sampled);
 }

@@ -130,7 +130,7 @@ fn bench(folder: &Path, words: &[&str]) {
             Taken::default()
         }),
     );
-    let sampled = Sampling { on: 1_000_000, period: 100_000_000 };
+    let sampled = Sampling { on: 1_000_000, period: 100_000_000, seed: Some(1) };
     for (how, sampling, keep) in
         [("recorded", None, false), ("recorded to a file", None, true), ("sampled 1M/100M", Some(sampled), true)]
     {

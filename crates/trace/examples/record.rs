@@ -24,7 +24,7 @@ fn run() -> Result<ExitCode, Box<dyn std::error::Error>> {
             Some("--sample") => {
                 let text = words.nth(1).unwrap_or_default().into_string().unwrap_or_default();
                 let (on, period) = text.split_once('/').ok_or("expected --sample ON/PERIOD")?;
-                sampling = Some(Sampling { on: on.parse()?, period: period.parse()? });
+                sampling = Some(Sampling { on: on.parse()?, period: period.parse()?, seed: Some(1) });
             }
             Some("--check") => check = words.next().is_some(),
             Some("--") => drop(words.next()),

@@ -1,5 +1,6 @@
 //! The event stream: what happens to memory, in order, from whatever source.
 
+use crate::Phase;
 use superpage_pages::{Access, Protection};
 
 /// Page numbers in a trace count pages of this many bits, whatever machine the trace came from or runs on.
@@ -172,8 +173,9 @@ pub enum Event {
     Exec,
     /// The current process ends.
     Exit,
-    /// In a sampled trace: accesses were left out since the event of this kind before, and only first touches and first
-    /// writes of pages kept. One with both counts 0 begins such a phase; the one that tells the counts ends it.
+    /// In a sampled trace: so many accesses of the current thread were left out since the event of this kind before, and only
+    /// first touches and first writes of pages kept. Where a recorder of before [`Event::Phase`] made the trace, one with
+    /// both counts 0 begins a gap, and the one that tells the counts ends it.
     Skipped {
         /// Data references left out.
         references: u64,
@@ -252,6 +254,9 @@ pub enum Event {
         /// The number of pages; 0 if every write changes contents again.
         pages: u64,
     },
+    /// In a sampled trace, since version 3 of the file format: what the current thread does from here on belongs to this
+    /// phase of the sample. It stands before the thread's first access.
+    Phase(Phase),
 }
 
 /// A piece of a stream: runs, and the events between them.
@@ -292,6 +297,19 @@ pub struct Sampling {
     pub on: u64,
     /// The period, in data references and instruction fetches.
     pub period: u64,
+    /// What the places of windows were drawn from, one in each period, as [`Event::Phase`] tells them; `None` in a trace of
+    /// before version 3 of the file format, in which every period begins with its window and phases are not told.
+    pub seed: Option<u64>,
+}
+
+impl Sampling {
+    /// Sampling with places of windows that are drawn now, by the system's random numbers.
+    pub fn drawn(on: u64, period: u64) -> Sampling {
+        use std::hash::{BuildHasher, RandomState};
+        // Seeds are told in decimal digits and read by people: a million of them will do.
+        let seed = RandomState::new().hash_one(std::process::id()) % 1_000_000;
+        Sampling { on, period, seed: Some(seed) }
+    }
 }
 
 /// What is known of a stream before it is read.

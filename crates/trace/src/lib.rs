@@ -11,6 +11,9 @@ pub mod file;
 pub mod import;
 pub mod record;
 mod run_builder;
+mod sample;
+#[path = "../../recorder/src/schedule.rs"]
+mod schedule;
 pub mod workload;
 
 pub use check::{Counts, check_stream};
@@ -18,3 +21,5 @@ pub use error::Error;
 pub use event::{Backing, Batch, Event, Growth, Info, ProcessId, Run, Sampling, Source, TRACE_PAGE_SHIFT};
 pub use file::{Summary, info};
 pub use run_builder::RunBuilder;
+pub use sample::Sample;
+pub use schedule::Phase;

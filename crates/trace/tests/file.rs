@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use superpage_pages::{Access, Protection};
 use superpage_trace::file::{BLOCK_RUNS, NOTE_BYTES, Reader, Writer, info};
-use superpage_trace::{Backing, Batch, Error, Event, Growth, Info, ProcessId, Run, Sampling, Source};
+use superpage_trace::{Backing, Batch, Error, Event, Growth, Info, Phase, ProcessId, Run, Sampling, Source};
 
 /// Bytes that can be looked at while a writer owns them.
 #[derive(Clone, Default)]
@@ -24,7 +24,7 @@ impl std::io::Write for Shared {
 }
 
 fn example_info() -> Info {
-    let sampling = Some(Sampling { on: 1 << 20, period: 1 << 24 });
+    let sampling = Some(Sampling { on: 1 << 20, period: 1 << 24, seed: Some(1) });
     Info { workload: "gzip -9 file".into(), sampling, fetches: true, ..Info::default() }
 }
 
@@ -109,6 +109,7 @@ fn file_event() -> impl Strategy<Value = Event> {
         any::<u64>().prop_map(|microseconds| Event::Idle { microseconds }),
         ".{0,40}".prop_map(Event::Mark),
         any::<(u64, u64)>().prop_map(|(start, pages)| Event::Rewrite { start, pages }),
+        prop_oneof![Just(Phase::Gap), Just(Phase::Warming), Just(Phase::Measured)].prop_map(Event::Phase),
     ]
 }
 

@@ -321,7 +321,7 @@ fn sampling_keeps_events_first_touches_and_the_count() {
     let program = compile(folder.path(), "known.s", &["-nostdlib", "-static"]);
     let whole = recorded(&command(&program, &[])).1;
     let mut sampled = command(&program, &[]);
-    sampled.sampling = Some(Sampling { on: 100, period: 1000 });
+    sampled.sampling = Some(Sampling { on: 100, period: 1000, seed: Some(1) });
     let (stream, counts, _) = recorded(&sampled);
     assert_eq!(stream.info.sampling, sampled.sampling);
     let skipped = |stream: &Stream| {
@@ -336,8 +336,9 @@ fn sampling_keeps_events_first_touches_and_the_count() {
     assert_eq!(counts.instructions + instructions, whole.instructions);
     let kept = counts.references + counts.fetches;
     let all = whole.references + whole.fetches;
-    // A phase ends where a run does, and the last loop is one run.
-    assert!(kept > all / 20 && kept < all / 2, "{kept} of {all}");
+    // A phase ends where a run does, and the last loop is one run: how much is kept hangs on where that begins.
+    assert!(kept < all / 2, "{kept} of {all}");
+    assert!(stream.count(|event| matches!(event, Event::Phase(_))) > 0);
 
     // A larger program: the pages are the same, to the dynamic linker's few that differ from run to run.
     let program = calls(folder.path());
@@ -350,7 +351,7 @@ fn sampling_keeps_events_first_touches_and_the_count() {
     };
     let whole = recorded(&command(&program, &["mappings", file])).0;
     let mut sampled = command(&program, &["mappings", file]);
-    sampled.sampling = Some(Sampling { on: 1000, period: 20_000 });
+    sampled.sampling = Some(Sampling { on: 1000, period: 20_000, seed: Some(1) });
     let stream = recorded(&sampled).0;
     assert_eq!(pages(&stream), pages(&whole));
     let changes = |stream: &Stream| stream.count(|event| matches!(event, Event::Map { .. } | Event::Unmap { .. }));

@@ -1,20 +1,21 @@
 //! Leaving accesses out: of each period some are kept, and of the rest the first touches and first writes of pages.
 //!
-//! A phase ends where a run does. While accesses are left out, those to known pages are only counted, and told together.
+//! The phases are those of [`Schedule`]. One ends where the next run begins, and cuts all that are open, so that the runs of a
+//! phase hold its own accesses and no others. While accesses are left out, those to known pages are only counted, and told
+//! together.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{COUNT_SHIFT, GATHERING, LARGEST, NOWHERE, OFFSET, PAGE, Runs, STORES};
+use crate::schedule::{Phase, Schedule};
 use crate::touched::Touched;
 use crate::wire::code;
 
 /// What keeps accesses of each period and leaves out the rest.
 #[derive(Clone, Copy)]
 pub(crate) struct Sampler {
-    /// Accesses kept in each period.
-    pub(crate) on: i64,
-    /// The period, in accesses.
-    pub(crate) period: i64,
+    /// When accesses are kept.
+    pub(crate) schedule: Schedule,
     /// The pages that were touched, for the first touches that are kept at all times.
     pub(crate) touched: &'static Touched,
 }
@@ -72,27 +73,28 @@ impl Runs {
 
     /// Changes the phase when its accesses are used up.
     pub(super) fn turn(&self) {
-        let Some(sampler) = self.sampler.get() else { return };
-        loop {
-            // One stream may stay on a page for long while the other brings us here.
-            if self.left.get() > self.in_runs() as i64 {
-                return;
-            }
-            self.close();
-            if self.recording.get() {
-                self.recording.set(sampler.period <= sampler.on);
-                let phase = if self.recording.get() { sampler.on } else { sampler.period - sampler.on };
-                self.left.update(|left| left + phase);
-                // Nothing skipped yet: tells a reader that only first touches come until the next of these events.
-                if !self.recording.get() {
-                    self.event(code::SKIPPED, &[[0, 0]]);
-                }
-            } else {
-                self.recording.set(true);
-                self.left.update(|left| left + sampler.on);
-                self.tell_skipped();
-            }
+        if self.sampler.get().is_none() {
+            return;
         }
+        // One stream may stay on a page for long while the other brings us here.
+        if self.left.get() <= self.in_runs() as i64 {
+            self.tell_skipped();
+            self.begin_phase();
+        }
+    }
+
+    /// Begins the next phase, or where a run was longer than that, the one after it.
+    pub(super) fn begin_phase(&self) {
+        let Some(mut sampler) = self.sampler.get() else { return };
+        let mut now = Phase::Gap;
+        while self.left.get() <= 0 {
+            let (phase, length) = sampler.schedule.next();
+            self.left.update(|left| left + length as i64);
+            now = phase;
+        }
+        self.sampler.set(Some(sampler));
+        self.recording.set(now != Phase::Gap);
+        self.event(code::PHASE, &[[now as u64, 0]]);
     }
 
     /// Says how many accesses were left out since it was last said.

@@ -1,6 +1,7 @@
 //! Events in bytes: where, which, and their fields.
 
 use super::bytes::{Bytes, Damage, put_number, put_text};
+use crate::Phase;
 use crate::event::{Backing, Event, Growth, ProcessId};
 use superpage_pages::Protection;
 
@@ -8,16 +9,20 @@ use superpage_pages::Protection;
 pub const NOTE_BYTES: usize = 1 << 14;
 
 /// The number of kinds of events.
-pub(crate) const KINDS: usize = 23;
+pub(crate) const KINDS: usize = 24;
 
 /// The number of kinds in version 1 of the format: the first of them.
 pub(crate) const KINDS_1: usize = 12;
+
+/// The number in version 2.
+pub(crate) const KINDS_2: usize = 23;
 
 /// The kinds, by their numbers in a file. None is named as a kind of run is.
 #[rustfmt::skip]
 pub(crate) const KIND_NAMES: [&str; KINDS] = [
     "switch", "map", "unmap", "protect", "discard", "grow", "remap", "fork", "exec", "exit", "skipped", "note",
     "open", "close", "file-read", "file-write", "sync", "remove", "wire", "unwire", "idle", "mark", "rewrite",
+    "phase",
 ];
 
 /// The number of the kind of an event in a file.
@@ -46,6 +51,7 @@ pub(crate) fn kind(event: &Event) -> usize {
         Event::Idle { .. } => 20,
         Event::Mark(_) => 21,
         Event::Rewrite { .. } => 22,
+        Event::Phase(_) => 23,
     }
 }
 
@@ -84,6 +90,7 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &Event) {
         }
         Event::Wire { pages } | Event::Unwire { pages } => numbers(&[pages]),
         Event::Idle { microseconds } => numbers(&[microseconds]),
+        Event::Phase(phase) => numbers(&[phase as u64]),
         Event::Note(ref text) | Event::Mark(ref text) => {
             let end = (0..=text.len().min(NOTE_BYTES)).rev().find(|&end| text.is_char_boundary(end));
             put_text(out, &text[..end.unwrap_or(0)]);
@@ -140,6 +147,7 @@ pub(crate) fn get(bytes: &mut Bytes) -> Result<Event, Damage> {
         20 => Event::Idle { microseconds: bytes.number()? },
         21 => Event::Mark(bytes.text()?.to_owned()),
         22 => Event::Rewrite { start: bytes.number()?, pages: bytes.number()? },
+        23 => Event::Phase(Phase::of(bytes.number()?).ok_or(Damage("it holds an unknown phase of a sample"))?),
         _ => return Err(Damage("it holds an event of an unknown kind")),
     })
 }

@@ -8,11 +8,19 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
 
 /// The version that this crate writes, and the newest that it reads. Version 1 knew fewer kinds of events; in 1 and 2 reads
-/// after a write of the same page counted in its run.
+/// after a write of the same page counted in its run, and samples did not say where their windows lie.
 pub const VERSION: u32 = 3;
 
 /// The first version in which all accesses of a run are of its kind.
 const KINDS_APART: u32 = 3;
+
+/// The first version that says where the windows of a sample lie.
+const PLACED: u32 = 3;
+
+/// The version in which a stream is written: a copy of an old one stays one.
+pub(crate) fn version(info: &Info) -> u32 {
+    if info.loads_in_writes { KINDS_APART - 1 } else { VERSION }
+}
 
 /// The bytes before the description: magic, version, its length.
 pub(crate) const PREFIX: usize = 16;
@@ -30,9 +38,12 @@ pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
     let fetches = if info.fetches { FETCHES } else { 0 };
     let sampled = if info.sampling.is_some() { SAMPLED } else { 0 };
     description.push(fetches | sampled);
-    if let Some(Sampling { on, period }) = info.sampling {
+    if let Some(Sampling { on, period, seed }) = info.sampling {
         put_number(&mut description, on);
         put_number(&mut description, period);
+        if version(info) >= PLACED {
+            put_number(&mut description, seed.map_or(0, |seed| seed.saturating_add(1)));
+        }
     }
     put_number(&mut description, notes.len() as u64);
     for (key, value) in notes {
@@ -41,9 +52,7 @@ pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
     }
     let mut out = Vec::with_capacity(PREFIX + description.len() + 8);
     out.extend(MAGIC);
-    // A copy of an old stream stays one.
-    let version = if info.loads_in_writes { KINDS_APART - 1 } else { VERSION };
-    out.extend(version.to_le_bytes());
+    out.extend(version(info).to_le_bytes());
     out.extend((description.len() as u32).to_le_bytes());
     out.extend(description);
     out.extend(xxh3_64(&out).to_le_bytes());
@@ -57,7 +66,12 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
     let flags = bytes.byte()?;
     let sampling = match flags & SAMPLED {
         0 => None,
-        _ => Some(Sampling { on: bytes.number()?, period: bytes.number()? }),
+        _ => {
+            let (on, period) = (bytes.number()?, bytes.number()?);
+            // One more than the seed, 0 for none.
+            let seed = if version < PLACED { 0 } else { bytes.number()? };
+            Some(Sampling { on, period, seed: seed.checked_sub(1) })
+        }
     };
     let mut notes = Vec::new();
     for _ in 0..bytes.number()? {

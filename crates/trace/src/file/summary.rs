@@ -33,6 +33,8 @@ pub struct Summary {
     pub sample_on: Option<u64>,
     /// The sampling period, in references and fetches, if it is sampled.
     pub sample_period: Option<u64>,
+    /// What the places of the sample's windows were drawn from, if it is sampled and says so.
+    pub sample_seed: Option<u64>,
     /// The share of data references that it holds: 1 unless it is sampled.
     pub sampled_share: f64,
     /// The length of the file.
@@ -79,6 +81,7 @@ pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
         loads_in_writes: info.loads_in_writes,
         sample_on: info.sampling.map(|sampling| sampling.on),
         sample_period: info.sampling.map(|sampling| sampling.period),
+        sample_seed: info.sampling.and_then(|sampling| sampling.seed),
         sampled_share: totals.sampled_share(),
         bytes,
         blocks: reader.blocks(),

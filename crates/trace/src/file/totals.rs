@@ -1,7 +1,7 @@
 //! What a whole trace amounts to, as its footer tells.
 
 use super::bytes::{Bytes, Damage, put_number};
-use super::events::{KIND_NAMES, KINDS, KINDS_1, kind};
+use super::events::{KIND_NAMES, KINDS, KINDS_1, KINDS_2, kind};
 use crate::event::{Batch, Event, ProcessId, Run};
 use hashbrown::HashSet;
 use serde::Serialize;
@@ -62,10 +62,12 @@ impl Totals {
         ]
     }
 
-    /// Adds the totals: the numbers in the order of their declaration, then a count for each kind of event.
-    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+    /// Adds the totals: the numbers in the order of their declaration, then a count for each kind of event of that version.
+    pub(crate) fn put(&self, out: &mut Vec<u8>, version: u32) {
         self.clone().numbers().into_iter().for_each(|number| put_number(out, *number));
-        KIND_NAMES.iter().for_each(|name| put_number(out, self.events.get(name).copied().unwrap_or(0)));
+        KIND_NAMES[..kinds(version)]
+            .iter()
+            .for_each(|name| put_number(out, self.events.get(name).copied().unwrap_or(0)));
     }
 
     /// Takes totals from a file of that version.
@@ -74,14 +76,22 @@ impl Totals {
         for number in totals.numbers() {
             *number = bytes.number()?;
         }
-        let kinds = if version == 1 { KINDS_1 } else { KINDS };
-        for name in &KIND_NAMES[..kinds] {
+        for name in &KIND_NAMES[..kinds(version)] {
             match bytes.number()? {
                 0 => {}
                 count => drop(totals.events.insert(name, count)),
             }
         }
         Ok(totals)
+    }
+}
+
+/// How many kinds of events a version of the format knows.
+fn kinds(version: u32) -> usize {
+    match version {
+        1 => KINDS_1,
+        2 => KINDS_2,
+        _ => KINDS,
     }
 }
 

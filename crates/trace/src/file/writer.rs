@@ -22,6 +22,7 @@ const LEVEL: i32 = 3;
 /// thread.
 pub struct Writer {
     path: PathBuf,
+    version: u32,
     /// `None` after an error.
     sink: Option<Sink>,
     encoder: Encoder,
@@ -68,6 +69,7 @@ impl Writer {
             compressor: zstd::bulk::Compressor::new(LEVEL)
                 .map_err(|source| Error::Io { path: path.clone(), source })?,
             path,
+            version: header::version(info),
             sink: Some(sink),
             encoder: Encoder::default(),
             counter: Counter::default(),
@@ -125,7 +127,7 @@ impl Writer {
         }
         let totals = self.counter.totals();
         self.raw.clear();
-        totals.put(&mut self.raw);
+        totals.put(&mut self.raw, self.version);
         put_number(&mut self.raw, self.index.len() as u64);
         for &(length, runs) in &self.index {
             put_number(&mut self.raw, length.into());

@@ -41,10 +41,10 @@ impl Command {
     /// [`Error::Input`] if there is no such program, if it is for a machine that the recorder does not know, if QEMU is
     /// missing, or if the sampling keeps nothing.
     pub fn check(&self) -> Result<(), Error> {
-        if let Some(Sampling { on, period }) = self.sampling
-            && (on == 0 || on > period || i64::try_from(period).is_err())
+        if let Some(Sampling { on, period, seed }) = self.sampling
+            && (on == 0 || on > period || i64::try_from(period.max(seed.unwrap_or(0))).is_err())
         {
-            let problem = "expected ON of at least 1 and at most PERIOD, and PERIOD below 2^63";
+            let problem = "expected ON of at least 1 and at most PERIOD, and PERIOD and the seed below 2^63";
             return Err(Error::input(format!("sampling {on}/{period}"), problem));
         }
         super::recording::check(self)
@@ -72,7 +72,7 @@ mod tests {
     #[test]
     fn a_sampling_that_keeps_nothing_is_refused() {
         let mut command = Command::new(["true"]);
-        command.sampling = Some(Sampling { on: 0, period: 10 });
+        command.sampling = Some(Sampling::drawn(0, 10));
         let message = command.check().expect_err("refused").to_string();
         assert!(message.contains("0/10"), "{message}");
     }

@@ -1,6 +1,7 @@
 //! From the plugin's words to runs and events.
 
 use super::wire::{self, code};
+use crate::Phase;
 use crate::event::{Backing, Batch, Event, Growth, ProcessId, Run};
 use std::collections::HashMap;
 use superpage_pages::{Access, Protection};
@@ -139,6 +140,10 @@ fn event(what: u64, payload: &[u64], names: &mut Names, batch: &mut Batch, heard
             Event::Exit
         }
         code::SKIPPED => Event::Skipped { references: start, instructions: pages },
+        code::PHASE => match Phase::of(start) {
+            Some(phase) => Event::Phase(phase),
+            None => return,
+        },
         code::NOTE => {
             let bytes: Vec<u8> =
                 payload.iter().skip(2).flat_map(|word| word.to_ne_bytes()).take(start as usize).collect();

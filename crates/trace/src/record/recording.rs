@@ -161,8 +161,10 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
     specification.push(",socket=");
     specification.push(doubled(&socket));
     specification.push(format!(",token={FIRST:x}"));
-    if let Some(sampling) = command.sampling {
-        specification.push(format!(",on={},period={}", sampling.on, sampling.period));
+    // A sample of everything is none.
+    if let Some(sampling) = command.sampling.filter(|sampling| sampling.on < sampling.period) {
+        let seed = sampling.seed.unwrap_or(0);
+        specification.push(format!(",on={},period={},seed={seed}", sampling.on, sampling.period));
     }
     let mut process = std::process::Command::new(&emulator);
     process.args(program::emulation(&program, &specification));

@@ -1,0 +1,117 @@
+//! How the figures of a sampled stream are printed: with their error, and no more than that leaves of them.
+
+use crate::row::{Row, Sampled};
+use superpage_report::{count, time};
+
+/// What is printed where a sample cannot tell: no window was measured, or what the kernel did is not known.
+const UNKNOWN: &str = "?";
+
+/// The sample behind a row, and whether anything can be said from it.
+fn sample(row: &Row) -> Option<(&Sampled, bool)> {
+    row.sampled.as_ref().map(|sampled| (sampled, sampled.windows >= 2 && sampled.kernel_exact))
+}
+
+/// A count that is exact in a whole stream: an interval, or where it reaches 0 the most that it may be.
+fn estimate(value: u64, error: Option<f64>) -> String {
+    match error {
+        None => format!("≈ {}", count(value)),
+        Some(error) if error >= value as f64 => format!("< {}", count((value as f64 + error).ceil() as u64)),
+        Some(error) => format!("{} ± {}", count(value), count(error.ceil() as u64)),
+    }
+}
+
+/// Misses in the last level.
+pub(crate) fn misses(row: &Row) -> String {
+    match sample(row) {
+        None => count(row.tlb_misses),
+        Some((_, false)) => UNKNOWN.into(),
+        Some((sampled, true)) => estimate(row.tlb_misses, sampled.tlb_misses_error),
+    }
+}
+
+/// References of walks; their interval is left to the JSON.
+pub(crate) fn walk_references(row: &Row) -> String {
+    match sample(row) {
+        None => count(row.walk_memory_references),
+        Some((_, false)) => UNKNOWN.into(),
+        Some((sampled, true)) => match sampled.walk_memory_references_error {
+            Some(error) if error >= row.walk_memory_references as f64 => UNKNOWN.into(),
+            _ => format!("≈ {}", count(row.walk_memory_references)),
+        },
+    }
+}
+
+/// Modelled time: most of it is known also in a sample.
+pub(crate) fn seconds(row: &Row) -> String {
+    match sample(row) {
+        None => time(row.seconds),
+        Some((_, false)) => UNKNOWN.into(),
+        Some((_, true)) => format!("≈ {}", time(row.seconds)),
+    }
+}
+
+/// A figure relative to `base`: with its error, or where it may as well be `none`, only that.
+fn compared(row: &Row, value: Option<f64>, error: Option<f64>, none: f64, digits: usize) -> String {
+    let Some(value) = value else { return "-".into() };
+    match (sample(row), error) {
+        (None, _) => format!("{value:.digits$}"),
+        (Some((_, false)), _) => UNKNOWN.into(),
+        // `base` itself.
+        (Some(_), _) if row.policy == "base" => format!("{value:.digits$}"),
+        (Some(_), None) => format!("≈ {value:.digits$}"),
+        (Some(_), Some(error)) if (value - none).abs() <= error => format!("≈ {none}"),
+        (Some(_), Some(error)) => format!("{value:.digits$} ± {error:.digits$}"),
+    }
+}
+
+/// Misses saved, in percent.
+pub(crate) fn fewer(row: &Row) -> String {
+    let error = row.sampled.as_ref().and_then(|sampled| sampled.tlb_miss_reduction_percent_error);
+    match compared(row, row.tlb_miss_reduction_percent, error, 0.0, if row.sampled.is_some() { 1 } else { 2 }) {
+        text if text == "-" || text == UNKNOWN => text,
+        text => format!("{text} %"),
+    }
+}
+
+/// Cycles of `base` over cycles of this.
+pub(crate) fn speedup(row: &Row) -> String {
+    let error = row.sampled.as_ref().and_then(|sampled| sampled.speedup_error);
+    compared(row, row.speedup, error, 1.0, 3)
+}
+
+/// What the kernel did, which is known unless memory was short in a sampled stream.
+pub(crate) fn known(row: &Row, text: String) -> String {
+    if row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact) { text } else { UNKNOWN.into() }
+}
+
+/// What must be said below a table of a sampled stream.
+pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
+    let Some(sampled) = rows.first().and_then(|row| row.sampled.as_ref()) else { return Vec::new() };
+    let mut notes = vec![format!(
+        "sampled: {} of every {} accesses ({:.2} %), with all mappings and first touches, so what the kernel does is known; \
+         misses, walks and time are estimates from {} windows with 95 % intervals",
+        count(sampled.on),
+        count(sampled.period),
+        100.0 * sampled.share,
+        count(sampled.windows)
+    )];
+    if sampled.windows < 2 {
+        notes.push("too few windows for an estimate: record with a shorter period, or without --sample".into());
+    } else if !rows.iter().any(|row| row.sampled.as_ref().is_some_and(|sampled| sampled.tlb_misses_error.is_some())) {
+        let why = "the trace does not say where its windows lie, so nobody knows how good these estimates are";
+        notes.push(format!("{why}: record it again"));
+    }
+    let short: Vec<String> = rows
+        .iter()
+        .filter(|row| row.sampled.as_ref().is_some_and(|sampled| !sampled.kernel_exact))
+        .map(|row| format!("{} {}", row.machine, row.policy))
+        .collect();
+    if !short.is_empty() {
+        notes.push(format!(
+            "memory was short under {}: what is taken away then depends on references that the sample left out, so that \
+             nothing but what was touched is known (?): record without --sample, or give more --memory",
+            short.join(", ")
+        ));
+    }
+    notes
+}
