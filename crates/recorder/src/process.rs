@@ -115,7 +115,7 @@ pub(crate) fn begin_thread(runs: &Runs) {
     let thread = NUMBERS.fetch_add(1, Relaxed);
     let buffer = connection::buffer(&buffer_file(session, thread));
     let sampler = session.sampling.map(|Sampling { on, period, seed }| {
-        let stream = TOKEN.load(Relaxed) << 16 ^ u64::from(thread);
+        let stream = (TOKEN.load(Relaxed) << 16) ^ u64::from(thread);
         Sampler { schedule: Schedule::new(on, period, seed, stream), touched: &TOUCHED }
     });
     // SAFETY: the buffer is new and lives until the thread ends.

@@ -9,6 +9,7 @@
 
 /// What part of a sampled stream accesses belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(unreachable_pub, reason = "the plugin is no library; superpage-trace is")]
 pub enum Phase {
     /// Between windows: only first touches and first writes of pages are kept.
     Gap,
@@ -16,13 +17,6 @@ pub enum Phase {
     Warming,
     /// The second half of a window, which stands for the whole.
     Measured,
-}
-
-impl Phase {
-    /// The phase with this number, in the order of their declaration.
-    pub(crate) fn of(number: u64) -> Option<Phase> {
-        [Phase::Gap, Phase::Warming, Phase::Measured].into_iter().find(|phase| *phase as u64 == number)
-    }
 }
 
 /// The phases of one thread, drawn one after the other.
@@ -76,15 +70,15 @@ impl Schedule {
 
     /// A number below `limit`: SplitMix64, by Steele, Lea and Flood, 2014.
     fn below(&mut self, limit: u64) -> u64 {
-        (u128::from(self.draw()) * u128::from(limit) >> 64) as u64
+        ((u128::from(self.draw()) * u128::from(limit)) >> 64) as u64
     }
 
     fn draw(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.random;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ mixed >> 31
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
     }
 }
 

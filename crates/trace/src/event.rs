@@ -302,6 +302,13 @@ pub struct Sampling {
     pub seed: Option<u64>,
 }
 
+impl Phase {
+    /// The phase with this number, in the order of their declaration.
+    pub(crate) fn of(number: u64) -> Option<Phase> {
+        [Phase::Gap, Phase::Warming, Phase::Measured].into_iter().find(|phase| *phase as u64 == number)
+    }
+}
+
 impl Sampling {
     /// Sampling with places of windows that are drawn now, by the system's random numbers.
     pub fn drawn(on: u64, period: u64) -> Sampling {

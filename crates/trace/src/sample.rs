@@ -103,7 +103,7 @@ impl Sample {
         let (thread, process) = (self.thread, self.process);
         let mut state = *self.threads.entry(thread).or_insert_with(|| {
             let Sampling { on, period, seed } = self.sampling;
-            let stream = u64::from(process.0) << 32 | u64::from(thread);
+            let stream = (u64::from(process.0) << 32) | u64::from(thread);
             let schedule = Schedule::new(on, period, seed.unwrap_or(0), stream);
             Thread { process, schedule, phase: Phase::Gap, left: 0, skipped: [0; 2] }
         });
