@@ -25,6 +25,7 @@ mod point;
 mod policy;
 mod report;
 mod requests;
+mod room;
 mod row;
 mod setup;
 mod touched;
