@@ -17,6 +17,8 @@ fn press(machine: &mut Machine, fresh: &mut u64) -> u64 {
 fn it_wakes_with_half_a_percent_left_and_makes_four_times_as_much_available() {
     // Frames of memory; those left when it wakes, and when it has run.
     for (frames, left, target) in [
+        (2, 0, 1),
+        (3, 0, 1),
         (4, 0, 1),
         (8, 0, 2),
         (16, 1, 4),
