@@ -1,6 +1,17 @@
 //! Machine files: the built-in ones are sound, and what is wrong with another is told in one sentence.
 
-use superpage_mmu::Machine;
+use superpage_mmu::{Machine, Serves};
+use superpage_pages::Access;
+
+fn serves(tlb: Serves, access: Access) -> bool {
+    match tlb {
+        Serves::Unified => true,
+        Serves::Data => access != Access::Execute,
+        Serves::Load => access == Access::Read,
+        Serves::Store => access == Access::Write,
+        Serves::Instruction => access == Access::Execute,
+    }
+}
 
 #[test]
 fn every_built_in_machine_is_sound() {
@@ -19,6 +30,33 @@ fn assumed_values_are_listed_with_key_and_value() {
     assert_eq!(find("tlb.STLB.replacement"), Some("\"lru\""));
     assert_eq!(find("walk-cache.2.entries"), Some("32"));
     assert_eq!(find("tlb.STLB.entries"), None);
+}
+
+/// What any hardware has: farther caches are larger and slower, farther TLBs hold no fewer base pages, moving costs no less than
+/// clearing.
+#[test]
+fn farther_is_larger_and_slower() {
+    for name in Machine::names() {
+        let machine = Machine::builtin(name).unwrap();
+        for pair in machine.line_cache.windows(2) {
+            assert!(pair[0].size < pair[1].size && pair[0].hit_cycles < pair[1].hit_cycles, "{name}: {}", pair[1].name);
+        }
+        assert!(machine.line_cache.last().unwrap().hit_cycles < machine.memory.latency_cycles, "{name}: memory");
+        assert!(machine.costs.zero_per_kb <= machine.costs.copy_per_kb, "{name}: copying");
+        for size in &machine.pages.sizes[..1] {
+            let entries = |level: usize, access: Access| {
+                let of = |tlb: &&superpage_mmu::TlbSpec| {
+                    tlb.level == level && tlb.sizes.contains(size) && serves(tlb.serves, access)
+                };
+                machine.tlb.iter().find(of).map(|tlb| tlb.entries)
+            };
+            for access in [Access::Read, Access::Write, Access::Execute] {
+                if let (Some(near), Some(far)) = (entries(1, access), entries(2, access)) {
+                    assert!(near <= far, "{name}: {near} entries for {size} before {far}");
+                }
+            }
+        }
+    }
 }
 
 fn alpha() -> String {

@@ -125,23 +125,28 @@ fn measured(probe: &Probe, key: &str, part: &Table, second: i64) -> Vec<(&'stati
             add("size", kilobytes.map(|kb| (format!("{}M", kb >> 10).into(), "MemTotal of /proc/meminfo".into())));
         }
         ("tlb", Some(level)) if serves_data => {
-            let ways = probe.finding(&format!("tlb.l{level}.ways.4K"));
+            // What was measured with pages of a size is about the TLB that holds them.
+            let sizes = part.get("sizes").and_then(toml::Value::as_array).into_iter().flatten();
+            let mut sizes = sizes.filter_map(toml::Value::as_str);
+            let measured = |size: &&str| probe.finding(&format!("tlb.l{level}.entries.{size}")).is_some();
+            let Some(size) = sizes.find(measured) else { return values };
+            let ways = probe.finding(&format!("tlb.l{level}.ways.{size}"));
             let full = ways.is_some_and(|finding| finding.value == Some(Value::Text("full".into())));
             let ways = match full {
                 true => ways.map(|finding| ("full".into(), said(finding))),
-                false => whole(&format!("tlb.l{level}.ways.4K")),
+                false => whole(&format!("tlb.l{level}.ways.{size}")),
             };
             let known = ways.as_ref().map(|(value, _)| value.clone()).or(part.get("ways").cloned());
             let set = known.and_then(|ways| ways.as_integer()).unwrap_or(1);
-            let sets = number(&format!("tlb.l{level}.sets.4K")).map(|(sets, said)| (sets as i64 * set, said));
-            let seen = number(&format!("tlb.l{level}.entries.4K")).map(|(entries, said)| {
+            let sets = number(&format!("tlb.l{level}.sets.{size}")).map(|(sets, said)| (sets as i64 * set, said));
+            let seen = number(&format!("tlb.l{level}.entries.{size}")).map(|(entries, said)| {
                 ((entries as i64 / set).max(1) * set, format!("{said}, as whole sets of {set}"))
             });
             let entries = sets.or(seen).map(|(entries, said)| (toml::Value::Integer(entries), said));
             add("entries", entries);
             add("ways", ways);
             if level == 2 {
-                add("hit-cycles", whole("tlb.l2.hit.4K"));
+                add("hit-cycles", whole(&format!("tlb.l2.hit.{size}")));
             }
         }
         ("walk", _) => {
@@ -186,6 +191,25 @@ fn set(part: &mut Table, measured: Vec<(&'static str, toml::Value, String)>, oth
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What was measured on a Golden Cove: 96 entries for 4 KB, 33 (of 32) for 2 MB, none for 1 GB.
+    #[test]
+    fn the_entries_of_a_size_go_to_the_tlb_that_holds_it() {
+        let number = |name: &str, value: f64| Finding::number(name, name, value, "", 1.0, "seen".into());
+        let findings = vec![number("tlb.l1.entries.4K", 96.0), number("tlb.l1.entries.2M", 33.0)];
+        let probe = Probe { findings, latency: Vec::new(), processor: String::new(), stopped: false };
+        let cpuinfo = "vendor_id : GenuineIntel\ncpu family : 6\nmodel : 143\n";
+        let text = file(&probe, &Processor::read(cpuinfo));
+        let machine: Table = text.parse().unwrap();
+        let tlbs = machine["tlb"].as_array().unwrap().iter().map(|tlb| tlb.as_table().unwrap());
+        let loads = tlbs.filter(|tlb| tlb["level"].as_integer() == Some(1) && tlb["serves"].as_str() == Some("load"));
+        let of = |tlb: &Table| {
+            let assumed = tlb["assumed"].as_array().unwrap().contains(&"entries".into());
+            (tlb["sizes"][0].as_str().unwrap().to_string(), tlb["entries"].as_integer().unwrap(), assumed)
+        };
+        let expected = [("4K", 96, false), ("2M", 32, false), ("1G", 8, true)];
+        assert_eq!(loads.map(of).collect::<Vec<_>>(), expected.map(|(size, n, a)| (size.to_string(), n, a)));
+    }
 
     #[test]
     fn processors_find_their_family() {

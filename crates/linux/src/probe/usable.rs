@@ -33,6 +33,12 @@ pub(crate) fn mthp() -> Vec<Mthp> {
 
 /// The sizes that a program may have.
 pub(crate) fn sizes() -> Vec<Finding> {
+    // Not what another call has set for its own command: that waits until it has put everything back. Without the right to
+    // lock settings it cannot be known.
+    let lock = Settings::take(true);
+    let doubt = lock.as_ref().err().map_or_else(String::new, |error| {
+        format!("; whether another call of superpage has changed them just now is not known: {error}")
+    });
     let what = |size: &str| format!("pages of {size}");
     let mut findings = vec![Finding::text("pages.4K", &what("4K"), "base page", 1.0, "sysconf(_SC_PAGESIZE)".into())];
     let (mut allowed, mut refused) = (Vec::new(), Vec::new());
@@ -60,7 +66,7 @@ pub(crate) fn sizes() -> Vec<Finding> {
         [("now", allowed, "transparent folios, advised (MADV_HUGEPAGE)"), ("not-now", refused, "not now")]
     {
         if !list.is_empty() {
-            let evidence = format!("as {THP}/hugepages-*kB/enabled say");
+            let evidence = format!("as {THP}/hugepages-*kB/enabled say{doubt}");
             let what = format!("pages of {}", list.join(", "));
             findings.push(Finding::text(&format!("pages.folios.{name}"), &what, way, 1.0, evidence));
         }

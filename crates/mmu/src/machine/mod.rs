@@ -334,9 +334,9 @@ pub struct Costs {
     pub cycles_per_instruction: f64,
     /// A page fault: trap, finding the mapping, allocating, returning; without zeroing, copying or page-table entries.
     pub fault: u64,
-    /// Zeroing 1 KB.
+    /// Zeroing 1 KB that is in no cache: what a kernel zeroes has rested free, or is larger than what rested in a cache.
     pub zero_per_kb: u64,
-    /// Copying 1 KB.
+    /// Copying 1 KB, neither end of which is in a cache.
     pub copy_per_kb: u64,
     /// Writing one page-table entry.
     pub pte_write: u64,
