@@ -214,3 +214,17 @@ fn with_swap_space_full_a_page_can_still_go_to_its_own_slot() {
     assert_eq!(machine.disk.stored.values().filter(|it| **it == 77).count(), 1);
     machine.end();
 }
+
+#[test]
+fn a_copy_leaves_a_cache_page_that_holds_its_frame_where_it_is() {
+    let mut machine = filled("base", FRAMES - 3, 1000);
+    let parent = machine.space;
+    let child = machine.vm.fork(&mut machine.pmap, parent).unwrap();
+    assert!(machine.daemon() && machine.vm.stats().cache_pages > 3);
+    machine.space = child;
+    assert_eq!(machine.write(3).kind, FaultKind::Copy);
+    machine.space = parent;
+    assert_eq!(machine.read(3).kind, FaultKind::Resident, "memory has room for both");
+    machine.vm.exit(&mut machine.pmap, child).unwrap();
+    machine.end();
+}
