@@ -8,6 +8,22 @@
 use crate::Failure;
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
+use superpage_report::Screen;
+
+/// How wide tables for people are.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct Width {
+    /// Show every column, and break no line
+    #[arg(long)]
+    wide: bool,
+}
+
+impl Width {
+    /// Standard output with this width.
+    pub(crate) fn screen(self) -> Screen {
+        Screen::stdout(self.wide)
+    }
+}
 
 /// `eprintln!` as elsewhere, but for the panic of the standard one where standard error cannot be written.
 macro_rules! eprintln {

@@ -1,6 +1,6 @@
 //! `superpage reproduce`.
 
-use crate::print::print;
+use crate::print::{Width, print};
 use crate::sim::Bar;
 use crate::{Failure, export, stop};
 use clap::Args;
@@ -25,6 +25,9 @@ pub(crate) struct Reproduce {
     /// How to print the rows: table, json, csv or parquet
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = str::parse::<Format>)]
     format: Format,
+
+    #[command(flatten)]
+    width: Width,
 
     /// Write a page with the tables beside the paper's, and its figures, too
     #[arg(long, value_name = "FILE")]
@@ -60,8 +63,10 @@ impl Reproduce {
         }
         if self.list || self.names.is_empty() {
             let all = if self.names.is_empty() { superpage_reproduce::experiments() } else { experiments };
+            let screen = self.width.screen();
             let line = |experiment: &Experiment| {
-                format!("{:26} {} (section {})\n", experiment.full_name(), experiment.title, experiment.section)
+                let text = format!("{} (section {})", experiment.title, experiment.section);
+                screen.hanging(&format!("{:26} ", experiment.full_name()), &text)
             };
             print(all.iter().map(line).collect::<String>())?;
             return Ok(ExitCode::SUCCESS);
@@ -76,7 +81,7 @@ impl Reproduce {
         let stop = stop::flag();
         let report = superpage_reproduce::run(experiments, &options, &stop, &Bars(Mutex::new(None)));
         let mut findings = Vec::new();
-        superpage_reproduce::write(&report, self.format, &mut findings)?;
+        superpage_reproduce::write(&report, self.format, self.width.screen(), &mut findings)?;
         // Before the printing, which may fail.
         if let Some(page) = page {
             export::write(page, &superpage_reproduce::html(&report))?;

@@ -1,6 +1,6 @@
 //! `superpage sim`.
 
-use crate::print::print;
+use crate::print::{Width, print};
 use crate::record::exit_code;
 use crate::{Failure, progress, stop};
 use clap::Args;
@@ -68,6 +68,9 @@ pub(crate) struct Sim {
     /// How to print the rows: table, json, csv or parquet
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = str::parse::<Format>)]
     format: Format,
+
+    #[command(flatten)]
+    width: Width,
 
     /// Threads to use, instead of one for each core; the rows are the same with any number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -156,7 +159,7 @@ impl Sim {
             self.program(&setups, &stop)?
         };
         let mut findings = Vec::new();
-        superpage_sim::write(&all, self.format, &mut findings)?;
+        superpage_sim::write(&all, self.format, self.width.screen(), &mut findings)?;
         print(findings)?;
         if stop.load(Ordering::Relaxed) {
             eprintln!("superpage: interrupted; the rows above count what had run by then");

@@ -1,6 +1,6 @@
 //! `superpage trace`.
 
-use crate::print::{self, print};
+use crate::print::{self, Width, print};
 use crate::sim::Bar;
 use crate::{Failure, stop};
 use clap::Subcommand;
@@ -8,7 +8,7 @@ use clap::builder::PossibleValuesParser;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use superpage_report::{bytes, count};
+use superpage_report::{Screen, bytes, count};
 use superpage_sim::Progress;
 use superpage_trace::file::{Reader, Writer};
 use superpage_trace::{Batch, Error, Source, Summary, export, import, info};
@@ -27,6 +27,8 @@ pub(crate) enum Trace {
         /// table or json
         #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = ["table", "json"])]
         format: String,
+        #[command(flatten)]
+        width: Width,
     },
     /// Turn a foreign trace into one of ours
     #[command(after_long_help = "Example:\n  valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls\n  \
@@ -61,11 +63,11 @@ pub(crate) enum Trace {
 impl Trace {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         match self {
-            Trace::Info { file, up_to_cut, format } => {
+            Trace::Info { file, up_to_cut, format, width } => {
                 let summary = info(file, *up_to_cut)?;
                 let text = match format.as_str() {
                     "json" => serde_json::to_string_pretty(&summary).map_err(|e| Failure::Run(e.to_string()))? + "\n",
-                    _ => table(&summary),
+                    _ => table(&summary, width.screen()),
                 };
                 print(text)?;
                 Ok(ExitCode::SUCCESS)
@@ -129,7 +131,7 @@ fn convert(source: &mut dyn Source, output: &Path) -> Result<ExitCode, Failure> 
     Ok(ExitCode::SUCCESS)
 }
 
-fn table(summary: &Summary) -> String {
+fn table(summary: &Summary, screen: Screen) -> String {
     let totals = &summary.totals;
     let mut lines: Vec<(&str, String)> = vec![
         ("file", format!("{} (version {})", summary.file.display(), summary.version)),
@@ -167,5 +169,5 @@ fn table(summary: &Summary) -> String {
         Some(lost) => format!("no: {} bytes from byte {} on are lost: {}", lost.bytes, lost.byte, lost.problem),
     };
     lines.push(("whole", whole));
-    lines.into_iter().map(|(key, value)| format!("{key:>20}  {value}\n")).collect()
+    lines.into_iter().map(|(key, value)| screen.hanging(&format!("{key:>20}  "), &value)).collect()
 }

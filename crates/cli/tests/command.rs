@@ -133,7 +133,8 @@ fn memory_that_runs_out_ends_the_run_with_a_row_and_status_1() {
 fn swap_space_and_cold_files_show_in_rows_and_table() {
     let touch = ["sim", "touch:bytes=8M", "--memory", "4M", "-m", "zen5"];
     let table = text(&superpage(&touch).stdout);
-    assert!(table.contains("paged out") && table.contains("disk time"), "{table}");
+    let wide = text(&superpage(&[&touch[..], &["--wide"]].concat()).stdout);
+    assert!(table.contains("disk time") && wide.contains("paged out") && wide.contains("disk time"), "{table}{wide}");
     let first = |more: &[&str]| {
         let output = superpage(&[more, &["-m", "zen5", "--format", "json"]].concat());
         assert!(output.status.success(), "{}", text(&output.stderr));

@@ -60,6 +60,12 @@ impl Screen {
         table.render(self.columns)
     }
 
+    /// The table; where it is wider than the screen, several below each other, each with the first column and as many of the
+    /// others as fit.
+    pub fn table_in_parts(&self, table: &Table) -> String {
+        table.render_in_parts(self.columns)
+    }
+
     /// A text, broken between words, ending in a newline.
     pub fn paragraph(&self, text: &str) -> String {
         self.hanging("", text)

@@ -1,7 +1,11 @@
 //! Tables: columns that say what stands in them, and rows.
 
 use crate::foreign::foreign;
-use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table as Layout, presets};
+use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table as Layout, presets};
+use unicode_width::UnicodeWidthStr;
+
+/// A head, or a word of prose, that is longer is broken behind its marks where the screen is not wide.
+const LONG_NAME: usize = 24;
 
 /// What stands in a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,10 +100,53 @@ impl Table {
 
     /// The table for a screen of so many columns; all of it, unbroken, without a number.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
-        let shown: Vec<usize> =
-            (0..self.columns.len()).filter(|&index| width.is_none() || !self.columns[index].only_wide).collect();
+        self.lay_out(&self.shown(width), width)
+    }
+
+    /// The same; where it does not fit, several tables, each with the first column and as many of the others as do.
+    pub(crate) fn render_in_parts(&self, width: Option<usize>) -> String {
+        let shown = self.shown(width);
+        let (Some(most), Some((&first, others))) = (width, shown.split_first()) else { return self.render(width) };
+        let mut parts: Vec<Vec<usize>> = Vec::new();
+        let mut used = usize::MAX;
+        for &index in others {
+            let wants = self.natural_width(index, width);
+            match parts.last_mut() {
+                Some(part) if used + wants <= most => {
+                    used += wants;
+                    part.push(index);
+                }
+                _ => {
+                    used = self.natural_width(first, width) + wants;
+                    parts.push(vec![first, index]);
+                }
+            }
+        }
+        let parts: Vec<String> = parts.iter().map(|part| self.lay_out(part, width)).collect();
+        parts.join("\n")
+    }
+
+    fn shown(&self, width: Option<usize>) -> Vec<usize> {
+        (0..self.columns.len()).filter(|&index| width.is_none() || !self.columns[index].only_wide).collect()
+    }
+
+    fn head_of(&self, index: usize, width: Option<usize>) -> String {
+        let head = foreign(&self.columns[index].name).into_owned();
+        if width.is_some() { fold(&head, LONG_NAME) } else { head }
+    }
+
+    /// What a column takes if none of its cells is broken, with the space around it.
+    fn natural_width(&self, index: usize, width: Option<usize>) -> usize {
+        let head = self.head_of(index, width);
+        let cells = self.rows.iter().map(|row| row[index].width());
+        head.lines().map(UnicodeWidthStr::width).chain(cells).max().unwrap_or(0) + 2
+    }
+
+    fn lay_out(&self, shown: &[usize], width: Option<usize>) -> String {
+        /// Nothing else in a table is a line of these alone.
+        const RULE: char = '─';
         let mut layout = Layout::new();
-        layout.load_style(presets::NOTHING);
+        layout.load_style(presets::NOTHING.header_separator(LineStyle::none().fill(RULE)));
         let aligned = |index: usize, text: &str| {
             let side = match self.columns[index].content {
                 Content::Number => CellAlignment::Right,
@@ -107,9 +154,14 @@ impl Table {
             };
             Cell::new(text).set_alignment(side)
         };
-        layout.set_header(shown.iter().map(|&index| aligned(index, &self.columns[index].name)));
+        layout.set_header(shown.iter().map(|&index| aligned(index, &self.head_of(index, width))));
+        let natural: usize = shown.iter().map(|&index| self.natural_width(index, width)).sum();
+        let tight = width.is_some_and(|width| natural > width);
         for row in &self.rows {
-            layout.add_row(shown.iter().map(|&index| aligned(index, &row[index])));
+            layout.add_row(shown.iter().map(|&index| match self.columns[index].content {
+                Content::Prose if tight => aligned(index, &fold_words(&row[index])),
+                _ => aligned(index, &row[index]),
+            }));
         }
         if let Some(width) = width {
             layout.set_content_arrangement(ContentArrangement::Dynamic).set_width(width.min(u16::MAX.into()) as u16);
@@ -120,12 +172,90 @@ impl Table {
             }
         }
         let lines: Vec<String> = layout.lines().map(|line| line.trim_end().to_string()).collect();
-        let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-        let mut out = format!("{}\n {}\n", lines[0], "─".repeat(width.saturating_sub(1)));
-        for line in &lines[1..] {
-            out += line;
+        let is_rule = |line: &String| !line.is_empty() && line.chars().all(|c| c == RULE);
+        let rule = lines.iter().position(is_rule).unwrap_or(0);
+        let others = lines.iter().enumerate().filter(|(at, _)| *at != rule);
+        let width = others.map(|(_, line)| line.width()).max().unwrap_or(0);
+        let mut out = String::new();
+        for (at, line) in lines.iter().enumerate() {
+            match at == rule {
+                true => out += &format!(" {}", RULE.to_string().repeat(width.saturating_sub(1))),
+                false => out += line,
+            }
             out.push('\n');
         }
         out
+    }
+}
+
+/// A text with its long words in several lines.
+fn fold_words(text: &str) -> String {
+    text.split(' ').map(|word| fold(word, LONG_NAME)).collect::<Vec<_>>().join(" ")
+}
+
+/// A name in lines of at most so many columns, broken behind its marks where there are any.
+fn fold(name: &str, columns: usize) -> String {
+    let mut lines: Vec<String> = vec![String::new()];
+    let mut put = |piece: &str| match lines.last_mut() {
+        Some(line) if line.is_empty() || line.width() + piece.width() <= columns => line.push_str(piece),
+        _ => lines.push(piece.to_string()),
+    };
+    for piece in name.split_inclusive([' ', ':', ',', '+', '=', '/', '-']) {
+        if piece.width() <= columns {
+            put(piece);
+        } else {
+            piece.chars().for_each(|c| put(c.encode_utf8(&mut [0; 4])));
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Screen;
+
+    fn widest(text: &str) -> usize {
+        text.lines().map(UnicodeWidthStr::width).max().unwrap_or(0)
+    }
+
+    #[test]
+    fn a_head_of_several_lines_stands_above_the_rule() {
+        let mut table = Table::new([Column::name("a"), Column::prose("two words")]);
+        table.row(["x".repeat(36), "some text that is longer than what is left of the screen".into()]);
+        let text = Screen::of(48).table(&table);
+        let rule = text.lines().position(|line| line.trim_start().starts_with('─')).unwrap();
+        assert!(rule == 2 && text.lines().nth(1).unwrap().trim() == "words", "{text}");
+    }
+
+    #[test]
+    fn what_does_not_fit_stands_below() {
+        let policies = ["reservation:sizes=64K+512K+2M,speculative=on", "thp", "ingens", "hawkeye", "promote"];
+        let mut table = Table::new(std::iter::once(Column::name("workload")).chain(policies.map(Column::number)));
+        table.row(["gzip -k data", "1.047 ± 0.003 12.5 %", "2", "3", "4", "5 and many more words, not broken"]);
+        let screen = Screen::of(60);
+        let text = screen.table_in_parts(&table);
+        assert!(widest(&text) <= 60, "{text}");
+        assert_eq!(text.matches("gzip -k data").count(), 2, "{text}");
+        let words: String = text.split_whitespace().collect();
+        assert!(policies[1..].iter().all(|policy| words.contains(policy)), "{text}");
+        assert_eq!(Screen::of(200).table_in_parts(&table), Screen::of(200).table(&table));
+        assert_eq!(Screen::stdout(true).table_in_parts(&table), Screen::stdout(true).table(&table));
+    }
+
+    #[test]
+    fn long_words_are_broken_behind_their_marks_if_they_must_be() {
+        let mut table = Table::new([Column::prose("policy"), Column::number("n")]);
+        table.row(["reservation:sizes=64K+512K,preempt=off", "1"]);
+        assert!(Screen::of(60).table(&table).contains(" reservation:sizes=64K+512K,preempt=off  1\n"));
+        let text = Screen::of(40).table(&table);
+        assert!(text.contains(" reservation:sizes=64K+") && text.contains("\n 512K,preempt=off\n"), "{text}");
+    }
+
+    #[test]
+    fn names_are_folded_behind_their_marks() {
+        assert_eq!(fold("reservation:sizes=64K+512K+2M", 20), "reservation:sizes=\n64K+512K+2M");
+        assert_eq!(fold("thp", 20), "thp");
+        assert_eq!(fold(&"x".repeat(45), 20).lines().map(str::len).collect::<Vec<_>>(), [20, 20, 5]);
     }
 }

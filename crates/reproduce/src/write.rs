@@ -3,22 +3,22 @@
 use crate::{Finding, Report, Value, Verdict};
 use std::io::Write;
 use std::sync::Arc;
-use superpage_report::grid;
+use superpage_report::{Column, Screen, Table};
 use superpage_sim::{Error, Format};
 
 /// The keys of a row, in order.
 const KEYS: [&str; 9] =
     ["paper", "experiment", "item", "quantity", "paper_value", "measured", "tolerance", "verdict", "reason"];
 
-/// Writes what was found to `out`.
+/// Writes what was found to `out`; a table is made for `screen`.
 ///
 /// # Errors
 /// A sentence if it cannot be written.
-pub fn write(report: &Report, format: Format, out: &mut (impl Write + Send)) -> Result<(), Error> {
+pub fn write(report: &Report, format: Format, screen: Screen, out: &mut (impl Write + Send)) -> Result<(), Error> {
     let failed = |problem: String| Error::Output { what: "the findings".into(), problem };
     let rows: Vec<&Finding> = report.findings().collect();
     match format {
-        Format::Table => out.write_all(table(report).as_bytes()).map_err(|e| failed(e.to_string()))?,
+        Format::Table => out.write_all(table(report, screen).as_bytes()).map_err(|e| failed(e.to_string()))?,
         Format::Json => {
             serde_json::to_writer_pretty(&mut *out, &rows).map_err(|e| failed(e.to_string()))?;
             out.write_all(b"\n").map_err(|e| failed(e.to_string()))?;
@@ -53,13 +53,21 @@ fn exact(value: Option<Value>) -> String {
     }
 }
 
-fn table(report: &Report) -> String {
+fn table(report: &Report, screen: Screen) -> String {
     let mut out = String::new();
     for done in &report.done {
         let experiment = &done.experiment;
-        out += &format!("{}: {} (section {})\n", experiment.full_name(), experiment.title, experiment.section);
+        let (title, section) = (&experiment.title, &experiment.section);
+        out += &screen.paragraph(&format!("{}: {title} (section {section})", experiment.full_name()));
         let mut reasons: Vec<&str> = Vec::new();
-        let mut rows = Vec::new();
+        let mut table = Table::new([
+            Column::prose("item"),
+            Column::prose("quantity"),
+            Column::number("paper"),
+            Column::number("here"),
+            Column::prose("tolerance").only_wide(),
+            Column::name("verdict"),
+        ]);
         for finding in &done.findings {
             let note = finding.reason.as_deref().map(|reason| {
                 let index = reasons.iter().position(|known| *known == reason).unwrap_or_else(|| {
@@ -68,7 +76,7 @@ fn table(report: &Report) -> String {
                 });
                 format!(" [{}]", index + 1)
             });
-            rows.push(vec![
+            table.row([
                 finding.item.clone(),
                 finding.quantity.clone(),
                 finding.paper_value.map_or("-".into(), number),
@@ -77,10 +85,9 @@ fn table(report: &Report) -> String {
                 format!("{}{}", finding.verdict, note.unwrap_or_default()),
             ]);
         }
-        let head = ["item", "quantity", "paper", "here", "tolerance", "verdict"];
-        out += &grid(&head, rows, &["item", "quantity", "tolerance", "verdict"]);
+        out += &screen.table(&table);
         for (index, reason) in reasons.iter().enumerate() {
-            out += &format!("  [{}] {reason}\n", index + 1);
+            out += &screen.hanging(&format!("[{}] ", index + 1), reason);
         }
         out.push('\n');
     }

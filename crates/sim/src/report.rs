@@ -1,12 +1,12 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
-use crate::{Error, Row, approximate};
+use crate::{Digest, Error, Files, Row, approximate};
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
 use std::sync::Arc;
 use superpage_pages::PageSize;
-use superpage_report::{bytes, count, grid, time};
+use superpage_report::{Column, Screen, Table, bytes, count, time};
 
 /// How rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,11 +35,11 @@ impl FromStr for Format {
     }
 }
 
-/// Writes `rows` to `out`.
-pub fn write(rows: &[Row], format: Format, out: &mut (impl Write + Send)) -> Result<(), Error> {
+/// Writes `rows` to `out`; a table is made for `screen`.
+pub fn write(rows: &[Row], format: Format, screen: Screen, out: &mut (impl Write + Send)) -> Result<(), Error> {
     let failed = |problem: String| Error::Output { what: "the results".into(), problem };
     match format {
-        Format::Table => out.write_all(table(rows).as_bytes()).map_err(|e| failed(e.to_string()))?,
+        Format::Table => out.write_all(table(rows, screen).as_bytes()).map_err(|e| failed(e.to_string()))?,
         Format::Json => {
             serde_json::to_writer_pretty(&mut *out, rows).map_err(|e| failed(e.to_string()))?;
             out.write_all(b"\n").map_err(|e| failed(e.to_string()))?;
@@ -158,77 +158,121 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
     Ok(bytes)
 }
 
-/// One table a workload, with a line above that says what ran and lines below for what a reader must know; after several
-/// workloads, a summary for each machine.
-fn table(rows: &[Row]) -> String {
+/// For each workload a line that says what ran, for each machine a line that says under which conditions, with a table of its
+/// policies, and below what a reader must know; after several workloads, a summary for each machine.
+fn table(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
     let groups: Vec<&[Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
     for group in &groups {
         let first = &group[0];
-        out += &format!(
-            "{}: {} references, {} instructions{}\n",
+        out += &screen.paragraph(&format!(
+            "{}: {} references, {} instructions{}",
             first.workload,
             count(first.references),
             count(first.instructions),
             if group.iter().all(|row| row.complete) { "" } else { ", not to its end" }
-        );
-        // What nothing was paged for has no such columns.
-        let paged = group.iter().any(|row| row.io_requests > 0);
-        let mut head = vec![
-            "machine",
-            "policy",
-            "TLB misses",
-            "fewer",
-            "walk refs",
-            "time",
-            "speedup",
-            "touched",
-            "resident",
-            "faults",
-            "promoted",
-            "preempted",
-        ];
-        if paged {
-            head.extend(["paged in", "paged out", "disk time"]);
+        ));
+        for (index, rows) in group.chunk_by(|a, b| a.machine == b.machine).enumerate() {
+            out += if index > 0 { "\n" } else { "" };
+            out += &screen.paragraph(&conditions(rows));
+            out += &screen.table(&policies(rows, screen));
         }
-        head.push("pages");
-        let cells = group.iter().map(|row| {
-            let mut cells = vec![
-                row.machine.clone(),
-                row.policy.clone(),
-                approximate::misses(row),
-                approximate::fewer(row),
-                approximate::walk_references(row),
-                approximate::seconds(row),
-                approximate::speedup(row),
-                bytes(row.peak_touched_bytes),
-                approximate::known(row, bytes(row.peak_resident_bytes)),
-                approximate::known(row, count(row.faults)),
-                approximate::known(row, count(row.promotions)),
-                approximate::known(row, count(row.reservations_preempted)),
-            ];
-            if paged {
-                let paging = [count(row.page_ins), count(row.page_outs), time(row.io_seconds)];
-                cells.extend(paging.map(|text| approximate::known(row, text)));
-            }
-            cells.push(approximate::known(row, pages(&row.pages)));
-            cells
-        });
-        out += &grid(&head, cells, &["machine", "policy", "pages"]);
         for note in notes(group) {
-            out += &format!("  {note}\n");
+            out += &screen.note(&note);
         }
         out.push('\n');
     }
     if groups.len() > 1 {
-        out += &summary(rows);
+        out += &summary(rows, screen);
     }
-    for machine in machines(rows) {
+    if !screen.is_wide() && !rows.is_empty() {
+        out += &screen.paragraph(
+            "Times are modelled: speedup is the time of base over that of the row. --wide shows the times, what they assume, \
+             and all counts.",
+        );
+    }
+    for machine in machines(rows).into_iter().filter(|_| screen.is_wide()) {
         if let Some(row) = rows.iter().find(|row| row.machine == machine && !row.assumed.is_empty()) {
-            out += &format!("{machine} leans on assumed {}\n", shorten(&row.assumed));
+            let (number, which) = (row.assumed.len(), shorten(&row.assumed));
+            out += &format!(
+                "{machine}: its modelled times lean on {number} values that nobody has published, assumed in its machine \
+                 file: {which}; --format json has each\n"
+            );
         }
     }
     out
+}
+
+/// What all rows of a machine have in common.
+fn conditions(rows: &[Row]) -> String {
+    let first = &rows[0];
+    let mut parts =
+        vec![format!("{} of memory", bytes(first.memory_bytes)), format!("{} of swap", bytes(first.swap_bytes))];
+    parts.push(if first.files == Files::Warm { "warm files" } else { "cold files" }.into());
+    if first.hash == Digest::Sha1 {
+        parts.push("SHA-1 digests".into());
+    }
+    if let Some(touched) = touched_by_all(rows) {
+        parts.push(format!("{} touched", bytes(touched)));
+    }
+    if !first.fragmented.is_empty() {
+        let share = |(size, share): &(PageSize, f64)| format!("{} of {size}", percent(100.0 * share));
+        let shares: Vec<String> = first.fragmented.iter().map(share).collect();
+        let immovable = bytes(first.immovable_bytes);
+        parts.push(format!("immovable pages ({immovable}, seed {}) in {} extents", first.seed, shares.join(", ")));
+    }
+    format!("{}: {}", first.machine, parts.join(", "))
+}
+
+/// What was touched, where it is the same for all rows: always, unless one of them ended early.
+fn touched_by_all(rows: &[Row]) -> Option<u64> {
+    let touched = rows[0].peak_touched_bytes;
+    rows.iter().all(|row| row.peak_touched_bytes == touched).then_some(touched)
+}
+
+/// A line a policy.
+fn policies(rows: &[Row], screen: Screen) -> Table {
+    // What nothing was paged for has no such columns.
+    let paged = rows.iter().any(|row| row.io_requests > 0);
+    let differ = touched_by_all(rows).is_none();
+    type Cell = fn(&Row) -> String;
+    let mut columns: Vec<(Column, Cell)> = Vec::new();
+    let mut add = |column: Column, cell: Cell| columns.push((column, cell));
+    add(Column::prose("policy"), |row| row.policy.clone());
+    add(Column::number("TLB misses"), approximate::misses);
+    add(Column::number("fewer"), approximate::fewer);
+    add(Column::number("walk refs").only_wide(), approximate::walk_references);
+    add(Column::number("time").only_wide(), approximate::seconds);
+    add(Column::number("speedup"), approximate::speedup);
+    if differ {
+        add(Column::number("touched"), |row| bytes(row.peak_touched_bytes));
+    }
+    add(Column::number("resident"), |row| approximate::known(row, bytes(row.peak_resident_bytes)));
+    add(Column::number("faults").only_wide(), |row| approximate::known(row, count(row.faults)));
+    add(Column::number("promoted").only_wide(), |row| approximate::known(row, count(row.promotions)));
+    add(Column::number("preempted").only_wide(), |row| approximate::known(row, count(row.reservations_preempted)));
+    if paged {
+        add(Column::number("paged in").only_wide(), |row| approximate::known(row, count(row.page_ins)));
+        add(Column::number("paged out").only_wide(), |row| approximate::known(row, count(row.page_outs)));
+        add(Column::number("disk time"), |row| approximate::known(row, time(row.io_seconds)));
+    }
+    let mapped: Cell = match screen.is_wide() {
+        true => |row| approximate::known(row, pages(&row.pages)),
+        false => |row| approximate::known(row, most_pages(&row.pages)),
+    };
+    add(Column::name("pages"), mapped);
+    let mut table = Table::new(columns.iter().map(|(column, _)| column.clone()));
+    rows.iter().for_each(|row| table.row(columns.iter().map(|(_, cell)| cell(row))));
+    table
+}
+
+/// A share in percent with no more places than it has.
+fn percent(percent: f64) -> String {
+    let text = format!("{percent:.2}");
+    match text.trim_end_matches('0').trim_end_matches('.') {
+        "0" if percent > 0.0 => "under 0.01 %".into(),
+        places => format!("{places} %"),
+    }
 }
 
 /// The machines of the rows, in their order.
@@ -244,24 +288,26 @@ fn machines(rows: &[Row]) -> Vec<&str> {
 
 /// For each machine, the speedup over `base` and the share of its misses that is saved: a line a workload, a column a
 /// policy.
-fn summary(rows: &[Row]) -> String {
+fn summary(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
     for machine in machines(rows) {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.machine == machine).collect();
         let per_workload: Vec<&[&Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
         let policies: Vec<&str> =
             per_workload[0].iter().map(|row| row.policy.as_str()).filter(|policy| *policy != "base").collect();
-        out += &format!("{machine}: speedup over base, and fewer TLB misses\n");
-        let head: Vec<&str> = std::iter::once("workload").chain(policies.iter().copied()).collect();
+        out += &screen.paragraph(&format!("{machine}: speedup over base, and fewer TLB misses"));
+        let others = policies.iter().copied().map(Column::number);
+        let mut table = Table::new(std::iter::once(Column::name("workload")).chain(others));
         let cells = per_workload.iter().map(|group| {
             let name = short(&group[0].workload);
             let cell = |policy: &&str| match group.iter().find(|row| row.policy == *policy) {
                 Some(row) => format!("{} {:>9}", approximate::speedup(row), approximate::fewer(row)),
                 None => "-".into(),
             };
-            std::iter::once(name).chain(policies.iter().map(cell)).collect()
+            std::iter::once(name).chain(policies.iter().map(cell)).collect::<Vec<_>>()
         });
-        out += &grid(&head, cells, &["workload"]);
+        cells.for_each(|cells| table.row(cells));
+        out += &screen.table_in_parts(&table);
         out.push('\n');
     }
     out
@@ -271,7 +317,7 @@ fn summary(rows: &[Row]) -> String {
 fn short(workload: &str) -> String {
     let (program, rest) = workload.split_at(workload.find([' ', ':']).unwrap_or(workload.len()));
     let program = program.rsplit('/').next().unwrap_or(program);
-    format!("{program}{rest}").chars().take(40).collect()
+    format!("{program}{rest}").chars().take(32).collect()
 }
 
 /// What must stand below a table for it to be honest.
@@ -288,12 +334,6 @@ fn notes(group: &[Row]) -> Vec<String> {
         }
     }
     for machine in group.chunk_by(|a, b| a.machine == b.machine) {
-        if let Some(row) = machine.iter().find(|row| !row.fragmented.is_empty()) {
-            let share = |(size, share): &(PageSize, f64)| format!("{:.4} % of {size}", 100.0 * share);
-            let shares: Vec<String> = row.fragmented.iter().map(share).collect();
-            let immovable = bytes(row.immovable_bytes);
-            notes.push(format!("{}: immovable pages ({immovable}) in {} extents", row.machine, shares.join(", ")));
-        }
         let most = machine.iter().map(|row| row.unmapped_accesses).max().unwrap_or(0);
         if most > 0 {
             let name = &machine[0].machine;
@@ -342,4 +382,19 @@ fn pages(pages: &[(PageSize, u64)]) -> String {
     let shown: Vec<String> =
         pages.iter().filter(|(_, n)| *n > 0).map(|(size, n)| format!("{} x {size}", count(*n))).collect();
     if shown.is_empty() { "-".into() } else { shown.join(", ") }
+}
+
+/// The two sizes that map most, in a short form: `1498x4K 1x2M`, with dots for what is left out.
+fn most_pages(pages: &[(PageSize, u64)]) -> String {
+    let mut shown: Vec<&(PageSize, u64)> = pages.iter().filter(|(_, n)| *n > 0).collect();
+    let all = shown.len();
+    shown.sort_by_key(|(size, n)| std::cmp::Reverse(size.bytes() * n));
+    shown.truncate(2);
+    shown.sort();
+    let mut words: Vec<String> =
+        shown.iter().map(|(size, n)| format!("{}x{size}", count(*n).replace(' ', ""))).collect();
+    if all > words.len() {
+        words.push("...".into());
+    }
+    if words.is_empty() { "-".into() } else { words.join(" ") }
 }

@@ -31,7 +31,7 @@ fn grid(workload: &str, machines: &[&str], policies: &[&str], conditions: &Condi
 
 fn bytes(rows: &[Row], format: Format) -> Vec<u8> {
     let mut out = Vec::new();
-    write(rows, format, &mut out).unwrap();
+    write(rows, format, superpage_report::Screen::of(100), &mut out).unwrap();
     out
 }
 

@@ -77,7 +77,7 @@ fn nothing_is_claimed_to_be_exact_when_memory_is_short() {
         assert!(!sampled.kernel_exact && sampled.tlb_misses_error.is_none() && sampled.speedup_error.is_none());
     }
     let mut table = Vec::new();
-    write(&sampled, Format::Table, &mut table).unwrap();
+    write(&sampled, Format::Table, superpage_report::Screen::of(100), &mut table).unwrap();
     let table = String::from_utf8(table).unwrap();
     assert!(table.contains("memory was short") && !table.contains(&sampled[0].faults.to_string()), "{table}");
 }

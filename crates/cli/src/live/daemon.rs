@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use superpage_linux::Error;
 use superpage_linux::daemon::{Config, Daemon as Running};
 use superpage_linux::promote::{Finding, Options, Promoter};
-use superpage_report::{bytes, foreign_json, grid};
+use superpage_report::{Column, Screen, Table, bytes, foreign_json};
 use tracing_subscriber::EnvFilter;
 
 /// Promote the memory of running programs to huge pages, where it is populated and settled
@@ -46,6 +46,9 @@ pub(crate) struct Daemon {
     /// How --dry-run prints
     #[arg(long, value_name = "FORMAT", default_value = "table", requires = "dry_run")]
     format: Format,
+
+    #[command(flatten)]
+    width: print::Width,
 
     /// Serve metrics for Prometheus at this address and port, as /metrics
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -145,7 +148,7 @@ impl Daemon {
         let findings = promoter.survey(stop);
         let text = match self.format {
             Format::Json => foreign_json(&serde_json::to_string_pretty(&findings).expect("findings are plain")) + "\n",
-            Format::Table => table(&findings, promoter.region_bytes(), config.promote.share),
+            Format::Table => table(&findings, promoter.region_bytes(), config.promote.share, self.width.screen()),
         };
         print::print(text)?;
         Ok(ExitCode::SUCCESS)
@@ -153,16 +156,26 @@ impl Daemon {
 }
 
 /// A row for each process with memory that matters, and a line for the rest.
-fn table(findings: &[Finding], region: u64, share: f64) -> String {
+fn table(findings: &[Finding], region: u64, share: f64, screen: Screen) -> String {
     let matters = |finding: &&Finding| {
         finding.ripe + finding.young + finding.sparse + finding.huge + finding.unsuitable_bytes > 0
             || finding.reasons.iter().map(|reason| reason.bytes).sum::<u64>() >= region
             || finding.excluded.is_some_and(|why| why != "kernel")
     };
     let size = |regions: u64| if regions == 0 { "-".to_string() } else { bytes(regions * region) };
-    let rows = findings.iter().filter(matters).map(|finding| {
+    let mut table = Table::new([
+        Column::number("pid"),
+        Column::prose("name"),
+        Column::number("promote"),
+        Column::number("too young").only_wide(),
+        Column::number("too sparse"),
+        Column::number("huge"),
+        Column::number("excluded").only_wide(),
+        Column::prose("why not"),
+    ]);
+    for finding in findings.iter().filter(matters) {
         let unsuitable = if finding.unsuitable_bytes == 0 { "-".to_string() } else { bytes(finding.unsuitable_bytes) };
-        vec![
+        table.row([
             finding.pid.to_string(),
             finding.name.clone(),
             size(finding.ripe),
@@ -172,15 +185,14 @@ fn table(findings: &[Finding], region: u64, share: f64) -> String {
             unsuitable,
             match finding.excluded {
                 Some("rights") => "this user may not look into it".to_string(),
-                _ => why(&finding.reasons),
+                _ => why(&finding.reasons, screen.is_wide()),
             },
-        ]
-    });
+        ]);
+    }
     let rest = findings.len() - findings.iter().filter(matters).count();
-    let head = ["pid", "name", "promote", "too young", "too sparse", "huge", "excluded", "why not"];
-    let table = grid(&head, rows, &["name", "why not"]);
     let size = bytes(region);
-    format!(
-        "{table}\n{rest} processes without {size} that matter are not shown; \"too sparse\" is below share {share}\n"
-    )
+    let rest =
+        format!("{rest} processes without {size} that matter are not shown; \"too sparse\" is below share {share}");
+    let more = if screen.is_wide() { "" } else { "; --wide shows what is too young and what is excluded, too" };
+    format!("{}\n{}", screen.table(&table), screen.paragraph(&format!("{rest}{more}")))
 }

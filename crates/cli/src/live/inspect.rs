@@ -5,25 +5,26 @@ mod system;
 mod watch;
 
 use crate::Failure;
-use crate::print::print;
+use crate::print::{Width, print};
 pub(super) use columns::why;
-use columns::{columns, note, shown, title};
+use columns::{note, title};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
 use superpage_linux::inspect::{Mapping, Process, System};
-use superpage_report::{foreign_json, grid};
+use superpage_report::{Screen, foreign_json};
 
 /// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free.
 ///
 /// Nothing is changed. Folios and contiguity are shown to root only, the rest for one's own processes to all.
 #[derive(clap::Args)]
-#[command(after_long_help = "Columns, for each mapping:\n  \
-    resident   what is in memory; populated is its share of the mapping's size\n  \
-    folio 64K  resident bytes that the kernel allocated as pages of 64 KB\n  \
-    huge       resident bytes that the page table maps by huge pages, of a hugetlb pool too\n  \
-    tlb 64K    the share of the resident bytes in groups of 64 KB that are contiguous and aligned: what a TLB that\n             \
-    coalesces pages, or a page table with contiguous bits, could map by one entry\n\n\
+#[command(after_long_help = "Columns, for each mapping; those in brackets with --wide:\n  \
+    resident     what is in memory [populated: its share of the mapping's size]\n  \
+    huge         the share of that which the page table maps by huge pages, of a hugetlb pool too [its bytes]\n  \
+    [folio 64K]  resident bytes that the kernel allocated as pages of 64 KB\n  \
+    [tlb 64K]    the share of the resident bytes in groups of 64 KB that are contiguous and aligned: what a TLB that\n               \
+    coalesces pages, or a page table with contiguous bits, could map by one entry\n  \
+    mapping      rights, and the name of the file [with its path]\n\n\
     Keys of --watch: left and right choose the column to sort by, r reverses, up and down scroll, q quits.\n\n\
     Examples:\n  \
     superpage inspect $(pidof redis-server)\n  \
@@ -46,6 +47,9 @@ pub(crate) struct Inspect {
     /// How to print it: table or json
     #[arg(long, value_name = "FORMAT", default_value = "table", conflicts_with = "watch")]
     format: Format,
+
+    #[command(flatten)]
+    width: Width,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -71,11 +75,12 @@ struct Row<'a> {
 impl Inspect {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         if let Some(period) = self.watch {
-            return watch::run(self.pid, period);
+            return watch::run(self.pid, period, self.width.screen().is_wide());
         }
+        let screen = self.width.screen();
         let text = match (self.pid, self.format) {
-            (Some(pid), Format::Table) => table(&Process::read(pid)?),
-            (None, Format::Table) => system::text(&System::read()?),
+            (Some(pid), Format::Table) => table(&Process::read(pid)?, screen),
+            (None, Format::Table) => system::text(&System::read()?, screen),
             (Some(pid), Format::Json) => {
                 let process = Process::read(pid)?;
                 for note in &process.notes {
@@ -95,14 +100,8 @@ fn json(rows: &impl Serialize) -> String {
     foreign_json(&serde_json::to_string_pretty(rows).expect("plain values")) + "\n"
 }
 
-fn table(process: &Process) -> String {
-    let columns = columns(&process.mappings);
-    let head: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-    let left: Vec<&str> = columns.iter().filter(|column| column.left).map(|column| column.name.as_str()).collect();
-    let shown = shown(process);
-    let rows = shown.map(|mapping| columns.iter().map(|column| (column.cell)(mapping).text).collect());
-    let mut out = format!("{}\n{}", title(process), grid(&head, rows, &left));
-    out.extend(note(process).map(|note| format!("  {note}\n")));
-    out.extend(process.notes.iter().map(|note| format!("  {note}\n")));
+fn table(process: &Process, screen: Screen) -> String {
+    let mut out = screen.paragraph(&title(process)) + &screen.table(&columns::table(process, screen.is_wide()));
+    out.extend(note(process).iter().chain(&process.notes).map(|note| screen.note(note)));
     out
 }

@@ -1,15 +1,14 @@
 //! `superpage probe`.
 
-use crate::print::print;
+use crate::print::{Width, print};
 use crate::{Failure, export, stop};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
-use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use superpage_linux::probe::{Options, Probe};
-use superpage_report::grid;
+use superpage_report::{Column, Screen, Table};
 
 /// Find out by timing what this machine and its kernel do with pages of several sizes
 #[derive(Args)]
@@ -37,6 +36,9 @@ pub(crate) struct Measure {
     #[arg(long, value_enum, default_value = "table", value_name = "FORMAT")]
     format: Format,
 
+    #[command(flatten)]
+    width: Width,
+
     /// Write a report with figures
     #[arg(long, value_name = "FILE")]
     export_html: Option<PathBuf>,
@@ -62,7 +64,7 @@ impl Measure {
         let probe = Probe::measure(&options, &stop, |question| bar.set_message(question.to_string()))?;
         bar.finish_and_clear();
         let findings = match self.format {
-            Format::Table => table(&probe),
+            Format::Table => table(&probe, self.width.screen()),
             Format::Json => serde_json::to_string_pretty(&probe.findings).expect("findings are plain values") + "\n",
         };
         if probe.stopped || stop.load(Ordering::Relaxed) {
@@ -90,18 +92,19 @@ fn share(text: &str) -> Result<f64, String> {
 }
 
 /// The findings as a table, and below it the evidence of each by its number.
-fn table(probe: &Probe) -> String {
-    let rows = probe.findings.iter().enumerate().map(|(index, finding)| {
+fn table(probe: &Probe, screen: Screen) -> String {
+    let columns = [Column::number(""), Column::prose("what"), Column::prose("found"), Column::number("repeats agree")];
+    let mut table = Table::new(columns);
+    for (index, finding) in probe.findings.iter().enumerate() {
         let agree = match finding.value {
             Some(_) => format!("{:.0} %", 100.0 * finding.confidence),
             None => String::new(),
         };
-        vec![format!("{}", index + 1), finding.what.clone(), finding.found(), agree]
-    });
-    let head = ["", "what", "found", "repeats agree"];
-    let mut text = format!("{}\n\n{}\n", probe.processor, grid(&head, rows, &["what", "found"]));
+        table.row([format!("{}", index + 1), finding.what.clone(), finding.found(), agree]);
+    }
+    let mut text = format!("{}\n{}\n", screen.paragraph(&probe.processor.to_string()), screen.table(&table));
     for (index, finding) in probe.findings.iter().enumerate() {
-        let _ = writeln!(text, "{:>3}  {}", index + 1, finding.evidence);
+        text += &screen.hanging(&format!("{:>3}  ", index + 1), &finding.evidence);
     }
     text
 }

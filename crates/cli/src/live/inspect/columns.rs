@@ -3,14 +3,22 @@
 use std::collections::BTreeSet;
 use superpage_linux::inspect::{Mapping, Process, Reason};
 use superpage_pages::PageSize;
-use superpage_report::{bytes, count, foreign};
+use superpage_report::{Table, bytes, count, foreign};
 
 /// A column of the table of mappings.
 pub(super) struct Column {
     pub(super) name: String,
-    /// Flush left.
-    pub(super) left: bool,
+    pub(super) content: Content,
     pub(super) cell: Box<dyn Fn(&Mapping) -> Cell>,
+}
+
+/// What kind of text stands in a column.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Flush right.
+    Number,
+    /// Flush left.
+    Prose,
 }
 
 /// What stands in a column, and what it is sorted by: the number, then the text.
@@ -32,49 +40,78 @@ fn words(text: String) -> Cell {
     Cell { text, number: 0.0 }
 }
 
-/// The columns for these mappings: of folios, the sizes that occur.
-pub(super) fn columns(mappings: &[Mapping]) -> Vec<Column> {
+/// The columns for these mappings: of folios, the sizes that occur. If not `wide`, those that answer the question of the verb.
+pub(super) fn columns(mappings: &[Mapping], wide: bool) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
-    let mut add = |name: &str, left: bool, cell: Box<dyn Fn(&Mapping) -> Cell>| {
-        columns.push(Column { name: name.into(), left, cell });
+    let mut add = |name: &str, content: Content, cell: Box<dyn Fn(&Mapping) -> Cell>| {
+        columns.push(Column { name: name.into(), content, cell });
     };
-    add("address", false, Box::new(|m| Cell { text: format!("{:x}", m.start), number: m.start as f64 }));
-    add("size", false, Box::new(|m| size(m.size_bytes)));
-    add("resident", false, Box::new(|m| size(m.resident_bytes)));
-    add("populated", false, Box::new(|m| share(Some(m.populated_share))));
+    use Content::{Number, Prose};
+    add("address", Number, Box::new(|m| Cell { text: format!("{:x}", m.start), number: m.start as f64 }));
+    if wide {
+        add("size", Number, Box::new(|m| size(m.size_bytes)));
+    }
+    add("resident", Number, Box::new(|m| size(m.resident_bytes)));
+    if wide {
+        add("populated", Number, Box::new(|m| share(Some(m.populated_share))));
+    }
     if mappings.iter().any(|mapping| mapping.swapped_bytes > 0) {
-        add("swapped", false, Box::new(|m| size(m.swapped_bytes)));
+        add("swapped", Number, Box::new(|m| size(m.swapped_bytes)));
+    }
+    if !wide {
+        let huge = |m: &Mapping| (m.resident_bytes > 0).then(|| m.huge_bytes as f64 / m.resident_bytes as f64);
+        add("huge", Number, Box::new(move |m| share(huge(m))));
+        // Names of files come short here; the wide table has them whole.
+        add("mapping", Prose, Box::new(|m| named(m, m.name.rsplit('/').next().unwrap_or_default())));
+        add("why not huge", Prose, Box::new(|m| words(why(&m.reasons, false))));
+        return columns;
     }
     let sizes: BTreeSet<PageSize> =
         mappings.iter().flat_map(|m| &m.folio_bytes).flat_map(|f| f.keys()).copied().collect();
     for folio in sizes {
         let bytes =
             move |m: &Mapping| m.folio_bytes.as_ref().and_then(|folios| folios.get(&folio)).copied().unwrap_or(0);
-        add(&format!("folio {folio}"), false, Box::new(move |m| size(bytes(m))));
+        add(&format!("folio {folio}"), Number, Box::new(move |m| size(bytes(m))));
     }
-    add("huge", false, Box::new(|m| size(m.huge_bytes)));
+    add("huge", Number, Box::new(|m| size(m.huge_bytes)));
     if mappings.iter().any(|mapping| mapping.resident_bytes > 0 && mapping.contiguous_bytes.is_some()) {
         for group in ["16K", "32K", "64K", "2M"] {
             let group: PageSize = group.parse().expect("a size");
-            add(&format!("tlb {group}"), false, Box::new(move |m| share(m.contiguous_share(group))));
+            add(&format!("tlb {group}"), Number, Box::new(move |m| share(m.contiguous_share(group))));
         }
     }
-    add("mapping", true, Box::new(|m| words(format!("{} {}", m.permissions, m.name).trim_end().into())));
-    add("why not huge", true, Box::new(|m| words(why(&m.reasons))));
+    add("mapping", Prose, Box::new(|m| named(m, &m.name)));
+    add("why not huge", Prose, Box::new(|m| words(why(&m.reasons, true))));
     columns
 }
 
-/// The reasons with most bytes: one, or two with their bytes.
-pub(in crate::live) fn why(reasons: &[Reason]) -> String {
+fn named(mapping: &Mapping, name: &str) -> Cell {
+    words(format!("{} {name}", mapping.permissions).trim_end().into())
+}
+
+/// The reasons with most bytes: one, or two with their bytes; if not `wide`, the one.
+pub(in crate::live) fn why(reasons: &[Reason], wide: bool) -> String {
+    let phrase = |reason: &Reason| format!("{} ({})", reason.text, bytes(reason.bytes));
     match reasons {
         [] => String::new(),
         [reason] => reason.text.clone(),
+        [most, _, ..] if !wide => format!("{}; ...", phrase(most)),
         [most, next, rest @ ..] => {
             let more = if rest.is_empty() { "" } else { "; ..." };
-            let phrase = |reason: &Reason| format!("{} ({})", reason.text, bytes(reason.bytes));
             format!("{}; {}{more}", phrase(most), phrase(next))
         }
     }
+}
+
+/// The mappings as a table.
+pub(super) fn table(process: &Process, wide: bool) -> Table {
+    let columns = columns(&process.mappings, wide);
+    let mut table = Table::new(columns.iter().map(|column| match column.content {
+        Content::Number => superpage_report::Column::number(&column.name),
+        Content::Prose => superpage_report::Column::prose(&column.name),
+    }));
+    shown(process).for_each(|mapping| table.row(columns.iter().map(|column| (column.cell)(mapping).text)));
+    table
 }
 
 /// The line above the table.

@@ -1,6 +1,6 @@
 //! The live view, in a terminal.
 
-use super::columns::{Column, columns, note, shown, title};
+use super::columns::{Content, columns, note, shown, title};
 use super::system;
 use crate::{Failure, print};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -16,15 +16,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use superpage_linux::inspect::{Mapping, Process, System};
-use superpage_report::foreign;
+use superpage_report::{Screen, foreign};
 
 /// Shows a process, or the system, until the user quits or a signal comes.
-pub(super) fn run(pid: Option<u32>, period: Duration) -> Result<ExitCode, Failure> {
+pub(super) fn run(pid: Option<u32>, period: Duration, wide: bool) -> Result<ExitCode, Failure> {
     if !print::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::Usage("--watch needs a terminal; without it inspect prints once".into()));
     }
     // Errors at the start are told without a flicker.
-    let mut view = View::new(pid)?;
+    let mut view = View::new(pid, wide)?;
     let signal = Arc::new(AtomicUsize::new(0));
     for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
         signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize)
@@ -58,6 +58,8 @@ enum Subject {
 
 struct View {
     subject: Subject,
+    /// Whether all columns are shown.
+    wide: bool,
     /// The column that rows are sorted by.
     sort: usize,
     descending: bool,
@@ -73,12 +75,13 @@ struct Rows {
 }
 
 impl View {
-    fn new(pid: Option<u32>) -> Result<View, Failure> {
+    fn new(pid: Option<u32>, wide: bool) -> Result<View, Failure> {
         let (subject, sort) = match pid {
-            Some(pid) => (Subject::Process(Process::read(pid)?), 2),
+            // By what is resident, behind the address and, in the wide table, the size.
+            Some(pid) => (Subject::Process(Process::read(pid)?), if wide { 2 } else { 1 }),
             None => (Subject::System(Box::new(System::read()?), None), 1),
         };
-        Ok(View { subject, sort, descending: true, top: 0 })
+        Ok(View { subject, wide, sort, descending: true, top: 0 })
     }
 
     fn again(&mut self) -> Result<(), Failure> {
@@ -150,7 +153,7 @@ impl View {
     /// The rows to be sorted: of mappings, or of what was counted a second.
     fn rows(&self) -> Rows {
         match &self.subject {
-            Subject::Process(process) => mappings(process, self.sort, self.descending),
+            Subject::Process(process) => mappings(process, self.wide, self.sort, self.descending),
             Subject::System(now, then) => {
                 let mut rates: Vec<(String, f64)> = match then {
                     Some(then) => now.rates(then).into_iter().collect(),
@@ -176,7 +179,7 @@ impl View {
                 std::iter::once(title(process)).chain(notes).collect()
             }
             Subject::System(now, _) => {
-                let sections = system::sections(now).join("\n");
+                let sections = system::sections(now, Screen::stdout(self.wide)).join("\n");
                 let lines = sections.lines().map(String::from);
                 lines.chain([String::new(), "Counted since the last look, a second".into()]).collect()
             }
@@ -221,8 +224,8 @@ impl View {
     }
 }
 
-fn mappings(process: &Process, sort: usize, descending: bool) -> Rows {
-    let columns = columns(&process.mappings);
+fn mappings(process: &Process, wide: bool, sort: usize, descending: bool) -> Rows {
+    let columns = columns(&process.mappings, wide);
     let mut rows: Vec<&Mapping> = shown(process).collect();
     if let Some(column) = columns.get(sort) {
         let key = |mapping: &Mapping| (column.cell)(mapping);
@@ -234,17 +237,9 @@ fn mappings(process: &Process, sort: usize, descending: bool) -> Rows {
             rows.reverse();
         }
     }
-    // Names of files come short here; the table that is printed has them whole.
-    let short = |column: &Column, mapping: &Mapping| match column.name.as_str() {
-        "mapping" => {
-            let name = mapping.name.rsplit('/').next().unwrap_or_default();
-            format!("{} {name}", mapping.permissions)
-        }
-        _ => (column.cell)(mapping).text,
-    };
     Rows {
         head: columns.iter().map(|column| column.name.clone()).collect(),
-        left: columns.iter().map(|column| column.left).collect(),
-        rows: rows.iter().map(|m| columns.iter().map(|column| short(column, m)).collect()).collect(),
+        left: columns.iter().map(|column| column.content == Content::Prose).collect(),
+        rows: rows.iter().map(|m| columns.iter().map(|column| (column.cell)(m).text).collect()).collect(),
     }
 }
