@@ -52,7 +52,7 @@ fn simulations_of_several_machines_and_policies() {
 #[test]
 fn simulations_of_several_sampled_traces() {
     let corpus = ["sim", "--trace", "corpus/gzip.sp", "corpus/sqlite3.sp", "-m", "zen5", "-m", "golden-cove"];
-    let text = fits(&[&corpus[..], &["-p", "thp", "-p", "reservation", "-p", "reservation:sizes=64K"]].concat());
+    let text = fits(&[&corpus[..], &["-p", "thp", "-p", "reservation", "-p", "reservation:sizes=2M"]].concat());
     assert!(text.contains("zen5: speedup over base, and fewer TLB misses"), "{text}");
 }
 
@@ -85,6 +85,7 @@ title = "Table 9: an experiment whose title is long enough that nobody would wan
 section = "9"
 there = "something"
 here = "something small"
+kind = "sequence"
 
 [runs]
 all = "reservation"
