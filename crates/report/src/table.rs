@@ -4,8 +4,10 @@ use crate::foreign::foreign;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table as Layout, presets};
 use unicode_width::UnicodeWidthStr;
 
-/// A head, or a word of prose, that is longer is broken behind its marks where the screen is not wide.
-const LONG_NAME: usize = 24;
+/// A head that is longer is broken behind its marks where the screen is not wide,
+const LONG_HEAD: usize = 24;
+/// and so is a word of prose in a table that would not fit.
+const LONG_WORD: usize = 18;
 
 /// What stands in a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,7 +134,7 @@ impl Table {
 
     fn head_of(&self, index: usize, width: Option<usize>) -> String {
         let head = foreign(&self.columns[index].name).into_owned();
-        if width.is_some() { fold(&head, LONG_NAME) } else { head }
+        if width.is_some() { fold(&head, LONG_HEAD) } else { head }
     }
 
     /// What a column takes if none of its cells is broken, with the space around it.
@@ -190,7 +192,7 @@ impl Table {
 
 /// A text with its long words in several lines.
 fn fold_words(text: &str) -> String {
-    text.split(' ').map(|word| fold(word, LONG_NAME)).collect::<Vec<_>>().join(" ")
+    text.split(' ').map(|word| fold(word, LONG_WORD)).collect::<Vec<_>>().join(" ")
 }
 
 /// A name in lines of at most so many columns, broken behind its marks where there are any.
@@ -249,7 +251,7 @@ mod tests {
         table.row(["reservation:sizes=64K+512K,preempt=off", "1"]);
         assert!(Screen::of(60).table(&table).contains(" reservation:sizes=64K+512K,preempt=off  1\n"));
         let text = Screen::of(40).table(&table);
-        assert!(text.contains(" reservation:sizes=64K+") && text.contains("\n 512K,preempt=off\n"), "{text}");
+        assert!(text.contains(" reservation:sizes=") && text.contains("\n 64K+512K,preempt=\n off\n"), "{text}");
     }
 
     #[test]

@@ -394,7 +394,7 @@ fn most_pages(pages: &[(PageSize, u64)]) -> String {
     let mut words: Vec<String> =
         shown.iter().map(|(size, n)| format!("{}x{size}", count(*n).replace(' ', ""))).collect();
     if all > words.len() {
-        words.push("...".into());
+        words.push("…".into());
     }
     if words.is_empty() { "-".into() } else { words.join(" ") }
 }
