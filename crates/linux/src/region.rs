@@ -98,6 +98,9 @@ impl Builder {
 
     /// Where pages go that the limit leaves no room for: an unlinked file in this directory. Without one they cannot go, and
     /// accesses beyond the limit end with `SIGBUS`.
+    ///
+    /// With one, do no input past the page cache into the region (`O_DIRECT`, registered buffers of `io_uring`, `vmsplice`): a
+    /// page that is evicted while a device writes to it loses what is written.
     pub fn swap_dir(mut self, directory: impl Into<PathBuf>) -> Builder {
         self.swap_dir = Some(directory.into());
         self
@@ -130,7 +133,8 @@ impl Builder {
         let sizes = ["4K", "64K", "2M"].map(|size| size.parse::<PageSize>().expect("a size"));
         let ladder = Ladder::new(&sizes).expect("an ascending ladder");
         let block = memory::BLOCK * BASE;
-        const MOST: usize = 1 << 44;
+        /// Pages and frames are counted in 32 bits.
+        const MOST: usize = (u32::MAX as usize - 1) * BASE;
         if self.bytes == 0 || self.bytes > MOST {
             return Err(Error::Bytes(self.bytes));
         }

@@ -56,6 +56,9 @@ fn random(state: &mut u64) -> u64 {
 fn a_full_block_becomes_one_page_in_place() {
     let Some(region) = region(Region::builder().bytes(4 * BLOCK)) else { return };
     let words = words(&region);
+    assert_eq!(words[0].load(Ordering::Relaxed), 0);
+    let first = region.stats();
+    assert_eq!((first.manager.resident_pages, first.held_bytes()), (1, BLOCK as u64));
     for page in 0..1024 {
         assert_eq!(words[page * PAGE / 8].load(Ordering::Relaxed), 0);
         words[page * PAGE / 8].store(page as u64, Ordering::Relaxed);
@@ -65,6 +68,8 @@ fn a_full_block_becomes_one_page_in_place() {
     assert_eq!(stats.promoted_bytes(), 2 * BLOCK as u64);
     assert_eq!(smaps(&region, "Rss"), 2 * BLOCK);
     if stats.small_blocks == 0 {
+        // In place: the reservation was a huge page before it was full.
+        assert_eq!(first.huge_blocks, 1, "{first:?}");
         assert_eq!(stats.huge_bytes, stats.promoted_bytes());
         assert_eq!(smaps(&region, "ShmemPmdMapped") as u64, stats.promoted_bytes());
     } else {
@@ -200,9 +205,12 @@ fn memory_that_runs_out_ends_the_access_with_sigbus() {
         return;
     }
     let region = Region::builder().bytes(2 * BLOCK).limit(BLOCK).build().unwrap();
-    for page in words(&region).chunks(512) {
-        page[0].store(1, Ordering::Relaxed);
-    }
+    // Two threads, which may both wait for the page that cannot be had.
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| words(&region).chunks(512).for_each(|page| page[0].store(1, Ordering::Relaxed)));
+        }
+    });
 }
 
 #[test]
@@ -300,10 +308,11 @@ fn scattered_pages_under_a_limit_are_one_mapping() {
     assert_eq!(starts.filter(|start| (low..high).contains(start)).count(), 1);
     let stats = region.stats();
     assert_eq!((stats.resident_bytes(), stats.held_bytes(), stats.refused), (limit as u64, limit as u64, 0));
-    assert_eq!(smaps(&region, "Rss"), limit);
     for page in (0..bytes / PAGE).step_by(step) {
         assert_eq!(words[page * PAGE / 8].load(Ordering::Relaxed), page as u64 + 1);
     }
+    // A huge page that was taken apart had left the page tables.
+    assert_eq!(smaps(&region, "Rss"), limit);
     region.validate().unwrap();
 }
 
@@ -361,4 +370,29 @@ fn faults_of_user_mode_alone_must_be_asked_for() {
     assert_eq!(absent.raw_os_error(), Some(libc::EFAULT));
     region.populate(0..PAGE).unwrap();
     assert!(std::io::Read::read(&mut maps, &mut region.as_mut_slice()[..PAGE]).unwrap() > 0);
+}
+
+#[test]
+fn a_mapping_that_the_program_cuts_goes_on() {
+    let directory = std::env::temp_dir();
+    let Some(region) = region(Region::builder().bytes(4 * BLOCK).limit(2 * BLOCK).swap_dir(directory)) else { return };
+    let words = words(&region);
+    for (at, word) in words.iter().enumerate().take(BLOCK / 8) {
+        word.store(at as u64, Ordering::Relaxed);
+    }
+    // Neither cut lies at 2 MB or 64 KB: the kernel takes the huge mapping out, and calls over the whole fail from now on.
+    let inside = region.as_ptr().as_ptr().wrapping_add(5 * PAGE);
+    // SAFETY: the advice changes no memory.
+    assert_eq!(unsafe { libc::madvise(inside.cast(), 9 * PAGE, libc::MADV_DONTDUMP) }, 0);
+    let whole = || words.iter().enumerate().take(BLOCK / 8).all(|(at, word)| word.load(Ordering::Relaxed) == at as u64);
+    assert!(whole());
+    // The daemon looks for what is used, takes the block out of the page tables and to the swap file, and it comes back.
+    for round in 0..3 {
+        for word in words[BLOCK / 8..].iter().step_by(PAGE / 8) {
+            word.store(round, Ordering::Relaxed);
+        }
+        assert!(whole());
+    }
+    region.validate().unwrap();
+    assert_eq!(region.stats().refused, 0);
 }

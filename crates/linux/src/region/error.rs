@@ -28,10 +28,10 @@ pub enum Error {
     #[error("the base page of this machine has {0} bytes; a region needs 4096")]
     BasePage(usize),
     /// A size that no region can have.
-    #[error("a region has from one base page to 2^44 bytes, not {0}")]
+    #[error("a region has from one base page to less than 2^44 bytes, not {0}")]
     Bytes(usize),
     /// A limit that no region can have.
-    #[error("the limit of a region is from 2 MB to 2^44 bytes, not {0}")]
+    #[error("the limit of a region is from 2 MB to less than 2^44 bytes, not {0}")]
     Limit(usize),
     /// No frame is left and none can be evicted.
     #[error("no frame is left for page {0} of the region; raise its limit, name a swap directory, or discard pages")]

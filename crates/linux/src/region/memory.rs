@@ -10,6 +10,10 @@
 //! An extent of 2 MB that is given to a block of the region whose pages have no memory becomes one huge page of the file when
 //! it is given, and so a reservation: it is full of zeroes, and promotion maps it as one in place. If part of it goes, the
 //! kernel takes the huge page apart.
+//!
+//! Two things the kernel does with pages that it has pinned (a read by `O_DIRECT` that is under way, `vmsplice`): a huge page
+//! with one is not taken apart, so that a hole frees nothing until the pin goes, and the limit may be exceeded by so much; and what
+//! a device writes to a page that is evicted meanwhile is lost.
 
 use super::Error;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -161,17 +165,15 @@ impl Memory {
         }
         self.punch(from, lost)?;
         if whole && self.blocks[block].present == 0 {
-            self.populate(first)?;
+            self.populate(first, BLOCK)?;
             let huge = self.forge(block);
             self.blocks[block].refused = !huge;
-            if huge {
-                (first..first + BLOCK).for_each(|page| self.set_present(page, true));
-            }
         }
         Ok(())
     }
 
-    /// Makes 2 MB of the file one huge page, around its first page. `false`: the kernel has none.
+    /// Makes 2 MB of the file one huge page. All of its pages have memory: where a userfaultfd tells of holes, the kernel makes no
+    /// huge page around one. `false`: it has none.
     fn forge(&mut self, block: usize) -> bool {
         let bytes = BLOCK * BASE;
         let huge = self.map_at(self.anvil, block * BLOCK, bytes).and_then(|()| collapse(self.anvil, bytes)).is_ok();
@@ -228,10 +230,10 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives memory to a page alone.
-    fn populate(&mut self, page: usize) -> io::Result<()> {
-        advise(self.at(page).cast(), BASE, libc::MADV_POPULATE_WRITE)?;
-        self.set_present(page, true);
+    /// Gives memory to pages that have none, by base pages.
+    fn populate(&mut self, first: usize, pages: usize) -> io::Result<()> {
+        advise(self.at(first).cast(), pages * BASE, libc::MADV_POPULATE_WRITE)?;
+        (first..first + pages).for_each(|page| self.set_present(page, true));
         Ok(())
     }
 
@@ -241,7 +243,7 @@ impl Memory {
     /// The system is out of memory.
     pub(crate) fn provide(&mut self, page: usize) -> io::Result<()> {
         assert_ne!(self.pages[page].frame, NONE, "page {page} of the region has no frame");
-        if self.pages[page].present { Ok(()) } else { self.populate(page) }
+        if self.pages[page].present { Ok(()) } else { self.populate(page, 1) }
     }
 
     /// Gives the memory of pages back to the system whose frames are not `wanted`.

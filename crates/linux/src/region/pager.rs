@@ -132,16 +132,27 @@ impl Pager {
                 Err(other) => panic!("the region is one mapping for reading and writing: {other}"),
             }
         };
-        if let Err(error) = self.carry_out(at, &fault) {
-            // The system is out of memory or of mappings, or the swap file fails. The page is as if it had never been.
-            let _ = self.vm.discard(&mut self.tables, self.space, at, 1);
+        let mut unfilled = Vec::new();
+        if let Err(error) = self.carry_out(at, &fault, &mut unfilled) {
+            // The system is out of memory, or the swap file fails. What has no contents yet is as if it had never been; what has,
+            // keeps them.
+            for page in unfilled {
+                let _ = self.vm.discard(&mut self.tables, self.space, page, 1);
+            }
             self.tables.entered.clear();
             return Err(Error::System { what: "get the contents of a page of the region", source: error });
         }
         Ok(())
     }
 
-    fn carry_out(&mut self, at: Vpn, fault: &Fault) -> io::Result<()> {
+    /// Does what a fault leaves to do. If that fails, `unfilled` are the pages whose contents could not be had.
+    fn carry_out(&mut self, at: Vpn, fault: &Fault, unfilled: &mut Vec<Vpn>) -> io::Result<()> {
+        // What was populated beside the page was entered in the same order.
+        unfilled.extend(self.tables.entered.iter().copied().filter(|entered| *entered != at).rev());
+        assert_eq!(unfilled.len(), fault.filled.len(), "what is populated is entered");
+        if matches!(fault.kind, FaultKind::Zero | FaultKind::Swap) {
+            unfilled.push(at);
+        }
         let page = self.tables.index(at);
         if fault.allocated == Some(self.largest()) {
             let begun = Instant::now();
@@ -151,18 +162,19 @@ impl Pager {
             self.stats.reservation_nanoseconds += begun.elapsed().as_nanos() as u64;
         }
         match (fault.kind, fault.source) {
-            (FaultKind::Zero, _) => self.fill(page, fault.frame, None)?,
-            (FaultKind::Swap, _) => self.fill(page, fault.frame, fault.backed)?,
+            (FaultKind::Zero | FaultKind::Swap, _) => {
+                self.fill(page, fault.frame, fault.backed)?;
+                unfilled.pop();
+            }
             // Contents lie where the page is, whichever frame backs it.
             (FaultKind::Cached, Some(_)) => self.memory.give(page, fault.frame)?,
             (FaultKind::Cached | FaultKind::Resident | FaultKind::Spurious, _) => {}
             (other, _) => panic!("a region has no fault of kind {other:?}"),
         }
-        // What was populated beside the page was entered in the same order.
-        let beside: Vec<Vpn> = self.tables.entered.iter().copied().filter(|entered| *entered != at).collect();
-        assert_eq!(beside.len(), fault.filled.len(), "what is populated is entered");
-        for (page, filled) in beside.into_iter().zip(&fault.filled) {
+        for filled in &fault.filled {
+            let page = *unfilled.last().expect("as many as are filled");
             self.fill(self.tables.index(page), filled.frame, filled.backed)?;
+            unfilled.pop();
         }
         if self.vm.hash_wanted() {
             self.vm.run_hash(&self.tables, &mut SwapStore { swap: &mut self.swap, memory: &self.memory });
@@ -211,11 +223,15 @@ impl Pager {
         let start = self.tables.address(mapping.start).addr() as u64;
         let bytes = self.tables.ladder().size(mapping.level).bytes();
         let largest = mapping.level == self.largest();
+        // Who waits goes on at once; the rest can be done while it runs. Also where all should be mapped: the kernel takes a huge
+        // mapping of a memory file out when the program's own calls (mlock, mprotect, madvise) cut through it.
+        let mapped = self.uffd.resume(self.tables.address(at).addr() as u64, BASE as u64)?;
         if mapping.present == Present::Huge {
+            if mapped {
+                self.tables.set_present(mapping.start, Present::Part);
+            }
             return self.uffd.wake(start, bytes);
         }
-        // Who waits goes on at once; the rest can be done while it runs.
-        self.uffd.resume(self.tables.address(at).addr() as u64, BASE as u64)?;
         let mut entered = std::mem::take(&mut self.tables.entered);
         for page in entered.drain(..).filter(|page| *page != at) {
             let mapping = self.tables.mapping(page).expect("what was entered is mapped");
@@ -226,10 +242,9 @@ impl Pager {
         if largest && self.assemble(mapping.start) {
             return self.uffd.wake(start, bytes);
         }
-        if mapping.present < Present::All {
-            self.uffd.resume(start, bytes)?;
-        }
-        self.tables.set_present(mapping.start, Present::All);
+        // What cannot be mapped at once, for one, across such a cut, comes with its own fault.
+        let all = mapping.present == Present::All || self.uffd.resume(start, bytes).is_ok();
+        self.tables.set_present(mapping.start, if all { Present::All } else { Present::Part });
         Ok(())
     }
 

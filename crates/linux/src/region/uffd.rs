@@ -158,15 +158,19 @@ impl Uffd {
         Ok(())
     }
 
-    /// Maps the pages of a range that the file behind it has and that are not mapped, and wakes who waits for any of them.
-    pub(crate) fn resume(&self, start: u64, bytes: u64) -> io::Result<()> {
-        let (mut at, end) = (start, start + bytes);
+    /// Maps the pages of a range that the file behind it has and that are not mapped, and wakes who waits for any of them. Returns
+    /// whether any was mapped.
+    pub(crate) fn resume(&self, start: u64, bytes: u64) -> io::Result<bool> {
+        let (mut at, end, mut mapped) = (start, start + bytes, false);
         while at < end {
             let mut request = PagesRequest { range: RangeRequest { start: at, len: end - at }, mode: 0, done: 0 };
             // SAFETY: the opcode is that of the structure; the range is the region's own, where pages appear as at any fault.
             match unsafe { ioctl(&self.fd, Updater::<CONTINUE, _>::new(&mut request)) } {
-                Ok(()) => return Ok(()),
-                Err(Errno::AGAIN) => at += request.done.max(0) as u64,
+                Ok(()) => return Ok(true),
+                Err(Errno::AGAIN) => {
+                    mapped |= request.done > 0;
+                    at += request.done.max(0) as u64;
+                }
                 Err(Errno::EXIST) => {
                     self.wake(at, BASE)?;
                     at += BASE;
@@ -174,7 +178,7 @@ impl Uffd {
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(())
+        Ok(mapped)
     }
 
     /// Wakes who waits for a page of the range: the access is tried again.
@@ -195,8 +199,11 @@ impl Uffd {
         }
         let mut request = PagesRequest { range: RangeRequest { start, len: BASE }, mode: 0, done: 0 };
         // SAFETY: the opcode is that of the structure; the range is the region's own and holds no page.
-        unsafe { ioctl(&self.fd, Updater::<POISON, _>::new(&mut request)) }?;
-        Ok(())
+        match unsafe { ioctl(&self.fd, Updater::<POISON, _>::new(&mut request)) } {
+            // Two threads waited for it.
+            Err(Errno::EXIST) => self.wake(start, BASE),
+            other => Ok(other?),
+        }
     }
 
     /// Reads what has come, at most a batch, and calls `take` with each. Does not wait.
