@@ -3,12 +3,14 @@
 //! It follows from the stream and the size of the base page alone, so it is counted once for all points that share these, where
 //! the stream is prepared for them: no policy can change it. A page counts from its first access on, in memory or in swap space,
 //! until it is unmapped, discarded or its process ends; what a fork shares counts once, and twice after a write. A page of a
-//! file counts from its first use, through a mapping or by the kernel, until the file is removed.
+//! file counts from its first use, through a mapping or by the kernel, until the file is removed; one of shared memory while a
+//! mapping reaches it.
 
 use crate::kernel::{inward, outward};
 use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use superpage_pages::Access;
 use superpage_trace::{Backing, Event, Growth, ProcessId};
 
@@ -343,7 +345,7 @@ impl Touched {
         }
     }
 
-    /// Forgets the pages of a range. Those of shared memory only if no other process has it mapped.
+    /// Forgets the pages of a range. Those of shared memory only if no other mapping reaches them.
     fn discard(&mut self, low: u64, high: u64) {
         self.recent = NOWHERE;
         let space = &mut self.spaces[self.current];
@@ -355,15 +357,31 @@ impl Touched {
         });
         for (start, window) in space.overlapping(low, high) {
             let Some((object @ Object::Memory(_), offset)) = window.object else { continue };
-            let here = |other: &&Window| other.object.is_some_and(|(other, _)| other == object);
+            let reached = self.reached(object, low, high);
             let Some(shared) = self.shared.get_mut(&object) else { continue };
-            if space.windows.values().filter(here).count() as u64 == shared.windows {
-                let (from, to) = (low.max(start) - start + offset, high.min(window.end) - start + offset);
-                let before = shared.pages.len();
-                shared.pages.retain(|page| !(from..to).contains(page));
-                *self.owned.entry(None).or_default() -= (before - shared.pages.len()) as u64;
+            let gone = low.max(start) - start + offset..high.min(window.end) - start + offset;
+            let before = shared.pages.len();
+            let stays = |page: &u64| !gone.contains(page) || reached.iter().any(|pages| pages.contains(page));
+            shared.pages.retain(|page| stays(page));
+            *self.owned.entry(None).or_default() -= (before - shared.pages.len()) as u64;
+        }
+    }
+
+    /// The pages of an object in all mappings of it, but for a range of the current process's addresses.
+    fn reached(&self, object: Object, low: u64, high: u64) -> Vec<Range<u64>> {
+        let mut reached = Vec::new();
+        for (number, space) in self.spaces.iter().enumerate() {
+            for (start, window) in &space.windows {
+                let Some((_, offset)) = window.object.filter(|(known, _)| *known == object) else { continue };
+                let but = if number == self.current { low..high } else { window.end..window.end };
+                for (from, to) in [(*start, window.end.min(but.start)), ((*start).max(but.end), window.end)] {
+                    if from < to {
+                        reached.push(from - start + offset..to - start + offset);
+                    }
+                }
             }
         }
+        reached
     }
 
     /// The growing mapping that starts at `start` ends at `end` now.
