@@ -87,25 +87,28 @@ pub(crate) fn known(row: &Row, text: String) -> String {
 /// What must be said below a table of a sampled stream.
 pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
     let Some(sampled) = rows.first().and_then(|row| row.sampled.as_ref()) else { return Vec::new() };
+    let exact = |row: &&Row| row.sampled.as_ref().is_some_and(|sampled| sampled.kernel_exact);
     let mut notes = vec![format!(
-        "sampled: {} of every {} accesses ({:.2} %), with all mappings and first touches, so what the kernel does is known; \
-         misses, walks and time are estimates from {} windows with 95 % intervals",
+        "sampled: {} of every {} accesses ({:.2} %), with all mappings and first touches{}; misses, walks and time are estimates \
+         from {} windows, ± half a 95 % interval",
         count(sampled.on),
         count(sampled.period),
         100.0 * sampled.share,
+        if rows.iter().all(|row| exact(&row)) { ", so what the kernel does is known" } else { "" },
         count(sampled.windows)
     )];
     if sampled.windows < 2 {
         notes.push("too few windows for an estimate: record with a shorter period, or without --sample".into());
-    } else if !rows.iter().any(|row| row.sampled.as_ref().is_some_and(|sampled| sampled.tlb_misses_error.is_some())) {
+    } else if rows
+        .iter()
+        .filter(exact)
+        .any(|row| row.sampled.as_ref().is_some_and(|sampled| sampled.tlb_misses_error.is_none()))
+    {
         let why = "the trace does not say where its windows lie, so nobody knows how good these estimates are";
         notes.push(format!("{why}: record it again"));
     }
-    let short: Vec<String> = rows
-        .iter()
-        .filter(|row| row.sampled.as_ref().is_some_and(|sampled| !sampled.kernel_exact))
-        .map(|row| format!("{} {}", row.machine, row.policy))
-        .collect();
+    let short: Vec<String> =
+        rows.iter().filter(|row| !exact(row)).map(|row| format!("{} {}", row.machine, row.policy)).collect();
     if !short.is_empty() {
         notes.push(format!(
             "memory was short under {}: what is taken away then depends on references that the sample left out, so that \

@@ -346,6 +346,10 @@ fn notes(group: &[Row]) -> Vec<String> {
 /// Where the time of a row came from or went against `base`, if the walks are less than half of it.
 fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     let base = group.iter().find(|base| base.machine == row.machine && base.policy == "base")?;
+    let known = |row: &Row| row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact);
+    if !known(row) || !known(base) || base.cycles == 0 {
+        return None;
+    }
     let percent = |then: u64, now: u64| 100.0 * (then as f64 - now as f64) / base.cycles as f64;
     let gained = percent(base.cycles, row.cycles);
     let walks = percent(base.walk_cycles, row.walk_cycles);
