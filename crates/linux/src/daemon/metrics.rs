@@ -12,10 +12,9 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::io::Write;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use tempfile::NamedTempFile;
+use superpage_output::{Output, explain};
 
 /// The type of the text.
 const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -56,21 +55,17 @@ impl Metrics {
         *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
     }
 
-    /// Writes the file, if there is one: whole, under another name, then renamed.
+    /// Writes the file, if there is one: a reader sees what was there before or all that is new, as [`Output`] has it.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn write(&self) -> Result<(), Error> {
         let Some(path) = &self.file else { return Ok(()) };
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let write = || {
-            let mut file = NamedTempFile::new_in(folder)?;
-            file.write_all(render(&self.shared).as_bytes())?;
-            // The node exporter is another user.
-            file.as_file().set_permissions(std::fs::Permissions::from_mode(0o644))?;
-            file.persist(path).map_err(|error| error.error)
-        };
-        write().map(|_| ()).map_err(Error::file("write", path))
+        let written = Output::create(path).and_then(|mut output| {
+            output.write_all(render(&self.shared).as_bytes()).map_err(explain)?;
+            output.commit().map_err(explain)
+        });
+        written.map_err(Error::file("write", path))
     }
 }
 
@@ -153,8 +148,11 @@ impl Collector for Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::io::Read;
     use std::net::TcpStream;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    use std::path::Path;
 
     fn get(address: SocketAddr, path: &str) -> String {
         let mut stream = TcpStream::connect(address).unwrap();
@@ -195,5 +193,54 @@ mod tests {
         assert!(Metrics::start(&nowhere, Counters::default()).unwrap_err().to_string().contains("no/such"));
         drop(metrics);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half-written is left");
+    }
+
+    fn told_in(file: &Path) -> Result<Metrics, Error> {
+        Metrics::start(&MetricsConfig { listen: None, file: Some(file.into()) }, Counters::default())
+    }
+
+    #[test]
+    fn a_device_and_a_link_stay_what_they_are() {
+        let full = Path::new("/dev/full");
+        // By a link, so that a fault here costs no device.
+        let folder = tempfile::tempdir().unwrap();
+        let (device, link, file) =
+            (folder.path().join("device"), folder.path().join("link"), folder.path().join("file"));
+        symlink(full, &device).unwrap();
+        symlink(&file, &link).unwrap();
+        assert!(told_in(&device).unwrap_err().to_string().starts_with("cannot write "));
+        told_in(&link).unwrap();
+        assert!(device.is_symlink() && link.is_symlink() && !full.is_file());
+        assert!(fs::read_to_string(&file).unwrap().ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn a_file_keeps_its_mode_and_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("superpage.prom");
+        fs::write(&file, "before").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let mut reader = fs::File::open(&file).unwrap();
+        told_in(&file).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
+        let mut seen = String::new();
+        reader.read_to_string(&mut seen).unwrap();
+        assert_eq!(seen, "before", "who had it open sees no half of the new one");
+    }
+
+    #[test]
+    fn what_another_user_planted_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can act as another user");
+            return;
+        }
+        const NOBODY: u32 = 65534;
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        let file = folder.path().join("superpage.prom");
+        fs::write(&file, "nobody's").unwrap();
+        chown(&file, Some(NOBODY), Some(NOBODY)).unwrap();
+        assert!(told_in(&file).unwrap_err().to_string().contains("belongs to user 65534"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "nobody's");
     }
 }
