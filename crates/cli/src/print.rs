@@ -6,7 +6,6 @@
 //! is full, loses its sentences and nothing else.
 
 use crate::Failure;
-use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use superpage_report::Screen;
 
@@ -27,13 +26,7 @@ impl Width {
 
 /// `eprintln!` as elsewhere, but for the panic of the standard one where standard error cannot be written.
 macro_rules! eprintln {
-    ($($sentence:tt)*) => { $crate::print::tell(format_args!($($sentence)*)) };
-}
-
-/// A line on standard error.
-pub(crate) fn tell(sentence: fmt::Arguments<'_>) {
-    // In one piece, as others may write there too.
-    let _ = io::stderr().lock().write_all(format!("{sentence}\n").as_bytes());
+    ($($sentence:tt)*) => { superpage_report::tell(format_args!($($sentence)*)) };
 }
 
 /// Findings on standard output, all of them there when this returns.

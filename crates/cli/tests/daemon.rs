@@ -1,9 +1,11 @@
 //! The verb `daemon`, from outside: what it is told wrong, what it would do, and its life with signals.
 #![cfg(target_os = "linux")]
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 fn superpage(run: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_superpage"));
@@ -136,6 +138,32 @@ fn names_of_others_are_escaped() {
         assert!(!stdout.contains('\u{1b}'), "{stdout}");
         assert!(stdout.contains(r"a\n\u{1b}[2Jb") || stdout.contains(r"a\n\u001b[2Jb"), "{stdout}");
         assert!(stdout.contains("disabled"), "{stdout}");
+    }
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_no_daemon() {
+    let full = File::options().write(true).open("/dev/full").unwrap();
+    let (reader, unread) = std::io::pipe().unwrap();
+    drop(reader);
+    for log in [Stdio::from(full), Stdio::from(unread)] {
+        let folder = tempfile::tempdir().unwrap();
+        let metrics = folder.path().join("superpage.prom");
+        let sleeper = Sleeper::new();
+        let mut command = superpage(folder.path());
+        command.arg("--metrics-file").arg(&metrics).args(["-v", "--pid", &sleeper.0.id().to_string()]);
+        let mut daemon = command.stderr(log).spawn().unwrap();
+        while !metrics.exists() && daemon.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        // It logs that it promotes, and that what it was named has ended.
+        drop(sleeper);
+        let status = daemon.wait().unwrap();
+        if status.code() == Some(1) && !metrics.exists() {
+            eprintln!("skipped: no daemon can promote here");
+            return;
+        }
+        assert_eq!(status.code(), Some(0));
     }
 }
 

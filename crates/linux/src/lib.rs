@@ -7,6 +7,12 @@
 #![cfg(target_os = "linux")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+/// `eprintln!` as elsewhere, but for the panic of the standard one where standard error cannot be written: what is told is no
+/// reason to leave undone what it tells of.
+macro_rules! eprintln {
+    ($($sentence:tt)*) => { superpage_report::tell(format_args!($($sentence)*)) };
+}
+
 pub mod compare;
 pub mod daemon;
 mod error;

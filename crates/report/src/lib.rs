@@ -12,6 +12,7 @@ mod page;
 mod scale;
 mod screen;
 mod table;
+mod tell;
 
 pub use dots::{Dots, DotsOf};
 pub use export::{Export, Unwritable};
@@ -22,3 +23,4 @@ pub use grid::grid;
 pub use page::{escape, page, prose};
 pub use screen::Screen;
 pub use table::{Column, Table};
+pub use tell::tell;

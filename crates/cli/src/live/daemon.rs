@@ -135,6 +135,8 @@ impl Daemon {
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
         let to_person = std::io::stderr().is_terminal();
         let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+        // It would tell of what it cannot write by `eprintln!`, which panics then: a full disk under a log ends no daemon.
+        let logs = logs.log_internal_errors(false);
         // A test that calls this twice keeps the first.
         let _ = if to_person { logs.try_init() } else { logs.without_time().with_ansi(false).try_init() };
     }
