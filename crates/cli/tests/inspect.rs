@@ -2,7 +2,9 @@
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -63,6 +65,26 @@ fn a_process_is_a_row_for_each_mapping() {
     let output = inspect(&[&process.pid()]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.starts_with(&format!("sleep ({}): ", process.pid())) && text.contains("why not huge"), "{text}");
+}
+
+#[test]
+fn names_that_are_no_utf8_are_shown_with_a_sign() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join(OsStr::from_bytes(b"odd\xff"));
+    let sleep = ["/usr/bin/sleep", "/bin/sleep"].iter().find(|path| std::path::Path::new(path).exists()).unwrap();
+    std::fs::copy(sleep, &program).unwrap();
+    let process = Waiting(Command::new(&program).arg0("sleep").arg("60").spawn().unwrap());
+    let stat =
+        || String::from_utf8_lossy(&std::fs::read(format!("/proc/{}/stat", process.pid())).unwrap()).into_owned();
+    while !stat().contains("(odd\u{fffd}) S") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let output = inspect(&["--format", "json", &process.pid()]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let Value::Array(rows) = serde_json::from_slice(&output.stdout).unwrap() else { panic!("an array") };
+    let code = rows.iter().find(|row| row["name"].as_str().unwrap().ends_with("/odd\u{fffd}")).unwrap();
+    assert_eq!(code["command"], "odd\u{fffd}");
+    assert!(rows.iter().any(|row| row["resident_bytes"].as_u64() > Some(0)), "{rows:?}");
 }
 
 #[test]

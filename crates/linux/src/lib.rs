@@ -30,6 +30,7 @@ pub mod scan;
 pub mod settings;
 pub mod signals;
 pub mod text;
+mod told;
 pub mod tree;
 
 pub use error::Error;

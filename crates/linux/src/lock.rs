@@ -196,7 +196,7 @@ fn holders(locks: &str, device: u64, inode: u64) -> Vec<(bool, i32)> {
 
 /// Whether a process lives and is no corpse that waits for its parent.
 fn alive(pid: i32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let stat = crate::told::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
     state.is_some_and(|state| !matches!(state, "Z" | "X"))
 }

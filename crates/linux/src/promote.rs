@@ -454,7 +454,7 @@ fn able() -> Result<(), Error> {
     /// Its bit in the set of capabilities.
     const SYS_NICE: u32 = 23;
     let unable = |sentence: &str| Err(Error::Unable(sentence.to_string()));
-    let status = std::fs::read_to_string("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
+    let status = crate::told::read("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
     let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let set = set.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
     if set >> SYS_NICE & 1 == 0 {

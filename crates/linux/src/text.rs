@@ -132,7 +132,7 @@ pub fn check() -> Result<(), Error> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Error::Unable("code is placed on huge pages on x86-64 only so far".into()));
     }
-    let status = std::fs::read_to_string("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
+    let status = crate::told::read("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
     match field(&status, "TracerPid") {
         None | Some("0") => Ok(()),
         _ => Err(Error::Unable(
@@ -193,8 +193,7 @@ const LAUNCH: Duration = Duration::from_secs(1);
 fn find_code(tracee: &mut Tracee, pid: u32, placed: &mut Placed) -> Result<Vec<Code>, Error> {
     let until = Instant::now() + LAUNCH;
     loop {
-        let status =
-            std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(Error::system("read its status"))?;
+        let status = crate::told::read(format!("/proc/{pid}/status")).map_err(Error::system("read its status"))?;
         if field(&status, "Seccomp").is_some_and(|mode| mode != "0") {
             return Err(Error::Unable(
                 "it runs under a seccomp filter, which may forbid what --text does in its name".into(),
@@ -221,7 +220,7 @@ fn find_code(tracee: &mut Tracee, pid: u32, placed: &mut Placed) -> Result<Vec<C
 /// traced, and which program a launcher executes is not known before.
 fn may_follow() -> Result<bool, Error> {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
-    let status = std::fs::read_to_string("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
+    let status = crate::told::read("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
     let rights = field(&status, "CapEff").and_then(|rights| u64::from_str_radix(rights, 16).ok());
     Ok(rights.is_some_and(|rights| rights & CAP_SYS_PTRACE != 0))
 }

@@ -299,7 +299,7 @@ struct Status {
 /// From `/proc/PID/status`: `VmRSS` and `VmHWM`, each with the huge pages of the static pool, which the kernel counts
 /// apart.
 fn status(pid: i32) -> Option<Status> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let text = crate::told::read(format!("/proc/{pid}/status")).ok()?;
     let pool = field(&text, "HugetlbPages:").unwrap_or(0);
     Some(Status { resident: field(&text, "VmRSS:")? + pool, most: field(&text, "VmHWM:")? + pool })
 }

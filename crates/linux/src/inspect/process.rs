@@ -5,10 +5,10 @@ use super::mapping::{Mapping, Surroundings};
 use super::rules::Rules;
 use super::{ended, open, refused};
 use crate::Error;
-use crate::maps;
 use crate::pagemap::{Frames, Pagemap};
-use procfs::process::{MemoryMap, MemoryMaps, MountInfos, Status};
-use procfs::{FromBufRead, FromRead};
+use crate::{maps, told};
+use procfs::FromBufRead;
+use procfs::process::{MemoryMap, MountInfos, Status};
 use std::collections::BTreeMap;
 
 /// A process and all its mappings.
@@ -82,8 +82,8 @@ impl Process {
 /// The mappings of a process.
 pub(super) fn smaps(pid: u32) -> Result<Vec<MemoryMap>, Error> {
     let text = maps::read(&format!("/proc/{pid}/smaps")).map_err(|error| refused(pid, error))?;
-    let told = MemoryMaps::from_buf_read(&text[..]).map_err(|_| ended(pid))?;
-    Ok(maps::newest(told.0, |map| map.address, |map, end| map.address.1 = end))
+    let maps = told::mappings(&text).map_err(|_| ended(pid))?;
+    Ok(maps::newest(maps.0, |map| map.address, |map, end| map.address.1 = end))
 }
 
 /// Whether a process disabled huge pages for itself, by `/proc/PID/status`. One that did so except where it is advised does
@@ -94,7 +94,8 @@ pub(super) fn disabled(status: &str) -> bool {
 
 /// The file systems in memory that are mounted, with the rule for huge pages of each that has one.
 pub(super) fn tmpfs() -> BTreeMap<(i32, i32), Option<String>> {
-    let mounts = std::fs::File::open("/proc/self/mountinfo").ok().and_then(|file| MountInfos::from_read(file).ok());
+    let mounts =
+        told::read("/proc/self/mountinfo").ok().and_then(|text| MountInfos::from_buf_read(text.as_bytes()).ok());
     let mounts = mounts.into_iter().flat_map(|mounts| mounts.0).filter(|mount| mount.fs_type == "tmpfs");
     let ruled = mounts.filter_map(|mount| {
         let (major, minor) = mount.majmin.split_once(':')?;

@@ -5,7 +5,6 @@ use super::memory::{BASE, Memory};
 use super::{Finding, Series};
 use crate::Error;
 use crate::inspect::contiguity as inspect;
-use std::fs;
 use std::io::Write;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
@@ -142,7 +141,7 @@ fn file() -> Result<Groups, Error> {
 
 /// The text of this program.
 fn text() -> Result<Groups, Error> {
-    let maps = fs::read_to_string("/proc/self/maps").map_err(Error::file("read", "/proc/self/maps"))?;
+    let maps = crate::told::read("/proc/self/maps").map_err(Error::file("read", "/proc/self/maps"))?;
     let own = std::env::current_exe().map_err(Error::system("find this program's file"))?;
     let own = own.to_string_lossy().into_owned();
     let line = maps.lines().find(|line| line.contains(" r-xp ") && line.ends_with(&own));

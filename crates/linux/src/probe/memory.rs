@@ -143,7 +143,7 @@ impl Memory {
 
     /// The bytes of it that pages of 2 MB map, by `/proc/self/smaps`.
     pub(crate) fn huge_bytes(&self) -> Result<usize, Error> {
-        let smaps = std::fs::read_to_string("/proc/self/smaps").map_err(Error::file("read", "/proc/self/smaps"))?;
+        let smaps = crate::told::read("/proc/self/smaps").map_err(Error::file("read", "/proc/self/smaps"))?;
         let (mut inside, mut huge) = (false, 0);
         for line in smaps.lines() {
             let address = |text: &str| usize::from_str_radix(text, 16).ok();

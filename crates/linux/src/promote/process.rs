@@ -428,7 +428,7 @@ impl Process {
 
 /// Whether the process asked for no huge pages.
 fn thp_disabled(pid: i32) -> bool {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = crate::told::read(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().filter_map(|line| line.strip_prefix("THP_enabled:")).any(|value| value.trim() == "0")
 }
 

@@ -10,8 +10,7 @@ use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv, process_vm_writev};
 use nix::unistd::Pid;
-use procfs::FromBufRead;
-use procfs::process::{MMPermissions, MMapPath, MemoryMaps};
+use procfs::process::{MMPermissions, MMapPath};
 use std::io::{IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
@@ -231,7 +230,7 @@ impl Tracee {
         self.step("find a system call in")?;
         let path = format!("/proc/{}/maps", self.pid);
         let maps = std::fs::read(&path).map_err(Error::file("read", path))?;
-        let maps = MemoryMaps::from_buf_read(&maps[..]).map_err(|_| ended())?;
+        let maps = crate::told::mappings(&maps).map_err(|_| ended())?;
         let mut code: Vec<_> = maps.0.iter().filter(|map| map.perms.contains(MMPermissions::EXECUTE)).collect();
         code.sort_by_key(|map| map.pathname != MMapPath::Vdso);
         for map in code {
@@ -351,7 +350,7 @@ impl Tracee {
 
 /// Whether this thread traces the process.
 fn is_traced(pid: Pid) -> Result<bool, Error> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).map_err(Error::system("find the command"))?;
+    let status = crate::told::read(format!("/proc/{pid}/status")).map_err(Error::system("find the command"))?;
     let own = rustix::thread::gettid().as_raw_nonzero().to_string();
     Ok(super::field(&status, "TracerPid") == Some(&own))
 }
