@@ -39,9 +39,8 @@ coverage: ## do the intervals of sampled estimates hold the truth? 200 samplings
 	$(CARGO) build --release --locked -p superpage-sim --example coverage
 	target/release/examples/coverage $(COVERED)
 
-fuzz: ## a minute of each fuzz target (needs nightly Rust and cargo-fuzz)
-	cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
-		$(CARGO) +nightly fuzz run $$target -- -max_total_time=$${FUZZ_SECONDS:-60} || exit 1; done
+fuzz: ## a minute of each fuzz target, on stable Rust; FUZZ_SECONDS=600 for longer
+	./fuzz/run
 
 mutants: ## do the tests of the memory manager notice a fault? a random sample of 150, an hour or two (needs cargo-mutants)
 	./crates/vm/mutants/run --sample $${MUTANTS_SAMPLE:-150} --seed $${MUTANTS_SEED:-1}

@@ -37,6 +37,21 @@ pub use error::Error;
 pub use policy::Policy;
 pub use region::{Builder, Region, RegionStats};
 
+/// What is read of `/proc`, of the journal of settings and of the daemon's configuration, on any bytes: for the fuzzer.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub fn read_anything(bytes: &[u8]) {
+    use procfs::FromRead;
+    let text = String::from_utf8_lossy(bytes);
+    promote::read_stat(&text);
+    settings::read_journal(&text);
+    if let Ok(maps) = procfs::process::MemoryMaps::from_read(bytes) {
+        let ends = |map: &procfs::process::MemoryMap| map.address;
+        let kept = maps::newest(maps, ends, |map, end| map.address.1 = end);
+        assert!(kept.windows(2).all(|pair| pair[0].address.1 <= pair[1].address.0));
+    }
+}
+
 /// The guide for builders of kernels: its programs are tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/kernel.md")]

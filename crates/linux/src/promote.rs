@@ -476,3 +476,9 @@ fn able() -> Result<(), Error> {
         ),
     }
 }
+/// Reads what `/proc/PID/stat` could say: for the fuzzer.
+#[cfg(fuzzing)]
+pub(crate) fn read_stat(text: &str) {
+    let _ = process::Stat::parse(text);
+}
+

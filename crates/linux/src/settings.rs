@@ -458,3 +458,9 @@ fn undo_journal(system: &System) -> Result<Option<Recovered>, Error> {
         None => Ok((!stale).then_some(recovered)),
     }
 }
+/// Reads what a journal could say, and puts nothing back: for the fuzzer.
+#[cfg(fuzzing)]
+pub(crate) fn read_journal(text: &str) {
+    journal::read_anything(text);
+}
+

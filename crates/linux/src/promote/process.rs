@@ -36,7 +36,7 @@ impl Excluded {
 
 /// What /proc/PID/stat says that matters here.
 #[derive(Clone, Copy, Debug)]
-struct Stat {
+pub(super) struct Stat {
     kernel: bool,
     /// When the process began, and where the stack of its program does: with another program that is another place.
     identity: (u64, u64),
@@ -53,7 +53,7 @@ impl Stat {
         })
     }
 
-    fn parse(text: &str) -> Option<Stat> {
+    pub(super) fn parse(text: &str) -> Option<Stat> {
         /// The flag of threads of the kernel.
         const KTHREAD: u64 = 0x0020_0000;
         // A name may have spaces and parentheses; what comes after the last one is numbers. The first word is field 3.

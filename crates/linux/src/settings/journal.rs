@@ -110,6 +110,14 @@ impl Journal {
     }
 }
 
+/// For the fuzzer.
+#[cfg(fuzzing)]
+pub(super) fn read_anything(text: &str) {
+    if let Ok(journal) = serde_json::from_str::<Journal>(text) {
+        let _ = journal.stranger(Path::new("/"));
+    }
+}
+
 /// What names this boot; empty where the system does not say.
 fn boot(root: &Path) -> String {
     fs::read_to_string(root.join("proc/sys/kernel/random/boot_id")).map(|id| id.trim().to_string()).unwrap_or_default()

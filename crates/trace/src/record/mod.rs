@@ -49,3 +49,25 @@ mod wire;
 
 pub use command::Command;
 pub use recording::{Outcome, Recording, Stop, start};
+
+/// What the collector makes of any bytes on a connection: for the fuzzer.
+#[cfg(all(fuzzing, target_os = "linux"))]
+#[doc(hidden)]
+pub fn hear(bytes: &[u8]) {
+    use std::io::Write;
+    let Ok((mut plugin, collector)) = std::os::unix::net::UnixStream::pair() else { return };
+    let (mut connection, mut words) = (connection::Connection::new(collector), Vec::new());
+    // What does not fit into the socket's buffer would wait for ever.
+    let _ = plugin.write_all(&bytes[..bytes.len().min(100_000)]);
+    drop(plugin);
+    let (mut names, mut batch, mut heard) = (decode::Names::default(), crate::Batch::default(), Vec::new());
+    while !connection.closed {
+        if connection.read().is_err() || connection.greet(&mut words).is_err() {
+            return;
+        }
+        while let Ok(Some(_)) = connection.chunk(&mut words) {
+            assert!(decode::decode(&words, &mut names, &mut batch, &mut heard) <= words.len());
+        }
+    }
+    decode::decode(&connection::leftovers(bytes), &mut names, &mut batch, &mut heard);
+}

@@ -245,7 +245,7 @@ impl World {
     }
 
     /// Checks the state and the counts.
-    fn check(&self, op: Op) {
+    pub(crate) fn check(&self, op: Op) {
         if let Err(error) = self.vm.validate(&self.pmap) {
             panic!("after {op:?} under {:?}: {error}", self.vm.policy());
         }
