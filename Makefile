@@ -12,7 +12,9 @@ build: ## build the command, target/release/superpage, and the programs that `su
 install: ## put the command into ~/.cargo/bin
 	$(CARGO) install --path crates/cli --locked
 
-demo: build ## what superpages do to recorded real programs, on two machines
+demo: ## what superpages do to recorded real programs, on two machines
+	@echo "building: some four minutes on two cores the first time"
+	@$(MAKE) --no-print-directory build
 	./demo/run $(SUPERPAGE)
 
 test: ## all tests

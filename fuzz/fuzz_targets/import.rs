@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 use std::io::Write;
-use superpage_trace::{Batch, Source, import};
+use superpage_trace::{Batch, import};
 
 fuzz_target!(|input: (bool, &[u8])| {
     let (lackey, bytes) = input;
