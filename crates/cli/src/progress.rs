@@ -24,7 +24,7 @@ mod tests {
     #[test]
     fn nothing_is_said_before_it_is_known() {
         assert_eq!(left(Duration::ZERO), "");
-        assert_eq!(left(Duration::from_secs(90)), "90s left");
+        assert_eq!(left(Duration::from_secs(30)), "30s left");
         let _ = style("{wide_bar} {pos} of {len} runs {left}");
     }
 }

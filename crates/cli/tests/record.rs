@@ -81,7 +81,7 @@ fn nothing_runs_on_after_a_kill_and_the_next_recording_clears_up() {
     recording.wait().unwrap();
     until("what is emulated ends with its recorder", || emulated.iter().all(|process| !runs(*process)).then_some(()));
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "no part of the trace is left");
-    assert!(folder.exists(), "nobody could remove it");
+    // The next recording clears the folder up: this one, or one of another test meanwhile.
     assert!(start("022", &trace, "exit 0").wait().unwrap().success());
     assert!(!folder.exists());
 }

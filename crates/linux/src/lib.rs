@@ -56,3 +56,8 @@ pub fn read_anything(bytes: &[u8]) {
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/kernel.md")]
 struct Guide;
+
+/// The README: its program is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
