@@ -49,7 +49,7 @@ impl Open {
 /// builder.close(&mut batch);
 /// let runs: Vec<_> = batch.runs.iter().map(|run| (run.page(), run.access(), run.references)).collect();
 /// use superpage_pages::Access::{Read, Write};
-/// assert_eq!(runs, [(1, Read, 2), (2, Read, 2), (2, Write, 1)]);
+/// assert_eq!(runs, [(1, Read, 2), (2, Read, 1), (2, Write, 1), (2, Read, 1)]);
 /// ```
 #[derive(Clone, Debug)]
 pub struct RunBuilder {
