@@ -481,4 +481,3 @@ fn able() -> Result<(), Error> {
 pub(crate) fn read_stat(text: &str) {
     let _ = process::Stat::parse(text);
 }
-

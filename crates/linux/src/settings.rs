@@ -463,4 +463,3 @@ fn undo_journal(system: &System) -> Result<Option<Recovered>, Error> {
 pub(crate) fn read_journal(text: &str) {
     journal::read_anything(text);
 }
-

@@ -421,7 +421,8 @@ fn long_notes_are_cut_and_many_events_end_a_block() {
 fn a_trace_of_version_1_is_read() {
     // Version 1 lacks the events of files and is else as version 2: another number in the header, which has a checksum.
     let written = Batch { runs: vec![Run::new(1, Access::Read, 3, 0)], ..Batch::default() };
-    let mut old = encode(&Info { loads_in_writes: true, sampling: None, ..example_info() }, std::slice::from_ref(&written));
+    let mut old =
+        encode(&Info { loads_in_writes: true, sampling: None, ..example_info() }, std::slice::from_ref(&written));
     let header = 16 + u32::from_le_bytes(old[12..16].try_into().unwrap()) as usize;
     old[8] = 1;
     let sum = xxhash_rust::xxh3::xxh3_64(&old[..header]);
