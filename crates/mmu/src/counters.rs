@@ -46,6 +46,16 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Adds requests that were walked, as another one counted them.
+    pub(crate) fn add_walks(&mut self, walked: &Counters) {
+        let add = |sums: &mut [u64], counts: &[u64]| sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+        add(&mut self.references, &walked.references);
+        add(&mut self.walks, &walked.walks);
+        add(&mut self.walk_cache_hits, &walked.walk_cache_hits);
+        add(&mut self.line_hits, &walked.line_hits);
+        self.line_misses += walked.line_misses;
+    }
+
     /// Hits in the TLB level (0 is the first) by this kind of access.
     pub fn hits(&self, level: usize, access: Access) -> u64 {
         match level {

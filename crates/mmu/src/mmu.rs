@@ -32,6 +32,8 @@ pub struct Mmu {
     tables: Tables,
     caches: Caches,
     counters: Counters,
+    /// What of it walks to absent pages counted.
+    faulting: Counters,
     space: u32,
     stretches: [Stretch; STRETCHES],
     /// What `tables.changes` was when the stretches were learned.
@@ -119,6 +121,7 @@ impl Mmu {
             caches: Caches { tlbs: Tlbs::new(machine), walker, dropped: 0 },
             tables,
             counters: Counters::default(),
+            faulting: Counters::default(),
             space: 0,
             stretches: [NO_STRETCH; STRETCHES],
             learned: 0,
@@ -133,6 +136,11 @@ impl Mmu {
     /// What was counted since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// What of that walks counted that found their page absent, and so ended in a fault.
+    pub fn faulting(&self) -> &Counters {
+        &self.faulting
     }
 
     /// What each TLB holds now, by page size.
@@ -310,14 +318,17 @@ impl Mmu {
                 self.translate();
             }
             Trap::Absent => {
-                self.counters.references[access as usize] += 1;
-                self.counters.walks[access as usize] += 1;
+                let mut walk = Counters::default();
+                walk.references[access as usize] += 1;
+                walk.walks[access as usize] += 1;
                 let mut levels = [0; MAX_WALK_LEVELS];
                 levels[found.level - 1] = 1;
                 let Tables { records, parents, .. } = &mut self.tables;
                 let mut entries = [0; BATCH];
                 entries[0] = found.id;
-                self.caches.walker.walk(records, parents, &entries, levels, &mut self.counters);
+                self.caches.walker.walk(records, parents, &entries, levels, &mut walk);
+                self.counters.add_walks(&walk);
+                self.faulting.add_walks(&walk);
             }
         }
     }

@@ -74,6 +74,12 @@ fn a_fault_is_one_miss() {
         let counters = mmu.counters();
         assert_eq!((counters.references, counters.tlb_misses()), ([0, 2, 0], 1), "{name}");
         assert_eq!(counters.dirty_updates, 0, "{name}: the fault was for a write");
+        // Another page of the same table misses later, and finds its entry: that walk ended in no fault.
+        mmu.enter(0, Vpn(6), Pfn(10), machine.ladder().base(), Protection::READ_WRITE, Access::Write);
+        let walked = *mmu.counters();
+        assert_eq!(mmu.run(&[Request::new(Vpn(6), Access::Read)]), None);
+        assert_eq!((mmu.counters().tlb_misses(), mmu.faulting().tlb_misses()), (2, 1), "{name}");
+        assert_eq!(mmu.faulting().walk_memory_references(), walked.walk_memory_references(), "{name}");
     }
 }
 
