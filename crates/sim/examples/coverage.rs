@@ -1,10 +1,11 @@
 //! How often the 95 % intervals of sampled estimates hold the truth:
-//! `coverage [-n SAMPLINGS] MACHINE POLICY ON/PERIOD WORKLOAD|FILE.sp...`
+//! `coverage [-n SAMPLINGS] MACHINE,... POLICY {ON/PERIOD {WORKLOAD|FILE.sp}...}...`
 //!
 //! Each whole stream is simulated once, and then samplings of it with other places of windows, drawn from the seeds 1, 2,
-//! and so on. A line a stream: the share of the samplings whose interval held the exact number of misses under `base`, and
-//! the exact `fewer` and `speedup` of the policy; the mean of the estimates over the truth, and of the half width of their
-//! intervals.
+//! and so on. A line for each stream and machine: the windows of a sampling; the exact number of misses under `base`, the
+//! share of the samplings whose interval held it, and in percent of it the mean error of the estimates and the mean half width
+//! of their intervals; the same of the cycles under the policy; the same of `fewer` and `speedup`, in their own units.
+//! Where not all samplings gave an interval, the number of those that did follows, and the share is of them.
 
 use rayon::prelude::*;
 use std::path::Path;
@@ -22,52 +23,98 @@ fn rows(setups: &[Setup], mut source: Box<dyn Source>) -> Result<Vec<Row>, super
 }
 
 /// A quantity: exact, and the estimates with their errors.
-#[derive(Default)]
 struct Quantity {
     exact: f64,
-    /// What rounding to a whole number may change.
+    /// What rounding to whole numbers may change.
     rounding: f64,
     estimates: Vec<(f64, Option<f64>)>,
 }
 
 impl Quantity {
-    /// The number of intervals that hold the truth.
-    fn held(&self) -> usize {
-        let within = |(value, error): &&(f64, Option<f64>)| {
-            error.is_some_and(|e| (value - self.exact).abs() <= e + self.rounding)
-        };
-        self.estimates.iter().filter(within).count()
+    /// A quantity of the rows of one machine, those of `base` and of a policy.
+    fn new(
+        exact: &[Row],
+        sampled: &[Vec<Row>],
+        rounding: f64,
+        value: impl Fn(&[Row]) -> f64,
+        error: impl Fn(&[Row]) -> Option<f64>,
+    ) -> Quantity {
+        let estimates = sampled.iter().map(|rows| (value(rows), error(rows))).collect();
+        Quantity { exact: value(exact), rounding, estimates }
     }
 
-    fn mean(&self) -> f64 {
-        self.estimates.iter().map(|(value, _)| value).sum::<f64>() / self.estimates.len() as f64
+    /// The number of intervals that hold the truth, and of intervals.
+    fn held(&self) -> [usize; 2] {
+        let given = || self.estimates.iter().filter_map(|(value, error)| error.map(|error| (value, error)));
+        let held = given().filter(|(value, error)| (*value - self.exact).abs() <= error + self.rounding);
+        [held.count(), given().count()]
     }
 
-    fn mean_error(&self) -> f64 {
-        self.estimates.iter().filter_map(|(_, error)| *error).sum::<f64>() / self.estimates.len() as f64
+    /// The columns of a table: the share held, the mean error of the estimates, the mean half width, the latter in units.
+    fn columns(&self, unit: f64) -> String {
+        let count = self.estimates.len() as f64;
+        let bias = self.estimates.iter().map(|(value, _)| value).sum::<f64>() / count - self.exact;
+        let [_, given] = self.held();
+        let width: f64 = self.estimates.iter().filter_map(|(_, error)| *error).sum();
+        let width = if given == 0 { "-".into() } else { format!("{:.3}", width / given as f64 / unit) };
+        format!("{} | {:+.3} | {width}", share(self.held(), self.estimates.len()), bias / unit)
     }
 }
 
+/// How many of the intervals given hold the truth, of so many that might have been given.
+fn share([held, given]: [usize; 2], all: usize) -> String {
+    let share = format!("{:.1}", 100.0 * held as f64 / given as f64);
+    match given {
+        0 => "-".into(),
+        _ if given < all => format!("{share} of {given}"),
+        _ => share,
+    }
+}
+
+fn quantities(exact: &[Row], sampled: &[Vec<Row>]) -> [Quantity; 4] {
+    let of = |row: &Row| row.sampled.clone().unwrap_or_default();
+    let (misses, cycles) = (exact[0].tlb_misses.max(1) as f64, exact[1].cycles as f64);
+    let fewer = |rows: &[Row]| rows[1].tlb_miss_reduction_percent.unwrap_or(0.0);
+    let speedup = |rows: &[Row]| rows[1].speedup.unwrap_or(0.0);
+    // Misses of data and of instructions are rounded each, and so are cycles of walks and of hits.
+    [
+        Quantity::new(exact, sampled, 1.0, |rows| rows[0].tlb_misses as f64, |rows| of(&rows[0]).tlb_misses_error),
+        Quantity::new(exact, sampled, 1.0, |rows| rows[1].cycles as f64, |rows| of(&rows[1]).cycles_error),
+        Quantity::new(exact, sampled, 200.0 / misses, fewer, |rows| of(&rows[1]).tlb_miss_reduction_percent_error),
+        Quantity::new(exact, sampled, 4.0 / cycles, speedup, |rows| of(&rows[1]).speedup_error),
+    ]
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    const USAGE: &str = "coverage [-n SAMPLINGS] MACHINE,... POLICY {ON/PERIOD {WORKLOAD|FILE.sp}...}...";
     let mut words: Vec<String> = std::env::args().skip(1).collect();
     let mut samplings = 200;
     if words.first().is_some_and(|word| word == "-n") {
-        samplings = words.get(1).ok_or("a number of samplings")?.parse()?;
+        samplings = words.get(1).ok_or(USAGE)?.parse()?;
         words.drain(..2);
     }
-    let [machine, policy, sampling, streams @ ..] = &words[..] else {
-        return Err("coverage [-n SAMPLINGS] MACHINE POLICY ON/PERIOD WORKLOAD|FILE.sp...".into());
-    };
-    let (on, period) = sampling.split_once('/').ok_or("expected ON/PERIOD")?;
-    let (on, period) = (superpage_pages::parse_count(on)?, superpage_pages::parse_count(period)?);
-    let setups = plan(std::slice::from_ref(machine), std::slice::from_ref(policy), &Conditions::default())?;
-    println!("{samplings} samplings of {on} of every {period} accesses; {machine}, {policy} against base");
-    println!("{:28} {:^38} {:^23} {:^23}", "", "misses under base", "fewer, %", "speedup");
-    let head = ["exact", "held", "mean", "±", "held", "exact", "±", "held", "exact", "±"];
-    let [a, b, c, d, e, f, g, h, i, j] = head;
-    println!("{:28} {a:>12} {b:>7} {c:>8} {d:>8} {e:>7} {f:>7} {g:>7} {h:>7} {i:>7} {j:>7}", "stream");
-    let mut sums = [0; 3];
+    let [machines, policy, streams @ ..] = &words[..] else { return Err(USAGE.into()) };
+    let machines: Vec<String> = machines.split(',').map(String::from).collect();
+    let setups = plan(&machines, std::slice::from_ref(policy), &Conditions::default())?;
+    println!("Policy `{policy}`; {samplings} samplings of each stream.\n");
+    println!(
+        "| stream | machine | windows | misses | held % | off % | ± % | cycles held % | off % | ± % | fewer % | held % | off | ± \
+         | speedup | held % | off | ± |"
+    );
+    println!("| --- | --- |{}", " ---: |".repeat(16));
+    let mut sums = vec![[[0; 2]; 4]; machines.len()];
+    let (mut sampling, mut count) = (None, 0);
     for text in streams {
+        let numbers = text.split_once('/').and_then(|(on, period)| {
+            Some((superpage_pages::parse_count(on).ok()?, superpage_pages::parse_count(period).ok()?))
+        });
+        if numbers.is_some() {
+            sampling = numbers;
+            continue;
+        }
+        let (on, period) = sampling.ok_or(USAGE)?;
+        eprintln!("{text}");
+        count += 1;
         let exact = rows(&setups, source(text)?)?;
         let sampled: Vec<Vec<Row>> = (1..=samplings)
             .into_par_iter()
@@ -77,43 +124,34 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 rows(&setups, Box::new(Sample::new(source, sampling))).map_err(|error| error.to_string())
             })
             .collect::<Result<_, String>>()?;
-        let mut all = [Quantity::default(), Quantity::default(), Quantity::default()];
-        let (base, last) = (&exact[0], exact.last().expect("rows"));
-        (all[0].exact, all[0].rounding) = (base.tlb_misses as f64, 0.5);
-        all[1].exact = last.tlb_miss_reduction_percent.unwrap_or(0.0);
-        all[2].exact = last.speedup.unwrap_or(0.0);
-        for rows in &sampled {
-            let (base, last) = (&rows[0], rows.last().expect("rows"));
-            let (own, compared) = (base.sampled.clone().unwrap_or_default(), last.sampled.clone().unwrap_or_default());
-            all[0].estimates.push((base.tlb_misses as f64, own.tlb_misses_error));
-            let fewer = last.tlb_miss_reduction_percent.unwrap_or(0.0);
-            all[1].estimates.push((fewer, compared.tlb_miss_reduction_percent_error));
-            all[2].estimates.push((last.speedup.unwrap_or(0.0), compared.speedup_error));
+        for (index, (machine, sums)) in machines.iter().zip(&mut sums).enumerate() {
+            let (from, to) = (index * 2, index * 2 + 2);
+            let exact = &exact[from..to];
+            let sampled: Vec<Vec<Row>> = sampled.iter().map(|rows| rows[from..to].to_vec()).collect();
+            let all = quantities(exact, &sampled);
+            for (quantity, [held, given]) in all.iter().zip(sums) {
+                let now = quantity.held();
+                (*held, *given) = (*held + now[0], *given + now[1]);
+            }
+            let [misses, cycles, fewer, speedup] = &all;
+            let windows: u64 = sampled.iter().flat_map(|rows| &rows[0].sampled).map(|sampled| sampled.windows).sum();
+            let name: String = text.rsplit('/').next().unwrap_or(text).into();
+            println!(
+                "| `{name}` | {machine} | {} | {} | {} | {} | {:.2} | {} | {:.3} | {} |",
+                windows / samplings,
+                misses.exact,
+                misses.columns(misses.exact.max(1.0) / 100.0),
+                cycles.columns(cycles.exact / 100.0),
+                fewer.exact,
+                fewer.columns(1.0),
+                speedup.exact,
+                speedup.columns(1.0),
+            );
         }
-        let share = |number: usize| 100.0 * number as f64 / samplings as f64;
-        let [misses, fewer, speedup] = &all;
-        let name: String = text.rsplit('/').next().unwrap_or(text).chars().take(28).collect();
-        println!(
-            "{name:28} {:12} {:5.1} % {:8.3} {:8.3} {:5.1} % {:7.2} {:7.2} {:5.1} % {:7.3} {:7.3}",
-            misses.exact,
-            share(misses.held()),
-            misses.mean() / misses.exact,
-            misses.mean_error() / misses.exact,
-            share(fewer.held()),
-            fewer.exact,
-            fewer.mean_error(),
-            share(speedup.held()),
-            speedup.exact,
-            speedup.mean_error(),
-        );
-        if std::env::var_os("VERBOSE").is_some() {
-            println!("{:?}", misses.estimates);
-            println!("{:?}", sampled.iter().map(|rows| rows[0].sampled.clone()).collect::<Vec<_>>());
-        }
-        all.iter().zip(&mut sums).for_each(|(quantity, sum)| *sum += quantity.held());
     }
-    let share = |sum: usize| 100.0 * sum as f64 / (samplings as usize * streams.len()) as f64;
-    let [misses, fewer, speedup] = sums.map(share);
-    println!("{:41} {misses:5.1} % {:17} {fewer:5.1} % {:15} {speedup:5.1} %", "all", "", "");
+    for (machine, sums) in machines.iter().zip(sums) {
+        let [misses, cycles, fewer, speedup] = sums.map(|sum| share(sum, samplings as usize * count));
+        println!("| all | {machine} | | | {misses} | | | {cycles} | | | | {fewer} | | | | {speedup} | | |");
+    }
     Ok(())
 }

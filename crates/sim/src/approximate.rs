@@ -1,6 +1,7 @@
 //! How the figures of a sampled stream are printed: with their error, and no more than that leaves of them.
 
 use crate::row::{Row, Sampled};
+use std::collections::{BTreeMap, BTreeSet};
 use superpage_report::{count, time};
 
 /// What is printed where a sample cannot tell: no window was measured, or what the kernel did is not known.
@@ -88,24 +89,30 @@ pub(crate) fn known(row: &Row, text: String) -> String {
 pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
     let Some(sampled) = rows.first().and_then(|row| row.sampled.as_ref()) else { return Vec::new() };
     let exact = |row: &&Row| row.sampled.as_ref().is_some_and(|sampled| sampled.kernel_exact);
+    let unsure = |row: &Row| row.sampled.as_ref().is_some_and(|sampled| sampled.no_errors.is_some());
     let mut notes = vec![format!(
         "sampled: {} of every {} accesses ({:.2} %), with all mappings and first touches{}; misses, walks and time are estimates \
-         from {} windows, ± half a 95 % interval",
+         from {} windows{}",
         count(sampled.on),
         count(sampled.period),
         100.0 * sampled.share,
         if rows.iter().all(|row| exact(&row)) { ", so what the kernel does is known" } else { "" },
-        count(sampled.windows)
+        count(sampled.windows),
+        if rows.iter().any(|row| !unsure(row)) { ", ± half a 95 % interval" } else { "" }
     )];
     if sampled.windows < 2 {
         notes.push("too few windows for an estimate: record with a shorter period, or without --sample".into());
-    } else if rows
-        .iter()
-        .filter(exact)
-        .any(|row| row.sampled.as_ref().is_some_and(|sampled| sampled.tlb_misses_error.is_none()))
-    {
-        let why = "the trace does not say where its windows lie, so nobody knows how good these estimates are";
-        notes.push(format!("{why}: record it again"));
+    } else {
+        let mut reasons: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for row in rows {
+            if let Some(why) = row.sampled.as_ref().and_then(|sampled| sampled.no_errors) {
+                reasons.entry(why).or_default().insert(&row.machine);
+            }
+        }
+        for (why, machines) in reasons {
+            let machines = Vec::from_iter(machines).join(", ");
+            notes.push(format!("nobody knows how good the estimates (≈) on {machines} are: {why}"));
+        }
     }
     let short: Vec<String> =
         rows.iter().filter(|row| !exact(row)).map(|row| format!("{} {}", row.machine, row.policy)).collect();

@@ -1,8 +1,9 @@
 //! What a sample says about the whole stream: estimates with their error.
 //!
-//! A sampled stream keeps all first touches, so that misses that end in a fault are known. Misses of other accesses are those
-//! of the measured windows, scaled to all accesses: each access has the same chance to be in one, and the recorder cuts runs
-//! at their edges, so that the ratio of misses to accesses in the windows is that of the whole but for chance.
+//! A sampled stream keeps all first touches, so that misses that end in a fault are known, and what their walks cost but
+//! for what other walks, left out, would have taken from the caches meanwhile. All other accesses have the same chance to
+//! be in a window, and the recorder cuts runs at their edges, so that their misses, hits and cycles in the windows, scaled
+//! to all such accesses, are those of the whole but for chance.
 //!
 //! Errors are half the width of 95 % confidence intervals, all found in one way: leave out one window after the other, see
 //! how far the value moves (the jackknife, which gives any smooth value its linearisation), and take the spread of that. Each
@@ -11,23 +12,57 @@
 //! a window is left out of both, and what it has in common with both cancels.
 
 use crate::row::{Row, Sampled};
-use superpage_mmu::{Counters, Machine};
+use superpage_mmu::{Counters, Machine, Mmu, Replacement};
 use superpage_pages::Access;
 use superpage_trace::Info;
+
+/// What walks come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Walks {
+    data: u64,
+    instructions: u64,
+    references: u64,
+    cycles: u64,
+}
+
+impl Walks {
+    fn of(machine: &Machine, counters: &Counters) -> Walks {
+        Walks {
+            data: counters.data_misses(),
+            instructions: counters.instruction_misses(),
+            references: counters.walk_memory_references(),
+            cycles: machine.translation_cycles(counters).walks,
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.data + self.instructions
+    }
+
+    /// Each count of this and of `other`, together.
+    fn with(&self, other: &Walks, both: impl Fn(u64, u64) -> u64) -> Walks {
+        Walks {
+            data: both(self.data, other.data),
+            instructions: both(self.instructions, other.instructions),
+            references: both(self.references, other.references),
+            cycles: both(self.cycles, other.cycles),
+        }
+    }
+}
 
 /// What is counted in a window, or in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Tally {
     accesses: u64,
-    data_misses: u64,
-    instruction_misses: u64,
-    first_misses: [u64; 2],
+    /// Hits in the second TLB level, for data and instructions.
     second_hits: [u64; 2],
-    walk_references: u64,
+    /// Hits in it and those behind it.
+    later_hits: [u64; 2],
     tlb_hit_cycles: u64,
-    walk_cycles: u64,
-    /// Of the misses, those that ended in a fault, for data and instructions.
-    faulting: [u64; 2],
+    /// Walks that ended in a fault.
+    faulting: Walks,
+    /// All others.
+    others: Walks,
 }
 
 /// A count of accesses, for data and instructions.
@@ -36,38 +71,33 @@ fn by_stream(count: impl Fn(Access) -> u64) -> [u64; 2] {
 }
 
 impl Tally {
-    fn now(machine: &Machine, counters: &Counters, accesses: u64, faulting: [u64; 2]) -> Tally {
-        let cycles = machine.translation_cycles(counters);
+    fn now(machine: &Machine, mmu: &Mmu, accesses: u64) -> Tally {
+        let counters = mmu.counters();
+        let faulting = Walks::of(machine, mmu.faulting());
         Tally {
             accesses,
-            data_misses: counters.data_misses(),
-            instruction_misses: counters.instruction_misses(),
-            first_misses: by_stream(|access| counters.misses(0, access)),
             second_hits: by_stream(|access| counters.hits(1, access)),
-            walk_references: counters.walk_memory_references(),
-            tlb_hit_cycles: cycles.tlb_hits,
-            walk_cycles: cycles.walks,
+            later_hits: by_stream(|access| counters.misses(0, access) - counters.walks[access as usize]),
+            tlb_hit_cycles: machine.translation_cycles(counters).tlb_hits,
             faulting,
+            others: Walks::of(machine, counters).with(&faulting, |all, faulting| all - faulting),
         }
     }
 
     /// Each count of this and of `other`, together.
-    fn with(&self, other: &Tally, both: impl Fn(u64, u64) -> u64) -> Tally {
+    fn with(&self, other: &Tally, both: impl Fn(u64, u64) -> u64 + Copy) -> Tally {
         Tally {
             accesses: both(self.accesses, other.accesses),
-            data_misses: both(self.data_misses, other.data_misses),
-            instruction_misses: both(self.instruction_misses, other.instruction_misses),
-            first_misses: [0, 1].map(|stream| both(self.first_misses[stream], other.first_misses[stream])),
             second_hits: [0, 1].map(|stream| both(self.second_hits[stream], other.second_hits[stream])),
-            walk_references: both(self.walk_references, other.walk_references),
+            later_hits: [0, 1].map(|stream| both(self.later_hits[stream], other.later_hits[stream])),
             tlb_hit_cycles: both(self.tlb_hit_cycles, other.tlb_hit_cycles),
-            walk_cycles: both(self.walk_cycles, other.walk_cycles),
-            faulting: [0, 1].map(|stream| both(self.faulting[stream], other.faulting[stream])),
+            faulting: self.faulting.with(&other.faulting, both),
+            others: self.others.with(&other.others, both),
         }
     }
 
-    fn misses(&self) -> u64 {
-        self.data_misses + self.instruction_misses
+    fn walks(&self) -> Walks {
+        self.faulting.with(&self.others, |a, b| a + b)
     }
 }
 
@@ -83,8 +113,6 @@ pub(crate) struct Windows {
     accesses: u64,
     /// Data references and instructions left out.
     skipped: [u64; 2],
-    /// Misses that ended in a fault, for data and instructions.
-    faulting: [u64; 2],
 }
 
 /// Counts for the whole stream: exact, or estimated from a sample.
@@ -110,11 +138,6 @@ impl Windows {
         self.accesses += accesses;
     }
 
-    /// A miss turned out to be a fault.
-    pub(crate) fn fault(&mut self, fetch: bool) {
-        self.faulting[usize::from(fetch)] += 1;
-    }
-
     /// Accesses were left out of the stream.
     pub(crate) fn skip(&mut self, references: u64, instructions: u64) {
         self.skipped[0] += references;
@@ -122,8 +145,8 @@ impl Windows {
     }
 
     /// What follows belongs to a window, new or one that goes on, or to none.
-    pub(crate) fn turn(&mut self, window: Option<usize>, machine: &Machine, counters: &Counters) {
-        let now = Tally::now(machine, counters, self.accesses, self.faulting);
+    pub(crate) fn turn(&mut self, window: Option<usize>, machine: &Machine, mmu: &Mmu) {
+        let now = Tally::now(machine, mmu, self.accesses);
         if let Some(window) = self.window {
             let more = now.with(&self.begun, |now, then| now - then);
             self.windows.resize(self.windows.len().max(window + 1), Tally::default());
@@ -133,45 +156,36 @@ impl Windows {
     }
 
     /// The counts for the whole stream, of which `references` and `instructions` were recorded.
-    pub(crate) fn whole(
-        &self,
-        info: &Info,
-        machine: &Machine,
-        counters: &Counters,
-        references: u64,
-        instructions: u64,
-    ) -> Whole {
-        let all = Tally::now(machine, counters, self.accesses, self.faulting);
-        let Some(evidence) = self.evidence(info, machine, counters) else {
+    pub(crate) fn whole(&self, info: &Info, machine: &Machine, mmu: &Mmu, references: u64, instructions: u64) -> Whole {
+        let all = Tally::now(machine, mmu, self.accesses);
+        let walks = all.walks();
+        let Some(evidence) = self.evidence(info, machine, mmu) else {
             return Whole {
                 references,
                 instructions,
-                data_misses: all.data_misses,
-                instruction_misses: all.instruction_misses,
-                first_misses: all.first_misses,
+                data_misses: walks.data,
+                instruction_misses: walks.instructions,
+                first_misses: [walks.data + all.later_hits[0], walks.instructions + all.later_hits[1]],
                 second_hits: all.second_hits,
-                walk_references: all.walk_references,
+                walk_references: walks.references,
                 tlb_hit_cycles: all.tlb_hit_cycles,
-                walk_cycles: all.walk_cycles,
+                walk_cycles: walks.cycles,
                 sampled: None,
             };
         };
         let sampling = info.sampling.expect("evidence comes from a sample");
         let counts = evidence.counts(None);
+        let misses = [counts.data_misses, counts.instruction_misses].map(|misses| misses.round() as u64);
+        let scaled = |count: u64| evidence.scale(count).round() as u64;
         Whole {
             references: references + self.skipped[0],
             instructions: instructions + self.skipped[1],
-            data_misses: counts.data_misses.round() as u64,
-            instruction_misses: counts.instruction_misses.round() as u64,
+            data_misses: misses[0],
+            instruction_misses: misses[1],
             walk_references: counts.walk_references.round() as u64,
-            // What misses in the first level hits in a later one, or misses in all.
-            first_misses: [0, 1].map(|stream| {
-                let m = &evidence.measured;
-                let last = [(m.data_misses, counts.data_misses), (m.instruction_misses, counts.instruction_misses)];
-                let (measured, all) = last[stream];
-                (evidence.scale(m.first_misses[stream] - measured) + all).round() as u64
-            }),
-            second_hits: evidence.measured.second_hits.map(|hits| evidence.scale(hits).round() as u64),
+            // What misses in the first level hits in a later one, or misses in all: as whole numbers too.
+            first_misses: [0, 1].map(|stream| misses[stream] + scaled(evidence.measured.later_hits[stream])),
+            second_hits: evidence.measured.second_hits.map(scaled),
             tlb_hit_cycles: counts.tlb_hit_cycles.round() as u64,
             walk_cycles: counts.walk_cycles.round() as u64,
             sampled: Some(Sampled {
@@ -180,28 +194,29 @@ impl Windows {
                 share: self.accesses as f64 / evidence.accesses,
                 windows: evidence.windows.len() as u64,
                 recorded_references: references,
-                recorded_tlb_misses: all.misses(),
+                recorded_tlb_misses: walks.count(),
                 ..Sampled::default()
             }),
         }
     }
 
     /// What there is to estimate from; `None` if nothing was left out.
-    pub(crate) fn evidence(&self, info: &Info, machine: &Machine, counters: &Counters) -> Option<Evidence> {
+    pub(crate) fn evidence(&self, info: &Info, machine: &Machine, mmu: &Mmu) -> Option<Evidence> {
         if info.sampling.is_none() || self.skipped == [0; 2] {
             return None;
         }
         let mut windows = self.clone();
-        windows.turn(None, machine, counters);
+        windows.turn(None, machine, mmu);
         let measured = windows.windows.iter().fold(Tally::default(), |sum, window| sum.with(window, |a, b| a + b));
         // Instructions are accesses only where their fetches are in the stream.
         let skipped = self.skipped[0] + if info.fetches { self.skipped[1] } else { 0 };
         Some(Evidence {
             windows: windows.windows,
             measured,
-            recorded: Tally::now(machine, counters, self.accesses, self.faulting),
+            recorded: Tally::now(machine, mmu, self.accesses),
             accesses: (self.accesses + skipped) as f64,
             placed: info.sampling.is_some_and(|sampling| sampling.seed.is_some()),
+            forgets: forgets(machine),
         })
     }
 }
@@ -218,6 +233,8 @@ pub(crate) struct Evidence {
     accesses: f64,
     /// Whether the windows lie at random places.
     placed: bool,
+    /// Whether TLBs forget in what state a window found them.
+    forgets: bool,
 }
 
 /// Estimated counts of the whole stream.
@@ -241,9 +258,18 @@ impl Counts {
 }
 
 impl Evidence {
-    /// What a count of the windows comes to in the whole stream.
+    /// What a count of other accesses than first touches in `windows` is to be multiplied with for the whole stream. First
+    /// touches are known, so windows stand for the others only.
+    fn factor(&self, windows: &Tally) -> f64 {
+        // A process that is ended in a fault has not made the access.
+        let accesses = windows.accesses.saturating_sub(windows.faulting.count());
+        let all = (self.accesses - self.recorded.faulting.count() as f64).max(0.0);
+        if accesses == 0 { 0.0 } else { all / accesses as f64 }
+    }
+
+    /// What a count of the windows, but of none of their first touches, comes to in the whole stream.
     fn scale(&self, count: u64) -> f64 {
-        if self.measured.accesses == 0 { 0.0 } else { count as f64 * self.accesses / self.measured.accesses as f64 }
+        count as f64 * self.factor(&self.measured)
     }
 
     /// The counts of the whole stream as all windows show them, or all but one.
@@ -253,29 +279,37 @@ impl Evidence {
             None => *measured,
             Some(window) => measured.with(&self.windows[window], |all, one| all - one),
         };
-        let factor = if m.accesses == 0 { 0.0 } else { self.accesses / m.accesses as f64 };
+        let factor = self.factor(&m);
         let scaled = |count: u64| count as f64 * factor;
-        let data_misses = recorded.faulting[0] as f64 + scaled(m.data_misses - m.faulting[0]);
-        let instruction_misses = recorded.faulting[1] as f64 + scaled(m.instruction_misses - m.faulting[1]);
-        // Walks cost the same on average in the windows as in the whole; without a miss there, as in all that is recorded.
-        let walks = if m.misses() > 0 { m } else { *recorded };
-        let misses = data_misses + instruction_misses;
-        let each = |count: u64| if walks.misses() == 0 { 0.0 } else { misses * count as f64 / walks.misses() as f64 };
+        let faulting = recorded.faulting;
         Counts {
-            data_misses,
-            instruction_misses,
-            walk_references: each(walks.walk_references),
+            data_misses: faulting.data as f64 + scaled(m.others.data),
+            instruction_misses: faulting.instructions as f64 + scaled(m.others.instructions),
+            walk_references: faulting.references as f64 + scaled(m.others.references),
             tlb_hit_cycles: scaled(m.tlb_hit_cycles),
-            walk_cycles: each(walks.walk_cycles),
+            walk_cycles: faulting.cycles as f64 + scaled(m.others.cycles),
+        }
+    }
+
+    /// Why nobody knows how good the estimates are, if so.
+    fn no_errors(&self) -> Option<&'static str> {
+        if !self.placed {
+            Some("the trace does not say where its windows lie: record it again")
+        } else if !self.forgets {
+            Some("replacement in its TLBs is neither LRU nor random, and what a gap changes can last")
+        } else if self.windows.len() < LEAST_WINDOWS {
+            Some("fewer than 30 windows: record with a shorter period, or without --sample")
+        } else {
+            None
         }
     }
 
     /// Half the width of the 95 % interval of a value; it is given the window that is left out.
     fn error(&self, value: impl Fn(Option<usize>) -> f64) -> Option<f64> {
-        let count = self.windows.len();
-        if count < 2 || !self.placed {
+        if self.no_errors().is_some() {
             return None;
         }
+        let count = self.windows.len();
         let (n, all) = (count as f64, value(None));
         let moved: Vec<f64> = (0..count).map(|window| n * all - (n - 1.0) * value(Some(window))).collect();
         let differences: f64 = moved.windows(2).map(|pair| (pair[0] - pair[1]).powi(2)).sum();
@@ -286,22 +320,45 @@ impl Evidence {
         Some(student(freedom) * variance.sqrt())
     }
 
-    /// What is still possible where the windows hold few misses, or none, so that they do not differ: the score interval of a
-    /// Poisson count, scaled to the whole. 0 where there are more, which show their spread themselves.
+    /// Misses that are still possible where few windows hold any, or none, so that they do not differ: the score interval
+    /// of a Poisson count of such windows, times what they hold on average, scaled to the whole. Misses come many at a
+    /// time, so it is not they that are counted. 0 where more windows hold some, which show their spread themselves.
     fn rare(&self) -> f64 {
-        let seen = (self.measured.misses() - self.measured.faulting.iter().sum::<u64>()) as f64;
-        let accesses = self.measured.accesses.max(1) as f64;
-        if seen < RARE { (1.92 + 1.96 * (seen + 0.96).sqrt()) * self.accesses / accesses } else { 0.0 }
+        let holding = self.windows.iter().filter(|window| window.others.count() > 0).count() as f64;
+        if holding >= RARE {
+            return 0.0;
+        }
+        // Without any, as many as a window finds while it warms.
+        let together = match holding {
+            0.0 => self.recorded.others.count() as f64 / self.windows.len().max(1) as f64,
+            _ => self.measured.others.count() as f64 / holding,
+        };
+        (1.92 + 1.96 * (holding + 0.96).sqrt()) * together.max(1.0) * self.factor(&self.measured)
     }
 
-    /// The same in cycles.
-    fn rare_cycles(&self) -> f64 {
-        self.rare() * self.recorded.walk_cycles as f64 / self.recorded.misses().max(1) as f64
+    /// The same as a cost of theirs.
+    fn rare_cost(&self, cost: impl Fn(&Walks) -> u64) -> f64 {
+        let Tally { faulting, others, .. } = self.recorded;
+        let walks = if others.count() > 0 { others } else { faulting };
+        self.rare() * cost(&walks) as f64 / walks.count().max(1) as f64
     }
 }
 
-/// So few misses say little about their own spread.
+/// Estimates are ratios, and with fewer windows the errors of ratios are not those of large samples: Cochran's working
+/// rule, section 6.4. Besides, each period is then so much of the stream that one unlike the others, as the first may be,
+/// decides.
+const LEAST_WINDOWS: usize = 30;
+
+/// So few windows that hold misses say little about how these are spread.
 const RARE: f64 = 10.0;
+
+/// Whether the TLBs of a machine come to the state that they have in the whole stream, whatever a gap made of them. Under
+/// LRU they do once the pages that they have room for were used, under random replacement nothing lasts. Other policies
+/// keep an order of ways that uses do not set right: a loop over more pages than there is room for can go on for ever in
+/// one of several cycles, with more misses or fewer, and a gap takes it from one into another.
+fn forgets(machine: &Machine) -> bool {
+    machine.tlb.iter().all(|tlb| matches!(tlb.replacement, Replacement::Lru | Replacement::Random))
+}
 
 /// Gives a row of a sampled stream its own errors.
 pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
@@ -311,12 +368,14 @@ pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
     if !sampled.kernel_exact {
         return;
     }
+    sampled.no_errors = evidence.no_errors();
     let at_least = |error: Option<f64>, least: f64| error.map(|error| error.max(least));
     let error = evidence.error(|without| evidence.counts(without).misses());
     sampled.tlb_misses_error = at_least(error, evidence.rare());
-    sampled.walk_memory_references_error = evidence.error(|without| evidence.counts(without).walk_references);
+    let error = evidence.error(|without| evidence.counts(without).walk_references);
+    sampled.walk_memory_references_error = at_least(error, evidence.rare_cost(|walks| walks.references));
     let error = evidence.error(|without| evidence.counts(without).translation());
-    sampled.cycles_error = at_least(error, evidence.rare_cycles());
+    sampled.cycles_error = at_least(error, evidence.rare_cost(|walks| walks.cycles));
 }
 
 /// Gives a row of a sampled stream the errors of what compares it with `base`.
@@ -344,7 +403,8 @@ pub(crate) fn compared_errors(row: &mut Row, own: Option<&Evidence>, base: &Row,
         let own_time = |without| rests.0 + own.counts(without).translation();
         let their_time = |without| rests.1 + theirs.counts(without).translation();
         let speedup = |without| their_time(without) / own_time(without);
-        let least = rare(theirs.rare_cycles() + own.rare_cycles() * speedup(None)) / own_time(None);
+        let cycles = |evidence: &Evidence| evidence.rare_cost(|walks| walks.cycles);
+        let least = rare(cycles(theirs) + cycles(own) * speedup(None)) / own_time(None);
         sampled.speedup_error = own.error(speedup).map(|error| error.max(least));
     }
 }

@@ -2,18 +2,15 @@
 
 use crate::hardware::Hardware;
 use crate::point::{Point, Problem};
-use superpage_mmu::{Request, Trap};
+use superpage_mmu::Request;
 use superpage_pages::{Access, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
 use superpage_vm::{Backing, Fault, FaultError, FaultKind, Growth, Map};
 
 impl Point {
     /// What the kernel does when the hardware cannot go on: until the access succeeds, as a processor would retry it.
-    pub(crate) fn trap(&mut self, request: Request, trap: Trap) -> Result<(), Problem> {
+    pub(crate) fn trap(&mut self, request: Request) -> Result<(), Problem> {
         let (page, access) = (request.page(), request.access());
-        if trap == Trap::Absent {
-            self.windows.fault(access == Access::Execute);
-        }
         // A fault maps the page. Before, a mapping may have to be made or widened: four steps are the most that it can take.
         let mut steps = 0;
         while steps < 4 {

@@ -163,7 +163,7 @@ impl Point {
                         self.give_up(problem);
                     }
                 }
-                Some(Mark::Window(window)) => self.windows.turn(window, &self.setup.machine, self.mmu.counters()),
+                Some(Mark::Window(window)) => self.windows.turn(window, &self.setup.machine, &self.mmu),
                 None => {}
             }
             self.look();
@@ -173,10 +173,10 @@ impl Point {
     /// Carries the requests out; else, which one could not be, and why.
     fn requests(&mut self, requests: &[Request]) -> Result<(), (usize, Problem)> {
         let mut at = 0;
-        while let Some((index, trap)) = self.mmu.run(&requests[at..]) {
+        while let Some((index, _)) = self.mmu.run(&requests[at..]) {
             self.note_writes(&requests[at..at + index]);
             at += index;
-            self.trap(requests[at], trap).map_err(|problem| (at, problem))?;
+            self.trap(requests[at]).map_err(|problem| (at, problem))?;
             at += 1;
             self.look();
         }
@@ -235,8 +235,7 @@ impl Point {
     }
 
     fn whole(&self) -> Whole {
-        let (counters, machine) = (self.mmu.counters(), &self.setup.machine);
-        self.windows.whole(&self.info, machine, counters, self.references, self.instructions)
+        self.windows.whole(&self.info, &self.setup.machine, &self.mmu, self.references, self.instructions)
     }
 
     /// The modelled time so far, in cycles.
@@ -300,7 +299,7 @@ impl Point {
         self.info = info.clone();
         self.close_part();
         let left = self.row();
-        let evidence = self.windows.evidence(&self.info, &self.setup.machine, self.mmu.counters());
+        let evidence = self.windows.evidence(&self.info, &self.setup.machine, &self.mmu);
         let spaces: Vec<SpaceId> = self.spaces.values().copied().collect();
         for space in spaces {
             if let Err(error) = self.vm.exit(&mut Hardware(&mut self.mmu), space) {
