@@ -217,6 +217,7 @@ impl Windows {
             accesses: (self.accesses + skipped) as f64,
             placed: info.sampling.is_some_and(|sampling| sampling.seed.is_some()),
             forgets: forgets(machine),
+            warms: info.sampling.is_some_and(|sampling| warms(machine, sampling.on)),
         })
     }
 }
@@ -235,6 +236,8 @@ pub(crate) struct Evidence {
     placed: bool,
     /// Whether TLBs forget in what state a window found them.
     forgets: bool,
+    /// Whether windows warm for long enough that they can.
+    warms: bool,
 }
 
 /// Estimated counts of the whole stream.
@@ -297,6 +300,8 @@ impl Evidence {
             Some("the trace does not say where its windows lie: record it again")
         } else if !self.forgets {
             Some("replacement in its TLBs is neither LRU nor random, and what a gap changes can last")
+        } else if !self.warms {
+            Some("windows too short to fill its TLBs while they warm: record longer ones, or without --sample")
         } else if self.windows.len() < LEAST_WINDOWS {
             Some("fewer than 30 windows: record with a shorter period, or without --sample")
         } else {
@@ -358,6 +363,12 @@ const RARE: f64 = 10.0;
 /// one of several cycles, with more misses or fewer, and a gap takes it from one into another.
 fn forgets(machine: &Machine) -> bool {
     machine.tlb.iter().all(|tlb| matches!(tlb.replacement, Replacement::Lru | Replacement::Random))
+}
+
+/// Whether the first half of a window of `on` accesses can fill the TLBs of a machine: else what they miss for lack of warmth
+/// counts as misses of the program, and no spread shows it.
+fn warms(machine: &Machine, on: u64) -> bool {
+    machine.tlb.iter().all(|tlb| tlb.entries as u64 <= on / 2)
 }
 
 /// Gives a row of a sampled stream its own errors.

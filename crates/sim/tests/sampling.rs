@@ -17,9 +17,15 @@ fn sample(text: &str, on: u64, period: u64, seed: u64) -> Sample {
     Sample::new(workload::parse(text).unwrap(), Sampling { on, period, seed: Some(seed) })
 }
 
-/// Two of these are loops on one page of code, whose fetches are one run for long.
-const PROGRAMS: [&str; 4] =
-    ["matrix:n=60", "tree:nodes=2K,operations=500", "zipf:bytes=32M,references=400K", "chase:bytes=8M,references=400K"];
+/// Two of these are loops on one page of code, whose fetches are one run for long. The last is the same from beginning to
+/// end, so that its intervals hold the truth no more often than they should.
+const PROGRAMS: [&str; 5] = [
+    "matrix:n=60",
+    "tree:nodes=2K,operations=500",
+    "zipf:bytes=32M,references=400K",
+    "chase:bytes=8M,references=400K",
+    "random:bytes=16M,references=400K,populate=no",
+];
 
 /// The machine with the smallest TLBs under LRU.
 const MACHINE: &str = "harpertown";
@@ -56,22 +62,24 @@ fn intervals_hold_the_truth_about_as_often_as_they_say() {
         }
         println!("{text}: {of_program:?} of {samplings}, {means:?} for {exact:?}, {widths:?}");
         of_program.iter().zip(&mut held).for_each(|(one, all)| *all += one);
+        // Fewer than 19 come once in five thousand times, with intervals half as wide in three of four.
+        assert!(of_program.iter().all(|held| *held >= 19), "{text}: {of_program:?}");
         // The mean of so many estimates is five times as good as one, whose error is half the width in 1 case of 20.
         for index in 0..4 {
             assert!((means[index] - exact[index].0).abs() <= widths[index] / 2.0, "{text}: {index} is biased");
         }
     }
-    // 95 of 100 are expected; fewer than 86 come once in ten thousand times. `make coverage` looks closer.
-    assert!(held.iter().all(|held| *held >= 86), "{held:?}");
+    // At least 118 of 125 are expected; fewer than 108 come once in ten thousand times. `make coverage` looks closer.
+    assert!(held.iter().all(|held| *held >= 108), "{held:?}");
 }
 
 /// All its misses are first touches, of which nothing is left out; and they cost more than others.
 #[test]
 fn a_program_that_only_touches_new_memory_has_exact_misses_and_honest_cycles() {
-    let text = "touch:bytes=64M,step=128";
+    let text = "touch:bytes=128M,step=128";
     let exact = rows("skylake-sp", workload::parse(text).unwrap().as_mut());
     for seed in 0..10 {
-        let sampled = rows("skylake-sp", &mut sample(text, 200, 1000, seed));
+        let sampled = rows("skylake-sp", &mut sample(text, 4000, 20_000, seed));
         assert_eq!(exact[0].tlb_misses, sampled[0].tlb_misses);
         for (exact, estimate) in exact.iter().zip(&sampled) {
             let error = estimate.sampled.as_ref().unwrap().cycles_error.unwrap();
@@ -83,10 +91,13 @@ fn a_program_that_only_touches_new_memory_has_exact_misses_and_honest_cycles() {
 
 #[test]
 fn no_interval_is_given_where_nobody_knows_how_wide_it_is() {
-    // Round-robin TLBs, and few windows.
-    for (machine, on, why) in
-        [("alpha-21264", 400, "neither LRU nor random"), (MACHINE, 40_000, "fewer than 30 windows")]
-    {
+    // Round-robin TLBs, windows shorter than a TLB, few windows.
+    let cases = [
+        ("alpha-21264", 400, "neither LRU nor random"),
+        ("zen5", 4000, "windows too short"),
+        (MACHINE, 40_000, "fewer than 30 windows"),
+    ];
+    for (machine, on, why) in cases {
         let rows = rows(machine, &mut sample(PROGRAMS[0], on, on * 5, 1));
         for row in &rows {
             let sampled = row.sampled.as_ref().unwrap();
