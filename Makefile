@@ -34,14 +34,19 @@ bench: ## the numbers of docs/results.md, each beside its reference
 corpus: build ## record the corpus again from scratch (needs qemu-user and the recorded programs)
 	./corpus/record $(SUPERPAGE)
 
-COVERED = 2K/60K matrix:n=60 2K/20K tree:nodes=5000,operations=500 2K/30K chase:bytes=8M,references=500K \
+COVER = nice -n 10 target/release/examples/coverage
+COVERED_SHORT = 2K/60K matrix:n=60 2K/20K tree:nodes=5000,operations=500 2K/30K chase:bytes=8M,references=500K \
 	2K/30K random:bytes=64M,references=1500K,populate=no zipf:bytes=64M,references=1500K,populate=no \
-	4K/60K matrix:n=400,rounds=2 10K/500K corpus/whole/gzip.sp 4K/80K fftw:n=30 \
-	10K/1M corpus/whole/sha256sum.sp corpus/whole/xz.sp
-coverage: ## do the intervals of sampled estimates hold the truth? 200 samplings of ten streams: minutes
+	4K/60K matrix:n=400,rounds=2 4K/80K fftw:n=30
+COVERED_LONG = 20K/60K zipf:bytes=64M,references=2M,populate=no random:bytes=64M,references=2M,populate=no \
+	20K/90K matrix:n=60 20K/50K tree:nodes=5000,operations=1000 chase:bytes=8M,references=500K
+COVERED_REAL = 10K/500K corpus/whole/gzip.sp 10K/1M corpus/whole/sha256sum.sp
+coverage: ## do the intervals of sampled estimates hold the truth? 200 samplings of each stream: some 20 minutes
 	$(CARGO) build --release --locked -p superpage-sim --example coverage
-	nice -n 10 target/release/examples/coverage -n 200 zen5,harpertown reservation $(COVERED)
-	nice -n 10 target/release/examples/coverage -n 40 alpha-21264 reservation $(COVERED)
+	$(COVER) harpertown reservation $(COVERED_SHORT)
+	$(COVER) zen5 reservation $(COVERED_LONG)
+	$(COVER) zen5,harpertown reservation $(COVERED_REAL)
+	$(COVER) -n 20 alpha-21264 reservation $(COVERED_SHORT)
 
 fuzz: ## a minute of each fuzz target, on stable Rust; FUZZ_SECONDS=600 for longer
 	./fuzz/run
