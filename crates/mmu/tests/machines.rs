@@ -83,6 +83,9 @@ fn what_is_wrong_is_told() {
     assert!(refused("[\"8K\", \"64K\", \"512K\", \"4M\"]", "[\"8K\", \"64K\", \"64K\"]").contains("ascend"));
     assert!(refused("serves = \"data\"", "serves = \"load\"").contains("no TLB holds pages of 8K for Write"));
     assert!(refused("serves = \"data\"", "serves = \"unified\"").contains("two TLBs of level 1"));
+    let sizes = "sizes = [\"8K\", \"64K\", \"512K\", \"4M\"]\nentries";
+    assert!(refused(sizes, "sizes = []\nentries").contains("sizes is empty"));
+    assert!(refused(sizes, "sizes = [\"8K\", \"64K\", \"512K\", \"4M\", \"64K\"]\nentries").contains("64K twice"));
     assert!(refused("bits = [10, 10, 10]", "bits = [8, 10, 10]").contains("4M"));
     assert!(refused("assumed = [\"refill-cycles\"]", "assumed = [\"cycles\"]").contains("walk.assumed"));
     assert!(refused("level = 2\nentries = 8", "level = 4\nentries = 8").contains("from 2 to 3"));

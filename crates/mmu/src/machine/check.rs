@@ -106,6 +106,12 @@ impl Machine {
             if let Some(why) = tlb.replacement.refuses(ways) {
                 return fail(&key, format!("replacement {} with {ways} ways: {why}", tlb.replacement.name()));
             }
+            if tlb.sizes.is_empty() {
+                return fail(&key, format!("sizes is empty; expected some of pages.sizes, {ladder}"));
+            }
+            if let Some((_, twice)) = tlb.sizes.iter().enumerate().find(|(at, size)| tlb.sizes[..*at].contains(size)) {
+                return fail(&key, format!("sizes names {twice} twice; expected each size once"));
+            }
             if let Some(size) = tlb.sizes.iter().find(|size| ladder.level(**size).is_none()) {
                 return fail(&key, format!("size {size} is not one of pages.sizes, {ladder}"));
             }
