@@ -29,6 +29,7 @@ fn verbs() -> Vec<Vec<String>> {
         "sim touch:bytes=1M --format parquet".into(),
         "reproduce --list".into(),
         format!("trace info {corpus}"),
+        format!("trace export parquet {corpus}"),
         format!("trace export csv {corpus}"),
         format!("trace export text {corpus}"),
     ];

@@ -18,7 +18,7 @@ mod text;
 
 use crate::file::{Sink, kind_name};
 use crate::{Backing, Batch, Error, Event, Growth, Run, Source};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use superpage_pages::Access;
 
@@ -57,13 +57,13 @@ pub const STANDARD_OUTPUT: &str = "standard output";
 /// Writes the rest of `source` to the file `path`, or to standard output, as `parquet`, `csv` or `text`. A file gets its
 /// name when it is complete; nothing is left of one that failed.
 ///
-/// Errors: an unknown format; `parquet` without a path; those of the source; the system refuses to write.
+/// Errors: an unknown format; `parquet` for a terminal; those of the source; the system refuses to write.
 pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>) -> Result<(), Error> {
     let Some((_, start)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
         let known = formats().collect::<Vec<_>>().join(", ");
         return Err(Error::input(format, format!("is no format to export to; expected one of: {known}")));
     };
-    if format == "parquet" && path.is_none() {
+    if format == "parquet" && path.is_none() && io::stdout().is_terminal() {
         return Err(Error::input(format, "is not for reading on a terminal: name the file to write with -o FILE"));
     }
     let name = path.map_or_else(|| PathBuf::from(STANDARD_OUTPUT), Path::to_owned);
