@@ -133,3 +133,46 @@ fn two_that_write_one_trace_leave_one_that_is_whole() {
     names.sort();
     assert_eq!(names, ["same.sp", "same.sp.part", "victim"]);
 }
+
+#[test]
+fn who_stops_a_recording_gets_a_whole_trace_and_the_signals_status() {
+    if !recorder() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let trace = place.path().join(signal);
+        let mut recording = start("022", &trace, "sleep 1000 & wait");
+        let (emulated, folder) = folder(recording.id(), 2);
+        let process = recording.id().to_string();
+        assert!(Command::new("kill").args([&format!("-{signal}"), &process]).status().unwrap().success());
+        assert_eq!(recording.wait().unwrap().code(), Some(status), "{signal}");
+        assert!(!folder.exists() && emulated.iter().all(|process| !runs(*process)), "{signal}");
+        let info = Command::new(env!("CARGO_BIN_EXE_superpage")).args(["trace", "info"]).arg(&trace).output().unwrap();
+        assert!(info.status.success(), "{signal}: {}", String::from_utf8_lossy(&info.stderr));
+    }
+}
+
+#[test]
+fn a_full_folder_for_buffers_ends_no_program() {
+    let mounts =
+        || Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "-o", "size=32k", "none", "/dev/shm"]).output();
+    if !recorder() {
+        return;
+    }
+    if !mounts().is_ok_and(|output| output.status.success()) {
+        return println!("skipped: only root may mount a small /dev/shm");
+    }
+    let place = tempfile::tempdir().unwrap();
+    let line =
+        "mount -t tmpfs -o size=32k none /dev/shm && exec \"$0\" record -o \"$1\" -- sh -c 'ls / | sort; exit 7'";
+    let recording = Command::new("unshare")
+        .args(["-m", "sh", "-c", line, env!("CARGO_BIN_EXE_superpage")])
+        .arg(place.path().join("full.sp"))
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&recording.stderr);
+    assert_eq!(recording.status.code(), Some(7), "{said}");
+    assert!(said.contains("has no room for a buffer"), "{said}");
+    assert!(!said.contains("interrupted") && place.path().join("full.sp").exists(), "{said}");
+}

@@ -26,6 +26,7 @@ unsafe extern "C" {
         file: c_int,
         offset: i64,
     ) -> *mut c_void;
+    fn posix_fallocate(file: c_int, offset: i64, length: i64) -> c_int;
     fn munmap(address: *mut c_void, length: usize) -> c_int;
 }
 
@@ -149,19 +150,30 @@ pub(crate) fn buffer_file(folder: &Path, token: u64, thread: u32) -> PathBuf {
     folder.join(format!("{token:x}-{thread}"))
 }
 
-/// Makes a buffer: a shared file, or memory of our own where that cannot be had.
-pub(crate) fn buffer(file: &Path) -> *mut u64 {
+/// Makes a buffer: a shared file, or memory of our own where that cannot be had. Returns whether it is the file.
+pub(crate) fn buffer(path: &Path) -> (*mut u64, bool) {
     let shared = || {
-        let file = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(file).ok()?;
+        let file = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(path).ok()?;
         // The umask may have taken from the owner, too.
         file.set_permissions(Permissions::from_mode(0o600)).ok()?;
-        file.set_len(BUFFER_BYTES as u64).ok()?;
+        // All of it now: a page that the file system has no room for would end the program with SIGBUS.
+        // SAFETY: the file is open; this changes no memory.
+        if unsafe { posix_fallocate(file.as_raw_fd(), 0, BUFFER_BYTES as i64) } != 0 {
+            return None;
+        }
         // SAFETY: a new mapping where the system chooses.
         let memory =
             unsafe { mmap(std::ptr::null_mut(), BUFFER_BYTES, PROT_READ_WRITE, MAP_SHARED, file.as_raw_fd(), 0) };
         (memory as isize != -1).then_some(memory.cast())
     };
-    shared().unwrap_or_else(|| Box::leak(vec![0; BUFFER_WORDS].into_boxed_slice()).as_mut_ptr())
+    shared().map_or_else(
+        || {
+            // What is left of the file would be taken for the buffer.
+            let _ = std::fs::remove_file(path);
+            (Box::leak(vec![0; BUFFER_WORDS].into_boxed_slice()).as_mut_ptr(), false)
+        },
+        |buffer| (buffer, true),
+    )
 }
 
 /// Gives back a shared buffer and its file; memory of our own stays, as it is rare.

@@ -84,8 +84,14 @@ fn note(runs: &Runs, file: &Path, reason: &str) {
     tell_note(runs, &format!("{} was not followed: {reason}", file.display()));
 }
 
-/// Tells the reader something.
+/// Tells the reader something at once.
 pub(crate) fn tell_note(runs: &Runs, text: &str) {
+    add_note(runs, text);
+    runs.hand_over();
+}
+
+/// Puts a text for the reader among what the thread will hand over.
+pub(crate) fn add_note(runs: &Runs, text: &str) {
     let mut payload = vec![[text.len() as u64, 0]];
     for piece in text.as_bytes().chunks(16) {
         let mut bytes = [0; 16];
@@ -94,7 +100,6 @@ pub(crate) fn tell_note(runs: &Runs, text: &str) {
         payload.push([word(0), word(8)]);
     }
     runs.event(code::NOTE, &payload);
-    runs.hand_over();
 }
 
 /// The file of an emulator: this one's own, or another's beside it or in the path.

@@ -13,6 +13,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::connection::{self, BUFFER_WORDS, Connection};
+use crate::execute;
 use crate::qemu::Api;
 use crate::runs::{AccessFormat, GATHERING, Runs, Sampler};
 use crate::schedule::Schedule;
@@ -113,13 +114,20 @@ pub(crate) fn mapping() -> MutexGuard<'static, ()> {
 pub(crate) fn begin_thread(runs: &Runs) {
     let Some(session) = session() else { return };
     let thread = NUMBERS.fetch_add(1, Relaxed);
-    let buffer = connection::buffer(&buffer_file(session, thread));
+    let file = buffer_file(session, thread);
+    let (buffer, shared) = connection::buffer(&file);
     let sampler = session.sampling.map(|Sampling { on, period, seed }| {
         let stream = (TOKEN.load(Relaxed) << 16) ^ u64::from(thread);
         Sampler { schedule: Schedule::new(on, period, seed, stream), touched: &TOUCHED }
     });
     // SAFETY: the buffer is new and lives until the thread ends.
     unsafe { runs.begin(buffer, BUFFER_WORDS, thread, session.format, sampler, hand_over) };
+    if !shared {
+        let folder = file.parent().unwrap_or(&file).display().to_string();
+        let text = format!("{folder} has no room for a buffer: what a thread does last is lost if it is killed");
+        // Not at once: after a fork the connection is held just now.
+        execute::add_note(runs, &text);
+    }
 }
 
 fn buffer_file(session: &Session, thread: u32) -> PathBuf {
