@@ -1,11 +1,11 @@
 //! `superpage record`.
 
+use crate::Failure;
 use crate::sim::Bar;
-use crate::{Failure, stop};
+use crate::stop::Stop;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use superpage_pages::parse_count;
 use superpage_report::count;
 use superpage_sim::Progress;
@@ -56,10 +56,10 @@ impl Record {
             ("architecture".to_string(), std::env::consts::ARCH.to_string()),
         ];
         let mut writer = Writer::create(&self.output, &command.info(), &notes)?;
-        let stop = stop::flag();
+        let stop = Stop::catch();
         let mut recording = record::start(&command)?;
         let stopper = recording.stopper();
-        stop::when_set(&stop, move || stopper.stop());
+        stop.then(move || stopper.stop());
         let bar = Bar::new(String::new());
         let (mut batch, mut runs) = (Batch::default(), 0);
         while recording.fill(&mut batch)? {
@@ -81,9 +81,9 @@ impl Record {
             count(accesses),
             totals.processes
         );
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_set() {
             eprintln!("superpage: interrupted; the trace is whole up to there");
-            return Ok(ExitCode::from(1));
+            return Ok(stop.status());
         }
         Ok(exit_code(outcome.status))
     }

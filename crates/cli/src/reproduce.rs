@@ -2,12 +2,12 @@
 
 use crate::print::{Width, print};
 use crate::sim::Bar;
-use crate::{Failure, export, stop};
+use crate::stop::Stop;
+use crate::{Failure, export};
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
-use std::sync::atomic::Ordering;
 use superpage_reproduce::{Experiment, Options, Watch};
 use superpage_sim::{Format, Progress};
 
@@ -78,8 +78,8 @@ impl Reproduce {
         };
         let programs = self.programs.clone().unwrap_or_else(beside);
         let options = Options { corpus: self.corpus.clone(), long: self.long, programs };
-        let stop = stop::flag();
-        let report = superpage_reproduce::run(experiments, &options, &stop, &Bars(Mutex::new(None)));
+        let stop = Stop::catch();
+        let report = superpage_reproduce::run(experiments, &options, stop.flag(), &Bars(Mutex::new(None)));
         let mut findings = Vec::new();
         superpage_reproduce::write(&report, self.format, self.width.screen(), &mut findings)?;
         // Before the printing, which may fail.
@@ -93,9 +93,9 @@ impl Reproduce {
         for failure in &report.failures {
             eprintln!("superpage: {failure}");
         }
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_set() {
             eprintln!("superpage: interrupted; the rows above are those that were done by then");
-            return Ok(ExitCode::from(1));
+            return Ok(stop.status());
         }
         Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })
     }

@@ -2,13 +2,13 @@
 
 use crate::print::{Width, print};
 use crate::record::exit_code;
-use crate::{Failure, progress, stop};
+use crate::stop::Stop;
+use crate::{Failure, progress};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use superpage_pages::{PageSize, parse_bytes};
@@ -152,18 +152,18 @@ impl Sim {
         for path in &self.trace {
             sources.push(Box::new(crate::trace::open(path, self.up_to_cut)?));
         }
-        let stop = stop::flag();
+        let stop = Stop::catch();
         let (all, status) = if self.command.is_empty() {
-            (self.grid(&setups, sources, &stop)?, ExitCode::SUCCESS)
+            (self.grid(&setups, sources, stop.flag())?, ExitCode::SUCCESS)
         } else {
             self.program(&setups, &stop)?
         };
         let mut findings = Vec::new();
         superpage_sim::write(&all, self.format, self.width.screen(), &mut findings)?;
         print(findings)?;
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_set() {
             eprintln!("superpage: interrupted; the rows above count what had run by then");
-            return Ok(ExitCode::from(1));
+            return Ok(stop.status());
         }
         if all.iter().any(|row| row.error.is_some() || row.frames_leaked > 0) {
             return Ok(ExitCode::from(1));
@@ -172,11 +172,11 @@ impl Sim {
     }
 
     /// Records and simulates at once. Standard output is for the rows; the program's goes to standard error.
-    fn program(&self, setups: &[Setup], stop: &Arc<AtomicBool>) -> Result<(Vec<Row>, ExitCode), Failure> {
+    fn program(&self, setups: &[Setup], stop: &Stop) -> Result<(Vec<Row>, ExitCode), Failure> {
         let command = record::Command { output_to_stderr: true, ..record::Command::new(&self.command) };
         let mut recording = record::start(&command)?;
         let stopper = recording.stopper();
-        stop::when_set(stop, move || stopper.stop());
+        stop.then(move || stopper.stop());
         let bar = Bar::new(String::new());
         // The program is what is stopped: what it did until then is simulated whole.
         let whole = AtomicBool::new(false);
@@ -185,7 +185,7 @@ impl Sim {
         let outcome = recording.finish()?;
         let mut rows = rows(runs?, self.parts);
         // The stream was whole, but the program was not at its end.
-        let stopped = stop.load(Ordering::Relaxed);
+        let stopped = stop.is_set();
         rows.iter_mut().for_each(|row| row.complete &= !stopped);
         for note in &outcome.notes {
             eprintln!("superpage: {note}");

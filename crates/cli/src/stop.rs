@@ -1,30 +1,89 @@
-//! SIGINT and SIGTERM: a flag that long work looks at between two steps.
+//! SIGINT, SIGTERM and SIGHUP: a flag that long work looks at between two steps, and the status to end with.
 
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// From now on the first SIGINT or SIGTERM sets the flag; a second one ends the process at once.
-pub(crate) fn flag() -> Arc<AtomicBool> {
-    let flag = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The order matters: the second signal finds the flag set by the first.
-        let registered = signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&flag))
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)));
-        if let Err(error) = registered {
-            eprintln!("superpage: signal {signal} cannot be caught ({error}); an interrupt will lose the run");
-        }
-    }
-    flag
+/// Whether a signal came that asks to stop, and which.
+pub(crate) struct Stop {
+    flag: Arc<AtomicBool>,
+    signal: Arc<AtomicUsize>,
 }
 
-/// Calls `then` once the flag is set, for what may wait in a system call meanwhile. The thread ends with the process.
-pub(crate) fn when_set(flag: &Arc<AtomicBool>, then: impl FnOnce() + Send + 'static) {
-    let flag = Arc::clone(flag);
-    std::thread::spawn(move || {
-        while !flag.load(Ordering::Relaxed) {
-            std::thread::sleep(Duration::from_millis(50));
+/// What a second signal does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Second {
+    /// It ends the process at once.
+    Ends,
+    /// Nothing more than the first, where something has to be put back in any case.
+    Waits,
+}
+
+impl Stop {
+    /// From now on the first of the three signals sets the flag, and a second one ends the process at once. What is ignored,
+    /// as SIGHUP under `nohup`, stays ignored.
+    pub(crate) fn catch() -> Stop {
+        Stop::of(&[SIGINT, SIGTERM, SIGHUP], Second::Ends)
+    }
+
+    /// As [`catch`](Stop::catch), for these signals.
+    pub(crate) fn of(signals: &[i32], second: Second) -> Stop {
+        let stop = Stop { flag: Arc::default(), signal: Arc::new(AtomicUsize::new(SIGINT as usize)) };
+        for &signal in signals.iter().filter(|signal| !ignored(**signal)) {
+            let ends = || match second {
+                Second::Ends => {
+                    signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.flag))
+                        .map(drop)
+                }
+                Second::Waits => Ok(()),
+            };
+            // The order matters: the second signal finds the flag set by the first, and where the flag is seen the number is
+            // there.
+            let registered = ends()
+                .and_then(|()| signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize))
+                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop.flag)));
+            if let Err(error) = registered {
+                eprintln!("superpage: signal {signal} cannot be caught ({error}); it will lose the run");
+            }
         }
-        then();
-    });
+        stop
+    }
+
+    /// The flag.
+    pub(crate) fn flag(&self) -> &Arc<AtomicBool> {
+        &self.flag
+    }
+
+    /// Whether a signal came.
+    pub(crate) fn is_set(&self) -> bool {
+        self.flag.load(Ordering::Relaxed)
+    }
+
+    /// The status of who was stopped: 128 and the signal.
+    pub(crate) fn status(&self) -> ExitCode {
+        ExitCode::from(128 + self.signal.load(Ordering::Relaxed) as u8)
+    }
+
+    /// Calls `then` once a signal came, for what may wait in a system call meanwhile. The thread ends with the process.
+    pub(crate) fn then(&self, then: impl FnOnce() + Send + 'static) {
+        let flag = Arc::clone(&self.flag);
+        std::thread::spawn(move || {
+            while !flag.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            then();
+        });
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn ignored(signal: i32) -> bool {
+    superpage_linux::signals::ignored(signal)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ignored(_: i32) -> bool {
+    false
 }

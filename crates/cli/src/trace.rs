@@ -1,13 +1,13 @@
 //! `superpage trace`.
 
+use crate::Failure;
 use crate::print::{self, Width, print};
 use crate::sim::Bar;
-use crate::{Failure, stop};
+use crate::stop::Stop;
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use superpage_report::{Screen, bytes, count};
 use superpage_sim::Progress;
 use superpage_trace::file::{Reader, Writer};
@@ -107,14 +107,15 @@ pub(crate) fn open(file: &Path, up_to_cut: bool) -> Result<Reader, superpage_tra
 
 /// Writes all of `source` to a trace. Interrupted, it leaves no file.
 fn convert(source: &mut dyn Source, output: &Path) -> Result<ExitCode, Failure> {
-    let stop = stop::flag();
+    let stop = Stop::catch();
     let mut writer = Writer::create(output, source.info(), &[])?;
     let bar = Bar::new(String::new());
     let (mut batch, mut runs) = (Batch::default(), 0);
     while source.fill(&mut batch)? {
-        if stop.load(Ordering::Relaxed) {
+        if stop.is_set() {
             drop(bar);
-            return Err(Failure::Run("interrupted; no trace was written".into()));
+            eprintln!("superpage: interrupted; no trace was written");
+            return Ok(stop.status());
         }
         writer.write(&batch)?;
         runs += batch.runs.len() as u64;

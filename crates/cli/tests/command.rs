@@ -207,6 +207,10 @@ fn every_export_writes_a_file() {
         let output = superpage(&["trace", "export", format, ours.to_str().unwrap(), "-o", out.to_str().unwrap()]);
         assert!(output.status.success(), "{}", text(&output.stderr));
         assert!(out.metadata().unwrap().len() > 100, "{format}");
+        // Standard output that is no terminal holds the same.
+        let printed = superpage(&["trace", "export", format, ours.to_str().unwrap()]);
+        assert!(printed.status.success(), "{}", text(&printed.stderr));
+        assert!(printed.stdout == std::fs::read(&out).unwrap(), "{format}");
     }
 }
 
@@ -233,20 +237,32 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_leaves_whole_rows_that_say_that_they_are_partial() {
-    let child = Command::new(env!("CARGO_BIN_EXE_superpage"))
-        .args(["sim", "random:bytes=256M,references=1G", "--format", "json"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(killed.success());
-    let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert!(rows.as_array().unwrap().iter().all(|row| row["complete"] == false));
-    assert!(text(&output.stderr).contains("interrupted"));
+    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let child = Command::new(env!("CARGO_BIN_EXE_superpage"))
+            .args(["sim", "random:bytes=256M,references=1G", "--format", "json"])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        let killed = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
+        assert!(killed.success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(status));
+        let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert!(rows.as_array().unwrap().iter().all(|row| row["complete"] == false));
+        assert!(text(&output.stderr).contains("interrupted"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn what_is_ignored_stays_ignored() {
+    let line = format!(
+        "trap '' HUP; '{}' sim random:bytes=64M,references=20M >/dev/null & sleep 0.5; kill -HUP $!; wait $!",
+        env!("CARGO_BIN_EXE_superpage")
+    );
+    assert_eq!(Command::new("sh").args(["-c", &line]).status().unwrap().code(), Some(0));
 }
 
 #[test]

@@ -97,7 +97,7 @@ fn an_interrupt_leaves_no_file_and_the_findings_so_far() {
     assert!(killed.success());
     let probe = probe.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&probe.stderr);
-    assert_eq!(probe.status.code(), Some(1), "{said}");
+    assert_eq!(probe.status.code(), Some(130), "{said}");
     assert!(said.contains("interrupted"), "{said}");
     assert!(serde_json::from_slice::<Vec<serde_json::Value>>(&probe.stdout).is_ok());
     assert_eq!(std::fs::read_to_string(&machine).unwrap(), "before");

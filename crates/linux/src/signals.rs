@@ -183,7 +183,7 @@ fn read(held: &OwnedFd) -> Option<Got> {
 }
 
 /// Whether this process ignores a signal.
-fn ignored(signal: i32) -> bool {
+pub fn ignored(signal: i32) -> bool {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: nothing is changed; the action is written where the call succeeds.
     let known = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } == 0;

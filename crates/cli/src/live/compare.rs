@@ -1,15 +1,15 @@
 //! `superpage compare`.
 
 use crate::print::print;
+use crate::stop::{Second, Stop};
 use crate::{Failure, export as files, progress};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use superpage_linux::Policy;
 use superpage_linux::compare::{
     Comparison, Options, Output, Watch, compare_with, did_table, export, html, settings, table,
@@ -120,8 +120,9 @@ impl Compare {
         let options = self.options();
         let exports = self.exports()?;
         let settings = settings(&options);
-        let (stop, signal) = flag()?;
-        let comparison = compare_with(settings, &options, &stop, &mut Bar::new())?;
+        // A signal does not end this process at once: the command is ended first, and settings are put back.
+        let stop = Stop::of(&[SIGINT, SIGTERM, SIGHUP], Second::Waits);
+        let comparison = compare_with(settings, &options, stop.flag(), &mut Bar::new())?;
         if !comparison.stopped {
             // Before the printing, which may fail.
             for (file, write) in exports {
@@ -137,7 +138,7 @@ impl Compare {
             self.runs
         );
         self.print(&comparison)?;
-        Ok(ExitCode::from(128 + signal.load(Ordering::Relaxed) as u8))
+        Ok(stop.status())
     }
 
     fn options(&self) -> Options {
@@ -209,20 +210,6 @@ fn shown(comparison: &Comparison, screen: Screen) -> String {
 
 /// What makes the text of a file.
 type Text = fn(&Comparison) -> String;
-
-/// The flag that SIGINT, SIGTERM and SIGHUP set, and the number of the last of them. None of them ends this process at once: the command is ended first, and
-/// settings are put back.
-fn flag() -> Result<(Arc<AtomicBool>, Arc<AtomicUsize>), Failure> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    let (flag, number) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(SIGINT as usize)));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // In this order: where the flag is seen the number is there.
-        signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)
-            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&flag)))
-            .map_err(|error| Failure::Run(format!("cannot catch signal {signal}: {error}")))?;
-    }
-    Ok((flag, number))
-}
 
 /// Progress on standard error, on a terminal. Nothing is drawn while a run goes on.
 struct Bar(ProgressBar);

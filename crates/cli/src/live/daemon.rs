@@ -1,8 +1,10 @@
 //! `superpage daemon`.
 
 use super::inspect::why;
-use crate::{Failure, print, stop};
+use crate::stop::{Second, Stop};
+use crate::{Failure, print};
 use clap::{Args, ValueEnum};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -86,15 +88,15 @@ impl Daemon {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         self.log();
         let config = self.configuration()?;
-        let stop = stop::flag();
         if self.dry_run {
-            return self.survey(&config, &stop);
+            return self.survey(&config, &Stop::catch());
         }
+        // SIGHUP is for its configuration.
+        let stop = Stop::of(&[SIGINT, SIGTERM], Second::Ends);
         let reload = Arc::new(AtomicBool::new(false));
-        signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&reload))
-            .map_err(Error::system("catch SIGHUP"))?;
+        signal_hook::flag::register(SIGHUP, Arc::clone(&reload)).map_err(Error::system("catch SIGHUP"))?;
         let mut daemon = Running::start(config)?;
-        daemon.run(&stop, &reload, || self.configuration())?;
+        daemon.run(stop.flag(), &reload, || self.configuration())?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -141,19 +143,19 @@ impl Daemon {
         let _ = if to_person { logs.try_init() } else { logs.without_time().with_ansi(false).try_init() };
     }
 
-    fn survey(&self, config: &Config, stop: &AtomicBool) -> Result<ExitCode, Failure> {
+    fn survey(&self, config: &Config, stop: &Stop) -> Result<ExitCode, Failure> {
         config.processes.exist()?;
         let mut promoter = Promoter::observer(config.promote.clone(), config.target()?)?;
         if std::io::stderr().is_terminal() {
             eprintln!("superpage: looking, for the age of {}", config.promote.age);
         }
-        let findings = promoter.survey(stop);
+        let findings = promoter.survey(stop.flag());
         let text = match self.format {
             Format::Json => foreign_json(&serde_json::to_string_pretty(&findings).expect("findings are plain")) + "\n",
             Format::Table => table(&findings, promoter.region_bytes(), config.promote.share, self.width.screen()),
         };
         print::print(text)?;
-        Ok(ExitCode::SUCCESS)
+        Ok(if stop.is_set() { stop.status() } else { ExitCode::SUCCESS })
     }
 }
 

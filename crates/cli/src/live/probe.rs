@@ -1,12 +1,12 @@
 //! `superpage probe`.
 
 use crate::print::{Width, print};
-use crate::{Failure, export, stop};
+use crate::stop::Stop;
+use crate::{Failure, export};
 use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
 use superpage_linux::probe::{Options, Probe};
 use superpage_report::{Column, Screen, Table};
 
@@ -58,21 +58,21 @@ impl Measure {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let page = export::create(self.export_html.as_ref())?;
         let machine = export::create(self.write_machine.as_ref())?;
-        let stop = stop::flag();
+        let stop = Stop::catch();
         let bar = ProgressBar::new_spinner();
         let options = Options { quick: self.quick, folios: self.folios, churn: self.churn };
-        let probe = Probe::measure(&options, &stop, |question| bar.set_message(question.to_string()))?;
+        let probe = Probe::measure(&options, stop.flag(), |question| bar.set_message(question.to_string()))?;
         bar.finish_and_clear();
         let findings = match self.format {
             Format::Table => table(&probe, self.width.screen()),
             Format::Json => serde_json::to_string_pretty(&probe.findings).expect("findings are plain values") + "\n",
         };
-        if probe.stopped || stop.load(Ordering::Relaxed) {
+        if probe.stopped || stop.is_set() {
             print(findings)?;
             eprintln!(
                 "superpage: interrupted; the findings above are those that were made by then, and no file was written"
             );
-            return Ok(ExitCode::from(1));
+            return Ok(stop.status());
         }
         if let Some(page) = page {
             export::write(page, &probe.html())?;
