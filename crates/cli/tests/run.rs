@@ -505,6 +505,24 @@ fn a_system_whose_settings_cannot_be_written_is_told() {
 }
 
 #[test]
+fn a_damaged_journal_is_told_once() {
+    let _alone = alone();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir_all(folder.path().join("run")).unwrap();
+    fs::write(folder.path().join("run/settings.json"), "{").unwrap();
+    let Some(output) = inside(FILES, folder.path(), &["run", "--policy", "thp", "--", "echo", "started"]) else {
+        return;
+    };
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{:?}", lines(&output));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(said.matches("is not one that superpage wrote").count(), 1, "{said}");
+    assert!(
+        said.contains("would have to be always for the whole system, but settings that were changed before"),
+        "{said}"
+    );
+}
+
+#[test]
 fn what_a_kill_left_is_put_back_once_and_said_once() {
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();

@@ -27,22 +27,35 @@ pub(crate) enum Live {
 
 impl Live {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        recover();
-        match self {
+        let told = recover();
+        let done = match self {
             Live::Compare(verb) => verb.run(),
             Live::Daemon(verb) => verb.run(),
             Live::Inspect(verb) => verb.run(),
             Live::Run(verb) => verb.run(),
             Live::Probe(verb) => verb.run(),
-        }
+        };
+        done.map_err(|failure| match (failure, told) {
+            // One long sentence, once.
+            (Failure::Run(sentence), Some(told)) => Failure::Run(
+                sentence.replace(&told, "settings that were changed before are not put back, as is said above"),
+            ),
+            (failure, _) => failure,
+        })
     }
 }
 
-/// Puts back what a process that was killed had changed, and says so.
-fn recover() {
+/// Puts back what a process that was killed had changed, and says so. Gives the sentence that says why it cannot.
+fn recover() -> Option<String> {
     match superpage_linux::settings::recover() {
-        Ok(None) => {}
-        Ok(Some(recovered)) => eprintln!("superpage: {recovered}"),
-        Err(error) => eprintln!("superpage: {error}"),
+        Ok(None) => None,
+        Ok(Some(recovered)) => {
+            eprintln!("superpage: {recovered}");
+            None
+        }
+        Err(error) => {
+            eprintln!("superpage: {error}");
+            Some(error.to_string())
+        }
     }
 }
