@@ -27,7 +27,7 @@ pub use self::process::Excluded;
 pub use self::target::{Target, cgroup};
 
 use self::budget::{Budget, process_cpu, thread_cpu};
-use self::headroom::{Headroom, Place, admit};
+use self::headroom::{Claims, Headroom, Place, admit};
 use self::process::{Batch, Looked, Process};
 use crate::inspect::{Reason, Why};
 use crate::{Error, scan};
@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use superpage_vm::Scanner;
+use superpage_vm::{Ripe, Scanner};
 
 /// The longest that [`Promoter::run`] sleeps before it looks whether it shall stop.
 const NAP: Duration = Duration::from_millis(100);
@@ -78,7 +78,7 @@ pub struct Finding {
     pub name: String,
     /// Why nothing in it is promoted, if so.
     pub excluded: Option<&'static str>,
-    /// Populated to the share and settled: would be promoted now.
+    /// Populated to the share and settled, and a headroom allows it: would be promoted now.
     pub ripe: u64,
     /// Populated to the share, but not yet for the age.
     pub young: u64,
@@ -88,7 +88,8 @@ pub struct Finding {
     pub huge: u64,
     /// Bytes of mappings under `MADV_NOHUGEPAGE`, or of static huge pages.
     pub unsuitable_bytes: u64,
-    /// Resident memory in which nothing is promoted and why, the most first. What is too young is not among it.
+    /// Resident memory in which nothing is promoted and why, the most first; what waits for memory is among it, and what is too
+    /// young is not.
     pub reasons: Vec<Reason>,
     /// Addresses of the first few that are ripe, in the order of their promotion.
     pub first: Vec<u64>,
@@ -412,16 +413,12 @@ impl Promoter {
             let young = candidates - process.queue.len() as u64;
             let shared = process.drop_shared(self.size);
             let census = process.census();
-            let ripe = process.queue.len() as u64;
-            let mut left: Vec<(Why, u64)> = process.left().chain([(Why::SharedByFork, shared)]).collect();
-            left.retain(|(_, bytes)| *bytes > 0);
-            left.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-            let reason = |(why, bytes): (Why, u64)| Reason::of(why, bytes, self.size);
-            findings.push(Finding {
+            let left = process.left().chain([(Why::SharedByFork, shared)]).filter(|(_, bytes)| *bytes > 0);
+            let finding = Finding {
                 pid: process.pid,
                 name: process.name.clone(),
                 excluded: process.excluded.map(Excluded::name),
-                ripe,
+                ripe: 0,
                 young,
                 sparse: census.sparse,
                 huge: census.superpages,
@@ -431,11 +428,45 @@ impl Promoter {
                     .filter(|unsuitable| matches!(unsuitable.flag, "nh" | "ht"))
                     .map(|unsuitable| unsuitable.range.end - unsuitable.range.start)
                     .sum(),
-                reasons: left.into_iter().map(reason).collect(),
-                first: process.queue.iter().rev().take(8).map(|ripe| ripe.region * self.size).collect(),
+                reasons: left.map(|(why, bytes)| Reason::of(why, bytes, self.size)).collect(),
+                first: Vec::new(),
+            };
+            findings.push((process.pace.rate(), finding));
+        }
+        // The busiest come first, as in `next_process`.
+        findings.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        let mut claims = Claims::default();
+        for (_, finding) in &mut findings {
+            let queue = &self.processes[&finding.pid].queue;
+            if !queue.is_empty() {
+                self.ration(finding, queue.iter().rev().copied().collect(), &mut claims);
+            }
+            finding.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
+        }
+        findings.into_iter().map(|(_, finding)| finding).collect()
+    }
+
+    /// Says which of a process's regions that are ripe would be promoted beside the `claims` of others, and which wait for memory.
+    fn ration(&self, finding: &mut Finding, ripe: Vec<Ripe>, claims: &mut Claims) {
+        let page = rustix::param::page_size() as u64;
+        let (fit, wait, why, place) = match self.headroom.pressed(finding.pid) {
+            Some(place) => (Vec::new(), ripe, Why::Pressure, Some(place)),
+            None => {
+                let (fit, wait, place) = claims.admit(&self.headroom, finding.pid, ripe, (self.size, page));
+                (fit, wait, Why::NoHeadroom, place)
+            }
+        };
+        finding.ripe = fit.len() as u64;
+        finding.first = fit.iter().take(8).map(|ripe| ripe.region * self.size).collect();
+        if let Some(place) = place.filter(|_| !wait.is_empty()) {
+            let bytes = wait.iter().map(|ripe| u64::from(ripe.populated) * page).sum();
+            let reason = Reason::of(why, bytes, self.size);
+            finding.reasons.push(Reason {
+                blocks: wait.len() as u64,
+                text: format!("{} in {place}", reason.text),
+                ..reason
             });
         }
-        findings
     }
 
     /// Bytes in a region: the size of the kernel's huge pages.

@@ -6,7 +6,9 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
+use superpage_linux::inspect::Why;
 use superpage_linux::promote::{Options, Promoter, Target};
 use superpage_linux::scan::{self, Kind, Pagemap};
 
@@ -521,7 +523,14 @@ fn a_control_group_is_left_headroom() {
     program.tell("go");
     program.hear("filled");
     let Some(mut promoter) = promoter(options("share=0.4"), Target::pid(program.pid())) else { return };
+    // A dry run says what will be.
+    let mut observer = Promoter::observer(options("share=0.4"), Target::pid(program.pid())).unwrap();
+    let found = observer.survey(&AtomicBool::new(false)).remove(0);
+    let waits = found.reasons.iter().find(|reason| reason.why == Why::NoHeadroom).unwrap();
+    assert!(found.ripe > 0 && found.ripe + waits.blocks >= 29, "{found:?}");
+    assert!(waits.text.contains(group.0.to_str().unwrap()), "{found:?}");
     settle(&mut promoter, |promoter| promoter.counters().no_room > 0);
+    assert!(promoter.counters().promoted_regions.abs_diff(found.ripe) <= 1, "{found:?}, {:?}", promoter.counters());
     let counters = promoter.counters();
     assert!(counters.promoted_regions > 0 && counters.no_room > 0, "{counters:?}");
     // All 30 blocks whole would be 60 MB; 16 of 64 are left to the program.

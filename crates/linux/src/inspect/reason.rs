@@ -43,6 +43,10 @@ pub enum Why {
     NotPopulated,
     /// Pages of the block are shared with another process since a fork.
     SharedByFork,
+    /// `superpage daemon` leaves it as it is: too little memory would be left in a control group of the process, or in the system.
+    NoHeadroom,
+    /// `superpage daemon` waits with it: tasks wait for memory in a control group of the process, or in the system.
+    Pressure,
     /// Nothing is in the way: khugepaged has not come to it, or `superpage daemon` would promote it.
     NotCollapsed,
 }
@@ -67,6 +71,8 @@ impl Why {
             Why::Swapped => "swapped",
             Why::NotPopulated => "not-populated",
             Why::SharedByFork => "shared-by-fork",
+            Why::NoHeadroom => "no-headroom",
+            Why::Pressure => "pressure",
             Why::NotCollapsed => "not-collapsed",
         }
     }
@@ -90,6 +96,8 @@ impl Why {
             Why::Swapped => "pages in swap space".into(),
             Why::NotPopulated => "not populated".into(),
             Why::SharedByFork => "shared with another process since a fork".into(),
+            Why::NoHeadroom => "too little memory would be left".into(),
+            Why::Pressure => "tasks wait for memory".into(),
             Why::NotCollapsed => "full, not collapsed yet: khugepaged or superpage daemon would".into(),
         }
     }
@@ -223,7 +231,15 @@ mod tests {
 
     #[test]
     fn names_are_those_of_json() {
-        for why in [Why::Kernel, Why::TooSmall, Why::AdvisedAgainst, Why::NotPopulated, Why::NotCollapsed] {
+        for why in [
+            Why::Kernel,
+            Why::TooSmall,
+            Why::AdvisedAgainst,
+            Why::NotPopulated,
+            Why::NoHeadroom,
+            Why::Pressure,
+            Why::NotCollapsed,
+        ] {
             assert_eq!(serde_json::to_value(why).unwrap(), why.name());
         }
     }

@@ -15,6 +15,7 @@
 //! not show is no limit.
 
 use super::target::{hierarchy, within};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,7 +25,7 @@ use superpage_vm::Ripe;
 const PRESSED: f64 = 5.0;
 
 /// Whose memory it is.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Place {
     System,
     /// The folder of a control group.
@@ -80,15 +81,19 @@ impl Headroom {
 
     /// What may be added to a process's memory now. Some 10 us for each group from its own to the root.
     pub(super) fn room(&self, pid: i32) -> Room {
+        let unlimited = Room { pages: u64::MAX, copies: u64::MAX, place: Place::System };
+        self.rooms(pid).into_iter().fold(unlimited, Room::and)
+    }
+
+    /// What may be added by each limit that holds for a process.
+    fn rooms(&self, pid: i32) -> Vec<Room> {
         let system = || {
             let text = self.read("proc/meminfo");
             let kilobytes = |name: &str| Some(number(&text, name)?.saturating_mul(1024));
             let (available, total) = (kilobytes("MemAvailable:")?, kilobytes("MemTotal:")?);
             Some(Room::of(available, total, (8, 64), Place::System))
         };
-        let groups = self.groups(pid).into_iter().filter_map(group_room);
-        let unlimited = Room { pages: u64::MAX, copies: u64::MAX, place: Place::System };
-        groups.chain(system()).fold(unlimited, Room::and)
+        self.groups(pid).into_iter().filter_map(group_room).chain(system()).collect()
     }
 
     /// Where tasks wait for memory, if they do: in the system, or in a control group of the process.
@@ -132,11 +137,48 @@ impl Headroom {
     }
 }
 
+/// What promotions would add that are only thought of, one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Claims(BTreeMap<Place, u64>);
+
+impl Claims {
+    /// Parts regions of a process as [`admit`] does, beside all that was claimed before, and claims what those add that fit. Gives
+    /// where there is too little for the others, too.
+    pub(super) fn admit(
+        &mut self,
+        headroom: &Headroom,
+        pid: i32,
+        batch: Vec<Ripe>,
+        (size, page): (u64, u64),
+    ) -> (Vec<Ripe>, Vec<Ripe>, Option<Place>) {
+        let mut rooms = headroom.rooms(pid);
+        for room in &mut rooms {
+            let claimed = self.0.get(&room.place).copied().unwrap_or(0);
+            (room.pages, room.copies) = (room.pages.saturating_sub(claimed), room.copies.saturating_sub(claimed));
+        }
+        let unlimited = Room { pages: u64::MAX, copies: u64::MAX, place: Place::System };
+        let (fit, others) = admit(batch, &rooms.iter().cloned().fold(unlimited, Room::and), size, page);
+        let grown: u64 = fit.iter().map(|ripe| grows(ripe, size, page)).sum();
+        for room in &rooms {
+            *self.0.entry(room.place.clone()).or_default() += grown;
+        }
+        // Where not even a copy fits nothing is promoted; else it is the pages that are too many.
+        let tightest =
+            rooms.into_iter().min_by_key(|room| if room.copies < size { (0, room.copies) } else { (1, room.pages) });
+        (fit, others, tightest.map(|room| room.place))
+    }
+}
+
+/// What a region's promotion adds for good.
+fn grows(ripe: &Ripe, size: u64, page: u64) -> u64 {
+    size - u64::from(ripe.populated) * page
+}
+
 /// Parts regions of `size` bytes into those that fit into the room, in their order, and the others.
 pub(super) fn admit(batch: Vec<Ripe>, room: &Room, size: u64, page: u64) -> (Vec<Ripe>, Vec<Ripe>) {
     let mut rest = room.pages;
     batch.into_iter().partition(|ripe| {
-        let grows = size - u64::from(ripe.populated) * page;
+        let grows = grows(ripe, size, page);
         // One at a time is there twice, while it is copied.
         let fits = room.copies >= size && grows <= rest;
         rest -= if fits { grows } else { 0 };
@@ -214,6 +256,30 @@ mod tests {
         assert_eq!(regions(2 * MB, 2 * MB), [1, 3, 4]);
         assert_eq!(regions(0, 2 * MB), [4]);
         assert_eq!(regions(4 * MB, 2 * MB - 1), [0; 0]);
+    }
+
+    #[test]
+    fn what_is_only_thought_of_adds_up() {
+        let ripe = |region, populated| Ripe { region, populated, accessed: 0, pieces: 1, since: 0 };
+        let (_folder, headroom) = system(&[
+            ("proc/meminfo", "MemTotal:  1048576 kB\nMemAvailable:  134144 kB\n"),
+            V2,
+            ("proc/8/cgroup", "0::/a\n"),
+            ("sys/fs/cgroup/a/memory.max", "104857600\n"),
+            ("sys/fs/cgroup/a/memory.current", "99614720\n"),
+        ]);
+        let mut claims = Claims::default();
+        let mut admit = |pid, batch: &[Ripe]| {
+            let (fit, others, place) = claims.admit(&headroom, pid, batch.to_vec(), (2 * MB, 4096));
+            (fit.len(), others.len(), place)
+        };
+        // The system has 131 MB, of which 128 are left to the programs, and the group has none.
+        assert_eq!(admit(7, &[ripe(1, 256), ripe(2, 512)]), (2, 0, Some(Place::System)));
+        let (fit, others, place) = admit(8, &[ripe(1, 512)]);
+        assert_eq!((fit, others), (0, 1));
+        assert!(place.is_some_and(|place| place.to_string().contains("/a")));
+        assert_eq!(admit(9, &[ripe(3, 256), ripe(4, 256), ripe(5, 256)]), (2, 1, Some(Place::System)));
+        assert_eq!(admit(7, &[ripe(6, 256), ripe(7, 512)]), (1, 1, Some(Place::System)));
     }
 
     #[test]
