@@ -7,7 +7,7 @@
 
 use super::Row;
 use crate::Policy;
-use crate::inspect::{Reach, Rules};
+use crate::inspect::{Reach, Rules, part};
 use crate::launch::Work;
 use superpage_pages::PageSize;
 use superpage_report::{bytes, count};
@@ -61,7 +61,7 @@ pub(super) struct Did {
 /// What the reference is like. `rules` are the settings of the system.
 pub(super) fn as_it_is(arm: Arm, rules: &Rules) -> String {
     let Some(huge) = arm.row.huge_bytes else { return "what is huge could not be seen".into() };
-    let part = part(huge, arm.row);
+    let part = part(huge, arm.row.peak_rss_bytes);
     let Some(reach) = &arm.seen.reach else { return format!("{part} huge") };
     let word = rules.enabled.as_deref().unwrap_or("absent");
     match () {
@@ -84,7 +84,7 @@ pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did 
     let did = |words: String, reached: bool| Did { words, reached: Some(reached) };
     let (most, before) = (arm.row.most_huge_bytes, reference.row.most_huge_bytes);
     let more = most.zip(before).map(|(most, before)| most >= before + huge);
-    let all = |bytes: u64| part(bytes, arm.row);
+    let all = |bytes: u64| part(bytes, arm.row.peak_rss_bytes);
     let name = &reference.row.policy;
     match arm.policy {
         policy if policy == reference.policy => did(format!("the same as {name}"), true),
@@ -109,7 +109,10 @@ pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did 
         Policy::Hugetlb { .. } => {
             let pool = |arm: Arm| arm.seen.reach.as_ref().map(|reach| reach.hugetlb);
             match pool(arm).zip(pool(reference)) {
-                Some((pool, before)) if pool > before => did(format!("{} in pages of hugetlb", all(pool)), true),
+                Some((pool, before)) if pool > before => match arm.seen.why(arm.policy) {
+                    Some(why) => did(format!("little: {why}"), true),
+                    None => did(format!("{} in pages of hugetlb", all(pool)), true),
+                },
                 Some((0, 0)) => did(format!("nothing: {}", nothing(arm, reference)), false),
                 _ => more_huge(arm, reference, more),
             }
@@ -120,14 +123,21 @@ pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did 
 
 /// Of a policy that makes more memory huge.
 fn more_huge(arm: Arm, reference: Arm, more: Option<bool>) -> Did {
-    let words = match more {
-        None => "what is huge could not be seen".into(),
-        Some(true) => {
+    let malloc = *arm.policy == (Policy::Thp { malloc: true });
+    let asks = malloc || matches!(arm.policy, Policy::Hugetlb { .. });
+    let words = match (more, arm.seen.why(arm.policy)) {
+        (None, _) => "what is huge could not be seen".into(),
+        (Some(true), Some(why)) if asks => format!("little: {why}"),
+        (Some(true), why) => {
             let huge = arm.row.huge_bytes.or(arm.row.most_huge_bytes).unwrap_or(0);
-            let asked = if *arm.policy == (Policy::Thp { malloc: true }) { "asked for by the allocator: " } else { "" };
-            format!("{asked}{} huge", part(huge, arm.row))
+            let huge = part(huge, arm.row.peak_rss_bytes);
+            if let Some(why) = why {
+                return Did { words: format!("little, {huge} huge: {why}"), reached: more };
+            }
+            let asked = if malloc { "asked for by the allocator: " } else { "" };
+            format!("{asked}{huge} huge")
         }
-        Some(false) => format!("nothing: {}", nothing(arm, reference)),
+        (Some(false), _) => format!("nothing: {}", nothing(arm, reference)),
     };
     Did { words, reached: more }
 }
@@ -155,7 +165,7 @@ fn folios(arm: Arm, size: PageSize, already: bool) -> Did {
             let why = arm.seen.why(&Policy::Thp { malloc: false });
             format!("nothing: {}", why.unwrap_or_else(|| format!("no folio of {size} came to be")))
         }
-        (found, false) => format!("{} in folios of {size}", part(found, arm.row)),
+        (found, false) => format!("{} in folios of {size}", part(found, arm.row.peak_rss_bytes)),
     };
     Did { words, reached: Some(found > 0 && !already) }
 }
@@ -176,15 +186,6 @@ fn promoted(arm: Arm, interval: &str, huge: u64) -> Did {
         format!("promoted nothing: {}", why.unwrap_or_else(|| format!("no region{size} was full and not huge")))
     };
     Did { words, reached: Some(regions > 0) }
-}
-
-/// "581 of 620 MB", of all memory at its peak.
-fn part(some: u64, row: &Row) -> String {
-    let (some, all) = (bytes(some), bytes(row.peak_rss_bytes));
-    match (some.split_once(' '), all.split_once(' ')) {
-        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} of {all}"),
-        _ => format!("{some} of {all}"),
-    }
 }
 
 #[cfg(test)]
@@ -249,6 +250,21 @@ mod tests {
             assert!(did.words.starts_with("nothing: the allocator does not ask the C library"), "{did:?}");
             assert_eq!(did.reached, Some(false));
         }
+        // A little that it does ask for is not what the policy is about, huge or not.
+        let java = Reach {
+            resident: 600 * MB,
+            advised: 5 * MB,
+            hugetlb: 4 * MB,
+            library: Some(Library::Gnu),
+            ..Reach::default()
+        };
+        let seen = Seen { reach: Some(java), ..Seen::default() };
+        let words = |policy: &str, huge| told(policy, Some(huge), &seen, Some(0)).words;
+        let why = "the allocator does not ask the C library, but for";
+        assert_eq!(words("thp:malloc=on", 0), format!("nothing: {why} 5.00 of 600 MB"));
+        assert_eq!(words("thp:malloc=on", 2 * MB), format!("little: {why} 5.00 of 600 MB"));
+        assert_eq!(words("hugetlb", 4 * MB), format!("little: {why} 4.00 of 600 MB"));
+        assert_eq!(words("thp", 2 * MB), "2.00 of 620 MB huge");
     }
 
     #[test]

@@ -7,6 +7,10 @@ use crate::Policy;
 use procfs::process::{MemoryMap, VmFlags};
 use std::collections::BTreeMap;
 use superpage_pages::PageSize;
+use superpage_report::bytes;
+
+/// A share of memory that is so little that a policy did not come to what it is about.
+const LITTLE: f64 = 0.1;
 
 /// Whom a program asks for memory, by the libraries that it has mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,9 +104,14 @@ impl Reach {
         }
     }
 
-    /// Why a policy came to nothing, as a sentence without a full stop; `None` if it did not, or if this cannot tell.
+    /// Why a policy came to nothing, or to next to nothing, as a sentence without a full stop; `None` if it did not, or if this
+    /// cannot tell.
     pub fn why_nothing(&self, policy: &Policy) -> Option<String> {
-        if self.reached(policy)? > 0 || self.resident == 0 {
+        let reached = self.reached(policy)?;
+        let asks = matches!(policy, Policy::Thp { malloc: true } | Policy::Hugetlb { .. });
+        // A program with an allocator of its own asks the C library too, for a few things: Java's compiler, say. And what
+        // Redis has before it disables huge pages may be huge.
+        if reached as f64 > self.resident as f64 * LITTLE || self.resident == 0 {
             return None;
         }
         // What most of the memory is left alone for, if that is most of it.
@@ -110,9 +119,10 @@ impl Reach {
         if let Some((why, _)) = most.filter(|(_, bytes)| **bytes > self.resident / 2) {
             return Some(why.words(huge_size()));
         }
-        match policy {
-            Policy::Thp { malloc: true } | Policy::Hugetlb { .. } => Some(self.unasked().into()),
-            _ => None,
+        match reached {
+            _ if !asks => None,
+            0 => Some(self.unasked().into()),
+            some => Some(format!("{}, but for {}", self.unasked(), part(some, self.resident))),
         }
     }
 
@@ -131,6 +141,15 @@ impl Reach {
         reasons.retain(|(_, bytes)| *bytes * 100 >= self.resident);
         reasons.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         reasons.into_iter().map(|(why, bytes)| (bytes, why.words(huge_size()))).collect()
+    }
+}
+
+/// "581 of 620 MB".
+pub(crate) fn part(some: u64, all: u64) -> String {
+    let (some, all) = (bytes(some), bytes(all));
+    match (some.split_once(' '), all.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} of {all}"),
+        _ => format!("{some} of {all}"),
     }
 }
 
@@ -172,9 +191,18 @@ mod tests {
         let why = reach.why_nothing(&policy("thp:malloc=on")).unwrap();
         assert_eq!(why, "the allocator does not ask the C library: the program is linked statically");
         assert_eq!(reach.why_nothing(&policy("base")), None);
-        assert_eq!(Reach { advised: 1, ..reach.clone() }.why_nothing(&policy("thp:malloc=on")), None);
+        let half = Reach { advised: 50 << 20, ..reach.clone() };
+        assert_eq!(half.why_nothing(&policy("thp:malloc=on")), None);
+        // Java has its heap from the kernel, and little from the C library.
+        let java = Reach { advised: 2 << 20, hugetlb: 4 << 20, library: Some(Library::Gnu), ..reach.clone() };
+        let why = |text: &str| java.why_nothing(&policy(text)).unwrap();
+        assert_eq!(why("thp:malloc=on"), "the allocator does not ask the C library, but for 2.00 of 100 MB");
+        assert_eq!(why("hugetlb"), "the allocator does not ask the C library, but for 4.00 of 100 MB");
+        assert_eq!(Reach { huge: 2 << 20, ..java.clone() }.why_nothing(&policy("thp")), None);
         let left = [(Why::Disabled, 99 << 20), (Why::TooSmall, 100)].into();
         let redis = Reach { left, library: Some(Library::Gnu), ..reach };
+        let begun = Reach { huge: 5 << 20, ..redis.clone() };
+        assert_eq!(begun.why_nothing(&policy("thp")).unwrap(), "the process disabled huge pages by prctl");
         for text in ["thp", "thp:malloc=on", "promote", "hugetlb"] {
             assert_eq!(redis.why_nothing(&policy(text)).unwrap(), "the process disabled huge pages by prctl");
         }
