@@ -138,6 +138,42 @@ fn without_root_ones_own_is_shown_without_folios_and_others_are_not() {
     assert!(stderr(&output).contains("may not be looked into"), "{}", stderr(&output));
 }
 
+#[test]
+fn what_has_no_memory_is_told_by_what_it_is() {
+    let refused = |pid: &str| {
+        let output = inspect(&[pid]);
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        stderr(&output)
+    };
+    let mut child = Command::new("true").spawn().unwrap();
+    let pid = child.id().to_string();
+    let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    while !state().contains(") Z") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(refused(&pid).contains("(true) has ended, with all its memory, and only waits"), "{}", refused(&pid));
+    child.wait().unwrap();
+    match std::fs::read_to_string("/proc/2/comm") {
+        Ok(name) if name == "kthreadd\n" => {
+            assert!(refused("2").contains("process 2 (kthreadd) is a thread of the kernel"), "{}", refused("2"));
+        }
+        _ => println!("skipped: the kernel's threads cannot be seen from this namespace of processes"),
+    }
+    if Command::new("python3").arg("--version").output().is_err() {
+        return println!("skipped: python3 is not installed");
+    }
+    let script = "import ctypes, threading, time\nthreading.Thread(target=lambda: time.sleep(60)).start()\n\
+                  ctypes.CDLL(None).pthread_exit(None)";
+    let headless = Waiting(Command::new("python3").args(["-c", script]).spawn().unwrap());
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", headless.pid())).unwrap();
+    while !state().contains(") Z") {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let said = refused(&headless.pid());
+    let thread = said.split("superpage inspect ").nth(1).unwrap().trim_end().trim_end_matches(')').to_string();
+    assert!(inspect(&[&thread]).status.success(), "{said}");
+}
+
 /// What a terminal shows while `superpage inspect` runs in it, and how that ends.
 struct Terminal {
     script: Child,

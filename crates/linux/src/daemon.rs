@@ -9,7 +9,7 @@ pub use self::metrics::Metrics;
 
 use crate::Error;
 use crate::lock::{Lock, Tried, make_folder, own_folder};
-use crate::promote::Promoter;
+use crate::promote::{Options, Promoter};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ impl Daemon {
         reload: &AtomicBool,
         read: impl Fn() -> Result<Config, Error>,
     ) -> Result<(), Error> {
-        tracing::info!(options = %self.promoter.options(), "promoting");
+        tracing::info!(options = changed(self.promoter.options()), "promoting");
         let (mut updated, mut written, mut told) = (None, None, Instant::now());
         let mut before = self.promoter.counters();
         while !stop.load(Ordering::Relaxed) {
@@ -116,7 +116,7 @@ impl Daemon {
                 if config.metrics != self.config.metrics {
                     tracing::warn!("the metrics stay where they were until the daemon is started again");
                 }
-                tracing::info!(options = %self.promoter.options(), "configured anew");
+                tracing::info!(options = changed(self.promoter.options()), "configured anew");
                 self.config = config;
             }
             Err(error) => tracing::warn!("the configuration stays as it was: {error}"),
@@ -132,6 +132,12 @@ impl Daemon {
     pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
         self.metrics.address()
     }
+}
+
+/// What differs from the defaults, for a log.
+fn changed(options: &Options) -> String {
+    let changed = options.to_string();
+    if changed.is_empty() { "defaults".into() } else { changed }
 }
 
 /// A share for people: `0.32%`.

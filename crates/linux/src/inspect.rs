@@ -13,6 +13,7 @@ mod system;
 pub use contiguity::{Contiguity, contiguity};
 pub use mapping::{Kind, Mapping};
 pub use process::Process;
+pub(crate) use reach::part;
 pub use reach::{Library, Reach};
 pub use reason::{Reason, Why};
 pub use rules::Rules;
@@ -20,6 +21,7 @@ pub use system::{Pool, System, Zone};
 
 use crate::Error;
 use crate::pagemap::{Entry, Pagemap, gone, huge_page_bytes};
+use crate::told::{self, State};
 use rustix::io::Errno;
 use std::io;
 use std::ops::Range;
@@ -75,7 +77,23 @@ fn refused(pid: u32, error: io::Error) -> Error {
     }
 }
 
-/// The process went away in between.
+/// The process has no memory to look at: it went away in between, or it is none that has any.
 fn ended(pid: u32) -> Error {
-    Error::Unable(format!("process {pid} ended while it was looked at"))
+    let name = told::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = name.trim_end_matches('\n');
+    Error::Unable(match State::of(pid as i32) {
+        State::Kernel => {
+            format!("process {pid} ({name}) is a thread of the kernel: it has no memory of its own to look at")
+        }
+        State::Zombie => {
+            format!(
+                "process {pid} ({name}) has ended, with all its memory, and only waits for its parent to hear of that"
+            )
+        }
+        State::Headless(thread) => format!(
+            "the first thread of process {pid} ({name}) has ended, and with it the sight of its memory: look through another \
+             one (superpage inspect {thread})"
+        ),
+        State::Runs | State::Gone => format!("process {pid} ended while it was looked at"),
+    })
 }

@@ -41,13 +41,12 @@ pub use region::{Builder, Region, RegionStats};
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub fn read_anything(bytes: &[u8]) {
-    use procfs::FromRead;
     let text = String::from_utf8_lossy(bytes);
     promote::read_stat(&text);
     settings::read_journal(&text);
-    if let Ok(maps) = procfs::process::MemoryMaps::from_read(bytes) {
+    if let Ok(maps) = told::mappings(bytes) {
         let ends = |map: &procfs::process::MemoryMap| map.address;
-        let kept = maps::newest(maps, ends, |map, end| map.address.1 = end);
+        let kept = maps::newest(maps.0, ends, |map, end| map.address.1 = end);
         assert!(kept.windows(2).all(|pair| pair[0].address.1 <= pair[1].address.0));
     }
 }

@@ -5,9 +5,10 @@
 //! held by a stranger with a shared lock, which superpage never takes: it is replaced, and so is any that is not ours.
 
 use crate::Error;
+use crate::told::State;
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
 use rustix::io::Errno;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -104,23 +105,22 @@ impl Lock {
                 }
                 // A link, or a pipe or device that somebody put there.
                 Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => {
-                    remove(path)?;
+                    replace(path)?;
                     continue;
                 }
                 Err(error) => return Err(Error::file("open", path)(error)),
             };
             let metadata = file.metadata().map_err(Error::file("read", path))?;
-            let ours = metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw();
             let lock = Lock { file, path: path.to_path_buf() };
-            if ours && metadata.mode() & 0o077 == 0 {
+            if is_private(&metadata) {
                 return Ok(lock);
             }
             // Others could open it, and may have: whoever locks it for writing is one of us, whoever only shares it is not.
-            if ours && lock.holders().iter().any(|(exclusive, _)| *exclusive) {
+            if is_ours(&metadata) && lock.holders().iter().any(|(exclusive, _)| *exclusive) {
                 fchmod(&lock.file, Mode::RUSR | Mode::WUSR).map_err(Error::file("change", path))?;
                 return Ok(lock);
             }
-            remove(path)?;
+            replace(path)?;
         }
         Err(Error::Unable(format!("{} is replaced again and again by another process", path.display())))
     }
@@ -135,7 +135,7 @@ impl Lock {
                 Ok(()) => Ok(self.locked()),
                 Err(Errno::INTR) => continue,
                 Err(Errno::WOULDBLOCK) => {
-                    Ok(Tried::HeldBy(self.holders().iter().map(|(_, pid)| *pid).find(|pid| alive(*pid))))
+                    Ok(Tried::HeldBy(self.holders().iter().map(|(_, pid)| *pid).find(|pid| State::of(*pid).runs())))
                 }
                 Err(error) => Err(Error::file("lock", &self.path)(error)),
             };
@@ -194,14 +194,25 @@ fn holders(locks: &str, device: u64, inode: u64) -> Vec<(bool, i32)> {
     locks.lines().filter_map(holder).collect()
 }
 
-/// Whether a process lives and is no corpse that waits for its parent.
-fn alive(pid: i32) -> bool {
-    let stat = crate::told::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
-    state.is_some_and(|state| !matches!(state, "Z" | "X"))
+fn is_ours(metadata: &Metadata) -> bool {
+    metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw()
 }
 
-fn remove(path: &Path) -> Result<(), Error> {
+/// Whether it is a file that nobody else can open.
+fn is_private(metadata: &Metadata) -> bool {
+    is_ours(metadata) && metadata.mode() & 0o077 == 0
+}
+
+/// Removes what lies in the place of a lock's file, unless another process has put a good one there meanwhile: one at a time
+/// does this, which another file sees to that is its owner's from the start.
+fn replace(path: &Path) -> Result<(), Error> {
+    let guard = path.with_extension("guard");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let held = rustix::fs::open(&guard, flags, Mode::RUSR | Mode::WUSR).map_err(Error::file("open", &guard))?;
+    rustix::io::retry_on_intr(|| flock(&held, FlockOperation::LockExclusive)).map_err(Error::file("lock", &guard))?;
+    if fs::symlink_metadata(path).is_ok_and(|there| is_private(&there)) {
+        return Ok(());
+    }
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("replace", path)(error)),
         _ => Ok(()),
@@ -252,6 +263,34 @@ mod tests {
     }
 
     #[test]
+    fn one_alone_holds_it_of_those_who_replace_a_file_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.lock");
+        for _ in 0..200 {
+            fs::write(&path, "").unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+            let _stranger = share(&path);
+            let ready = std::sync::Barrier::new(4);
+            let take = || {
+                ready.wait();
+                loop {
+                    let lock = Lock::open(&path).unwrap();
+                    match lock.try_lock().unwrap() {
+                        Tried::Held => return Some(lock),
+                        Tried::HeldBy(_) => return None,
+                        Tried::Replaced => {}
+                    }
+                }
+            };
+            let held: Vec<Option<Lock>> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4).map(|_| scope.spawn(take)).collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            assert_eq!(held.iter().flatten().count(), 1);
+        }
+    }
+
+    #[test]
     fn links_are_not_followed() {
         let folder = tempfile::tempdir().unwrap();
         let (path, victim) = (folder.path().join("a.lock"), folder.path().join("victim"));
@@ -272,9 +311,5 @@ mod tests {
         let device = rustix::fs::makedev(0xfe, 0);
         assert_eq!(holders(locks, device, 77), [(true, 712)]);
         assert_eq!(holders(locks, device, 78), [(false, 715)]);
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        let pid = child.id() as i32;
-        child.wait().unwrap();
-        assert!(alive(std::process::id() as i32) && !alive(pid));
     }
 }

@@ -12,7 +12,108 @@ pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
-/// The mappings in the text of `/proc/PID/maps` or `smaps`, with names as [`read`] has them.
+/// The mappings in the text of `/proc/PID/maps` or `smaps`, with names as [`read`] has them. Of a path that the library would
+/// take for a segment of shared memory, and is none, `/SYSVx` is told as `/./SYSVx`, which means the same.
 pub(crate) fn mappings(text: &[u8]) -> ProcResult<MemoryMaps> {
-    MemoryMaps::from_buf_read(String::from_utf8_lossy(text).as_bytes())
+    let text = String::from_utf8_lossy(text);
+    let mut safe = String::new();
+    for line in text.split_inclusive('\n').filter(|_| text.contains(SEGMENT)) {
+        // A mapping's line: address, permissions, offset, device, inode, spaces, path.
+        match line.find(" /").map(|at| line.split_at(at + 1)) {
+            Some((rest, path)) if path.starts_with(SEGMENT) && !is_segment(path) => {
+                safe.push_str(rest);
+                safe.push_str("/.");
+                safe.push_str(path);
+            }
+            _ => safe.push_str(line),
+        }
+    }
+    MemoryMaps::from_buf_read(if safe.is_empty() { text.as_bytes() } else { safe.as_bytes() })
+}
+
+/// How the kernel names segments of System V shared memory: `/SYSV` and eight hexadecimal digits.
+const SEGMENT: &str = "/SYSV";
+
+fn is_segment(path: &str) -> bool {
+    path.as_bytes().get(SEGMENT.len()..SEGMENT.len() + 8).is_some_and(|key| key.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// What there is of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum State {
+    Runs,
+    /// It runs, but its first thread has ended, through which `/proc/PID` shows its memory: another thread.
+    Headless(i32),
+    /// It has ended, and waits for its parent to hear of that.
+    Zombie,
+    /// There is no such process.
+    Gone,
+    /// A thread of the kernel.
+    Kernel,
+}
+
+impl State {
+    pub(crate) fn of(pid: i32) -> State {
+        /// The flag of threads of the kernel.
+        const KTHREAD: u64 = 0x0020_0000;
+        let stat = read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name may have anything in it. After it: the state, five numbers, the flags.
+        let words: Vec<&str> = stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
+        let flags = words.get(6).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
+        match words.first() {
+            None => State::Gone,
+            Some(&("Z" | "X")) => another_thread(pid).map_or(State::Zombie, State::Headless),
+            Some(_) if flags & KTHREAD != 0 => State::Kernel,
+            Some(_) => State::Runs,
+        }
+    }
+
+    /// Whether it is a program that runs.
+    pub(crate) fn runs(self) -> bool {
+        matches!(self, State::Runs | State::Headless(_))
+    }
+}
+
+/// A thread of a process that has not ended, beside its first.
+fn another_thread(pid: i32) -> Option<i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let mut threads = tasks.filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok());
+    threads.find(|thread| {
+        let stat = read(format!("/proc/{pid}/task/{thread}/stat")).unwrap_or_default();
+        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+        *thread != pid && state.is_some_and(|state| !matches!(state, "Z" | "X"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use procfs::process::MMapPath;
+
+    #[test]
+    fn paths_that_look_like_segments_are_paths() {
+        let line =
+            |path: &str| format!("7f0000000000-7f0000001000 rw-s 00000000 00:01 7                          {path}\n");
+        let parsed = |path: &str| mappings(line(path).as_bytes()).unwrap().0[0].pathname.clone();
+        assert_eq!(parsed("/SYSV0000abcd (deleted)"), MMapPath::Vsys(0xabcd));
+        for path in ["/SYSVx", "/SYSV", "/SYSV/a", "/SYSVzzzzzzzz", "/SYSV1234567\u{e9}", "/SYSV-data/long enough.so"] {
+            assert_eq!(parsed(path), MMapPath::Path(format!("/.{path}").into()), "{path}");
+        }
+        assert_eq!(parsed("/tmp/SYSVx"), MMapPath::Path("/tmp/SYSVx".into()));
+        let both = [line("/usr/bin/a"), "Rss:   4 kB\n".into(), line("/SYSVx")].concat();
+        assert_eq!(mappings(both.as_bytes()).unwrap().0.len(), 2);
+    }
+
+    #[test]
+    fn the_dead_and_the_kernels_are_told_apart() {
+        assert_eq!(State::of(std::process::id() as i32), State::Runs);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        while State::of(pid) == State::Runs {
+            std::thread::yield_now();
+        }
+        assert_eq!(State::of(pid), State::Zombie);
+        child.wait().unwrap();
+        assert_eq!(State::of(pid), State::Gone);
+    }
 }

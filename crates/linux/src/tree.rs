@@ -8,13 +8,14 @@
 pub mod exits;
 
 use crate::Error;
+use crate::told::State;
 use exits::Exits;
 use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -109,6 +110,7 @@ impl Tree {
     fn start(command: &mut Command, exits: Option<Exits>) -> Result<Tree, Error> {
         let subreaper = Subreaper::new()?;
         let wake = Wake::new().map_err(Error::system("watch for the end of children"))?;
+        forked(command);
         let started = Instant::now();
         let mut child = command.spawn().map_err(|source| exec_error(command, source))?;
         let pidfd = match pidfd_open(child.id() as i32) {
@@ -202,7 +204,7 @@ impl Tree {
                 }
                 let status = ExitStatus::from_raw(status);
                 let traced = self.exits.as_mut().is_some_and(|exits| exits.ended(pid));
-                if traced && stat(pid).is_some_and(|(_, parent)| parent != std::process::id() as i32) {
+                if traced && parent(pid).is_some_and(|parent| parent != std::process::id() as i32) {
                     // Its parent waits for it too, and counts what it used.
                     continue;
                 }
@@ -294,6 +296,14 @@ impl Drop for Tree {
     }
 }
 
+/// Has a command started by a fork, whatever it is to do before its exec. One that has nothing to do there would be started in
+/// the memory of this process, as by `vfork`, and the kernel would count the most that this process ever had, also
+/// long before, as the command's peak.
+fn forked(command: &mut Command) {
+    // SAFETY: it does nothing.
+    unsafe { command.pre_exec(|| Ok(())) };
+}
+
 /// Why a command could not be started. A directory of PATH that may not be searched makes the system refuse a program
 /// that is nowhere: as in a shell, such a program is not there.
 fn exec_error(command: &Command, source: io::Error) -> Error {
@@ -355,7 +365,7 @@ pub fn descendants(pid: i32) -> Vec<i32> {
             }
         }
     }
-    found.retain(|&pid| stat(pid).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X')));
+    found.retain(|&pid| State::of(pid).runs());
     found
 }
 
@@ -378,20 +388,19 @@ fn listed_children(pid: i32) -> Option<Vec<i32>> {
 fn parents() -> Vec<(i32, i32)> {
     let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.filter_map(|pid| stat(pid).map(|(_, parent)| (pid, parent))).collect()
+    pids.filter_map(|pid| parent(pid).map(|parent| (pid, parent))).collect()
 }
 
-/// The state and the parent of a process.
-fn stat(pid: i32) -> Option<(char, i32)> {
+/// The parent of a process.
+fn parent(pid: i32) -> Option<i32> {
     let text = crate::told::read(format!("/proc/{pid}/stat")).ok()?;
-    let mut words = text.rsplit_once(')')?.1.split_whitespace();
-    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+    text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Whether a process has started this one, or has started the one that did, and so on.
 pub fn is_ancestor(pid: i32) -> bool {
     let own = std::process::id() as i32;
-    std::iter::successors(stat(own), |&(_, parent)| stat(parent)).any(|(_, parent)| parent == pid)
+    std::iter::successors(parent(own), |&above| parent(above)).any(|above| above == pid)
 }
 
 /// A descriptor of a process.

@@ -60,7 +60,7 @@ fn a_daemon_stays_in_the_tree_and_its_work_is_counted() {
 fn dropping_a_tree_ends_it_also_when_it_ignores_signals() {
     let tree = Tree::spawn(&mut shell("trap '' TERM HUP; (trap '' TERM; sleep 600) & sleep 600")).unwrap();
     let pid = tree.pid();
-    while tree.members().len() < 3 {
+    while tree.members().len() < 3 || children(pid).len() < 2 {
         std::thread::sleep(Duration::from_millis(5));
     }
     let members = tree.members();
@@ -151,4 +151,35 @@ fn a_process_of_many_threads_is_shown_whichever_of_them_ends_it() {
     assert_eq!(code, 4);
     // Where python3 is a script, others come before it.
     assert!(seen.last().is_some_and(|(_, resident)| *resident >= 40 << 20), "{seen:?}");
+}
+
+#[test]
+fn what_this_process_ever_had_is_not_the_commands_peak() {
+    // More than any test beside it has at a time.
+    drop(std::hint::black_box(vec![1_u8; 160 << 20]));
+    let mut tree = Tree::spawn(&mut Command::new("true")).unwrap();
+    assert!(tree.wait_all(LONG).unwrap());
+    assert!(tree.usage().peak_process_bytes < 128 << 20, "{:?}", tree.usage());
+}
+
+#[test]
+fn a_process_whose_first_thread_has_ended_is_in_the_tree() {
+    if Command::new("python3").arg("--version").output().is_err() {
+        return println!("skipped: python3 is not installed");
+    }
+    let script = "import ctypes, threading, time\nthreading.Thread(target=lambda: time.sleep(600)).start()\n\
+                  ctypes.CDLL(None).pthread_exit(None)";
+    let mut tree = Tree::spawn(Command::new("python3").args(["-c", script])).unwrap();
+    let state = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Where python3 is a script, it is a child.
+    let headless = || descendants(std::process::id() as i32).into_iter().find(|pid| state(*pid).contains(") Z "));
+    for _ in 0..1000 {
+        if headless().is_some() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let found = headless();
+    tree.end(Duration::ZERO).unwrap();
+    assert!(found.is_some());
 }

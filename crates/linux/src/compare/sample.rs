@@ -257,7 +257,11 @@ impl Look {
             self.seen.reach = seen.or(self.seen.reach.take());
         }
         if near && let Some(size) = self.plan.folio {
-            let seen = self.folios.look(sum, allowed(budget.folios), || in_folios(&members, size));
+            // The first look near the peak of other policies is worth what it costs where time does not count: a short program may
+            // have given all back when the budget allows one.
+            let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
+            let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
+            let seen = self.folios.look(sum, allowed, || in_folios(&members, size));
             self.seen.folios = seen.and_then(part).or(self.seen.folios);
         }
         let due = self.spent.as_secs_f64() / self.plan.budget.resident;

@@ -2,6 +2,7 @@
 
 use crate::Error;
 use crate::promote::{Options, Target, cgroup};
+use crate::told::State;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -48,8 +49,8 @@ impl Processes {
     pub fn exist(&self) -> Result<(), Error> {
         for pid in &self.pids {
             match State::of(*pid) {
-                State::Runs => {}
-                State::Gone => {
+                State::Runs | State::Headless(_) => {}
+                State::Gone | State::Zombie => {
                     let sentence = format!("there is no process {pid}: see ps for the numbers of those that run");
                     return Err(Error::Usage(sentence));
                 }
@@ -64,34 +65,7 @@ impl Processes {
 
     /// Whether nothing can come any more: only processes were named, and all have ended.
     pub fn have_ended(&self) -> bool {
-        !self.all && self.cgroups.is_empty() && self.pids.iter().all(|pid| State::of(*pid) != State::Runs)
-    }
-}
-
-/// What became of a process that was named.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Runs,
-    /// It has ended, or waits only for its parent to hear of that.
-    Gone,
-    /// A thread of the kernel.
-    Kernel,
-}
-
-impl State {
-    fn of(pid: i32) -> State {
-        /// The flag of threads of the kernel.
-        const KTHREAD: u64 = 0x0020_0000;
-        let stat = std::fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let stat = String::from_utf8_lossy(&stat);
-        // The name may have anything in it. After it: the state, five numbers, the flags.
-        let words: Vec<&str> = stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
-        let flags = words.get(6).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
-        match words.first() {
-            None | Some(&("Z" | "X")) => State::Gone,
-            Some(_) if flags & KTHREAD != 0 => State::Kernel,
-            Some(_) => State::Runs,
-        }
+        !self.all && self.cgroups.is_empty() && !self.pids.iter().any(|pid| State::of(*pid).runs())
     }
 }
 

@@ -19,6 +19,9 @@ const HEADER: usize = 8 << 10;
 /// How long a connection may last.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long nobody is let in when the system has no file for a connection.
+const PAUSE: Duration = Duration::from_millis(500);
+
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// An endpoint that answers until it is dropped.
@@ -55,12 +58,19 @@ impl Endpoint {
         let (stop, stopped) = UnixStream::pair().map_err(Error::system("make a pipe"))?;
         let serve = move || {
             let mut held: Vec<Connection> = Vec::new();
-            while wait(&listener, &stopped, &held) {
+            let mut pause = None;
+            while wait(&listener, &stopped, &held, pause) {
                 held.retain_mut(|connection| connection.go_on(content, &text));
-                while held.len() < CONNECTIONS
-                    && let Ok((stream, _)) = listener.accept()
-                {
-                    held.extend(Connection::new(stream, patience));
+                pause = None;
+                while held.len() < CONNECTIONS && pause.is_none() {
+                    match listener.accept() {
+                        Ok((stream, _)) => held.extend(Connection::new(stream, patience)),
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                        // Who gave up while it waited in the queue.
+                        Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                        // No more files may be open, say: the connection stays in the queue, and ready.
+                        Err(_) => pause = Some(Instant::now() + PAUSE),
+                    }
                 }
             }
         };
@@ -84,14 +94,16 @@ impl Drop for Endpoint {
     }
 }
 
-/// Waits until something can be done, or a connection has had its time; `false` when it shall end.
-fn wait(listener: &TcpListener, stopped: &UnixStream, held: &[Connection]) -> bool {
+/// Waits until something can be done, or a connection has had its time; `false` when it shall end. Until the end of a `pause`
+/// nobody is let in.
+fn wait(listener: &TcpListener, stopped: &UnixStream, held: &[Connection], pause: Option<Instant>) -> bool {
     let mut ready = vec![PollFd::new(stopped, PollFlags::IN)];
     ready.extend(held.iter().map(|connection| PollFd::new(&connection.stream, connection.waits_for())));
-    if held.len() < CONNECTIONS {
+    if held.len() < CONNECTIONS && pause.is_none() {
         ready.push(PollFd::new(listener, PollFlags::IN));
     }
-    let rest = held.iter().map(|connection| connection.until.saturating_duration_since(Instant::now())).min();
+    let until = held.iter().map(|connection| connection.until).chain(pause).min();
+    let rest = until.map(|until| until.saturating_duration_since(Instant::now()));
     let rest = rest.and_then(|rest| Timespec::try_from(rest).ok());
     match poll(&mut ready, rest.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => ready[0].revents().is_empty(),

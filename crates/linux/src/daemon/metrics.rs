@@ -12,6 +12,7 @@ use prometheus_client::registry::Registry;
 use std::fmt;
 use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use superpage_output::{Output, explain};
@@ -61,6 +62,13 @@ impl Metrics {
     /// It cannot be written.
     pub fn write(&self) -> Result<(), Error> {
         let Some(path) = &self.file else { return Ok(()) };
+        // It would be waited for who reads it, and nothing promoted meanwhile.
+        if std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
+            let shown = path.display();
+            return Err(Error::Unable(format!(
+                "{shown} is a pipe, which takes no metrics: name a file, or give an address"
+            )));
+        }
         let written = Output::create(path).and_then(|mut output| {
             output.write_all(render(&self.shared).as_bytes()).map_err(explain)?;
             output.commit().map_err(explain)
@@ -210,6 +218,9 @@ mod tests {
         symlink(&file, &link).unwrap();
         assert!(told_in(&device).unwrap_err().to_string().starts_with("cannot write "));
         told_in(&link).unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(told_in(&pipe).unwrap_err().to_string().contains("is a pipe"));
         assert!(device.is_symlink() && link.is_symlink() && !full.is_file());
         assert!(fs::read_to_string(&file).unwrap().ends_with("# EOF\n"));
     }

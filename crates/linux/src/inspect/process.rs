@@ -49,10 +49,7 @@ impl Process {
         let status = Status::from_buf_read(text.as_bytes()).map_err(|_| ended(pid))?;
         let smaps = smaps(pid)?;
         if smaps.is_empty() {
-            return Err(Error::Unable(format!(
-                "process {pid} ({}) has no memory of its own: it is a thread of the kernel, or has ended",
-                status.name
-            )));
+            return Err(ended(pid));
         }
         let rules = Rules::read();
         let tmpfs = tmpfs();
