@@ -22,8 +22,8 @@ pub(crate) enum Second {
 }
 
 impl Stop {
-    /// From now on the first of the three signals sets the flag, and a second one ends the process at once. What is ignored,
-    /// as SIGHUP under `nohup`, stays ignored.
+    /// From now on the first of the three signals sets the flag, and a second one ends the process at once. A SIGHUP that is
+    /// ignored, as under `nohup`, stays so; SIGINT is caught also where a shell has a script's background jobs ignore it.
     pub(crate) fn catch() -> Stop {
         Stop::of(&[SIGINT, SIGTERM, SIGHUP], Second::Ends)
     }
@@ -31,7 +31,7 @@ impl Stop {
     /// As [`catch`](Stop::catch), for these signals.
     pub(crate) fn of(signals: &[i32], second: Second) -> Stop {
         let stop = Stop { flag: Arc::default(), signal: Arc::new(AtomicUsize::new(SIGINT as usize)) };
-        for &signal in signals.iter().filter(|signal| !ignored(**signal)) {
+        for &signal in signals.iter().filter(|signal| **signal != SIGHUP || !ignored(SIGHUP)) {
             let ends = || match second {
                 Second::Ends => {
                     signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.flag))

@@ -257,7 +257,7 @@ fn an_interrupt_leaves_whole_rows_that_say_that_they_are_partial() {
 
 #[cfg(unix)]
 #[test]
-fn what_is_ignored_stays_ignored() {
+fn a_hangup_that_is_ignored_stays_ignored() {
     let line = format!(
         "trap '' HUP; '{}' sim random:bytes=64M,references=20M >/dev/null & sleep 0.5; kill -HUP $!; wait $!",
         env!("CARGO_BIN_EXE_superpage")
