@@ -1,5 +1,6 @@
 //! [`Region`]: memory that a program just uses, and its pager beside it.
 
+mod contents;
 mod error;
 mod memory;
 mod pager;
@@ -11,6 +12,7 @@ mod uffd;
 pub use self::error::Error;
 pub use self::stats::RegionStats;
 
+use self::contents::Contents;
 use self::memory::{BASE, Memory};
 use self::pager::{Pager, Request};
 use self::swap::Swap;
@@ -28,8 +30,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
-use superpage_pages::{Ladder, PageSize, Protection, Vpn};
-use superpage_vm::{Backing, Config, Dirty, Growth, Hash, Map, Policy, Reclaim, Vm};
+use superpage_pages::{Ladder, PageSize, Vpn};
+use superpage_vm::{Config, Dirty, Hash, Map, Policy, Reclaim, Vm};
 
 /// A piece of memory under a hard limit, whose pages grow from 4 KB to 2 MB in place as they are used, for buffer pools
 /// and arenas.
@@ -165,8 +167,7 @@ impl Builder {
         let config = Config { ladder, frames: frames as u64, policy, swap_pages: pages as u64 };
         let mut vm = Vm::new(config).map_err(|_| Error::Limit(limit))?;
         let space = vm.create_space();
-        let (protection, backing, growth) = (Protection::READ_WRITE, Backing::Anonymous, Growth::Fixed);
-        let map = Map { start: first, pages: pages as u64, protection, shared: true, backing, growth };
+        let map = Map::anonymous(first, pages as u64).shared(true);
         vm.map(&mut tables, space, map).map_err(|_| Error::Bytes(bytes))?;
 
         let (requests, received) = channel();
@@ -176,8 +177,7 @@ impl Builder {
             vm,
             space,
             tables,
-            memory,
-            swap,
+            contents: Contents::new(memory, swap, ladder, first),
             uffd,
             first,
             refused: BTreeSet::new(),

@@ -64,6 +64,23 @@ impl fmt::Display for LadderError {
 impl core::error::Error for LadderError {}
 
 impl Ladder {
+    /// The sizes of x86-64, and of arm64 with base pages of 4 KB: 4K, 2M, 1G.
+    pub const X86_64: Ladder = Ladder::of([PageSize::KB4, PageSize::MB2, PageSize::GB1]);
+
+    /// The ladder of sizes that are known when the program is compiled. Panics, then, unless they ascend from the base page's
+    /// and are at most [`MAX_LEVELS`].
+    pub const fn of<const N: usize>(sizes: [PageSize; N]) -> Ladder {
+        assert!(N > 0 && N <= MAX_LEVELS, "a ladder has from one to eight sizes");
+        let mut ladder = Ladder { sizes: [sizes[0]; MAX_LEVELS], len: N as u8 };
+        let mut level = 1;
+        while level < N {
+            assert!(sizes[level - 1].shift() < sizes[level].shift(), "the sizes of a ladder ascend");
+            ladder.sizes[level] = sizes[level];
+            level += 1;
+        }
+        ladder
+    }
+
     /// The ladder of `sizes`, which ascend from the base page's.
     pub fn new(sizes: &[PageSize]) -> Result<Ladder, LadderError> {
         let first = *sizes.first().ok_or(LadderError::Empty)?;

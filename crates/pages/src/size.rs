@@ -10,6 +10,12 @@ pub struct PageSize(u8);
 impl PageSize {
     /// 4 KB, the base page of most machines of today.
     pub const KB4: PageSize = PageSize(12);
+    /// 64 KB: 16 base pages of 4 KB.
+    pub const KB64: PageSize = PageSize(16);
+    /// 2 MB, what one entry of the second level of x86-64's page tables maps.
+    pub const MB2: PageSize = PageSize(21);
+    /// 1 GB, of the third.
+    pub const GB1: PageSize = PageSize(30);
 
     /// The page size of `1 << shift` bytes; `None` from a shift of 64 on.
     pub const fn from_shift(shift: u32) -> Option<PageSize> {

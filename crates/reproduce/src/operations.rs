@@ -8,7 +8,7 @@ use crate::experiment::Experiment;
 use crate::table::{Form, Table};
 use std::time::Instant;
 use superpage_pages::{Access, Extent, Ladder, Level, Pfn, Protection, Vpn};
-use superpage_vm::{Backing, Buddy, Config, Growth, Map, Policy, SpaceId, Vm};
+use superpage_vm::{Backing, Buddy, Config, Growth, Map, NoMemory, Policy, SpaceId, Vm};
 
 /// How often each operation is timed; the least time counts, as all others have something else in them.
 const ROUNDS: usize = 5;
@@ -56,9 +56,7 @@ impl Bench {
         let mut vm = Vm::new(Config { ladder, frames, policy, swap_pages: 0 }).expect("memory of at least an extent");
         let mut table = Table::new(form, ladder, FIRST, pages);
         let space = vm.create_space();
-        let (backing, growth, protection) = (Backing::Anonymous, Growth::Fixed, Protection::READ_WRITE);
-        let map = Map { start: FIRST, pages, protection, shared: false, backing, growth };
-        vm.map(&mut table, space, map).expect("a mapping in an empty space");
+        vm.map(&mut table, space, Map::anonymous(FIRST, pages)).expect("a mapping in an empty space");
         Bench { vm, table, space }
     }
 
@@ -86,7 +84,7 @@ impl Bench {
     /// A first write to the page.
     fn touch(&mut self, page: u64) -> (Cost, Level) {
         self.cost(|bench| {
-            let fault = bench.vm.fault(&mut bench.table, bench.space, FIRST + page, Access::Write);
+            let fault = bench.vm.fault(&mut bench.table, &mut NoMemory, bench.space, FIRST + page, Access::Write);
             fault.expect("memory is not full").mapped
         })
     }

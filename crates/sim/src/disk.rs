@@ -1,11 +1,11 @@
-//! The backing store of a point: one disk for files and swap space, and what it costs.
+//! What is in a simulated memory, and its backing store: one disk for files and swap space, and what that costs.
 
 use crate::contents::Contents;
 use std::collections::HashSet;
 use superpage_mmu::Machine;
 use superpage_pages::{Pfn, Vpn};
 use superpage_trace::ProcessId;
-use superpage_vm::{Backed, Store};
+use superpage_vm::{Backed, Memory, NoContents, Page};
 
 /// Whether the files of a run have been read before it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -61,31 +61,6 @@ impl Disk {
         Disk { files, page, last: None, requests: 0, bytes: 0, known: HashSet::new(), contents }
     }
 
-    /// Fills a frame from where its contents are.
-    pub(crate) fn read(&mut self, from: Backed, frame: Pfn) {
-        if let Some(contents) = &mut self.contents {
-            contents.load(from, frame);
-        }
-        if !self.is_new(from) {
-            self.transfer(Way::In, from);
-        }
-    }
-
-    /// A frame is filled with zeroes.
-    #[inline]
-    pub(crate) fn zero(&mut self, frame: Pfn) {
-        if let Some(contents) = &mut self.contents {
-            contents.zero(frame);
-        }
-    }
-
-    /// A frame is filled from another one.
-    pub(crate) fn copy(&mut self, from: Option<Pfn>, to: Pfn) {
-        if let (Some(contents), Some(from)) = (&mut self.contents, from) {
-            contents.copy(from, to);
-        }
-    }
-
     /// From here on the process writes what is there already to these pages, if any.
     pub(crate) fn rewrite(&mut self, process: Option<ProcessId>, start: Vpn, pages: u64) {
         if let (Some(contents), Some(process)) = (&mut self.contents, process) {
@@ -138,7 +113,31 @@ impl Disk {
     }
 }
 
-impl Store for Disk {
+impl Memory for Disk {
+    #[inline]
+    fn zero(&mut self, first: Pfn, frames: u64, _: Page) -> Result<(), NoContents> {
+        if let Some(contents) = &mut self.contents {
+            (0..frames).for_each(|frame| contents.zero(first + frame));
+        }
+        Ok(())
+    }
+
+    fn copy(&mut self, from: Pfn, to: Pfn, _: Page) {
+        if let Some(contents) = &mut self.contents {
+            contents.copy(from, to);
+        }
+    }
+
+    fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<(), NoContents> {
+        if let Some(contents) = &mut self.contents {
+            contents.load(from, to);
+        }
+        if !self.is_new(from) {
+            self.transfer(Way::In, from);
+        }
+        Ok(())
+    }
+
     fn write(&mut self, to: Backed, frame: Pfn) {
         if let Some(contents) = &mut self.contents {
             contents.save(to, frame);
@@ -156,6 +155,7 @@ mod tests {
     use super::*;
 
     const AT: Pfn = Pfn(0);
+    const PAGE: Page = Page::File { file: 1, page: 0 };
 
     fn file(page: u64) -> Backed {
         Backed::File { file: 1, page }
@@ -165,7 +165,7 @@ mod tests {
     fn adjacent_pages_of_one_file_one_way_are_one_request() {
         let mut disk = Disk::new(Files::Cold, 4096, false);
         for page in [0, 1, 2, 4, 5] {
-            disk.read(file(page), AT);
+            disk.read(file(page), AT, PAGE).unwrap();
         }
         assert_eq!(disk.requests, 2);
         disk.write(file(6), AT);
@@ -174,7 +174,7 @@ mod tests {
         assert_eq!(disk.requests, 4);
         disk.write(Backed::Swap { slot: 9 }, AT);
         disk.write(Backed::Swap { slot: 10 }, AT);
-        disk.read(Backed::Swap { slot: 11 }, AT);
+        disk.read(Backed::Swap { slot: 11 }, AT, PAGE).unwrap();
         assert_eq!((disk.requests, disk.bytes), (6, 11 * 4096));
     }
 
@@ -192,14 +192,14 @@ mod tests {
     #[test]
     fn warm_files_cost_nothing_at_first_and_something_after_eviction() {
         let mut disk = Disk::new(Files::Warm, 4096, false);
-        disk.read(file(0), AT);
+        disk.read(file(0), AT, PAGE).unwrap();
         assert_eq!(disk.requests, 0);
-        disk.read(file(0), AT);
+        disk.read(file(0), AT, PAGE).unwrap();
         assert_eq!(disk.requests, 1);
         disk.forget(1);
-        disk.read(file(0), AT);
+        disk.read(file(0), AT, PAGE).unwrap();
         assert_eq!(disk.requests, 1, "another file has the number");
-        disk.read(Backed::Swap { slot: 0 }, AT);
+        disk.read(Backed::Swap { slot: 0 }, AT, PAGE).unwrap();
         assert_eq!(disk.requests, 2, "swap always costs");
     }
 }

@@ -101,7 +101,7 @@ impl Point {
     fn read(&mut self, file: u32, start: u64, pages: u64) -> Result<(), Problem> {
         let (first, count) = outward(self.shift, start, pages);
         for page in first.0..first.0 + count {
-            self.file_page(|point| point.vm.read(file, page))?;
+            self.file_page(|point| point.vm.read(&Hardware(&mut point.mmu), &mut point.disk, file, page))?;
         }
         self.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
         Ok(())
@@ -114,9 +114,9 @@ impl Point {
             let (low, high) = (page << self.shift, (page + 1) << self.shift);
             // What is not overwritten of a page must be there first.
             if low < start && low < length || high > start + pages && start + pages < length.min(high) {
-                self.file_page(|point| point.vm.read(file, page))?;
+                self.file_page(|point| point.vm.read(&Hardware(&mut point.mmu), &mut point.disk, file, page))?;
             }
-            let frame = self.file_page(|point| point.vm.write(file, page))?;
+            let frame = self.file_page(|point| point.vm.write(&mut point.disk, file, page))?;
             self.disk.is_new(Backed::File { file, page });
             if let Some(contents) = &mut self.disk.contents {
                 contents.change(frame);
@@ -132,7 +132,7 @@ impl Point {
         loop {
             match work(self) {
                 Ok(fault) => {
-                    self.fill(&fault);
+                    self.note_copy(&fault);
                     self.daemon();
                     return Ok(fault.frame);
                 }

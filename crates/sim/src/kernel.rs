@@ -15,9 +15,9 @@ impl Point {
         let mut steps = 0;
         while steps < 4 {
             steps += 1;
-            match self.vm.fault(&mut Hardware(&mut self.mmu), self.space, page, access) {
+            match self.vm.fault(&mut Hardware(&mut self.mmu), &mut self.disk, self.space, page, access) {
                 Ok(fault) => {
-                    self.fill(&fault);
+                    self.note_copy(&fault);
                     if self.mmu.retry(request).is_ok() {
                         self.note_writes(&[request]);
                         self.daemon();
@@ -26,8 +26,7 @@ impl Point {
                 }
                 Err(FaultError::Unmapped(_)) => {
                     self.unmapped_accesses += 1;
-                    let (backing, growth) = (Backing::Anonymous, Growth::Fixed);
-                    let map = Map { start: page, pages: 1, protection: rights(access), shared: false, backing, growth };
+                    let map = Map::anonymous(page, 1).protection(rights(access));
                     self.vm.map(&mut Hardware(&mut self.mmu), self.space, map).map_err(Problem::run)?;
                 }
                 Err(FaultError::Protection(..)) => {
@@ -44,27 +43,11 @@ impl Point {
         Err(Problem::Run(format!("page {:#x} traps again and again: a fault in superpage itself", page.0)))
     }
 
-    /// Gives the frames that were just populated their contents, and takes the digests that the policy wants of them.
+    /// What a fault has moved besides what the manager counts: a cache page that could not stay in its frame.
     #[inline]
-    pub(crate) fn fill(&mut self, fault: &Fault) {
-        match (fault.backed, fault.kind) {
-            (Some(from), _) => self.disk.read(from, fault.frame),
-            (None, FaultKind::Zero) => self.disk.zero(fault.frame),
-            (None, FaultKind::Copy) => self.disk.copy(fault.source, fault.frame),
-            (None, FaultKind::Cached) if fault.source.is_some() => {
-                self.copied_bytes += self.setup.ladder.base().bytes();
-                self.disk.copy(fault.source, fault.frame);
-            }
-            _ => {}
-        }
-        for filled in &fault.filled {
-            match filled.backed {
-                Some(from) => self.disk.read(from, filled.frame),
-                None => self.disk.zero(filled.frame),
-            }
-        }
-        if self.vm.hash_wanted() {
-            self.vm.run_hash(&Hardware(&mut self.mmu), &mut self.disk);
+    pub(crate) fn note_copy(&mut self, fault: &Fault) {
+        if fault.kind == FaultKind::Cached && fault.source.is_some() {
+            self.copied_bytes += self.setup.ladder.base().bytes();
         }
     }
 
@@ -213,7 +196,8 @@ impl Point {
                     superpage_trace::Growth::Up => Growth::Up,
                     superpage_trace::Growth::Down => Growth::Down,
                 };
-                let map = Map { start, pages, protection, shared, backing, growth };
+                let map = Map::anonymous(start, pages).protection(protection).shared(shared);
+                let map = map.backing(backing).growth(growth);
                 self.vm.map(hardware, self.space, map)
             }
             Event::Unmap { start, pages } => match inward(shift, start, pages) {

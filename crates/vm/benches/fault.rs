@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 use superpage_pages::{Access, Ladder, PageSize, Pfn, Protection, Vpn};
-use superpage_vm::{Backing, Config, Growth, Map, Mapped, Pmap, Policy, SpaceId, Used, Vm};
+use superpage_vm::{Backing, Config, Growth, Map, Mapped, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
 
 /// Page tables that keep nothing: for runs in which the manager never needs to look.
 struct Blind;
@@ -62,15 +62,14 @@ fn process(sizes: &str, policy: &str, pages: u64, frames: u64) -> (Vm, SpaceId, 
     let mut vm = Vm::new(config).unwrap();
     let space = vm.create_space();
     let start = Vpn(1 << 30);
-    let (protection, backing, growth) = (Protection::READ_WRITE, Backing::Anonymous, Growth::Fixed);
-    vm.map(&mut Blind, space, Map { start, pages, protection, shared: false, backing, growth }).unwrap();
+    vm.map(&mut Blind, space, Map::anonymous(start, pages)).unwrap();
     (vm, space, start)
 }
 
 fn touch(vm: &mut Vm, space: SpaceId, pages: &[Vpn]) -> f64 {
     let begin = Instant::now();
     for &page in pages {
-        drop(vm.fault(&mut Blind, space, page, Access::Write).unwrap());
+        let _ = vm.fault(&mut Blind, &mut NoMemory, space, page, Access::Write).unwrap();
     }
     begin.elapsed().as_nanos() as f64 / pages.len() as f64
 }
@@ -149,10 +148,14 @@ fn promotions(sizes: &str, rounds: u32) {
             let mut total = 0.0;
             for region in 0..count {
                 for page in 0..size - 1 {
-                    drop(vm.fault(&mut Blind, space, start + (region * size + page), Access::Write).unwrap());
+                    let _ = vm
+                        .fault(&mut Blind, &mut NoMemory, space, start + (region * size + page), Access::Write)
+                        .unwrap();
                 }
                 let begin = Instant::now();
-                drop(vm.fault(&mut Blind, space, start + (region * size + size - 1), Access::Write).unwrap());
+                let _ = vm
+                    .fault(&mut Blind, &mut NoMemory, space, start + (region * size + size - 1), Access::Write)
+                    .unwrap();
                 total += begin.elapsed().as_nanos() as f64;
             }
             assert!(vm.stats().promotions[level.index()] >= count);
@@ -184,7 +187,7 @@ fn metadata(sizes: &str, policy: &str) {
     for (what, every) in [("every page", 1), ("one page in 8", 8)] {
         let (mut vm, space, start) = process(sizes, policy, pages, pages);
         for page in (0..pages).step_by(every) {
-            drop(vm.fault(&mut Blind, space, start + page, Access::Write).unwrap());
+            let _ = vm.fault(&mut Blind, &mut NoMemory, space, start + page, Access::Write).unwrap();
         }
         let bytes = vm.metadata_bytes();
         let share = bytes as f64 * 100.0 / memory() as f64;

@@ -6,7 +6,7 @@ use crate::pages::List;
 use crate::policy::{Cache, Wake};
 use crate::promotion::Uniform;
 use crate::vm::Vm;
-use crate::{Pmap, Store};
+use crate::{Memory, Pmap};
 use alloc::vec;
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Level, Pfn};
@@ -62,7 +62,7 @@ impl Vm {
     /// Gives whether it took any page out of use. After [`crate::FaultError::OutOfMemory`], `true` says that the same call now
     /// finds a frame, and `false` that only the end of a process makes room. O(pages on the lists): each is looked at in at
     /// most six passes, and one that swap space has no room for in none that follows, until it has.
-    pub fn run_daemon(&mut self, pmap: &mut impl Pmap, store: &mut impl Store) -> bool {
+    pub fn run_daemon(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) -> bool {
         if self.frames.pages.is_none() {
             return false;
         }
@@ -72,9 +72,9 @@ impl Vm {
         let goals = core::mem::take(&mut self.frames.wanted);
         let starved = core::mem::take(&mut self.frames.starved);
         if self.available() < self.least() {
-            self.restore_memory(pmap, store);
+            self.restore_memory(pmap, memory);
             if starved && self.available() == 0 {
-                self.take_latest(pmap, store);
+                self.take_latest(pmap, memory);
             }
             let futile = self.frames.stats.evictions == before;
             self.futile = futile.then_some(self.frames.stats.resident_pages);
@@ -94,21 +94,21 @@ impl Vm {
     /// An active page is deactivated after as many rounds without a reference as it is active, at most 64. The first pass finds
     /// which pages were referenced. As no program runs while the daemon does, the rounds after it would find nothing new: they
     /// are made in one step, as many as it takes until enough pages have no activity left.
-    fn restore_memory(&mut self, pmap: &mut impl Pmap, store: &mut impl Store) {
+    fn restore_memory(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) {
         let target = self.target();
         self.readmit();
         let unswappable = self.count(List::Unswappable);
-        self.scan_inactive(pmap, store, target);
+        self.scan_inactive(pmap, memory, target);
         // Inactive pages enough for this run and the next.
         let enough = 2 * target + target / 2;
         self.scan_active(pmap, enough, 1);
-        self.scan_inactive(pmap, store, target);
+        self.scan_inactive(pmap, memory, target);
         // At most: what is less active than the most active of those that must go; these; and all if swap space is full.
         for _ in 0..3 {
             let full = self.count(List::Unswappable) > unswappable;
             let Some(rounds) = self.rounds_ahead(target, full) else { return };
             self.scan_active(pmap, if full { u64::MAX } else { enough }, rounds);
-            self.scan_inactive(pmap, store, target);
+            self.scan_inactive(pmap, memory, target);
         }
     }
 
@@ -138,13 +138,13 @@ impl Vm {
     }
 
     /// Takes pages that the last faults mapped out of use, the oldest first, until there is a frame.
-    fn take_latest(&mut self, pmap: &mut impl Pmap, store: &mut impl Store) {
+    fn take_latest(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) {
         let latest: Vec<u32> = self.frames.pages.iter().flat_map(|pages| pages.latest()).collect();
         for frame in latest {
             if self.available() == 0
                 && let Some(List::Active | List::Inactive) = self.list_of(frame)
                 && let Some(page) = self.frames.page_of(frame)
-                && !self.take_out(pmap, store, page, frame)
+                && !self.take_out(pmap, memory, page, frame)
             {
                 self.put(frame, List::Unswappable);
             }
@@ -168,7 +168,7 @@ impl Vm {
     }
 
     /// Takes inactive pages out of use, the least recent first; those that were referenced are active again.
-    fn scan_inactive(&mut self, pmap: &mut impl Pmap, store: &mut impl Store, target: u64) {
+    fn scan_inactive(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, target: u64) {
         // Whatever becomes of the first page of the list, it leaves it.
         while self.available() < target
             && let Some(frame) = self.head_of(List::Inactive)
@@ -177,7 +177,7 @@ impl Vm {
             let sample = self.sample(pmap, page, frame, true);
             if sample.referenced || self.is_latest(frame) {
                 self.age(frame, &sample, false, 1);
-            } else if !self.take_out(pmap, store, page, frame) {
+            } else if !self.take_out(pmap, memory, page, frame) {
                 self.put(frame, List::Unswappable);
             }
         }
@@ -311,7 +311,7 @@ impl Vm {
 
     /// Takes a page that is not referenced out of use: unmaps it, writes it out if it is dirty, and makes it a cache page or
     /// frees it. `false`, with nothing changed, if swap space is full.
-    fn take_out(&mut self, pmap: &mut impl Pmap, store: &mut impl Store, page: PageOf, frame: u32) -> bool {
+    fn take_out(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, page: PageOf, frame: u32) -> bool {
         let dirty = self.is_dirty(pmap, page, frame);
         if dirty && !self.can_be_written(page) {
             return false;
@@ -324,7 +324,7 @@ impl Vm {
             self.note_modified(used, frame, 1);
         }
         if dirty {
-            self.launder(store, page, frame);
+            self.launder(memory, page, frame);
         }
         self.frames.stats.evictions += 1;
         match self.policy.cache {
@@ -359,7 +359,7 @@ impl Vm {
             if let Some(taken) = self.contributors(pmap, extent) {
                 for (frame, page) in taken {
                     // Clean, so nothing is written and swap space cannot be full.
-                    self.take_out(pmap, &mut crate::NoStore, page, frame);
+                    self.take_out(pmap, &mut crate::NoMemory, page, frame);
                 }
                 if self.policy.cache == Cache::Held {
                     self.free_held_in(extent);

@@ -6,7 +6,7 @@ use crate::fault::Site;
 use crate::object::ObjectId;
 use crate::policy::{Dirty, Hash};
 use crate::vm::Vm;
-use crate::{Backed, Pmap, Store, Used};
+use crate::{Backed, Memory, Pmap, Used};
 use superpage_pages::{Level, Pfn, Protection};
 
 impl Vm {
@@ -76,19 +76,17 @@ impl Vm {
         }
     }
 
-    /// Whether pages must be hashed before the program goes on: the policy hashes when a page is read, or before a clean
-    /// superpage is written. Asked after every fault, once the frame is filled and before the access is retried.
-    pub fn hash_wanted(&self) -> bool {
-        self.policy.hash != Hash::Idle && !self.to_hash.is_empty()
-    }
-
-    /// Hashes all pages that wait for it. O(pages).
-    pub fn run_hash(&mut self, pmap: &impl Pmap, store: &mut impl Store) {
-        self.idle(pmap, store, u64::MAX);
+    /// Hashes the pages that wait for it, where the policy hashes when a page is read, or before a clean superpage is written:
+    /// once frames are filled, and before the program goes on.
+    #[inline]
+    pub(crate) fn hash_if_wanted(&mut self, pmap: &impl Pmap, memory: &mut impl Memory) {
+        if self.policy.hash != Hash::Idle && !self.to_hash.is_empty() {
+            self.idle(pmap, memory, u64::MAX);
+        }
     }
 
     /// The idle loop: hashes up to `most` pages that were read in and are still clean. Gives how many.
-    pub fn idle(&mut self, pmap: &impl Pmap, store: &mut impl Store, most: u64) -> u64 {
+    pub fn idle(&mut self, pmap: &impl Pmap, memory: &mut impl Memory, most: u64) -> u64 {
         let mut hashed = 0;
         while hashed < most
             && let Some(frame) = self.to_hash.pop_front()
@@ -96,7 +94,7 @@ impl Vm {
             // The page may have gone since, or may have been written: then its digest says nothing.
             let Some(page) = self.frames.page_of(frame) else { continue };
             if !self.is_dirty(pmap, page, frame) {
-                let digest = store.digest(Pfn(u64::from(frame)));
+                let digest = memory.digest(Pfn(u64::from(frame)));
                 self.frames.digests.insert(frame, digest);
                 hashed += 1;
             }
@@ -130,10 +128,10 @@ impl Vm {
 
     /// Writes a page out that is taken for dirty, unless its digest says that it never changed. `false` if swap space is
     /// full. Dirty bits of mappings are the caller's to clear.
-    pub(crate) fn launder(&mut self, store: &mut impl Store, page: PageOf, frame: u32) -> bool {
+    pub(crate) fn launder(&mut self, memory: &mut impl Memory, page: PageOf, frame: u32) -> bool {
         let contents = Pfn(u64::from(frame));
         if let Some(known) = self.frames.digests.get(&frame).copied() {
-            let now = store.digest(contents);
+            let now = memory.digest(contents);
             self.frames.stats.pages_hashed += 1;
             self.frames.digests.insert(frame, now);
             if now == known {
@@ -146,7 +144,7 @@ impl Vm {
             self.frames.digests.remove(&frame);
             return false;
         };
-        store.write(backed, contents);
+        memory.write(backed, contents);
         let stats = &mut self.frames.stats;
         stats.page_outs += 1;
         stats.bytes_written += self.frames.ladder.base().bytes();

@@ -9,6 +9,7 @@ pub const PAGES_LIMIT: u64 = 1 << 52;
 
 /// Why an operation was refused. The state is as before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum Error {
     /// No frames, or more than 32 bits number.
     Frames(u64),
@@ -46,7 +47,7 @@ impl fmt::Display for Error {
             Error::Unmapped(at) => write!(f, "nothing is mapped at page {:#x} that could grow or move", at.0),
             Error::Overlap(at) => write!(f, "a mapping cannot move to page {:#x}, onto a part of itself", at.0),
             Error::NoFrame => f.write_str("no frame is left for the kernel; run the page daemon, and try again"),
-            Error::NotWired(frame) => write!(f, "frame {} is none of those that the kernel has", frame.0),
+            Error::NotWired(frame) => write!(f, "frame {} was not allocated by the kernel", frame.0),
             Error::NotOpen(file) => write!(f, "file {file} is not open; open it first"),
             Error::NotFree => f.write_str("only frames that lie in memory and are all free can be wired"),
         }
@@ -57,6 +58,7 @@ impl core::error::Error for Error {}
 
 /// Why a fault cannot be resolved. The state is as before, but that reservations may have been preempted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub enum FaultError {
     /// The address space does not exist.
     NoSpace(SpaceId),
@@ -66,6 +68,8 @@ pub enum FaultError {
     Protection(Vpn, Access),
     /// No frame is left, not even in a reservation.
     OutOfMemory(Vpn),
+    /// The contents of the page cannot be had: [`crate::Memory`] could not fill its frame.
+    Contents(Vpn),
     /// The file that is read or written is not open.
     NotOpen(u32),
 }
@@ -77,6 +81,9 @@ impl fmt::Display for FaultError {
             FaultError::Unmapped(at) => write!(f, "page {:#x} is not mapped", at.0),
             FaultError::Protection(at, access) => {
                 write!(f, "the mapping of page {:#x} does not allow an access of kind {access:?}", at.0)
+            }
+            FaultError::Contents(at) => {
+                write!(f, "the contents of page {:#x} cannot be had: its frame could not be filled", at.0)
             }
             FaultError::NotOpen(file) => write!(f, "file {file} is not open; open it first"),
             FaultError::OutOfMemory(at) => {

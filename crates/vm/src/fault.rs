@@ -1,13 +1,13 @@
 //! The fault path (Navarro et al., sections 4.1, 4.5): finds the page or populates it, maps it, tries to promote.
 
+use crate::frames::Populated;
 use crate::object::ObjectId;
 use crate::population::Walk;
 use crate::promotion::Uniform;
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Backed, FaultError, Filled, Growth, Pmap, SpaceId};
-use alloc::vec::Vec;
-use superpage_pages::{Access, Level, Pfn, Protection, Vpn};
+use crate::{Backed, FaultError, Growth, Memory, NoContents, Page, Pmap, SpaceId};
+use superpage_pages::{Access, Extent, Level, Pfn, Protection, Vpn};
 
 /// What a fault came down to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,23 +30,18 @@ pub enum FaultKind {
     Spurious,
 }
 
-/// What was done to resolve a fault, for those who charge time for it; and what is left to do. Where it is dropped without a look
-/// at `kind` and `filled`, a program sees what the frame held before: another program's data.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[must_use = "its frames hold what they held before until the caller fills them"]
+/// What was done to resolve a fault, for those who charge time for it. Nothing is left to do but to try the access again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use = "a fault that failed must end somewhere, and one that was resolved be tried again"]
+#[non_exhaustive]
 pub struct Fault {
     /// What it came down to.
     pub kind: FaultKind,
-    /// The frame of the page: to be filled by the caller, before the access is retried, as `kind` says.
+    /// The frame of the page, which holds its contents.
     pub frame: Pfn,
-    /// The frame to copy from: always if `kind` is [`FaultKind::Copy`], and if it is [`FaultKind::Cached`] and the page
-    /// could not stay where it was.
+    /// The frame that the page was copied from: always if `kind` is [`FaultKind::Copy`], and if it is [`FaultKind::Cached`] and
+    /// the page could not stay where it was. It may have another page by now.
     pub source: Option<Pfn>,
-    /// What to read the page from, if `kind` is [`FaultKind::File`] or [`FaultKind::Swap`].
-    pub backed: Option<Backed>,
-    /// What was populated beside the page, because enough of a region was: to be filled like the page itself, after it. Empty
-    /// unless the policy populates more than is touched (`threshold`).
-    pub filled: Vec<Filled>,
     /// Whether the page was populated and its frame was reserved.
     pub reserved: bool,
     /// The level of the extent that was allocated, if one was.
@@ -58,10 +53,9 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// A fault that took no frame and leaves nothing to do.
+    /// A fault that took no frame.
     pub(crate) fn new(kind: FaultKind, frame: Pfn, mapped: Level) -> Fault {
-        let (source, backed, filled, allocated) = (None, None, Vec::new(), None);
-        Fault { kind, frame, source, backed, filled, reserved: false, allocated, preempted: 0, mapped }
+        Fault { kind, frame, source: None, reserved: false, allocated: None, preempted: 0, mapped }
     }
 }
 
@@ -78,6 +72,10 @@ impl Site {
     fn index(&self) -> u64 {
         self.entry.index(self.at.0)
     }
+
+    fn page(&self) -> Page {
+        Page::Mapped { space: self.space, at: self.at }
+    }
 }
 
 /// Where the contents of a page come from that is to be populated.
@@ -86,8 +84,9 @@ pub(crate) enum Content {
     Zero,
     /// Whatever: all of it is written at once.
     Overwritten,
-    File(u32),
-    Swap(u32),
+    /// From the backing store.
+    Read(Backed),
+    /// Of this frame, in the cache.
     Cached(u32),
     /// Of this frame, which holds the page or held it last.
     Copy(u32),
@@ -95,29 +94,37 @@ pub(crate) enum Content {
     Left,
 }
 
+impl Content {
+    /// Of a page that was never populated, of an object with this file or none.
+    pub(crate) fn new(file: Option<u32>, index: u64) -> Content {
+        file.map_or(Content::Zero, |file| Content::Read(Backed::File { file, page: index }))
+    }
+}
+
 impl Vm {
-    /// Resolves a fault on the page `at`: the caller may then retry the access.
+    /// Resolves a fault on the page `at`: the caller then tries the access again.
     ///
-    /// A page that is not populated gets its reserved frame, or a frame in a new reservation of the preferred size, and
-    /// is mapped as a base page, with all rights that the mapping has (the hardware sets dirty bits; where the policy demotes
-    /// clean superpages at their first write, a page that is clean has no right to write yet). A page that is populated
-    /// behind a shadow is mapped without the right to write, or copied if this is a write. Afterwards the largest region
-    /// around the page that is fully populated, in an extent and uniformly mapped becomes a superpage, by one call of
-    /// [`Pmap::promote`] per size.
+    /// A page that is not populated gets its reserved frame, or a frame in a new reservation of the preferred size. The frame is
+    /// filled ([`Memory`]) and then mapped as a base page, with all rights that the mapping has (the hardware sets dirty bits;
+    /// where the policy demotes clean superpages at their first write, a page that is clean has no right to write yet). A
+    /// page that is populated behind a shadow is mapped without the right to write, or copied if this is a write. Afterwards the
+    /// largest region around the page that is fully populated, in an extent and uniformly mapped becomes a superpage, by one
+    /// call of [`Pmap::promote`] per size.
     ///
-    /// It takes one frame at most, and no second step follows: once the frame is filled, the access that is retried goes
-    /// through, unless another processor has changed something meanwhile. What the last eight faults mapped stays while the
-    /// daemon makes room in advance; it goes last where a fault finds no frame.
+    /// It takes one frame at most, and no second step follows: the access that is tried again goes through, unless another
+    /// processor has changed something meanwhile. What the last eight faults mapped stays while the daemon makes room in
+    /// advance; it goes last where a fault finds no frame.
     ///
-    /// Costs O(number of sizes), if nothing is preempted.
+    /// Costs O(number of sizes), if nothing is preempted, and one call of `memory`.
     ///
     /// # Errors
-    /// The address space does not exist, the page is not mapped, the access is not allowed, or no frame is left: then run
-    /// the daemon ([`Vm::run_daemon`]) and try again, or end a process.
+    /// The address space does not exist, the page is not mapped, the access is not allowed; or no frame is left: then run
+    /// the daemon ([`Vm::run_daemon`]) and try again, or end a process; or `memory` cannot fill the frame.
     #[inline]
     pub fn fault(
         &mut self,
         pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
         space: SpaceId,
         at: Vpn,
         access: Access,
@@ -131,15 +138,18 @@ impl Vm {
         let front = self.objects.get(entry.object);
         let (alone, file) = (front.backing.is_none(), front.file);
         let walk = self.frames.population.walk(entry.object, site.index());
-        if alone && !entry.copy && !walk.populated && self.frames.away.is_empty() {
-            let content = file.map_or(Content::Zero, Content::File);
-            return self.fill(pmap, &site, entry.object, walk, content);
-        }
-        self.search(pmap, site)
+        let fault = if alone && !entry.copy && !walk.populated && self.frames.away.is_empty() {
+            let content = Content::new(file, site.index());
+            self.fill(pmap, memory, &site, (entry.object, walk), content)?
+        } else {
+            self.search(pmap, memory, site)?
+        };
+        self.hash_if_wanted(pmap, memory);
+        Ok(fault)
     }
 
     /// A fault on a page that may be populated or have contents, somewhere in the chain of objects.
-    fn search(&mut self, pmap: &mut impl Pmap, site: Site) -> Result<Fault, FaultError> {
+    fn search(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, site: Site) -> Result<Fault, FaultError> {
         let Site { space, entry, access, .. } = site;
         let index = site.index();
         let writing = access == Access::Write;
@@ -147,16 +157,16 @@ impl Vm {
             Some((holder, walk)) if !walk.populated => {
                 let content = self.content(holder, index);
                 if !writing || holder == entry.object && !entry.copy {
-                    return self.fill(pmap, &site, holder, walk, content);
+                    return self.fill(pmap, memory, &site, (holder, walk), content);
                 }
                 let own = if entry.copy { self.own(space, entry) } else { entry };
                 if own.object == holder {
-                    return self.fill(pmap, &Site { entry: own, ..site }, holder, walk, content);
+                    return self.fill(pmap, memory, &Site { entry: own, ..site }, (holder, walk), content);
                 }
                 // The copy is made of what the page is read from, and takes one frame: with one more for the page that
                 // is copied, each could be evicted for the other for ever.
                 let content = if let Content::Cached(frame) = content { Content::Copy(frame) } else { content };
-                self.fill_own(pmap, site, own, content)
+                self.fill_own(pmap, memory, site, own, content)
             }
             Some((holder, walk)) if holder == entry.object && !entry.copy => {
                 Ok(self.map_resident(pmap, &site, holder, walk, entry.protection))
@@ -178,20 +188,20 @@ impl Vm {
                     // The page that is copied must not be the one that goes to make room.
                     self.frames.used_again(walk.frame);
                 }
-                self.fill_own(pmap, site, own, Content::Copy(walk.frame))
+                self.fill_own(pmap, memory, site, own, Content::Copy(walk.frame))
             }
             None => {
                 let last = self.objects.chain(entry.object).last().expect("a chain has its front");
-                let content = self.objects.get(last).file.map_or(Content::Zero, Content::File);
-                if let Content::File(_) = content
+                let content = Content::new(self.objects.get(last).file, index);
+                if let Content::Read(_) = content
                     && (!writing || last == entry.object && !entry.copy)
                 {
                     // Private mappings share the pages of the file until they write.
                     let walk = self.frames.population.walk(last, index);
-                    return self.fill(pmap, &site, last, walk, content);
+                    return self.fill(pmap, memory, &site, (last, walk), content);
                 }
                 let own = if entry.copy { self.own(space, entry) } else { entry };
-                self.fill_own(pmap, site, own, content)
+                self.fill_own(pmap, memory, site, own, content)
             }
         }
     }
@@ -200,19 +210,21 @@ impl Vm {
     fn content(&self, object: ObjectId, index: u64) -> Content {
         let away = &self.frames.away;
         let cached = away.cached((object, index)).map(Content::Cached);
-        cached.or(away.slot((object, index)).map(Content::Swap)).expect("the page was found to have contents")
+        let swapped = away.slot((object, index)).map(|slot| Content::Read(Backed::Swap { slot }));
+        cached.or(swapped).expect("the page was found to have contents")
     }
 
     /// Populates a page of the object of `own`, which is the site's entry after it was given an object to write.
     fn fill_own(
         &mut self,
         pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
         site: Site,
         own: Entry,
         content: Content,
     ) -> Result<Fault, FaultError> {
         let walk = self.frames.population.walk(own.object, site.index());
-        let result = self.fill(pmap, &Site { entry: own, ..site }, own.object, walk, content);
+        let result = self.fill(pmap, memory, &Site { entry: own, ..site }, (own.object, walk), content);
         if result.is_err() && own.object != site.entry.object {
             self.disown(site.space, site.entry, own.object);
         }
@@ -228,14 +240,14 @@ impl Vm {
         self.objects.get(object).preferred(&self.policy, &self.frames.ladder, largest, index)
     }
 
-    /// Populates and maps a page of `object`.
+    /// Populates, fills and maps a page of `object`.
     #[inline]
     fn fill(
         &mut self,
         pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
         site: &Site,
-        object: ObjectId,
-        mut walk: Walk,
+        (object, mut walk): (ObjectId, Walk),
         mut content: Content,
     ) -> Result<Fault, FaultError> {
         let Site { space, ref entry, at, access } = *site;
@@ -264,26 +276,36 @@ impl Vm {
             self.frames.stats.faults_out_of_memory += 1;
             return Err(FaultError::OutOfMemory(at));
         };
-        let base = self.frames.ladder.base();
         if let Content::Copy(frame) = content {
             if frame == walk.frame {
                 content = Content::Left;
             } else {
                 source = Some(Pfn(u64::from(frame)));
             }
-            if pmap.lookup(space, at).is_some() {
-                let behind = self.objects.get(object).backing.and_then(|backing| self.holder(backing, index));
-                let (behind, _) = behind.expect("what was mapped is populated behind the page that hides it");
-                self.demote_around(pmap, space, entry, behind, at, false);
-                let used = pmap.remove(space, at, base);
-                self.note_modified(used, frame, 1);
-                self.frames.stats.mapped[0] -= 1;
-            }
         }
-        let fresh = self.note_content(object, walk.frame, index, content);
+        let whole = self.level_at_once(object, &populated, access);
+        let to = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), whole);
+        if self.provide(memory, site.page(), (content, source), &populated, to).is_err() {
+            // As if it had never been asked for.
+            self.frames.unpopulate(object, index, index + 1);
+            self.objects.get_mut(object).low = low;
+            return Err(FaultError::Contents(at));
+        }
+        let base = self.frames.ladder.base();
+        if let Content::Copy(frame) = content
+            && pmap.lookup(space, at).is_some()
+        {
+            let behind = self.objects.get(object).backing.and_then(|backing| self.holder(backing, index));
+            let (behind, _) = behind.expect("what was mapped is populated behind the page that hides it");
+            self.demote_around(pmap, space, entry, behind, at, false);
+            let used = pmap.remove(space, at, base);
+            self.note_modified(used, frame, 1);
+            self.frames.stats.mapped[0] -= 1;
+        }
+        let kind = self.note_content(object, walk.frame, index, content);
         let stats = &mut self.frames.stats;
         stats.faults += 1;
-        *match fresh.kind {
+        *match kind {
             FaultKind::Copy => &mut stats.faults_copy,
             FaultKind::File => &mut stats.faults_file,
             FaultKind::Swap => &mut stats.faults_swap,
@@ -293,16 +315,15 @@ impl Vm {
         let writable = object == entry.object && !entry.copy;
         let rights = if writable { entry.protection } else { entry.rights_without_write() };
         let rights = if access == Access::Write { rights } else { self.rights_if_clean(object, rights) };
-        let (mut full, mut filled) = (populated.full, Vec::new());
-        let whole = self.level_at_once(object, &populated, access);
+        let mut full = populated.full;
         if whole > Level::BASE {
-            self.fill_at_once(pmap, site, object, whole, rights, &mut filled);
+            self.enter_whole(pmap, site, object, whole, rights);
         } else {
             pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
             self.frames.stats.mapped[0] += 1;
         }
         if whole == Level::BASE && self.policy.threshold < 8 && (self.policy.threshold > 0 || !populated.reserved) {
-            full = full.max(self.fill_up(pmap, site, object, rights, &mut filled));
+            full = full.max(self.prepopulate(pmap, memory, site, object, rights));
         }
         self.frames.served(walk.frame);
         let mut mapped = whole;
@@ -311,67 +332,76 @@ impl Vm {
             mapped = self.promote(pmap, of, at, walk.frame, Level::BASE, Level(full));
         }
         Ok(Fault {
-            frame: Pfn(u64::from(walk.frame)),
             source,
-            filled,
             reserved: populated.reserved,
             allocated: (!populated.reserved).then_some(populated.allocated),
             preempted: populated.preempted,
-            mapped,
-            ..fresh
+            ..Fault::new(kind, Pfn(u64::from(walk.frame)), mapped)
         })
     }
 
-    /// A frame was populated with a page of an object: says what is to be done for its contents, and counts that.
+    /// Fills what a page was populated in, one frame or an extent with what is around it. `source`: what is copied.
     #[inline]
-    pub(crate) fn note_content(&mut self, object: ObjectId, frame: u32, index: u64, content: Content) -> Fault {
+    pub(crate) fn provide(
+        &self,
+        memory: &mut impl Memory,
+        page: Page,
+        (content, source): (Content, Option<Pfn>),
+        populated: &Populated,
+        to: Extent,
+    ) -> Result<(), NoContents> {
+        if populated.allocated > Level::BASE {
+            let extent = Extent::around(&self.frames.ladder, to.start, populated.allocated);
+            memory.reserved(extent, page, &self.frames.buddy);
+        }
+        match (content, source) {
+            (_, Some(from)) => memory.copy(from, to.start, page),
+            (Content::Zero, None) => memory.zero(to.start, self.frames.ladder.pages(to.level), page)?,
+            (Content::Read(from), None) => memory.read(from, to.start, page)?,
+            // Contents are there, or the caller brings them.
+            (Content::Overwritten | Content::Cached(_) | Content::Copy(_) | Content::Left, None) => {}
+        }
+        Ok(())
+    }
+
+    /// A frame was populated and filled with a page of an object: counts that.
+    #[inline]
+    pub(crate) fn note_content(&mut self, object: ObjectId, frame: u32, index: u64, content: Content) -> FaultKind {
         let bytes = self.frames.ladder.base().bytes();
         let in_file = self.objects.get(object).file.is_some();
         let stats = &mut self.frames.stats;
-        let (mut backed, mut differs) = (None, false);
-        let kind = match content {
+        let (kind, differs) = match content {
             Content::Zero => {
                 stats.bytes_zeroed += bytes;
-                FaultKind::Zero
+                (FaultKind::Zero, false)
             }
-            Content::Overwritten => FaultKind::Zero,
+            Content::Overwritten => (FaultKind::Zero, false),
             Content::Copy(_) => {
                 stats.bytes_copied += bytes;
-                differs = true;
-                FaultKind::Copy
+                (FaultKind::Copy, true)
             }
-            Content::File(file) => {
-                backed = Some(Backed::File { file, page: index });
-                // A private page has no copy of its own yet.
-                differs = !in_file;
-                FaultKind::File
+            // A private page of a file has no copy of its own yet.
+            Content::Read(Backed::File { .. }) => (FaultKind::File, !in_file),
+            // The slot may be that of the page behind this one.
+            Content::Read(Backed::Swap { slot }) => {
+                (FaultKind::Swap, self.frames.away.slot((object, index)) != Some(slot))
             }
-            Content::Swap(slot) => {
-                backed = Some(Backed::Swap { slot });
-                // The slot may be that of the page behind this one.
-                differs = self.frames.away.slot((object, index)) != Some(slot);
-                FaultKind::Swap
-            }
-            Content::Cached(_) => FaultKind::Cached,
-            Content::Left => {
-                differs = true;
-                FaultKind::Cached
-            }
+            Content::Cached(_) => (FaultKind::Cached, false),
+            Content::Left => (FaultKind::Cached, true),
         };
-        if backed.is_some() {
+        if let Content::Read(_) = content {
             stats.page_ins += 1;
             stats.bytes_read += bytes;
+            if !differs {
+                self.hash_when_read(frame);
+            }
         }
         if let Some(pages) = &mut self.frames.pages
             && differs
         {
             pages.set_dirty(frame, true);
         }
-        if backed.is_some() && !differs {
-            self.hash_when_read(frame);
-        }
-        let frame = Pfn(u64::from(frame));
-        Fault { backed, ..Fault::new(kind, frame, Level::BASE) }
+        kind
     }
 
     /// Maps a populated page of `object`, or gives its mapping more rights.

@@ -6,9 +6,9 @@ use crate::object::ObjectId;
 use crate::pages::List;
 use crate::policy::Close;
 use crate::vm::Vm;
-use crate::{Error, FaultError, PAGES_LIMIT, Pmap, Store};
+use crate::{Backed, Error, FaultError, Memory, PAGES_LIMIT, Page, Pmap};
 use alloc::vec::Vec;
-use superpage_pages::{Level, Pfn, Vpn};
+use superpage_pages::{Extent, Level, Pfn, Vpn};
 
 impl Vm {
     /// A process opens a file of so many base pages; counted, for the last close. O(1).
@@ -35,29 +35,43 @@ impl Vm {
         Ok(())
     }
 
-    /// A page of an open file is read without a mapping: it is populated if it was not. As after a fault, the frame is the
-    /// caller's to fill if the kind says so; otherwise the kind is [`FaultKind::Resident`]. O(number of sizes).
+    /// A page of an open file is read without a mapping: it is populated and filled if it was not; otherwise the kind is
+    /// [`FaultKind::Resident`]. O(number of sizes), and one call of `memory`.
     ///
     /// # Errors
-    /// The file is not open ([`FaultError::NotOpen`]), or no frame is left.
-    pub fn read(&mut self, file: u32, page: u64) -> Result<Fault, FaultError> {
-        self.access_file(file, page, Content::File(file))
+    /// The file is not open ([`FaultError::NotOpen`]), no frame is left, or the file cannot be read.
+    pub fn read(
+        &mut self,
+        pmap: &impl Pmap,
+        memory: &mut impl Memory,
+        file: u32,
+        page: u64,
+    ) -> Result<Fault, FaultError> {
+        let fault = self.access_file(memory, (file, page), Content::Read(Backed::File { file, page }))?;
+        self.hash_if_wanted(pmap, memory);
+        Ok(fault)
     }
 
-    /// A whole page of an open file is written without a mapping: it is populated if it was not, without a read, and
-    /// dirty. The file becomes longer if need be. O(number of sizes).
+    /// A whole page of an open file is written without a mapping: it is populated if it was not, without a read, and dirty;
+    /// the caller then writes all of its frame, before anything else is asked of the manager. The file becomes longer if
+    /// need be. O(number of sizes).
     ///
     /// # Errors
     /// As [`Vm::read`].
-    pub fn write(&mut self, file: u32, page: u64) -> Result<Fault, FaultError> {
-        let fault = self.access_file(file, page, Content::Overwritten)?;
+    pub fn write(&mut self, memory: &mut impl Memory, file: u32, page: u64) -> Result<Fault, FaultError> {
+        let fault = self.access_file(memory, (file, page), Content::Overwritten)?;
         if let Some(pages) = &mut self.frames.pages {
             pages.set_dirty(fault.frame.0 as u32, true);
         }
         Ok(fault)
     }
 
-    fn access_file(&mut self, file: u32, page: u64, content: Content) -> Result<Fault, FaultError> {
+    fn access_file(
+        &mut self,
+        memory: &mut impl Memory,
+        (file, page): (u32, u64),
+        content: Content,
+    ) -> Result<Fault, FaultError> {
         let object = self.objects.find_file(file).ok_or(FaultError::NotOpen(file))?;
         if page >= PAGES_LIMIT || self.objects.get(object).opens == 0 {
             return Err(FaultError::NotOpen(file));
@@ -74,7 +88,7 @@ impl Vm {
         }
         let preferred = self.preferred(object, page, &walk);
         let cached = self.frames.away.cached((object, page));
-        let (content, populated, copied) = match cached {
+        let (content, populated, source) = match cached {
             Some(frame) => {
                 let done = self.frames.reactivate(&self.policy, object, page, &mut walk, preferred, frame);
                 let (populated, copied) = done.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
@@ -85,13 +99,18 @@ impl Vm {
                 (content, done.ok_or(FaultError::OutOfMemory(Vpn(page)))?, None)
             }
         };
-        let fault = self.note_content(object, walk.frame, page, content);
+        let to = Extent { start: Pfn(u64::from(walk.frame)), level: Level::BASE };
+        if self.provide(memory, Page::File { file, page }, (content, source), &populated, to).is_err() {
+            self.frames.unpopulate(object, page, page + 1);
+            return Err(FaultError::Contents(Vpn(page)));
+        }
+        let kind = self.note_content(object, walk.frame, page, content);
         Ok(Fault {
-            source: copied,
+            source,
             reserved: populated.reserved,
             allocated: (!populated.reserved).then_some(populated.allocated),
             preempted: populated.preempted,
-            ..fault
+            ..Fault::new(kind, Pfn(u64::from(walk.frame)), Level::BASE)
         })
     }
 
@@ -100,13 +119,13 @@ impl Vm {
     ///
     /// # Errors
     /// No file with this number is open, mapped or cached.
-    pub fn sync(&mut self, pmap: &mut impl Pmap, store: &mut impl Store, file: u32) -> Result<(), Error> {
+    pub fn sync(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, file: u32) -> Result<(), Error> {
         let object = self.objects.find_file(file).ok_or(Error::NotOpen(file))?;
         let (base, mut cleaned) = (self.frames.ladder.base(), Vec::new());
         for index in self.populated(object) {
             let frame = self.frames.population.walk(object, index).frame;
             if self.is_dirty(pmap, (object, index), frame) {
-                self.launder(store, (object, index), frame);
+                self.launder(memory, (object, index), frame);
                 cleaned.push((index, frame));
             }
         }

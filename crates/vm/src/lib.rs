@@ -6,28 +6,24 @@
 //! populated, size by size; under scarcity it preempts reservations; it demotes step by step where a part of a
 //! superpage changes. What it does is a [`Policy`]; what it did, [`Stats`].
 //!
-//! The hardware is behind one trait, [`Pmap`]: this crate knows no page table and no TLB, keeps no contents of pages, and
-//! measures no time. It needs no operating system, and allocates through `alloc`.
+//! The hardware is behind one trait, [`Pmap`], and what frames hold behind another, [`Memory`]: this crate knows no page table
+//! and no TLB, touches no contents of pages, and measures no time. It needs no operating system, and allocates through `alloc`.
 //!
 //! ```
-//! use superpage_pages::{Access, Ladder, PageSize, Protection, Vpn};
-//! use superpage_vm::{Backing, Config, FaultKind, Growth, Map, Policy, SoftPmap, Vm};
+//! use superpage_pages::{Access, Ladder, Vpn};
+//! use superpage_vm::{Config, Map, NoMemory, Policy, SoftPmap, Vm};
 //!
-//! let ladder = Ladder::new(&["4K", "64K", "2M"].map(|size| size.parse::<PageSize>().unwrap())).unwrap();
-//! let mut pmap = SoftPmap::new(ladder);
+//! let ladder = Ladder::X86_64;
+//! let (mut pmap, mut memory) = (SoftPmap::new(ladder), NoMemory); // a kernel brings its own: docs/kernel.md
 //! let mut vm = Vm::new(Config { ladder, frames: 4096, policy: Policy::named("reservation").unwrap(), swap_pages: 0 }).unwrap();
 //! let space = vm.create_space();
-//! let (start, pages) = (Vpn(0x1000), 512);
-//! let (backing, growth) = (Backing::Anonymous, Growth::Fixed);
-//! vm.map(&mut pmap, space, Map { start, pages, protection: Protection::READ_WRITE, shared: false, backing, growth }).unwrap();
-//! let mut memory = vec![[0xff_u8; 4096]; 4096]; // what is in the frames, which is not the manager's concern
-//! for page in 0..pages {
-//!     let fault = vm.fault(&mut pmap, space, start + page, Access::Write).unwrap();
-//!     assert_eq!(fault.kind, FaultKind::Zero); // no file, no swap space, no fork: docs/kernel.md has all kinds
-//!     memory[fault.frame.0 as usize].fill(0); // else the program would see what the frame held before
-//!     fault.filled.iter().for_each(|beside| memory[beside.frame.0 as usize].fill(0));
+//! let start = Vpn(0x1000);
+//! vm.map(&mut pmap, space, Map::anonymous(start, 512)).unwrap();
+//! for page in 0..512 {
+//!     let fault = vm.fault(&mut pmap, &mut memory, space, start + page, Access::Write).unwrap();
+//!     assert!(fault.reserved || page == 0);
 //! }
-//! assert_eq!(vm.stats().mapped[..3], [0, 0, 1]); // one superpage of 2 MB
+//! assert_eq!(vm.stats().mapped[..2], [0, 1]); // one superpage of 2 MB
 //! vm.exit(&mut pmap, space).unwrap();
 //! assert_eq!(vm.buddy().free_frames(), 4096);
 //! ```
@@ -43,14 +39,16 @@ mod dirt;
 mod error;
 mod fault;
 mod file;
-mod fill;
+
 mod frames;
 mod mapping;
+mod memory;
 mod object;
 mod pages;
 mod pmap;
 mod policy;
 mod population;
+mod prepopulate;
 mod promotion;
 mod reservation;
 mod reverse;
@@ -59,7 +57,7 @@ mod shadow;
 mod soft;
 mod space;
 mod stats;
-mod store;
+
 mod validate;
 mod vm;
 mod wired;
@@ -67,8 +65,9 @@ mod wired;
 pub use buddy::{Buddy, BuddyError};
 pub use error::{Error, FaultError, PAGES_LIMIT};
 pub use fault::{Fault, FaultKind};
-pub use fill::Filled;
+
 pub use mapping::{Backing, Map};
+pub use memory::{Backed, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Mapped, Pmap, SpaceId, Used};
 pub use policy::{
@@ -78,5 +77,5 @@ pub use policy::{
 pub use scanner::{Census, Ripe, Sample, Scanner, ScannerError, Sweep};
 pub use soft::SoftPmap;
 pub use stats::Stats;
-pub use store::{Backed, NoStore, Store};
+
 pub use vm::{Config, Vm};

@@ -23,8 +23,9 @@ pub enum Backing {
     },
 }
 
-/// A mapping to be made.
+/// A mapping to be made: [`Map::anonymous`] or [`Map::file`], changed by the methods or by field.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct Map {
     /// The first page.
     pub start: Vpn,
@@ -38,6 +39,40 @@ pub struct Map {
     pub backing: Backing,
     /// How the object may change its size. A file object is fixed, whatever stands here.
     pub growth: Growth,
+}
+
+impl Map {
+    /// Zero-filled memory of the process alone, to be read and written, of fixed size.
+    pub const fn anonymous(start: Vpn, pages: u64) -> Map {
+        let (protection, backing) = (Protection::READ_WRITE, Backing::Anonymous);
+        Map { start, pages, protection, shared: false, backing, growth: Growth::Fixed }
+    }
+
+    /// Pages of a file from `offset` on, which has `file_pages` of them, to be read and written. Private: what is written is the
+    /// process' own.
+    pub const fn file(start: Vpn, pages: u64, file: u32, file_pages: u64, offset: u64) -> Map {
+        Map { backing: Backing::File { file, pages: file_pages, offset }, ..Map::anonymous(start, pages) }
+    }
+
+    /// With other rights.
+    pub const fn protection(self, protection: Protection) -> Map {
+        Map { protection, ..self }
+    }
+
+    /// Whether writes are seen by others that map the same object.
+    pub const fn shared(self, shared: bool) -> Map {
+        Map { shared, ..self }
+    }
+
+    /// What lies behind.
+    pub const fn backing(self, backing: Backing) -> Map {
+        Map { backing, ..self }
+    }
+
+    /// How the object may change its size.
+    pub const fn growth(self, growth: Growth) -> Map {
+        Map { growth, ..self }
+    }
 }
 
 fn range(start: Vpn, pages: u64) -> Result<(u64, u64), Error> {

@@ -28,13 +28,10 @@ pub struct Used {
 
 /// The page tables and TLBs, as the memory manager sees them: the old BSD name for this boundary.
 ///
-/// A kernel carries it out on real page tables; the simulator on modelled ones. The calls cannot fail: the manager only
+/// A kernel implements it on real page tables; the simulator on modelled ones. The calls cannot fail: the manager only
 /// asks for what its own state makes possible, `at` is always aligned to the size named, and every call leaves the TLBs
-/// consistent (an implementation shoots down what it must). A mapping is named by its first page and its size.
-///
-/// A fault enters its mapping, and may promote it, before the caller has filled the frame. Where another processor could
-/// use the mapping meanwhile, the hardware's entry must wait until [`crate::Vm::fault`] has returned and the frame is
-/// filled.
+/// consistent (an implementation shoots down what it must). A mapping is named by its first page and its size. What is
+/// entered has its contents ([`crate::Memory`]), so that other processors may use it at once.
 pub trait Pmap {
     /// Adds a mapping of `size` where nothing is mapped. `access` is what it is made for: the mapping starts referenced,
     /// and modified if that is a write.

@@ -36,7 +36,7 @@ impl Watch {
         let (vm, machine) = (self.machine.vm.stats(), &mut self.machine);
         machine.vm.open(SUPPLY, 1 << 20).unwrap();
         while !machine.vm.daemon_wanted() {
-            drop(machine.vm.read(SUPPLY, self.next).unwrap());
+            let _ = machine.read_file(SUPPLY, self.next).unwrap();
             self.next += 1;
         }
         machine.vm.close(SUPPLY).unwrap();
@@ -122,7 +122,7 @@ fn an_inactive_page_that_is_used_again_is_as_active_as_a_new_one() {
     watch.machine.file(4096, 1, true, 0);
     watch.machine.vm.open(1, 1).unwrap();
     for _ in 0..3 {
-        drop(watch.machine.vm.read(1, 0).unwrap());
+        let _ = watch.machine.read_file(1, 0).unwrap();
         assert_eq!(watch.active(), WATCHED + 1);
         let looks = (1..).find(|_| {
             Watch::reference(&mut watch.machine);
@@ -140,7 +140,7 @@ fn what_nobody_maps_is_inactive_at_the_first_look() {
     let mut watch = Watch::new();
     watch.machine.vm.open(1, WATCHED).unwrap();
     (0..WATCHED).for_each(|page| {
-        drop(watch.machine.vm.read(1, page).unwrap());
+        let _ = watch.machine.read_file(1, page).unwrap();
     });
     assert_eq!(watch.active(), WATCHED);
     assert_eq!(watch.looks(), 1);

@@ -22,8 +22,7 @@ fn full(policy: &str) -> Machine {
 
 /// Reads a page of the open file without a mapping.
 fn read(machine: &mut Machine, page: u64) -> FaultKind {
-    let fault = machine.vm.read(1, page).unwrap();
-    machine.disk.fill(&fault);
+    let fault = machine.read_file(1, page).unwrap();
     machine.vm.validate(&machine.pmap).unwrap();
     fault.kind
 }
@@ -79,7 +78,7 @@ fn the_daemon_restores_exactly_the_extents_that_failed() {
 fn only_pages_that_contribute_are_moved() {
     let mut machine = full("reservation");
     // The first extent gets a dirty page, the second one that is used again after the close.
-    let fault = machine.vm.write(1, 5).unwrap();
+    let fault = machine.write_file(1, 5).unwrap();
     machine.disk.memory[fault.frame.0 as usize] = 77;
     machine.vm.close(1).unwrap();
     machine.vm.open(1, 72).unwrap();

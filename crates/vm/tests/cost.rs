@@ -4,7 +4,7 @@
 use crate::machine::{ALPHA, Machine};
 use std::cell::Cell;
 use superpage_pages::{Access, Level, PageSize, Pfn, Protection, Vpn};
-use superpage_vm::{Growth, Mapped, Pmap, SoftPmap, SpaceId, Used};
+use superpage_vm::{Growth, Mapped, NoMemory, Pmap, SoftPmap, SpaceId, Used};
 
 /// Page tables that count how often they were looked at.
 struct Counting {
@@ -63,7 +63,7 @@ fn faults_on_private_memory_look_at_no_page_table_however_much_they_promote() {
     let tables = SoftPmap::new(*machine.vm.ladder());
     let mut pmap = Counting { tables, looks: Cell::new(0) };
     for page in 0..512 {
-        drop(machine.vm.fault(&mut pmap, machine.space, Vpn(page), Access::Write).unwrap());
+        let _ = machine.vm.fault(&mut pmap, &mut NoMemory, machine.space, Vpn(page), Access::Write).unwrap();
     }
     assert_eq!(machine.vm.stats().promotions[1..4], [64, 8, 1]);
     assert_eq!(machine.vm.ladder().level(pmap.tables.lookup(machine.space, Vpn(0)).unwrap().size), Some(Level(3)));

@@ -157,8 +157,7 @@ fn what_was_read_and_written_without_a_mapping_is_there_when_mapped() {
     machine.vm.open(1, 64).unwrap();
     for page in 0..64 {
         let writing = page % 8 == 3;
-        let fault = if writing { machine.vm.write(1, page) } else { machine.vm.read(1, page) }.unwrap();
-        machine.disk.fill(&fault);
+        let fault = if writing { machine.write_file(1, page) } else { machine.read_file(1, page) }.unwrap();
         // What is written whole is not read before.
         assert_eq!(fault.kind, if writing { FaultKind::Zero } else { FaultKind::File });
         if writing {
@@ -174,7 +173,7 @@ fn what_was_read_and_written_without_a_mapping_is_there_when_mapped() {
     assert_eq!((machine.vm.stats().faults_resident, machine.level(512)), (64, Some(Level(2))));
     // A private write is not the file's.
     machine.put(512 + 5, 7);
-    let fault = machine.vm.read(1, 5).unwrap();
+    let fault = machine.read_file(1, 5).unwrap();
     assert_eq!((fault.kind, machine.disk.memory[fault.frame.0 as usize]), (FaultKind::Resident, 6));
     machine.sync();
     assert_eq!((machine.vm.stats().page_outs, machine.disk.stored[&(Some(1), 11)]), (8, 111));
@@ -185,12 +184,12 @@ fn what_was_read_and_written_without_a_mapping_is_there_when_mapped() {
 #[test]
 fn a_file_that_is_closed_or_beyond_reach_is_an_error() {
     let mut machine = Machine::alpha(2048);
-    assert_eq!(machine.vm.read(1, 0), Err(FaultError::NotOpen(1)));
+    assert_eq!(machine.read_file(1, 0), Err(FaultError::NotOpen(1)));
     assert_eq!(machine.vm.close(1), Err(Error::NotOpen(1)));
     machine.vm.open(1, 4).unwrap();
-    assert_eq!(machine.vm.write(1, 9).unwrap().kind, FaultKind::Zero, "a write makes it longer");
+    assert_eq!(machine.write_file(1, 9).unwrap().kind, FaultKind::Zero, "a write makes it longer");
     machine.vm.close(1).unwrap();
-    assert_eq!(machine.vm.write(1, 0), Err(FaultError::NotOpen(1)));
+    assert_eq!(machine.write_file(1, 0), Err(FaultError::NotOpen(1)));
     machine.vm.remove_file(1);
     assert_eq!(machine.vm.stats().resident_pages, 0);
     machine.end();

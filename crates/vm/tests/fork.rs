@@ -24,9 +24,9 @@ fn the_child_shares_pages_until_a_write() {
     let (mut machine, child) = forked();
     assert_eq!(machine.vm.stats().resident_pages, 64);
     assert_eq!(machine.level(512), Some(Level(2)), "the parent's superpage only lost the right to write");
-    let read = machine.vm.fault(&mut machine.pmap, child, Vpn(520), Access::Read).unwrap();
+    let read = machine.fault(child, 520, Access::Read).unwrap();
     assert_eq!(read.kind, FaultKind::Resident);
-    let write = machine.vm.fault(&mut machine.pmap, child, Vpn(520), Access::Write).unwrap();
+    let write = machine.fault(child, 520, Access::Write).unwrap();
     assert_eq!((write.kind, write.source), (FaultKind::Copy, Some(read.frame)));
     assert_eq!(write.allocated, Some(Level(2)), "copies get reservations of their own");
     machine.vm.validate(&machine.pmap).unwrap();
@@ -37,7 +37,7 @@ fn the_child_shares_pages_until_a_write() {
 #[test]
 fn a_child_that_reads_all_gets_the_parents_superpages() {
     let (mut machine, child) = forked();
-    let mapped = (512..576).map(|page| machine.vm.fault(&mut machine.pmap, child, Vpn(page), Access::Read));
+    let mapped = (512..576).map(|page| machine.fault(child, page, Access::Read));
     assert_eq!(mapped.last().unwrap().unwrap().mapped, Level(2));
     assert_eq!(machine.vm.stats().resident_pages, 64);
     end(machine, child);

@@ -73,8 +73,8 @@ impl Crowd {
         while !self.machine.pmap.access(space, at, access) {
             faults += 1;
             assert!(faults <= 2, "{access:?} of page {page} faults again and again");
-            match self.machine.vm.fault(&mut self.machine.pmap, space, at, access) {
-                Ok(fault) => self.machine.disk.fill(&fault),
+            match self.machine.fault(space, page, access) {
+                Ok(_) => {}
                 Err(FaultError::OutOfMemory(_)) => {
                     assert!(!made_room, "the daemon said that it made room");
                     made_room = self.run_daemon();
@@ -89,9 +89,6 @@ impl Crowd {
                     continue;
                 }
                 Err(error) => panic!("{error}"),
-            }
-            if self.machine.vm.hash_wanted() {
-                self.machine.vm.run_hash(&self.machine.pmap, &mut self.machine.disk);
             }
             if self.daemon == Daemon::BeforeRetry {
                 self.answer_daemon();
@@ -211,12 +208,12 @@ fn a_run_that_can_give_nothing_looks_at_each_page_a_few_times_and_the_next_at_no
     for frames in [64, 512, 4096] {
         let mut machine = full(frames, 0);
         let page = frames;
-        let fault = machine.vm.fault(&mut machine.pmap, machine.space, Vpn(page), Access::Write);
+        let fault = machine.fault(machine.space, page, Access::Write);
         assert_eq!(fault, Err(FaultError::OutOfMemory(Vpn(page))));
         let (first, room) = looks(&mut machine);
         assert!(!room && first <= 6 * frames, "{first} looks at {frames} pages");
         for _ in 0..3 {
-            let fault = machine.vm.fault(&mut machine.pmap, machine.space, Vpn(page), Access::Write);
+            let fault = machine.fault(machine.space, page, Access::Write);
             assert_eq!(fault, Err(FaultError::OutOfMemory(Vpn(page))));
             assert_eq!(looks(&mut machine), (0, false), "nothing has changed");
         }

@@ -30,7 +30,7 @@ fn a_copy_that_finds_no_frame_leaves_both_processes_as_they_were() {
     machine.anonymous(0, 8, Growth::Fixed);
     machine.write_all(0..8);
     let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
-    let failed = machine.vm.fault(&mut machine.pmap, child, Vpn(3), Access::Write);
+    let failed = machine.fault(child, 3, Access::Write);
     assert_eq!(failed, Err(FaultError::OutOfMemory(Vpn(3))));
     machine.vm.validate(&machine.pmap).unwrap();
     machine.vm.exit(&mut machine.pmap, child).unwrap();

@@ -16,7 +16,7 @@ fn freebsd_reserves_the_largest_size_or_nothing() {
     // A file of less than 2 MB reserves nothing, though it holds 64 KB.
     machine.file(2048, 100, true, 0);
     machine.vm.open(2, 100).unwrap();
-    assert_eq!(machine.vm.read(2, 0).unwrap().allocated, Some(Level::BASE));
+    assert_eq!(machine.read_file(2, 0).unwrap().allocated, Some(Level::BASE));
     machine.vm.close(2).unwrap();
     machine.vm.remove_file(2);
     machine.end();
@@ -39,7 +39,7 @@ fn freebsd_reserves_past_the_end_of_anonymous_objects_only() {
         machine.anonymous(1024, 20, Growth::Fixed);
         assert_eq!(machine.write(1024).allocated, Some(Level(anonymous)), "{policy}");
         machine.vm.open(1, 20).unwrap();
-        let file = machine.vm.read(1, 0).unwrap().allocated;
+        let file = machine.read_file(1, 0).unwrap().allocated;
         assert_eq!(file, Some(Level(u8::from(policy == "reservation"))), "{policy}");
         machine.vm.close(1).unwrap();
         machine.end();

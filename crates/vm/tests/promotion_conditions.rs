@@ -36,7 +36,7 @@ fn two_mappings_side_by_side_are_no_superpage() {
         for part in 0..2 {
             let backing = Backing::File { file: 1, pages: 8, offset: 4 * part };
             let (start, shared) = (Vpn(START + 4 * part), part != private);
-            let map = Map { start, pages: 4, protection: Protection::READ, shared, backing, growth: Growth::Fixed };
+            let map = Map::anonymous(start, 4).protection(Protection::READ).shared(shared).backing(backing);
             machine.vm.map(&mut machine.pmap, machine.space, map).unwrap();
         }
         for page in [0, 7, 1, 6, 2, 5, 4, 3] {

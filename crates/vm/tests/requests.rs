@@ -7,14 +7,7 @@ use superpage_vm::{Backing, Error, FaultError, FaultKind, Growth, Map, PAGES_LIM
 #[test]
 fn bad_requests_are_errors_that_change_nothing() {
     let mut machine = Machine::alpha(512);
-    let mut map = Map {
-        start: Vpn(0),
-        pages: 0,
-        protection: Protection::READ,
-        shared: false,
-        backing: Backing::Anonymous,
-        growth: Growth::Fixed,
-    };
+    let mut map = Map::anonymous(Vpn(0), 0).protection(Protection::READ);
     for (start, pages) in [(0, 0), (1, u64::MAX), (PAGES_LIMIT, 1), (1, PAGES_LIMIT)] {
         (map.start, map.pages) = (Vpn(start), pages);
         let error = Error::Range { start, pages };
@@ -42,7 +35,7 @@ fn a_fault_on_what_is_mapped_already_does_nothing() {
     let mut machine = Machine::alpha(512);
     machine.anonymous(0, 8, Growth::Fixed);
     let first = machine.write(3);
-    let again = machine.vm.fault(&mut machine.pmap, machine.space, Vpn(3), Access::Read).unwrap();
+    let again = machine.fault(machine.space, 3, Access::Read).unwrap();
     assert_eq!((again.kind, again.frame), (FaultKind::Spurious, first.frame));
     machine.end();
 }
@@ -50,9 +43,7 @@ fn a_fault_on_what_is_mapped_already_does_nothing() {
 #[test]
 fn a_file_cannot_be_mapped_beyond_what_files_can_be_long() {
     let mut machine = Machine::alpha(512);
-    let backing = Backing::File { file: 0, pages: 1, offset: PAGES_LIMIT - 8 };
-    let (protection, growth) = (Protection::READ, Growth::Fixed);
-    let map = Map { start: Vpn(0), pages: 8, protection, shared: true, backing, growth };
+    let map = Map::file(Vpn(0), 8, 0, 1, PAGES_LIMIT - 8).protection(Protection::READ).shared(true);
     machine.vm.map(&mut machine.pmap, machine.space, map).unwrap();
     let error = Err(Error::Range { start: PAGES_LIMIT - 8, pages: 9 });
     assert_eq!(machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(0), 8), (Vpn(16), 9)), error);

@@ -1,11 +1,10 @@
 //! The pager: the thread that resolves the faults of a region, and does all else that needs the manager.
 //!
-//! It alone has the manager, the tables, the memory; others send it requests. A fault goes: the manager decides; the page
-//! gets its memory and is filled through the window; the mapping is put into the kernel's tables and the waiting threads
-//! are woken.
+//! It alone has the manager, the tables, the memory; others send it requests. A fault goes: the manager decides, and has the
+//! page filled through the window; then the mapping is put into the kernel's tables and the waiting threads are woken.
 
-use super::memory::{BASE, BLOCK, Memory, collapse, zap};
-use super::swap::{Swap, SwapStore};
+use super::contents::Contents;
+use super::memory::{BASE, BLOCK, collapse, zap};
 use super::tables::{Present, Tables};
 use super::uffd::{Message, Uffd};
 use super::{Error, RegionStats};
@@ -15,8 +14,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
-use superpage_pages::{Access, Extent, Level, Pfn, Vpn};
-use superpage_vm::{Backed, Fault, FaultError, FaultKind, SpaceId, Vm};
+use superpage_pages::{Access, Extent, Level, Vpn};
+use superpage_vm::{FaultError, SpaceId, Vm};
 
 /// What others ask of the pager.
 pub(crate) enum Request {
@@ -39,8 +38,7 @@ pub(crate) struct Pager {
     pub(crate) vm: Vm,
     pub(crate) space: SpaceId,
     pub(crate) tables: Tables,
-    pub(crate) memory: Memory,
-    pub(crate) swap: Swap,
+    pub(crate) contents: Contents,
     pub(crate) uffd: Uffd,
     /// The first page of the region.
     pub(crate) first: Vpn,
@@ -97,7 +95,7 @@ impl Pager {
                 let _ = answer.send(self.report());
             }
             Request::Validate(answer) => {
-                let valid = self.tables.validate().and_then(|()| self.memory.validate(self.tables.mapped()));
+                let valid = self.tables.validate().and_then(|()| self.contents.memory.validate(self.tables.mapped()));
                 let _ = answer.send(valid.and_then(|()| self.vm.validate(&self.tables)));
             }
             Request::Stop => unreachable!("the loop takes it"),
@@ -107,12 +105,12 @@ impl Pager {
     fn message(&mut self, address: u64, access: Access) -> io::Result<()> {
         let at = self.tables.vpn(address);
         let begun = Instant::now();
-        let before = (self.stats.collapses, self.stats.reservations);
+        let before = (self.stats.collapses, self.contents.reservations);
         self.stats.messages += 1;
         if let Err(error) = self.fault(at, access) {
             self.refuse(at, &error)?;
         }
-        if before == (self.stats.collapses, self.stats.reservations) {
+        if before == (self.stats.collapses, self.contents.reservations) {
             self.stats.plain_messages += 1;
             self.stats.message_nanoseconds += begun.elapsed().as_nanos() as u64;
         }
@@ -124,81 +122,27 @@ impl Pager {
 
     /// Resolves a fault: when this returns well, the access can be tried again.
     fn fault(&mut self, at: Vpn, access: Access) -> Result<(), Error> {
-        let fault = loop {
-            match self.vm.fault(&mut self.tables, self.space, at, access) {
-                Ok(fault) => break fault,
+        loop {
+            match self.vm.fault(&mut self.tables, &mut self.contents, self.space, at, access) {
+                Ok(_) => break,
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => {}
                 Err(FaultError::OutOfMemory(_)) => return Err(Error::OutOfMemory(self.tables.index(at))),
+                Err(FaultError::Contents(_)) => break,
                 Err(other) => panic!("the region is one mapping for reading and writing: {other}"),
             }
-        };
-        let mut unfilled = Vec::new();
-        if let Err(error) = self.carry_out(at, &fault, &mut unfilled) {
-            // The system is out of memory, or the swap file fails. What has no contents yet is as if it had never been; what has,
-            // keeps them.
-            for page in unfilled {
-                let _ = self.vm.discard(&mut self.tables, self.space, page, 1);
-            }
+        }
+        let done = self.contents.failed.take().map_or(Ok(()), Err);
+        done.and_then(|()| self.resume(at)).map_err(|source| {
+            // The system is out of memory, or the swap file fails.
             self.tables.entered.clear();
-            return Err(Error::System { what: "get the contents of a page of the region", source: error });
-        }
-        Ok(())
-    }
-
-    /// Does what a fault leaves to do. If that fails, `unfilled` are the pages whose contents could not be had.
-    fn carry_out(&mut self, at: Vpn, fault: &Fault, unfilled: &mut Vec<Vpn>) -> io::Result<()> {
-        // What was populated beside the page was entered in the same order.
-        unfilled.extend(self.tables.entered.iter().copied().filter(|entered| *entered != at).rev());
-        assert_eq!(unfilled.len(), fault.filled.len(), "what is populated is entered");
-        if matches!(fault.kind, FaultKind::Zero | FaultKind::Swap) {
-            unfilled.push(at);
-        }
-        let page = self.tables.index(at);
-        if fault.allocated == Some(self.largest()) {
-            let begun = Instant::now();
-            let extent = Extent::around(self.tables.ladder(), fault.frame, self.largest());
-            self.memory.give_block(page / BLOCK, extent, |frame| self.vm.buddy().is_cached(frame))?;
-            self.stats.reservations += 1;
-            self.stats.reservation_nanoseconds += begun.elapsed().as_nanos() as u64;
-        }
-        match (fault.kind, fault.source) {
-            (FaultKind::Zero | FaultKind::Swap, _) => {
-                self.fill(page, fault.frame, fault.backed)?;
-                unfilled.pop();
-            }
-            // Contents lie where the page is, whichever frame backs it.
-            (FaultKind::Cached, Some(_)) => self.memory.give(page, fault.frame)?,
-            (FaultKind::Cached | FaultKind::Resident | FaultKind::Spurious, _) => {}
-            (other, _) => panic!("a region has no fault of kind {other:?}"),
-        }
-        for filled in &fault.filled {
-            let page = *unfilled.last().expect("as many as are filled");
-            self.fill(self.tables.index(page), filled.frame, filled.backed)?;
-            unfilled.pop();
-        }
-        if self.vm.hash_wanted() {
-            self.vm.run_hash(&self.tables, &mut SwapStore { swap: &mut self.swap, memory: &self.memory });
-        }
-        self.resume(at)
-    }
-
-    /// Gives a page its memory, filled with zeroes or with what it is backed by.
-    fn fill(&mut self, page: usize, frame: Pfn, backed: Option<Backed>) -> io::Result<()> {
-        self.memory.give(page, frame)?;
-        self.memory.provide(page)?;
-        match backed {
-            None => self.memory.zero(page),
-            Some(Backed::Swap { slot }) => self.swap.read(slot, self.memory.contents_mut(page))?,
-            Some(other) => panic!("a region has no page in {other:?}"),
-        }
-        Ok(())
+            Error::System { what: "get the contents of a page of the region", source }
+        })
     }
 
     /// Runs the manager's page daemon once, and says whether it made progress.
     fn run_daemon(&mut self) -> bool {
         let begun = Instant::now();
-        let mut store = SwapStore { swap: &mut self.swap, memory: &self.memory };
-        let progress = self.vm.run_daemon(&mut self.tables, &mut store);
+        let progress = self.vm.run_daemon(&mut self.tables, &mut self.contents);
         for start in std::mem::take(&mut self.tables.promoted) {
             let mapping = self.tables.mapping(start);
             // What is in use is made one page now; what is not, when it is used.
@@ -257,7 +201,7 @@ impl Pager {
         match collapsed {
             Ok(()) => {
                 self.tables.set_present(start, Present::Huge);
-                self.memory.collapsed(self.tables.index(start) / BLOCK);
+                self.contents.memory.collapsed(self.tables.index(start) / BLOCK);
             }
             Err(_) => self.stats.collapses_refused += 1,
         }
@@ -304,19 +248,21 @@ impl Pager {
         let buddy = self.vm.buddy();
         let free = |frame| buddy.is_free(Extent { start: frame, level: Level::BASE }) && !buddy.is_cached(frame);
         // Memory that cannot be given back stays.
-        let _ = self.memory.trim(|frame| !free(frame));
+        let _ = self.contents.memory.trim(|frame| !free(frame));
     }
 
     fn report(&self) -> RegionStats {
-        let (huge_blocks, small_blocks) = self.memory.count_blocks();
+        let (huge_blocks, small_blocks) = self.contents.memory.count_blocks();
         RegionStats {
             manager: self.vm.stats(),
-            held_pages: self.memory.held(),
+            held_pages: self.contents.memory.held(),
             huge_blocks,
             small_blocks,
             huge_bytes: self.tables.huge() << 21,
-            pages_out: self.swap.pages_out,
-            pages_in: self.swap.pages_in,
+            pages_out: self.contents.swap.pages_out,
+            pages_in: self.contents.swap.pages_in,
+            reservations: self.contents.reservations,
+            reservation_nanoseconds: self.contents.reservation_nanoseconds,
             user_mode_only: self.uffd.user_mode_only(),
             ..self.stats
         }

@@ -1,7 +1,7 @@
 //! Where pages go that the limit leaves no room for: an unlinked file, a slot of it for each page of the region.
 
 use super::Error;
-use super::memory::{BASE, Memory};
+use super::memory::BASE;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -9,8 +9,6 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use superpage_pages::Pfn;
-use superpage_vm::{Backed, Store};
 
 /// See the module.
 pub(crate) struct Swap {
@@ -58,7 +56,8 @@ impl Swap {
         Ok(())
     }
 
-    fn write(&mut self, slot: u32, contents: &[u8]) {
+    /// Writes a page out; where the file fails, it is kept here.
+    pub(crate) fn write(&mut self, slot: u32, contents: &[u8]) {
         self.pages_out += 1;
         let written = self.file.as_ref().map(|file| file.write_all_at(contents, offset(slot)));
         if let Some(Ok(())) = written {
@@ -71,25 +70,6 @@ impl Swap {
 
 fn offset(slot: u32) -> u64 {
     u64::from(slot) * BASE as u64
-}
-
-/// The swap file and the frames, as the manager sees them.
-pub(crate) struct SwapStore<'a> {
-    pub(crate) swap: &'a mut Swap,
-    pub(crate) memory: &'a Memory,
-}
-
-impl Store for SwapStore<'_> {
-    fn write(&mut self, to: Backed, frame: Pfn) {
-        match to {
-            Backed::Swap { slot } => self.swap.write(slot, self.memory.contents(frame)),
-            Backed::File { file, .. } => panic!("a region has no file {file}"),
-        }
-    }
-
-    fn digest(&mut self, frame: Pfn) -> u128 {
-        xxhash_rust::xxh3::xxh3_128(self.memory.contents(frame))
-    }
 }
 
 #[cfg(test)]

@@ -268,19 +268,18 @@ impl World {
     /// Reads or writes a page of a file without a mapping; the daemon makes room if need be. `None` if the file is not
     /// open, or if memory is full.
     fn access_file(&mut self, file: u32, page: u64, writing: bool) -> Option<Fault> {
-        let access = |vm: &mut Vm| if writing { vm.write(file, page) } else { vm.read(file, page) };
-        let mut done = access(&mut self.vm);
+        let access = |world: &mut World| match writing {
+            true => world.vm.write(&mut world.contents, file, page),
+            false => world.vm.read(&world.pmap, &mut world.contents, file, page),
+        };
+        let mut done = access(self);
         if let Err(FaultError::OutOfMemory(_)) = done {
             assert_eq!(self.vm.buddy().free_frames(), 0);
             let made_room = self.vm.run_daemon(&mut self.pmap, &mut self.contents);
-            done = access(&mut self.vm);
+            done = access(self);
             assert!(!made_room || done.is_ok(), "the daemon said that it made room");
         }
         let fault = done.ok()?;
-        self.contents.fill(&fault);
-        if self.vm.hash_wanted() {
-            self.vm.run_hash(&self.pmap, &mut self.contents);
-        }
         Some(fault)
     }
 
@@ -377,7 +376,8 @@ impl World {
             true => Backing::File { file: file_number(more), pages: 200, offset },
             false => Backing::Anonymous,
         };
-        let map = Map { start: Vpn(start), pages, protection, shared, backing, growth };
+        let map = Map::anonymous(Vpn(start), pages).protection(protection).shared(shared);
+        let map = map.backing(backing).growth(growth);
         self.vm.map(&mut self.pmap, space, map).unwrap();
         for page in start..start + pages {
             let source = match backing {
@@ -467,7 +467,7 @@ impl World {
         while !self.pmap.access(space, at, access) {
             steps += 1;
             assert!(steps < 3, "the access faults again and again");
-            match self.vm.fault(&mut self.pmap, space, at, access) {
+            match self.vm.fault(&mut self.pmap, &mut self.contents, space, at, access) {
                 Ok(fault) => {
                     let slot = slot.expect("only what is mapped can fault in");
                     match (fault.kind, slot.source) {
@@ -480,10 +480,6 @@ impl World {
                         }
                         (FaultKind::File, source @ Source::Cell { .. }) => panic!("{source:?} was read from a file"),
                         _ => {}
-                    }
-                    self.contents.fill(&fault);
-                    if self.vm.hash_wanted() {
-                        self.vm.run_hash(&self.pmap, &mut self.contents);
                     }
                     let mapped = self.pmap.lookup(space, at).expect("a resolved fault has mapped the page");
                     assert_eq!(mapped.frame, fault.frame);

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use superpage_pages::Pfn;
-use superpage_vm::{Backed, Fault, FaultKind, Store};
+use superpage_vm::{Backed, Memory, NoContents, Page};
 
 pub(crate) struct Disk {
     /// What each frame holds.
@@ -12,6 +12,8 @@ pub(crate) struct Disk {
     pub(crate) stored: HashMap<(Option<u32>, u64), u64>,
     /// All pages that were written, in order.
     pub(crate) log: Vec<Backed>,
+    /// So many frames can still be filled with zeroes or read; then it fails. `None`: all.
+    pub(crate) fills: Option<u64>,
 }
 
 fn key(backed: Backed) -> (Option<u32>, u64) {
@@ -24,31 +26,38 @@ fn key(backed: Backed) -> (Option<u32>, u64) {
 impl Disk {
     /// Nothing is stored, and frames hold anything.
     pub(crate) fn new(frames: u64) -> Disk {
-        Disk { memory: vec![u64::MAX; frames as usize], stored: HashMap::new(), log: Vec::new() }
+        Disk { memory: vec![u64::MAX; frames as usize], stored: HashMap::new(), log: Vec::new(), fills: None }
     }
 
-    fn read(&self, from: Backed) -> u64 {
-        self.stored.get(&key(from)).copied().unwrap_or(0)
-    }
-
-    /// What a fault leaves to its caller.
-    pub(crate) fn fill(&mut self, fault: &Fault) {
-        let contents = match fault.kind {
-            FaultKind::Zero => Some(0),
-            FaultKind::File | FaultKind::Swap => fault.backed.map(|backed| self.read(backed)),
-            FaultKind::Copy | FaultKind::Cached => fault.source.map(|frame| self.memory[frame.0 as usize]),
-            FaultKind::Resident | FaultKind::Rights | FaultKind::Spurious => None,
-        };
-        if let Some(contents) = contents {
-            self.memory[fault.frame.0 as usize] = contents;
-        }
-        for page in &fault.filled {
-            self.memory[page.frame.0 as usize] = page.backed.map_or(0, |backed| self.read(backed));
+    fn fill(&mut self) -> Result<(), NoContents> {
+        match &mut self.fills {
+            Some(0) => Err(NoContents),
+            Some(left) => {
+                *left -= 1;
+                Ok(())
+            }
+            None => Ok(()),
         }
     }
 }
 
-impl Store for Disk {
+impl Memory for Disk {
+    fn zero(&mut self, first: Pfn, frames: u64, _: Page) -> Result<(), NoContents> {
+        self.fill()?;
+        self.memory[first.0 as usize..(first.0 + frames) as usize].fill(0);
+        Ok(())
+    }
+
+    fn copy(&mut self, from: Pfn, to: Pfn, _: Page) {
+        self.memory[to.0 as usize] = self.memory[from.0 as usize];
+    }
+
+    fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<(), NoContents> {
+        self.fill()?;
+        self.memory[to.0 as usize] = self.stored.get(&key(from)).copied().unwrap_or(0);
+        Ok(())
+    }
+
     fn write(&mut self, to: Backed, frame: Pfn) {
         self.stored.insert(key(to), self.memory[frame.0 as usize]);
         self.log.push(to);

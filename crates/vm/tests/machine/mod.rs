@@ -48,7 +48,7 @@ impl Machine {
     }
 
     fn map(&mut self, start: u64, pages: u64, shared: bool, backing: Backing, growth: Growth) {
-        let map = Map { start: Vpn(start), pages, protection: Protection::READ_WRITE, shared, backing, growth };
+        let map = Map::anonymous(Vpn(start), pages).shared(shared).backing(backing).growth(growth);
         self.vm.map(&mut self.pmap, self.space, map).unwrap();
     }
 
@@ -72,13 +72,9 @@ impl Machine {
         if self.pmap.access(self.space, Vpn(page), access) {
             return Ok(None);
         }
-        let fault = self.vm.fault(&mut self.pmap, self.space, Vpn(page), access);
+        let fault = self.fault(self.space, page, access);
         self.vm.validate(&self.pmap).unwrap();
         let fault = fault?;
-        self.disk.fill(&fault);
-        if self.vm.hash_wanted() {
-            self.vm.run_hash(&self.pmap, &mut self.disk);
-        }
         assert!(self.pmap.access(self.space, Vpn(page), access));
         Ok(Some(fault))
     }
@@ -87,16 +83,28 @@ impl Machine {
     /// as long as it makes progress.
     pub(crate) fn access(&mut self, page: u64, access: Access) -> Result<Pfn, FaultError> {
         while !self.pmap.access(self.space, Vpn(page), access) {
-            match self.vm.fault(&mut self.pmap, self.space, Vpn(page), access) {
-                Ok(fault) => self.disk.fill(&fault),
+            match self.fault(self.space, page, access) {
+                Ok(_) => {}
                 Err(FaultError::OutOfMemory(_)) if self.daemon() => {}
                 Err(error) => return Err(error),
             }
-            if self.vm.hash_wanted() {
-                self.vm.run_hash(&self.pmap, &mut self.disk);
-            }
         }
         Ok(self.frame(page).expect("what was accessed is mapped"))
+    }
+
+    /// One fault of a process.
+    pub(crate) fn fault(&mut self, space: SpaceId, page: u64, access: Access) -> Result<Fault, FaultError> {
+        self.vm.fault(&mut self.pmap, &mut self.disk, space, Vpn(page), access)
+    }
+
+    /// Reads a page of an open file without a mapping.
+    pub(crate) fn read_file(&mut self, file: u32, page: u64) -> Result<Fault, FaultError> {
+        self.vm.read(&self.pmap, &mut self.disk, file, page)
+    }
+
+    /// Writes a page of an open file without a mapping.
+    pub(crate) fn write_file(&mut self, file: u32, page: u64) -> Result<Fault, FaultError> {
+        self.vm.write(&mut self.disk, file, page)
     }
 
     /// Writes a value to a page, if it can be had.
@@ -146,7 +154,7 @@ impl Machine {
         let pages = 8 * self.vm.buddy().frames();
         self.vm.open(u32::MAX, pages).unwrap();
         for page in 0..pages {
-            while let Err(error) = self.vm.read(u32::MAX, page) {
+            while let Err(error) = self.read_file(u32::MAX, page) {
                 assert!(self.daemon(), "{error}");
             }
         }

@@ -8,29 +8,20 @@ use crate::object::ObjectId;
 use crate::policy::Promote;
 use crate::population::Walk;
 use crate::vm::Vm;
-use crate::{Backed, Pmap, Policy};
-use alloc::vec::Vec;
+use crate::{Memory, NoContents, Page, Pmap, Policy};
 use superpage_pages::{Access, Level, Pfn, Protection};
 
-/// A page that a fault populated beside its own: the frame is to be filled, with zeroes or from where it says.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Filled {
-    /// The frame.
-    pub frame: Pfn,
-    /// Where to read it from; `None`: zeroes.
-    pub backed: Option<Backed>,
-}
-
 impl Vm {
-    /// Populates and maps the rest of each region around a page of which enough is populated, from the smallest up, and notes
-    /// what is to be filled. Gives the level of the largest region that is fully populated now. O(pages of the region).
-    pub(crate) fn fill_up(
+    /// Populates, fills and maps the rest of each region around a page of which enough is populated, from the smallest up,
+    /// until contents cannot be had. Returns the level of the largest region that is fully populated now. O(pages of the
+    /// region).
+    pub(crate) fn prepopulate(
         &mut self,
         pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
         site: &Site,
         object: ObjectId,
         rights: Protection,
-        filled: &mut Vec<Filled>,
     ) -> u8 {
         let entry = &site.entry;
         let index = entry.index(site.at.0);
@@ -49,8 +40,10 @@ impl Vm {
                 break;
             }
             for page in low..low + pages {
-                if !self.frames.population.walk(object, page).populated {
-                    filled.push(self.fill_one(pmap, site, object, page, rights));
+                if !self.frames.population.walk(object, page).populated
+                    && self.prepopulate_one(pmap, memory, site, (object, page), rights).is_err()
+                {
+                    return full;
                 }
             }
             full = level;
@@ -79,22 +72,23 @@ impl Vm {
         if whole && !clean { populated.allocated } else { Level::BASE }
     }
 
-    /// Populates the rest of the extent of a level around a page, and maps all of it by one page: a superpage made without a
-    /// promotion, as Linux makes them at a fault.
-    pub(crate) fn fill_at_once(
+    /// Populates the rest of the extent of a level around a page, all of which is filled, and maps it by one page: a superpage
+    /// made without a promotion, as Linux makes them at a fault.
+    pub(crate) fn enter_whole(
         &mut self,
         pmap: &mut impl Pmap,
         site: &Site,
         object: ObjectId,
         level: Level,
         rights: Protection,
-        filled: &mut Vec<Filled>,
     ) {
         let (index, ladder) = (site.entry.index(site.at.0), self.frames.ladder);
         let pages = ladder.pages(level);
         let low = index & !(pages - 1);
-        let beside = (low..low + pages).filter(|page| *page != index);
-        filled.extend(beside.map(|page| self.populate_beside(object, page)));
+        for page in (low..low + pages).filter(|page| *page != index) {
+            let walk = self.frames.populate_untouched(&self.policy, object, page);
+            self.note_content(object, walk.frame, page, Content::Zero);
+        }
         let walk = self.frames.population.walk(object, index);
         let first = Pfn(u64::from(walk.frame) - (index - low));
         pmap.enter(site.space, site.at.align_down(pages), first, ladder.size(level), rights, site.access);
@@ -108,52 +102,52 @@ impl Vm {
         }
     }
 
-    /// Populates a page whose frame is reserved; it is to be filled, and not mapped yet.
-    fn populate_beside(&mut self, object: ObjectId, index: u64) -> Filled {
-        let mut walk = self.frames.population.walk(object, index);
-        let policy = &self.policy;
-        let done = self.frames.populate_untouched(policy, object, index, &mut walk);
-        debug_assert!(done, "the frame is reserved");
-        let content = self.objects.get(object).file.map_or(Content::Zero, Content::File);
-        let fault = self.note_content(object, walk.frame, index, content);
-        Filled { frame: fault.frame, backed: fault.backed }
-    }
-
-    fn fill_one(
+    /// Populates, fills and maps a page whose frame is reserved, though nobody touches it.
+    fn prepopulate_one(
         &mut self,
         pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
         site: &Site,
-        object: ObjectId,
-        index: u64,
+        (object, index): (ObjectId, u64),
         rights: Protection,
-    ) -> Filled {
-        let filled = self.populate_beside(object, index);
+    ) -> Result<(), NoContents> {
         let (at, base) = (site.entry.page(index), self.frames.ladder.base());
-        let rights = self.rights_if_clean(object, rights);
-        pmap.enter(site.space, at, filled.frame, base, rights, Access::Read);
+        let content = Content::new(self.objects.get(object).file, index);
+        let walk = self.frames.populate_untouched(&self.policy, object, index);
+        let frame = Pfn(u64::from(walk.frame));
+        let page = Page::Mapped { space: site.space, at };
+        let filled = match content {
+            Content::Read(from) => memory.read(from, frame, page),
+            _ => memory.zero(frame, 1, page),
+        };
+        if let Err(error) = filled {
+            self.frames.unpopulate(object, index, index + 1);
+            return Err(error);
+        }
+        self.note_content(object, walk.frame, index, content);
+        pmap.enter(site.space, at, frame, base, self.rights_if_clean(object, rights), Access::Read);
         self.frames.stats.mapped[Level::BASE.index()] += 1;
-        filled
+        Ok(())
     }
 }
 
 impl Frames {
     /// Populates a page whose frame is reserved, though nobody touches it.
-    fn populate_untouched(&mut self, policy: &Policy, object: ObjectId, index: u64, walk: &mut Walk) -> bool {
+    fn populate_untouched(&mut self, policy: &Policy, object: ObjectId, index: u64) -> Walk {
+        let mut walk = self.population.walk(object, index);
         let peak = self.stats.peak_touched_pages;
-        let done = self.populate(policy, object, index, walk, Level::BASE).is_some();
+        self.populate(policy, object, index, &mut walk, Level::BASE).expect("the frame is reserved");
         let frames = self.buddy.frames() as usize;
         if self.untouched.is_none() {
             self.untouched = Bitmap::new(frames).ok();
         }
         // It was counted as touched.
-        if let Some(untouched) = &mut self.untouched
-            && done
-        {
+        if let Some(untouched) = &mut self.untouched {
             untouched.insert(walk.frame as usize);
             self.stats.touched_pages -= 1;
             self.stats.peak_touched_pages = peak;
             self.stats.untouched_pages += 1;
         }
-        done
+        walk
     }
 }
