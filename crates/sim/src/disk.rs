@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use superpage_mmu::Machine;
 use superpage_pages::{Pfn, Vpn};
 use superpage_trace::ProcessId;
-use superpage_vm::{Backed, Memory, NoContents, Page};
+use superpage_vm::{Backed, Filled, Memory, NoContents, Page};
 
 /// Whether the files of a run have been read before it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -128,14 +128,14 @@ impl Memory for Disk {
         }
     }
 
-    fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<(), NoContents> {
+    fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<Filled, NoContents> {
         if let Some(contents) = &mut self.contents {
             contents.load(from, to);
         }
         if !self.is_new(from) {
             self.transfer(Way::In, from);
         }
-        Ok(())
+        Ok(Filled::Now)
     }
 
     fn write(&mut self, to: Backed, frame: Pfn) {

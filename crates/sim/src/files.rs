@@ -47,7 +47,7 @@ impl Point {
                 other => other.map_err(Problem::run),
             },
             Event::Remove { file } => {
-                self.vm.remove_file(file);
+                self.vm.remove_file(file).map_err(Problem::run)?;
                 self.disk.forget(file);
                 self.held.lengths.remove(&file);
                 for files in self.held.opens.values_mut() {

@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 use superpage_pages::{Access, Ladder, PageSize, Pfn, Protection, Vpn};
-use superpage_vm::{Backing, Config, Growth, Map, Mapped, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
+use superpage_vm::{Config, Map, Mapped, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
 
 /// Page tables that keep nothing: for runs in which the manager never needs to look.
 struct Blind;

@@ -34,6 +34,10 @@ pub enum Error {
     NotWired(Pfn),
     /// The file is not open.
     NotOpen(u32),
+    /// A page that would go is being read into this frame: wait for [`crate::Vm::read_done`] and try again.
+    Busy(Pfn),
+    /// No read into this frame is under way.
+    NotBusy(Pfn),
 }
 
 impl fmt::Display for Error {
@@ -49,6 +53,8 @@ impl fmt::Display for Error {
             Error::NoFrame => f.write_str("no frame is left for the kernel; run the page daemon, and try again"),
             Error::NotWired(frame) => write!(f, "frame {} was not allocated by the kernel", frame.0),
             Error::NotOpen(file) => write!(f, "file {file} is not open; open it first"),
+            Error::Busy(frame) => write!(f, "frame {} is being read into; try again when that is done", frame.0),
+            Error::NotBusy(frame) => write!(f, "no read into frame {} is under way", frame.0),
             Error::NotFree => f.write_str("only frames that lie in memory and are all free can be wired"),
         }
     }
@@ -70,6 +76,9 @@ pub enum FaultError {
     OutOfMemory(Vpn),
     /// The contents of the page cannot be had: [`crate::Memory`] could not fill its frame.
     Contents(Vpn),
+    /// The page is being read into this frame: wait for [`crate::Vm::read_done`], without holding the manager, and try the
+    /// access again.
+    Busy(Pfn),
     /// The file that is read or written is not open.
     NotOpen(u32),
 }
@@ -82,6 +91,7 @@ impl fmt::Display for FaultError {
             FaultError::Protection(at, access) => {
                 write!(f, "the mapping of page {:#x} does not allow an access of kind {access:?}", at.0)
             }
+            FaultError::Busy(frame) => write!(f, "the page is being read into frame {}; try again then", frame.0),
             FaultError::Contents(at) => {
                 write!(f, "the contents of page {:#x} cannot be had: its frame could not be filled", at.0)
             }

@@ -6,7 +6,7 @@ use crate::population::Walk;
 use crate::promotion::Uniform;
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Backed, FaultError, Growth, Memory, NoContents, Page, Pmap, SpaceId};
+use crate::{Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
 use superpage_pages::{Access, Extent, Level, Pfn, Protection, Vpn};
 
 /// What a fault came down to.
@@ -84,8 +84,11 @@ pub(crate) enum Content {
     Zero,
     /// Whatever: all of it is written at once.
     Overwritten,
-    /// From the backing store.
-    Read(Backed),
+    /// From the backing store, from what this object has there.
+    Read {
+        from: Backed,
+        of: ObjectId,
+    },
     /// Of this frame, in the cache.
     Cached(u32),
     /// Of this frame, which holds the page or held it last.
@@ -96,8 +99,8 @@ pub(crate) enum Content {
 
 impl Content {
     /// Of a page that was never populated, of an object with this file or none.
-    pub(crate) fn new(file: Option<u32>, index: u64) -> Content {
-        file.map_or(Content::Zero, |file| Content::Read(Backed::File { file, page: index }))
+    pub(crate) fn new(of: ObjectId, file: Option<u32>, index: u64) -> Content {
+        file.map_or(Content::Zero, |file| Content::Read { from: Backed::File { file, page: index }, of })
     }
 }
 
@@ -119,7 +122,8 @@ impl Vm {
     ///
     /// # Errors
     /// The address space does not exist, the page is not mapped, the access is not allowed; or no frame is left: then run
-    /// the daemon ([`Vm::run_daemon`]) and try again, or end a process; or `memory` cannot fill the frame.
+    /// the daemon ([`Vm::run_daemon`]) and try again, or end a process; or `memory` cannot fill the frame; or its contents are on
+    /// the way ([`FaultError::Busy`]): then wait for [`Vm::read_done`] and try again.
     #[inline]
     pub fn fault(
         &mut self,
@@ -139,7 +143,7 @@ impl Vm {
         let (alone, file) = (front.backing.is_none(), front.file);
         let walk = self.frames.population.walk(entry.object, site.index());
         let fault = if alone && !entry.copy && !walk.populated && self.frames.away.is_empty() {
-            let content = Content::new(file, site.index());
+            let content = Content::new(entry.object, file, site.index());
             self.fill(pmap, memory, &site, (entry.object, walk), content)?
         } else {
             self.search(pmap, memory, site)?
@@ -153,7 +157,14 @@ impl Vm {
         let Site { space, entry, access, .. } = site;
         let index = site.index();
         let writing = access == Access::Write;
-        match self.holder(entry.object, index) {
+        let holder = self.holder(entry.object, index);
+        if let Some((_, walk)) = &holder
+            && walk.populated
+            && self.frames.busy.contains(walk.frame)
+        {
+            return Err(FaultError::Busy(Pfn(u64::from(walk.frame))));
+        }
+        match holder {
             Some((holder, walk)) if !walk.populated => {
                 let content = self.content(holder, index);
                 if !writing || holder == entry.object && !entry.copy {
@@ -192,8 +203,8 @@ impl Vm {
             }
             None => {
                 let last = self.objects.chain(entry.object).last().expect("a chain has its front");
-                let content = Content::new(self.objects.get(last).file, index);
-                if let Content::Read(_) = content
+                let content = Content::new(last, self.objects.get(last).file, index);
+                if let Content::Read { .. } = content
                     && (!writing || last == entry.object && !entry.copy)
                 {
                     // Private mappings share the pages of the file until they write.
@@ -210,7 +221,7 @@ impl Vm {
     fn content(&self, object: ObjectId, index: u64) -> Content {
         let away = &self.frames.away;
         let cached = away.cached((object, index)).map(Content::Cached);
-        let swapped = away.slot((object, index)).map(|slot| Content::Read(Backed::Swap { slot }));
+        let swapped = away.slot((object, index)).map(|slot| Content::Read { from: Backed::Swap { slot }, of: object });
         cached.or(swapped).expect("the page was found to have contents")
     }
 
@@ -225,7 +236,8 @@ impl Vm {
     ) -> Result<Fault, FaultError> {
         let walk = self.frames.population.walk(own.object, site.index());
         let result = self.fill(pmap, memory, &Site { entry: own, ..site }, (own.object, walk), content);
-        if result.is_err() && own.object != site.entry.object {
+        let kept = matches!(result, Ok(_) | Err(FaultError::Busy(_)));
+        if !kept && own.object != site.entry.object {
             self.disown(site.space, site.entry, own.object);
         }
         result
@@ -252,6 +264,12 @@ impl Vm {
     ) -> Result<Fault, FaultError> {
         let Site { space, ref entry, at, access } = *site;
         let index = site.index();
+        // One fault at a time reads what is stored of a page: its own page may be written out there before another has it.
+        if let Content::Read { of, .. } = content
+            && let Some(frame) = self.frames.busy.reading(of, index)
+        {
+            return Err(FaultError::Busy(Pfn(u64::from(frame))));
+        }
         let owner = self.objects.get_mut(object);
         let low = owner.low;
         if owner.growth == Growth::Down {
@@ -285,12 +303,12 @@ impl Vm {
         }
         let whole = self.level_at_once(object, &populated, access);
         let to = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), whole);
-        if self.provide(memory, site.page(), (content, source), &populated, to).is_err() {
+        let Ok(filled) = self.provide(memory, site.page(), (content, source), &populated, to) else {
             // As if it had never been asked for.
             self.frames.unpopulate(object, index, index + 1);
             self.objects.get_mut(object).low = low;
             return Err(FaultError::Contents(at));
-        }
+        };
         let base = self.frames.ladder.base();
         if let Content::Copy(frame) = content
             && pmap.lookup(space, at).is_some()
@@ -312,6 +330,10 @@ impl Vm {
             FaultKind::Cached => &mut stats.faults_cached,
             _ => &mut stats.faults_zero,
         } += 1;
+        if let (Filled::Later, Content::Read { of, .. }) = (filled, content) {
+            self.begin_reading((object, index), of, walk.frame);
+            return Err(FaultError::Busy(to.start));
+        }
         let writable = object == entry.object && !entry.copy;
         let rights = if writable { entry.protection } else { entry.rights_without_write() };
         let rights = if access == Access::Write { rights } else { self.rights_if_clean(object, rights) };
@@ -349,7 +371,7 @@ impl Vm {
         (content, source): (Content, Option<Pfn>),
         populated: &Populated,
         to: Extent,
-    ) -> Result<(), NoContents> {
+    ) -> Result<Filled, NoContents> {
         if populated.allocated > Level::BASE {
             let extent = Extent::around(&self.frames.ladder, to.start, populated.allocated);
             memory.reserved(extent, page, &self.frames.buddy);
@@ -357,11 +379,11 @@ impl Vm {
         match (content, source) {
             (_, Some(from)) => memory.copy(from, to.start, page),
             (Content::Zero, None) => memory.zero(to.start, self.frames.ladder.pages(to.level), page)?,
-            (Content::Read(from), None) => memory.read(from, to.start, page)?,
+            (Content::Read { from, .. }, None) => return memory.read(from, to.start, page),
             // Contents are there, or the caller brings them.
             (Content::Overwritten | Content::Cached(_) | Content::Copy(_) | Content::Left, None) => {}
         }
-        Ok(())
+        Ok(Filled::Now)
     }
 
     /// A frame was populated and filled with a page of an object: counts that.
@@ -381,15 +403,15 @@ impl Vm {
                 (FaultKind::Copy, true)
             }
             // A private page of a file has no copy of its own yet.
-            Content::Read(Backed::File { .. }) => (FaultKind::File, !in_file),
+            Content::Read { from: Backed::File { .. }, .. } => (FaultKind::File, !in_file),
             // The slot may be that of the page behind this one.
-            Content::Read(Backed::Swap { slot }) => {
+            Content::Read { from: Backed::Swap { slot }, .. } => {
                 (FaultKind::Swap, self.frames.away.slot((object, index)) != Some(slot))
             }
             Content::Cached(_) => (FaultKind::Cached, false),
             Content::Left => (FaultKind::Cached, true),
         };
-        if let Content::Read(_) = content {
+        if let Content::Read { .. } = content {
             stats.page_ins += 1;
             stats.bytes_read += bytes;
             if !differs {

@@ -6,7 +6,7 @@ use crate::object::ObjectId;
 use crate::pages::List;
 use crate::policy::Close;
 use crate::vm::Vm;
-use crate::{Backed, Error, FaultError, Memory, PAGES_LIMIT, Page, Pmap};
+use crate::{Backed, Error, FaultError, Filled, Memory, PAGES_LIMIT, Page, Pmap};
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Level, Pfn, Vpn};
 
@@ -39,7 +39,7 @@ impl Vm {
     /// [`FaultKind::Resident`]. O(number of sizes), and one call of `memory`.
     ///
     /// # Errors
-    /// The file is not open ([`FaultError::NotOpen`]), no frame is left, or the file cannot be read.
+    /// The file is not open ([`FaultError::NotOpen`]), no frame is left, the page is busy, or the file cannot be read.
     pub fn read(
         &mut self,
         pmap: &impl Pmap,
@@ -47,7 +47,7 @@ impl Vm {
         file: u32,
         page: u64,
     ) -> Result<Fault, FaultError> {
-        let fault = self.access_file(memory, (file, page), Content::Read(Backed::File { file, page }))?;
+        let fault = self.access_file(memory, (file, page), true)?;
         self.hash_if_wanted(pmap, memory);
         Ok(fault)
     }
@@ -59,7 +59,7 @@ impl Vm {
     /// # Errors
     /// As [`Vm::read`].
     pub fn write(&mut self, memory: &mut impl Memory, file: u32, page: u64) -> Result<Fault, FaultError> {
-        let fault = self.access_file(memory, (file, page), Content::Overwritten)?;
+        let fault = self.access_file(memory, (file, page), false)?;
         if let Some(pages) = &mut self.frames.pages {
             pages.set_dirty(fault.frame.0 as u32, true);
         }
@@ -70,9 +70,13 @@ impl Vm {
         &mut self,
         memory: &mut impl Memory,
         (file, page): (u32, u64),
-        content: Content,
+        reading: bool,
     ) -> Result<Fault, FaultError> {
         let object = self.objects.find_file(file).ok_or(FaultError::NotOpen(file))?;
+        let content = match reading {
+            true => Content::Read { from: Backed::File { file, page }, of: object },
+            false => Content::Overwritten,
+        };
         if page >= PAGES_LIMIT || self.objects.get(object).opens == 0 {
             return Err(FaultError::NotOpen(file));
         }
@@ -81,6 +85,9 @@ impl Vm {
         // What is populated here is not mapped.
         known.sole = false;
         let mut walk = self.frames.population.walk(object, page);
+        if let Some(frame) = self.frames.busy.reading(object, page) {
+            return Err(FaultError::Busy(Pfn(u64::from(frame))));
+        }
         if walk.populated {
             self.frames.used_again(walk.frame);
             self.frames.stats.file_hits += 1;
@@ -100,11 +107,15 @@ impl Vm {
             }
         };
         let to = Extent { start: Pfn(u64::from(walk.frame)), level: Level::BASE };
-        if self.provide(memory, Page::File { file, page }, (content, source), &populated, to).is_err() {
+        let Ok(filled) = self.provide(memory, Page::File { file, page }, (content, source), &populated, to) else {
             self.frames.unpopulate(object, page, page + 1);
             return Err(FaultError::Contents(Vpn(page)));
-        }
+        };
         let kind = self.note_content(object, walk.frame, page, content);
+        if filled == Filled::Later {
+            self.begin_reading((object, page), object, walk.frame);
+            return Err(FaultError::Busy(to.start));
+        }
         Ok(Fault {
             source,
             reserved: populated.reserved,
@@ -147,11 +158,18 @@ impl Vm {
 
     /// The file is deleted: its pages go, dirty or not. Those that are still mapped go with their last mapping, and opens
     /// are forgotten. O(pages of the file).
-    pub fn remove_file(&mut self, file: u32) {
-        let Some(object) = self.objects.find_file(file) else { return };
+    ///
+    /// # Errors
+    /// A page of it is busy ([`Error::Busy`]).
+    pub fn remove_file(&mut self, file: u32) -> Result<(), Error> {
+        let Some(object) = self.objects.find_file(file) else { return Ok(()) };
+        if let Some(frame) = self.frames.busy.of(object) {
+            return Err(Error::Busy(Pfn(u64::from(frame))));
+        }
         let known = self.objects.get_mut(object);
         (known.opens, known.removed) = (0, true);
         self.closed(object);
+        Ok(())
     }
 
     /// The indices of the populated pages of an object, ascending.
@@ -165,6 +183,10 @@ impl Vm {
     pub(crate) fn closed(&mut self, object: ObjectId) {
         let known = *self.objects.get(object);
         if known.file.is_none() || known.opens > 0 || known.entries > 0 || known.shadows > 0 {
+            return;
+        }
+        if self.frames.busy.of(object).is_some() {
+            // When the last read is done, it has its turn again.
             return;
         }
         if self.frames.pages.is_none() || known.removed {

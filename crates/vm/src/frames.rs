@@ -6,6 +6,7 @@
 
 use crate::away::{Away, PageOf};
 use crate::bitmap::Bitmap;
+use crate::busy::Busy;
 use crate::object::ObjectId;
 use crate::pages::{List, Pages};
 use crate::policy::{Lists, Pieces, Place, Policy, Reserve, Scarce};
@@ -27,6 +28,7 @@ pub(crate) struct Frames {
     /// For the page daemon; `None` where the policy reclaims nothing.
     pub(crate) pages: Option<Pages>,
     pub(crate) away: Away,
+    pub(crate) busy: Busy,
     /// Frames populated though nobody touched their page; made when the first one is.
     pub(crate) untouched: Option<Bitmap>,
     /// Digests of contents as they are in backing store, by frame (section 4.7).
@@ -618,6 +620,7 @@ impl Frames {
             + self.reservations.metadata_bytes()
             + self.pages.as_ref().map_or(0, Pages::metadata_bytes)
             + self.away.metadata_bytes()
+            + self.busy.bytes()
             + self.untouched.as_ref().map_or(0, Bitmap::bytes)
             + self.digests.allocation_size()
             + self.wired.capacity() * size_of::<Extent>()

@@ -34,6 +34,7 @@ extern crate alloc;
 mod away;
 mod bitmap;
 mod buddy;
+mod busy;
 mod daemon;
 mod dirt;
 mod error;
@@ -67,7 +68,7 @@ pub use error::{Error, FaultError, PAGES_LIMIT};
 pub use fault::{Fault, FaultKind};
 
 pub use mapping::{Backing, Map};
-pub use memory::{Backed, Memory, NoContents, NoMemory, Page};
+pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Mapped, Pmap, SpaceId, Used};
 pub use policy::{

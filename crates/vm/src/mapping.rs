@@ -86,7 +86,8 @@ impl Vm {
     /// Makes a mapping; what it overlaps is unmapped first. O(log mappings) and what unmapping takes.
     ///
     /// # Errors
-    /// The address space does not exist, or the range, in memory or in the file, is empty or too long.
+    /// The address space does not exist, the range, in memory or in the file, is empty or too long, or a page of what it
+    /// overlaps is busy.
     pub fn map(&mut self, pmap: &mut impl Pmap, space: SpaceId, map: Map) -> Result<(), Error> {
         let (start, end) = range(map.start, map.pages)?;
         if let Backing::File { pages, offset, .. } = map.backing {
@@ -112,9 +113,10 @@ impl Vm {
     /// that nobody else can reach are given up. O(pages mapped there).
     ///
     /// # Errors
-    /// The address space does not exist, or the range is empty or too long.
+    /// The address space does not exist, the range is empty or too long, or a page there is busy ([`Error::Busy`]).
     pub fn unmap(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
         let (low, high) = range(start, pages)?;
+        self.none_busy(space, low, high)?;
         self.frames.stats.note_peak();
         for entry in self.space(space)?.overlapping(low, high) {
             let part = entry.within(low, high);
@@ -176,9 +178,10 @@ impl Vm {
     /// What a shared mapping shares with others stays for them. O(pages mapped there).
     ///
     /// # Errors
-    /// The address space does not exist, or the range is empty or too long.
+    /// The address space does not exist, the range is empty or too long, or a page there is busy.
     pub fn discard(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
         let (low, high) = range(start, pages)?;
+        self.none_busy(space, low, high)?;
         self.frames.stats.note_peak();
         for entry in self.space(space)?.overlapping(low, high) {
             let part = entry.within(low, high);
@@ -202,7 +205,7 @@ impl Vm {
     /// grows over is unmapped first.
     ///
     /// # Errors
-    /// The address space does not exist, no mapping starts there, or the range is too long.
+    /// The address space does not exist, no mapping starts there, the range is too long, or a page of what goes is busy.
     pub fn grow(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
         let found = self.space(space)?.find(start.0).filter(|entry| entry.start == start.0);
         let mut last = found.ok_or(Error::Unmapped(start))?;
@@ -277,8 +280,8 @@ impl Vm {
     /// new place is unmapped first; superpages that are not aligned there are demoted as far as needed.
     ///
     /// # Errors
-    /// The address space does not exist, a range is empty or too long, nothing is mapped at `from`, or a mapping would
-    /// move onto a part of itself.
+    /// The address space does not exist, a range is empty or too long, nothing is mapped at `from`, a mapping would move onto
+    /// a part of itself, or a page of either range is busy.
     pub fn remap(
         &mut self,
         pmap: &mut impl Pmap,
@@ -292,6 +295,8 @@ impl Vm {
         if from != to && low < to_end && to_low < from_end {
             return Err(Error::Overlap(to));
         }
+        self.none_busy(space, low, from_end)?;
+        self.none_busy(space, to_low, to_end)?;
         let moving = from_pages.min(to_pages);
         if let Some(last) = self.space(space)?.find(low + moving - 1) {
             self.may_extend(&last.within(low, low + moving), to_pages - moving)?;

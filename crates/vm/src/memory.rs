@@ -43,6 +43,15 @@ pub enum Page {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NoContents;
 
+/// Whether a frame has what it was to be filled with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filled {
+    /// It has.
+    Now,
+    /// It will: the read was begun, and [`crate::Vm::read_done`] is called when it is over.
+    Later,
+}
+
 /// What frames hold, as the memory manager sees it: whoever implements this fills frames, and moves contents to and from the
 /// backing store. The manager itself never touches contents.
 ///
@@ -57,11 +66,12 @@ pub trait Memory {
     /// Fills a frame from another one, which may count as free already, and stays as it is.
     fn copy(&mut self, from: Pfn, to: Pfn, page: Page);
 
-    /// Fills a frame from the backing store.
+    /// Fills a frame from the backing store. Where the store is slow this may begin the read and return [`Filled::Later`]:
+    /// then the page is *busy*, and the manager free for others, until [`crate::Vm::read_done`].
     ///
     /// # Errors
     /// As [`Memory::zero`]; what the store has stays there.
-    fn read(&mut self, from: Backed, to: Pfn, page: Page) -> Result<(), NoContents>;
+    fn read(&mut self, from: Backed, to: Pfn, page: Page) -> Result<Filled, NoContents>;
 
     /// Writes the contents of the frame out; when it returns, the frame may be used for something else. It cannot fail: a store
     /// that fails to write must keep the contents in some other way, or end the process.
@@ -90,8 +100,8 @@ impl Memory for NoMemory {
     fn copy(&mut self, _: Pfn, _: Pfn, _: Page) {}
 
     #[inline]
-    fn read(&mut self, _: Backed, _: Pfn, _: Page) -> Result<(), NoContents> {
-        Ok(())
+    fn read(&mut self, _: Backed, _: Pfn, _: Page) -> Result<Filled, NoContents> {
+        Ok(Filled::Now)
     }
 
     #[inline]

@@ -1,8 +1,8 @@
 //! What is kept of each frame for the page daemon: which page list it is on, how active its page is, whether it is dirty;
 //! and the way back from a frame to its page.
 //!
-//! A frame whose page is populated is on one list, *active*, *inactive*, *cache* or *unswappable*, each in approximate LRU
-//! order (Navarro et al., section 5.1; the last one is FreeBSD's). A frame that counts as free but still holds a page is on the cache list too. Links are
+//! A frame whose page is populated is on one list, *active*, *inactive*, *cache*, *unswappable* or *busy*, each in approximate
+//! LRU order (Navarro et al., section 5.1; the last two are FreeBSD's). A frame that counts as free but still holds a page is on the cache list too. Links are
 //! frame numbers, so that every operation is O(1). Kept only where the policy reclaims pages.
 
 use crate::population::NONE;
@@ -22,10 +22,15 @@ pub(crate) enum List {
     Cache,
     /// Dirty, and swap space had no slot for it when it was to go. The daemon looks at it again when there is one.
     Unswappable,
+    /// Its contents are being read.
+    Busy,
 }
 
+/// All lists, in the order of their numbers.
+const EVERY: [List; LISTS] = [List::Active, List::Inactive, List::Cache, List::Unswappable, List::Busy];
+
 /// How many page lists there are.
-const LISTS: usize = 4;
+const LISTS: usize = 5;
 
 /// How many of the last faults keep what they mapped from the daemon: what one instruction can need at once, such as a move
 /// from memory to memory over the edges of pages. Fewer where memory is small.
@@ -92,9 +97,7 @@ impl Pages {
 
     /// The list that a frame is on.
     pub(crate) fn list(&self, frame: u32) -> Option<List> {
-        const NUMBERED: [Option<List>; LISTS + 1] =
-            [None, Some(List::Active), Some(List::Inactive), Some(List::Cache), Some(List::Unswappable)];
-        NUMBERED[self.state(frame, LIST) as usize]
+        self.state(frame, LIST).checked_sub(1).map(|number| EVERY[number as usize])
     }
 
     /// A number that is another one once a page has become inactive, has left the active list, or is clean.
@@ -235,7 +238,7 @@ impl Pages {
     /// Checks links and counts.
     pub(crate) fn validate(&self) -> Result<(), String> {
         let mut seen = 0;
-        for list in [List::Active, List::Inactive, List::Cache, List::Unswappable] {
+        for list in EVERY {
             let (mut prev, mut count) = (NONE, 0);
             let mut next = self.head(list);
             while let Some(frame) = next {

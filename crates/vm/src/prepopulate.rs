@@ -8,12 +8,12 @@ use crate::object::ObjectId;
 use crate::policy::Promote;
 use crate::population::Walk;
 use crate::vm::Vm;
-use crate::{Memory, NoContents, Page, Pmap, Policy};
+use crate::{Filled, Memory, Page, Pmap, Policy};
 use superpage_pages::{Access, Level, Pfn, Protection};
 
 impl Vm {
     /// Populates, fills and maps the rest of each region around a page of which enough is populated, from the smallest up,
-    /// until contents cannot be had. Returns the level of the largest region that is fully populated now. O(pages of the
+    /// until contents cannot be had, or not at once. Returns the level of the largest region that is fully populated now. O(pages of the
     /// region).
     pub(crate) fn prepopulate(
         &mut self,
@@ -41,7 +41,7 @@ impl Vm {
             }
             for page in low..low + pages {
                 if !self.frames.population.walk(object, page).populated
-                    && self.prepopulate_one(pmap, memory, site, (object, page), rights).is_err()
+                    && !self.prepopulate_one(pmap, memory, site, (object, page), rights)
                 {
                     return full;
                 }
@@ -102,7 +102,8 @@ impl Vm {
         }
     }
 
-    /// Populates, fills and maps a page whose frame is reserved, though nobody touches it.
+    /// Populates, fills and maps a page whose frame is reserved, though nobody touches it. `false`: its contents cannot be had,
+    /// or come later.
     fn prepopulate_one(
         &mut self,
         pmap: &mut impl Pmap,
@@ -110,24 +111,28 @@ impl Vm {
         site: &Site,
         (object, index): (ObjectId, u64),
         rights: Protection,
-    ) -> Result<(), NoContents> {
+    ) -> bool {
         let (at, base) = (site.entry.page(index), self.frames.ladder.base());
-        let content = Content::new(self.objects.get(object).file, index);
+        let content = Content::new(object, self.objects.get(object).file, index);
         let walk = self.frames.populate_untouched(&self.policy, object, index);
         let frame = Pfn(u64::from(walk.frame));
         let page = Page::Mapped { space: site.space, at };
         let filled = match content {
-            Content::Read(from) => memory.read(from, frame, page),
-            _ => memory.zero(frame, 1, page),
+            Content::Read { from, .. } => memory.read(from, frame, page),
+            _ => memory.zero(frame, 1, page).map(|()| Filled::Now),
         };
-        if let Err(error) = filled {
+        let Ok(filled) = filled else {
             self.frames.unpopulate(object, index, index + 1);
-            return Err(error);
-        }
+            return false;
+        };
         self.note_content(object, walk.frame, index, content);
+        if filled == Filled::Later {
+            self.begin_reading((object, index), object, walk.frame);
+            return false;
+        }
         pmap.enter(site.space, at, frame, base, self.rights_if_clean(object, rights), Access::Read);
         self.frames.stats.mapped[Level::BASE.index()] += 1;
-        Ok(())
+        true
     }
 }
 

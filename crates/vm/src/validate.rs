@@ -103,6 +103,7 @@ impl Vm {
         })?;
         check(stats.untouched_pages == untouched, || format!("{untouched} pages are untouched"))?;
         self.validate_pages(census.populated)?;
+        self.validate_busy(|page, frame| !self.mappings(pmap, page, frame).is_empty())?;
         match census.owners.taken.iter().position(|taken| !taken) {
             Some(frame) => Err(format!("frame {frame} belongs to nobody")),
             None => Ok(()),
@@ -131,7 +132,7 @@ impl Vm {
         }
         let marked = frames.buddy.cached_frames();
         check(marked == cached, || format!("{marked} frames are marked as cached, {cached} are"))?;
-        let lists = [List::Active, List::Inactive, List::Cache, List::Unswappable];
+        let lists = [List::Active, List::Inactive, List::Cache, List::Unswappable, List::Busy];
         let listed = lists.into_iter().map(|list| pages.count(list)).sum::<u64>();
         check(listed == populated + cached, || {
             format!("{listed} frames are on page lists: {populated} are populated and {cached} hold cache pages")
@@ -248,7 +249,8 @@ impl Vm {
             check((object.entries, object.shadows) == (stand as u32, shadows.len() as u32), || {
                 format!("object {id:?} counts {} entries, {} shadows", object.entries, object.shadows)
             })?;
-            let cache = object.file.is_some() && (self.frames.pages.is_some() || object.opens > 0);
+            let busy = self.frames.busy.of(id).is_some();
+            let cache = object.file.is_some() && (self.frames.pages.is_some() || object.opens > 0 || busy);
             check(stand + shadows.len() > 0 || cache, || format!("object {id:?} is needed by nobody"))?;
             check(self.objects.only_shadow(id).is_none(), || format!("object {id:?} should be taken over"))?;
             check(object.low <= object.high, || format!("object {id:?} ends before it starts"))?;

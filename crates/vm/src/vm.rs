@@ -1,6 +1,7 @@
 //! The memory manager as a whole: its state, address spaces, wired frames, reports.
 
 use crate::away::Away;
+use crate::busy::Busy;
 use crate::frames::Frames;
 use crate::object::Objects;
 use crate::pages::{List, Pages};
@@ -9,7 +10,7 @@ use crate::population::Population;
 use crate::reservation::Reservations;
 use crate::space::Space;
 use crate::wired::Pools;
-use crate::{Buddy, Error, Pmap, SpaceId, Stats};
+use crate::{Buddy, Error, PAGES_LIMIT, Pmap, SpaceId, Stats};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
@@ -63,6 +64,7 @@ impl Vm {
             reservations: Reservations::new(),
             pages: reclaims.then(|| Pages::new(frames, &orders)),
             away: Away::new(if reclaims { swap_pages } else { 0 }).ok_or(Error::Frames(frames))?,
+            busy: Busy::default(),
             untouched: None,
             digests: HashMap::default(),
             wanted: [0; MAX_LEVELS],
@@ -126,9 +128,9 @@ impl Vm {
     /// The process starts another program: its mappings cease, its address space remains. O(pages mapped).
     ///
     /// # Errors
-    /// The address space does not exist.
+    /// The address space does not exist, or a page of it is busy ([`Error::Busy`]).
     pub fn exec(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
-        self.space(space)?;
+        self.none_busy(space, 0, PAGES_LIMIT)?;
         pmap.flush(space);
         self.unmap_all(pmap, space)
     }
@@ -136,9 +138,9 @@ impl Vm {
     /// The process ends: its mappings cease, and its number may be used again. O(pages mapped).
     ///
     /// # Errors
-    /// The address space does not exist.
+    /// The address space does not exist, or a page of it is busy ([`Error::Busy`]).
     pub fn exit(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
-        self.space(space)?;
+        self.none_busy(space, 0, PAGES_LIMIT)?;
         pmap.flush(space);
         self.unmap_all(pmap, space)?;
         pmap.destroy(space);

@@ -64,7 +64,7 @@ impl Watch {
     }
 
     fn end(mut self) {
-        self.machine.vm.remove_file(SUPPLY);
+        self.machine.vm.remove_file(SUPPLY).unwrap();
         self.machine.end();
     }
 }

@@ -46,7 +46,7 @@ fn run(machine: &mut Machine) -> (u64, u64) {
 
 fn end(mut machine: Machine) {
     machine.vm.exit(&mut machine.pmap, machine.space).unwrap();
-    machine.vm.remove_file(1);
+    machine.vm.remove_file(1).unwrap();
     machine.vm.validate(&machine.pmap).unwrap();
     assert_eq!(machine.vm.buddy().free_frames(), 79);
 }

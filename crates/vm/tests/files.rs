@@ -190,7 +190,7 @@ fn a_file_that_is_closed_or_beyond_reach_is_an_error() {
     assert_eq!(machine.write_file(1, 9).unwrap().kind, FaultKind::Zero, "a write makes it longer");
     machine.vm.close(1).unwrap();
     assert_eq!(machine.write_file(1, 0), Err(FaultError::NotOpen(1)));
-    machine.vm.remove_file(1);
+    machine.vm.remove_file(1).unwrap();
     assert_eq!(machine.vm.stats().resident_pages, 0);
     machine.end();
 }

@@ -8,6 +8,7 @@ mod machine;
 mod aging;
 mod buddy;
 mod buddy_cached;
+mod busy;
 mod contents;
 mod contiguity;
 mod cost;

@@ -18,7 +18,7 @@ fn freebsd_reserves_the_largest_size_or_nothing() {
     machine.vm.open(2, 100).unwrap();
     assert_eq!(machine.read_file(2, 0).unwrap().allocated, Some(Level::BASE));
     machine.vm.close(2).unwrap();
-    machine.vm.remove_file(2);
+    machine.vm.remove_file(2).unwrap();
     machine.end();
 }
 

@@ -21,4 +21,13 @@ proptest! {
         }
         world.end();
     }
+
+    #[test]
+    fn every_state_is_valid_where_reads_take_their_time(ladder: u8, answers: u128, frames: u16, ops in operations()) {
+        let mut world = World::slow(ladder, answers, frames);
+        for op in ops {
+            world.step(op);
+        }
+        world.end();
+    }
 }

@@ -5,7 +5,7 @@ use super::swap::Swap;
 use std::io;
 use std::time::Instant;
 use superpage_pages::{Extent, Ladder, Pfn, Vpn};
-use superpage_vm::{Backed, Buddy, NoContents, Page};
+use superpage_vm::{Backed, Buddy, Filled, NoContents, Page};
 
 /// The memory of a region, and the swap file.
 pub(crate) struct Contents {
@@ -65,12 +65,12 @@ impl superpage_vm::Memory for Contents {
         let _ = self.done(given);
     }
 
-    fn read(&mut self, from: Backed, to: Pfn, page: Page) -> Result<(), NoContents> {
+    fn read(&mut self, from: Backed, to: Pfn, page: Page) -> Result<Filled, NoContents> {
         let Backed::Swap { slot } = from else { panic!("a region has no page in {from:?}") };
         let index = self.index(page);
         let backed = self.back(index, to);
         let read = backed.and_then(|()| self.swap.read(slot, self.memory.contents_mut(index)));
-        self.done(read)
+        self.done(read).map(|()| Filled::Now)
     }
 
     fn write(&mut self, to: Backed, frame: Pfn) {

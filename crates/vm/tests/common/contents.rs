@@ -2,19 +2,56 @@
 
 use std::collections::HashMap;
 use superpage_pages::Pfn;
-use superpage_vm::{Backed, Memory, NoContents, Page};
+use superpage_vm::{Backed, Filled, Memory, NoContents, Page};
 
 /// See the module.
 pub(crate) struct Contents {
     pub(crate) memory: Vec<u32>,
     pub(crate) disk: HashMap<(u32, u64), u32>,
     swap: HashMap<u32, u32>,
+    /// The reads that are under way, the oldest first: the frame, what is read, and what was there when it began.
+    pub(crate) reading: Vec<(Pfn, Backed, u32)>,
+    /// The number of choices made so far, where the store is slow.
+    choices: Option<u64>,
 }
 
 impl Contents {
     /// Nothing is stored, and frames hold anything.
     pub(crate) fn new(frames: u64) -> Contents {
-        Contents { memory: vec![u32::MAX; frames as usize], disk: HashMap::new(), swap: HashMap::new() }
+        Contents {
+            memory: vec![u32::MAX; frames as usize],
+            disk: HashMap::new(),
+            swap: HashMap::new(),
+            reading: Vec::new(),
+            choices: None,
+        }
+    }
+
+    /// From now on half of the reads are over later.
+    pub(crate) fn slow(&mut self) {
+        self.choices = Some(0);
+    }
+
+    /// One of so many: another one each time, and never the first where the store is fast.
+    pub(crate) fn choose(&mut self, of: u64) -> u64 {
+        let Some(choices) = &mut self.choices else { return 1 };
+        *choices += 1;
+        (choices.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) % of
+    }
+
+    fn stored(&self, from: Backed) -> u32 {
+        match from {
+            Backed::File { file, page } => self.disk.get(&(file, page)).copied().unwrap_or(0),
+            Backed::Swap { slot } => self.swap[&slot],
+        }
+    }
+
+    /// A read is over: the frame has what is stored, which nobody may have changed meanwhile.
+    pub(crate) fn finish(&mut self, frame: Pfn) {
+        let place = self.reading.iter().position(|(to, ..)| *to == frame).expect("a busy frame is read into");
+        let (_, from, then) = self.reading.remove(place);
+        assert_eq!(self.stored(from), then, "{from:?} was written while it was read");
+        self.memory[frame.0 as usize] = then;
     }
 }
 
@@ -28,16 +65,21 @@ impl Memory for Contents {
         self.memory[to.0 as usize] = self.memory[from.0 as usize];
     }
 
-    fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<(), NoContents> {
-        self.memory[to.0 as usize] = match from {
-            Backed::File { file, page } => self.disk.get(&(file, page)).copied().unwrap_or(0),
-            Backed::Swap { slot } => self.swap[&slot],
-        };
-        Ok(())
+    fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<Filled, NoContents> {
+        let stored = self.stored(from);
+        if self.choose(2) == 0 {
+            // Anything may be there until it is over.
+            self.memory[to.0 as usize] = u32::MAX - 1;
+            self.reading.push((to, from, stored));
+            return Ok(Filled::Later);
+        }
+        self.memory[to.0 as usize] = stored;
+        Ok(Filled::Now)
     }
 
     fn write(&mut self, to: Backed, frame: Pfn) {
         let contents = self.memory[frame.0 as usize];
+        assert!(self.reading.iter().all(|(into, ..)| *into != frame), "{frame:?} is read into");
         match to {
             Backed::File { file, page } => self.disk.insert((file, page), contents),
             Backed::Swap { slot } => self.swap.insert(slot, contents),

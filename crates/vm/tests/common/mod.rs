@@ -12,7 +12,9 @@ pub(crate) use scenario::{Op, plain};
 use setting::{Setting, setting};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use superpage_pages::{Access, Extent, Level, Pfn, Protection, Vpn};
-use superpage_vm::{Backing, Buddy, Fault, FaultError, FaultKind, Growth, Map, Pmap, SoftPmap, SpaceId, Vm};
+use superpage_vm::{
+    Backing, Buddy, Error, Fault, FaultError, FaultKind, Growth, Map, NoContents, Pmap, SoftPmap, SpaceId, Vm,
+};
 
 /// Sizes in pages: all operations lie below this page.
 const PAGES: u64 = 1024;
@@ -45,6 +47,14 @@ struct Slot {
 fn file_number(more: u8) -> u32 {
     let bits = u32::from(more & FILE);
     bits & 1 | bits >> 1 & 6
+}
+
+/// What must be waited for as an error, and any other end as a value.
+fn busy_or(done: Result<(), Error>) -> Result<Result<(), Error>, Error> {
+    match done {
+        Err(Error::Busy(frame)) => Err(Error::Busy(frame)),
+        done => Ok(done),
+    }
 }
 
 /// See the module.
@@ -104,6 +114,30 @@ impl World {
         world
     }
 
+    /// The same with a slow store: half of what is read comes later, when somebody waits for it, or of itself.
+    pub(crate) fn slow(ladder: u8, answers: u128, frames: u16) -> World {
+        let mut world = World::new(ladder, answers, frames);
+        world.contents.slow();
+        world
+    }
+
+    /// The read into a frame is over; now and then it has failed, and what was read is asked for again.
+    fn finish(&mut self, frame: Pfn) {
+        self.contents.finish(frame);
+        let read = if self.contents.choose(16) == 0 { Err(NoContents) } else { Ok(()) };
+        self.vm.read_done(frame, read).unwrap();
+    }
+
+    /// Does something that must wait for reads that are under way.
+    fn wait<T>(&mut self, what: impl Fn(&mut World) -> Result<T, Error>) -> T {
+        loop {
+            match what(self) {
+                Err(Error::Busy(frame)) => self.finish(frame),
+                done => return done.unwrap(),
+            }
+        }
+    }
+
     fn create(&mut self) {
         let space = self.vm.create_space();
         self.spaces.push(space);
@@ -111,7 +145,7 @@ impl World {
     }
 
     fn exec(&mut self, space: SpaceId) {
-        self.vm.exec(&mut self.pmap, space).unwrap();
+        self.wait(|world| world.vm.exec(&mut world.pmap, space));
         self.slots(space).clear();
     }
 
@@ -163,7 +197,7 @@ impl World {
         match what % KINDS {
             MAP..=3 => self.map(space, start, pages, protection, op),
             UNMAP => {
-                self.vm.unmap(&mut self.pmap, space, Vpn(start), pages).unwrap();
+                self.wait(|world| world.vm.unmap(&mut world.pmap, space, Vpn(start), pages));
                 self.forget(space, start, start + pages);
             }
             PROTECT | 6 => {
@@ -187,7 +221,7 @@ impl World {
             }
             CREATE if self.spaces.len() < 5 => self.create(),
             EXIT | 14 if self.spaces.len() > 1 => {
-                self.vm.exit(&mut self.pmap, space).unwrap();
+                self.wait(|world| world.vm.exit(&mut world.pmap, space));
                 self.spaces.retain(|other| *other != space);
                 self.slots.remove(&space);
             }
@@ -225,7 +259,7 @@ impl World {
             PRESS => {
                 self.press(u64::from(length % 4) + 1, [1, 1, 7, 64][more as usize % 4]);
                 if flags & GONE != 0 {
-                    self.vm.remove_file(STREAM);
+                    self.wait(|world| world.vm.remove_file(STREAM));
                 }
             }
             kind => {
@@ -273,11 +307,20 @@ impl World {
             false => world.vm.read(&world.pmap, &mut world.contents, file, page),
         };
         let mut done = access(self);
+        while let Err(FaultError::Busy(frame)) = done {
+            self.finish(frame);
+            done = access(self);
+        }
         if let Err(FaultError::OutOfMemory(_)) = done {
             assert_eq!(self.vm.buddy().free_frames(), 0);
             let made_room = self.vm.run_daemon(&mut self.pmap, &mut self.contents);
             done = access(self);
-            assert!(!made_room || done.is_ok(), "the daemon said that it made room");
+            let busy = matches!(done, Err(FaultError::Busy(_)));
+            assert!(!made_room || done.is_ok() || busy, "the daemon said that it made room");
+            while let Err(FaultError::Busy(frame)) = done {
+                self.finish(frame);
+                done = access(self);
+            }
         }
         let fault = done.ok()?;
         Some(fault)
@@ -347,7 +390,7 @@ impl World {
                 };
                 // While it is mapped, it goes on living: what it then holds is for those who map it.
                 if !all.any(|slot| of(slot.source) == Some(file)) {
-                    self.vm.remove_file(file);
+                    self.wait(|world| world.vm.remove_file(file));
                     self.opens.remove(&file);
                     self.files.retain(|(of, _), _| *of != file);
                     let disk = self.contents.disk.iter().filter(|((of, _), _)| *of == file);
@@ -378,7 +421,7 @@ impl World {
         };
         let map = Map::anonymous(Vpn(start), pages).protection(protection).shared(shared);
         let map = map.backing(backing).growth(growth);
-        self.vm.map(&mut self.pmap, space, map).unwrap();
+        self.wait(|world| world.vm.map(&mut world.pmap, space, map));
         for page in start..start + pages {
             let source = match backing {
                 Backing::Anonymous => Source::Cell { cell: self.cell(), shared },
@@ -390,7 +433,7 @@ impl World {
     }
 
     fn discard(&mut self, space: SpaceId, start: u64, pages: u64) {
-        self.vm.discard(&mut self.pmap, space, Vpn(start), pages).unwrap();
+        self.wait(|world| world.vm.discard(&mut world.pmap, space, Vpn(start), pages));
         for page in start..start + pages {
             let Some(slot) = self.slots(space).get(&page).copied() else { continue };
             if let Source::Cell { cell, shared: true } = slot.source {
@@ -414,7 +457,8 @@ impl World {
         };
         let pages = pages % 200;
         // Only where a mapping starts, which protection may have moved, can it grow from.
-        if self.vm.grow(&mut self.pmap, space, Vpn(start), pages).is_err() {
+        let grow = |world: &mut World| busy_or(world.vm.grow(&mut world.pmap, space, Vpn(start), pages));
+        if self.wait(grow).is_err() {
             return;
         }
         let old = (start..).find(|page| !self.slots[&space].get(page).is_some_and(|slot| slot.up)).unwrap();
@@ -443,7 +487,9 @@ impl World {
             FOURFOLD => 4 * from_pages,
             _ => u64::from(more) + 1,
         };
-        if self.vm.remap(&mut self.pmap, space, (Vpn(from), from_pages), (Vpn(to), to_pages)).is_err() {
+        let (from_range, to_range) = ((Vpn(from), from_pages), (Vpn(to), to_pages));
+        let remap = |world: &mut World| busy_or(world.vm.remap(&mut world.pmap, space, from_range, to_range));
+        if self.wait(remap).is_err() {
             return;
         }
         let moving = from_pages.min(to_pages);
@@ -465,6 +511,12 @@ impl World {
         // The daemon may have to make room, once.
         let (mut steps, mut daemon) = (0, false);
         while !self.pmap.access(space, at, access) {
+            // Now and then a read is over that nobody waits for.
+            if self.contents.choose(4) == 0
+                && let Some((frame, ..)) = self.contents.reading.last().copied()
+            {
+                self.finish(frame);
+            }
             steps += 1;
             assert!(steps < 3, "the access faults again and again");
             match self.vm.fault(&mut self.pmap, &mut self.contents, space, at, access) {
@@ -487,6 +539,15 @@ impl World {
                     if page.is_multiple_of(2) {
                         self.answer_daemon();
                     }
+                }
+                Err(FaultError::Busy(frame)) => {
+                    assert!(allowed);
+                    // Somebody else may have to wait for it, or nobody.
+                    if self.contents.choose(2) == 0 {
+                        return true;
+                    }
+                    self.finish(frame);
+                    (steps, daemon) = (0, false);
                 }
                 Err(FaultError::Unmapped(_)) => {
                     assert!(slot.is_none());
@@ -542,10 +603,11 @@ impl World {
     /// Ends all processes: every frame but the wired ones must be free again, and as contiguous as at the start.
     pub(crate) fn end(mut self) {
         for space in std::mem::take(&mut self.spaces) {
-            self.vm.exit(&mut self.pmap, space).unwrap();
+            self.wait(|world| world.vm.exit(&mut world.pmap, space));
             self.vm.validate(&self.pmap).unwrap();
         }
-        (0..=STREAM).for_each(|file| self.vm.remove_file(file));
+        (0..=STREAM).for_each(|file| self.wait(|world| world.vm.remove_file(file)));
+        assert_eq!((self.contents.reading.len(), self.vm.busy_frames().count()), (0, 0));
         self.kernel.iter().for_each(|frame| self.vm.unwire_page(*frame).unwrap());
         self.vm.validate(&self.pmap).unwrap();
         let mut fresh = Buddy::new(*self.vm.ladder(), self.contents.memory.len() as u64).unwrap();

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use superpage_pages::Pfn;
-use superpage_vm::{Backed, Memory, NoContents, Page};
+use superpage_vm::{Backed, Filled, Memory, NoContents, Page};
 
 pub(crate) struct Disk {
     /// What each frame holds.
@@ -14,6 +14,9 @@ pub(crate) struct Disk {
     pub(crate) log: Vec<Backed>,
     /// So many frames can still be filled with zeroes or read; then it fails. `None`: all.
     pub(crate) fills: Option<u64>,
+    /// Whether reads are over later, and those that are under way.
+    pub(crate) slow: bool,
+    pub(crate) reading: HashMap<Pfn, Backed>,
 }
 
 fn key(backed: Backed) -> (Option<u32>, u64) {
@@ -26,7 +29,20 @@ fn key(backed: Backed) -> (Option<u32>, u64) {
 impl Disk {
     /// Nothing is stored, and frames hold anything.
     pub(crate) fn new(frames: u64) -> Disk {
-        Disk { memory: vec![u64::MAX; frames as usize], stored: HashMap::new(), log: Vec::new(), fills: None }
+        Disk {
+            memory: vec![u64::MAX; frames as usize],
+            stored: HashMap::new(),
+            log: Vec::new(),
+            fills: None,
+            slow: false,
+            reading: HashMap::new(),
+        }
+    }
+
+    /// A read is over: the frame has what is stored.
+    pub(crate) fn finish(&mut self, frame: Pfn) {
+        let from = self.reading.remove(&frame).expect("a read is under way");
+        self.memory[frame.0 as usize] = self.stored.get(&key(from)).copied().unwrap_or(0);
     }
 
     fn fill(&mut self) -> Result<(), NoContents> {
@@ -52,10 +68,15 @@ impl Memory for Disk {
         self.memory[to.0 as usize] = self.memory[from.0 as usize];
     }
 
-    fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<(), NoContents> {
+    fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<Filled, NoContents> {
         self.fill()?;
+        if self.slow {
+            self.memory[to.0 as usize] = u64::MAX;
+            self.reading.insert(to, from);
+            return Ok(Filled::Later);
+        }
         self.memory[to.0 as usize] = self.stored.get(&key(from)).copied().unwrap_or(0);
-        Ok(())
+        Ok(Filled::Now)
     }
 
     fn write(&mut self, to: Backed, frame: Pfn) {

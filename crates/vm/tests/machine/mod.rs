@@ -5,7 +5,7 @@ mod disk;
 use disk::Disk;
 use std::ops::Deref;
 use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
-use superpage_vm::{Backing, Config, Fault, FaultError, Growth, Map, Pmap, SoftPmap, SpaceId, Vm};
+use superpage_vm::{Backing, Config, Fault, FaultError, Growth, Map, NoContents, Pmap, SoftPmap, SpaceId, Vm};
 
 /// The page sizes of the Alpha 21264 (Navarro et al., section 6.1): every ratio is 8.
 pub(crate) const ALPHA: &str = "8K 64K 512K 4M";
@@ -97,6 +97,12 @@ impl Machine {
         self.vm.fault(&mut self.pmap, &mut self.disk, space, Vpn(page), access)
     }
 
+    /// A read that the store has begun is over, well or not.
+    pub(crate) fn read_done(&mut self, frame: Pfn, read: Result<(), NoContents>) {
+        self.disk.finish(frame);
+        self.vm.read_done(frame, read).unwrap();
+    }
+
     /// Reads a page of an open file without a mapping.
     pub(crate) fn read_file(&mut self, file: u32, page: u64) -> Result<Fault, FaultError> {
         self.vm.read(&self.pmap, &mut self.disk, file, page)
@@ -159,7 +165,7 @@ impl Machine {
             }
         }
         self.vm.close(u32::MAX).unwrap();
-        self.vm.remove_file(u32::MAX);
+        self.vm.remove_file(u32::MAX).unwrap();
     }
 
     /// Takes every page of all processes out of use: another one writes to several times as many as there are frames.
@@ -204,7 +210,7 @@ impl Machine {
     pub(crate) fn end(mut self) {
         self.vm.exit(&mut self.pmap, self.space).unwrap();
         self.vm.validate(&self.pmap).unwrap();
-        self.vm.remove_file(1);
+        self.vm.remove_file(1).unwrap();
         self.vm.validate(&self.pmap).unwrap();
         assert_eq!(self.vm.buddy().free_frames(), self.vm.buddy().frames());
         assert_eq!((self.vm.leaked_frames(), self.pmap.mappings()), (0, 0));
