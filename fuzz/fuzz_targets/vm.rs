@@ -11,7 +11,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 fuzz_target!(|input: (u8, u128, u16, Vec<common::Op>)| {
     let (ladder, answers, frames, ops) = input;
-    let mut world = World::new(ladder, answers, frames);
+    // A store that takes its time in one of four worlds.
+    let slow = ladder >> 6 == 3;
+    let mut world = if slow { World::slow(ladder, answers, frames) } else { World::new(ladder, answers, frames) };
     for (at, op) in plain(ops).into_iter().enumerate() {
         world.apply(op);
         world.answer_daemon();
