@@ -17,11 +17,11 @@ use superpage_trace::{Backing, Event, Growth, ProcessId};
 /// Whose a touched page is: of the process that touched it first, or of a file or shared memory.
 pub(crate) type Owner = Option<ProcessId>;
 
-/// Pages in one leaf, as a power of two.
-const LEAF_BITS: u32 = 9;
+/// Pages in one leaf, as a power of two: few, since a program that touches memory sparsely has a leaf for each page.
+const LEAF_BITS: u32 = 6;
 const LEAF: u64 = 1 << LEAF_BITS;
 /// Leaves that are found without a search.
-const RECENT: usize = 64;
+const RECENT: usize = 512;
 
 /// What a process knows of one of its pages: nothing yet.
 const UNTOUCHED: u32 = 0;

@@ -13,6 +13,9 @@
 //! A ladder of base pages alone has no superpage that could give the lowest node its size: there it has
 //! [`ORDER_WITHOUT_SUPERPAGES`], and no extent.
 
+mod arrays;
+
+use self::arrays::Arrays;
 use crate::away::PageOf;
 use crate::object::ObjectId;
 use alloc::vec::Vec;
@@ -75,8 +78,8 @@ pub(crate) struct Nodes {
     /// R: the children of a node.
     pub(crate) ratio: u32,
     arena: Vec<Node>,
-    /// The slots of the children, R for each node. Empty at the lowest level.
-    children: Vec<u32>,
+    /// The slots of the children, an array of R for each node. None at the lowest level.
+    children: Arrays,
     vacant: u32,
 }
 
@@ -114,9 +117,8 @@ pub(crate) struct Population {
     /// Which base pages are populated, `words` for each of the lowest nodes; none if a node has room for them itself.
     bits: Vec<u64>,
     words: usize,
-    /// Arrays of frames of pages placed singly; an unused one holds the number of the next in its first place.
-    singles: Vec<u32>,
-    vacant_singles: u32,
+    /// Arrays of frames of pages placed singly.
+    singles: Arrays,
     roots: HashMap<(ObjectId, u64), u32, FxBuildHasher>,
     /// By the slot of the root.
     owners: Vec<Root>,
@@ -144,7 +146,7 @@ impl Population {
         let nodes = |level: usize| Nodes {
             ratio: 1 << (orders[level] - orders[level - 1]),
             arena: Vec::new(),
-            children: Vec::new(),
+            children: Arrays::new(orders[level] - orders[level - 1]),
             vacant: NONE,
         };
         Population {
@@ -153,8 +155,7 @@ impl Population {
             levels: (1..=top as usize).map(nodes).collect(),
             bits: Vec::new(),
             words: if orders[1] <= 6 { 0 } else { 1 << (orders[1] - 6) },
-            singles: Vec::new(),
-            vacant_singles: NONE,
+            singles: Arrays::new(orders[1]),
             roots: HashMap::default(),
             owners: Vec::new(),
             objects: Vec::new(),
@@ -186,13 +187,11 @@ impl Population {
 
     /// The child of a node above the lowest level; `NONE` if nothing in it is populated.
     pub(crate) fn child(&self, level: u8, slot: u32, position: u32) -> u32 {
-        let nodes = &self.levels[level as usize - 1];
-        nodes.children[slot as usize * nodes.ratio as usize + position as usize]
+        self.levels[level as usize - 1].children.get(slot, position)
     }
 
     pub(crate) fn set_child(&mut self, level: u8, slot: u32, position: u32, child: u32) {
-        let nodes = &mut self.levels[level as usize - 1];
-        nodes.children[slot as usize * nodes.ratio as usize + position as usize] = child;
+        self.levels[level as usize - 1].children.set(slot, position, child);
     }
 
     /// Whether a base page of a lowest node is populated.
@@ -214,25 +213,15 @@ impl Population {
 
     /// The frame of a page of a lowest node that was placed singly.
     pub(crate) fn single(&self, slot: u32, position: u32) -> u32 {
-        self.singles[((self.node(1, slot).extra as usize) << self.orders[1]) + position as usize]
+        self.singles.get(self.node(1, slot).extra, position)
     }
 
     /// Keeps the frame of a page of a lowest node.
     pub(crate) fn set_single(&mut self, slot: u32, position: u32, frame: u32) {
         if self.node(1, slot).extra == NONE {
-            let array = self.vacant_singles;
-            if array == NONE {
-                let (len, size) = (self.singles.len(), 1 << self.orders[1]);
-                reserve_some(&mut self.singles, size);
-                self.singles.resize(len + size, NONE);
-                self.node_mut(1, slot).extra = (len >> self.orders[1]) as u32;
-            } else {
-                self.vacant_singles = self.singles[(array as usize) << self.orders[1]];
-                self.node_mut(1, slot).extra = array;
-            }
+            self.node_mut(1, slot).extra = self.singles.add();
         }
-        let array = (self.node(1, slot).extra as usize) << self.orders[1];
-        self.singles[array + position as usize] = frame;
+        self.singles.set(self.node(1, slot).extra, position, frame);
     }
 
     /// The page of a lowest node that was placed singly in this frame. O(R).
@@ -241,10 +230,7 @@ impl Population {
         if array == NONE {
             return None;
         }
-        let start = (array as usize) << self.orders[1];
-        let singles = &self.singles[start..start + (1 << self.orders[1])];
-        let mut found = (0..).zip(singles).filter(|(_, single)| **single == frame);
-        found.find(|(position, _)| self.bit(slot, *position)).map(|(position, _)| position)
+        self.singles.positions(array, frame).find(|position| self.bit(slot, *position))
     }
 
     /// The object and the first index of a node's region. O(R) for each level up to the root.
@@ -252,8 +238,7 @@ impl Population {
         let mut within = 0;
         while level < self.top {
             let parent = self.node(level, slot).parent;
-            let ratio = self.ratio(level + 1);
-            let position = (0..ratio).find(|position| self.child(level + 1, parent, *position) == slot);
+            let position = self.levels[level as usize].children.positions(parent, slot).next();
             within += u64::from(position.expect("a node is a child of its parent")) << self.orders[level as usize];
             (level, slot) = (level + 1, parent);
         }
@@ -526,6 +511,10 @@ impl Population {
             let slot = nodes.vacant;
             nodes.vacant = nodes.arena[slot as usize].parent;
             nodes.arena[slot as usize] = fresh;
+            if level > 1 {
+                let array = nodes.children.add();
+                debug_assert_eq!(array, slot, "both are given back and used again together");
+            }
             return slot;
         }
         let slot = nodes.arena.len();
@@ -535,9 +524,8 @@ impl Population {
             reserve_some(&mut self.bits, words);
             self.bits.resize((slot + 1) * words, 0);
         } else {
-            let ratio = nodes.ratio as usize;
-            reserve_some(&mut nodes.children, ratio);
-            nodes.children.resize((slot + 1) * ratio, NONE);
+            let array = nodes.children.add();
+            debug_assert_eq!(array as usize, slot);
         }
         slot as u32
     }
@@ -546,10 +534,12 @@ impl Population {
     pub(crate) fn remove_node(&mut self, level: u8, slot: u32) {
         let extra = self.node(level, slot).extra;
         if level == 1 && extra != NONE {
-            self.singles[(extra as usize) << self.orders[1]] = self.vacant_singles;
-            self.vacant_singles = extra;
+            self.singles.remove(extra);
         }
         let nodes = &mut self.levels[level as usize - 1];
+        if level > 1 {
+            nodes.children.remove(slot);
+        }
         nodes.arena[slot as usize].parent = nodes.vacant;
         nodes.vacant = slot;
     }
@@ -564,10 +554,10 @@ impl Population {
 
     /// Bytes held.
     pub(crate) fn metadata_bytes(&self) -> usize {
-        let node = |nodes: &Nodes| nodes.arena.capacity() * size_of::<Node>() + nodes.children.capacity() * 4;
+        let node = |nodes: &Nodes| nodes.arena.capacity() * size_of::<Node>() + nodes.children.metadata_bytes();
         self.levels.iter().map(node).sum::<usize>()
             + self.bits.capacity() * 8
-            + self.singles.capacity() * 4
+            + self.singles.metadata_bytes()
             + self.roots.allocation_size()
             + self.owners.capacity() * size_of::<Root>()
             + self.objects.capacity() * size_of::<Roots>()

@@ -137,3 +137,14 @@ fn the_four_uses_of_a_population_map() {
     assert_eq!(pieces, ['f', 'p', 'e', 'e', 'e', 'p', 'e', 'e']);
     assert_eq!(map.largest_free(2, slot, 1), Some(1), "so it would yield 64 KB");
 }
+
+#[test]
+fn pages_far_from_each_other_take_some_hundred_bytes() {
+    let sizes = [12, 21, 30].map(|shift| PageSize::from_shift(shift).unwrap());
+    for (stride, most) in [(1, 6), (512, 340), (512 * 512, 640)] {
+        let mut map = Population::new(&Ladder::new(&sizes).unwrap());
+        populate(&mut map, (0..20_000).map(|page| page * stride + page % stride));
+        let each = map.metadata_bytes() / 20_000;
+        assert!(each <= most, "{each} bytes a page with one in {stride}");
+    }
+}
