@@ -12,7 +12,10 @@ use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use superpage_pages::{PageSize, parse_bytes};
-use superpage_sim::{Conditions, Digest, Files, Format, Fragment, Progress, Row, Setup, Watch, rows, run_parts};
+use superpage_sim::{
+    Conditions, Digest, Extent, Files, Format, Fragment, Limit, Progress, Row, Setup, Watch, check_memory, rows,
+    run_parts,
+};
 use superpage_trace::{Source, record, workload};
 
 /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
@@ -97,6 +100,19 @@ fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|error| error.to_string())
 }
 
+/// What is left of the memory that this process may take, where the system says.
+#[cfg(not(target_os = "linux"))]
+fn limits() -> Vec<Limit> {
+    Vec::new()
+}
+
+/// What is left of the memory that this process may take.
+#[cfg(target_os = "linux")]
+fn limits() -> Vec<Limit> {
+    let left = superpage_linux::memory::left().into_iter();
+    left.map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched }).collect()
+}
+
 /// What `--help` says after the flags: examples, and what names there are.
 fn after_help() -> String {
     let mut help = String::from(
@@ -138,6 +154,8 @@ impl Sim {
             digest: self.digest,
         };
         let setups = superpage_sim::plan(&self.machines, &self.policies, &conditions)?;
+        let limits = limits();
+        check_memory(&setups, Extent::default(), &limits)?;
         if let Some(threads) = self.threads {
             rayon::ThreadPoolBuilder::new()
                 .num_threads(threads.into())
@@ -150,7 +168,13 @@ impl Sim {
             None => Vec::new(),
         };
         for path in &self.trace {
-            sources.push(Box::new(crate::trace::open(path, self.up_to_cut)?));
+            let reader = crate::trace::open(path, self.up_to_cut)?;
+            let extent = reader.totals().map_or(Extent::default(), |totals| Extent {
+                pages: totals.pages,
+                mappings: totals.events.get("map").copied().unwrap_or(0),
+            });
+            check_memory(&setups, extent, &limits)?;
+            sources.push(Box::new(reader));
         }
         let stop = Stop::catch();
         let (all, status) = if self.command.is_empty() {

@@ -117,6 +117,20 @@ fn what_is_unknown_is_refused_with_what_is_known() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn rows_that_do_not_fit_together_are_refused_before_they_are_allocated() {
+    // Each of three machines with 64 GB takes up to 300 MB.
+    for (limit, named) in [("-v", "address space (ulimit -v)"), ("-d", "data (ulimit -d)")] {
+        let script = format!("ulimit {limit} 1000000 && exec \"$0\" sim touch:bytes=1M -m zen5 -m zen4 -m skylake-sp");
+        let sh = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_superpage")]).output().unwrap();
+        let error = text(&sh.stderr);
+        assert_eq!(sh.status.code(), Some(2), "{error}");
+        assert!(error.contains("6 simulations at once") && error.contains(named), "{error}");
+        assert_eq!(error.trim_end().lines().count(), 1, "{error}");
+    }
+}
+
+#[test]
 fn memory_that_runs_out_ends_the_run_with_a_row_and_status_1() {
     let output =
         superpage(&["sim", "touch:bytes=64M", "--memory", "4M", "--swap", "8M", "-m", "zen5", "--format", "json"]);

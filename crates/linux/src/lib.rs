@@ -20,6 +20,7 @@ pub mod inspect;
 pub mod launch;
 mod lock;
 mod maps;
+pub mod memory;
 mod pagemap;
 pub mod policy;
 pub mod probe;

@@ -14,7 +14,7 @@
 mod budget;
 mod collapse;
 mod counters;
-mod headroom;
+pub(crate) mod headroom;
 mod options;
 mod pace;
 mod process;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, TableKind};
 use superpage_pages::parse_bytes;
 use superpage_report::Point;
-use superpage_sim::{Conditions, Digest, Progress, Row, Setup};
+use superpage_sim::{Conditions, Digest, Extent, Limit, Progress, Row, Setup};
 use superpage_trace::{Source, workload};
 
 /// How experiments are run.
@@ -218,6 +218,12 @@ impl Pass {
                 Err(problem) => *outcome = Outcome::Failed(problem),
             }
         }
+        let limits: Vec<Limit> = superpage_linux::memory::left()
+            .into_iter()
+            .map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched })
+            .collect();
+        superpage_sim::check_memory(&setups, Extent::default(), &limits)
+            .map_err(|error| Outcome::Failed(error.to_string()))?;
         let samples = superpage_sim::Watch { sample_seconds: self.stream.sample_seconds };
         let progress = |progress| watch.progress(progress);
         let runs = superpage_sim::run_parts(&setups, source.as_mut(), stop, &progress, &samples);

@@ -70,9 +70,6 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
             setups.push(Setup::new(machine.clone(), ladder, text, policy, conditions)?);
         }
     }
-    if let Some(available) = crate::room::available() {
-        crate::room::check(&setups, available)?;
-    }
     Ok(setups)
 }
 

@@ -38,5 +38,6 @@ pub use machine::{machine, machines};
 pub use parts::{Part, Run, Sample, Watch, rows};
 pub use policy::{policies, policy, policy_keys};
 pub use report::{Format, write};
+pub use room::{Extent, Limit, check_memory};
 pub use row::{Row, Sampled};
 pub use setup::{Digest, Setup};

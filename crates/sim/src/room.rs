@@ -2,6 +2,7 @@
 
 use crate::{Error, Setup};
 use superpage_report::bytes;
+use superpage_trace::TRACE_PAGE_SHIFT;
 
 /// Bytes of the manager's own structures for each frame, at most: of its page lists, free extents and reservations.
 const FRAME_BYTES: u64 = 17;
@@ -9,46 +10,88 @@ const FRAME_BYTES: u64 = 17;
 const FRAMES_BEGUN: u64 = 2;
 /// Bytes for each entry of a TLB, and each line of a cache for page tables.
 const ENTRY_BYTES: u64 = 10;
+/// Bytes for each base page of a program, where pages lie together: of tables, of population maps, and of the frame.
+const PAGE_BYTES: u64 = 40;
+/// Bytes for a mapping, and for what a page takes that lies alone in it.
+const MAPPING_BYTES: u64 = 1024;
 
-/// What a simulation takes when it begins, and what it can take when the program uses all memory; without page tables, which
-/// depend on the program.
-fn need(setup: &Setup) -> (u64, u64) {
+/// What a stream asks for, where it is known before it is read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extent {
+    /// Pages of 4 KB that are accessed.
+    pub pages: u64,
+    /// Mappings that are made.
+    pub mappings: u64,
+}
+
+/// One limit of the memory that simulations may take here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Bytes that are left of it.
+    pub bytes: u64,
+    /// Of what, as words for a sentence.
+    pub of: String,
+    /// Whether memory counts that was never written to.
+    pub counts_untouched: bool,
+}
+
+/// What a simulation takes, in bytes.
+struct Need {
+    /// When it begins, as far as it is written to.
+    begun: u64,
+    /// When the program uses all memory, without page tables.
+    whole: u64,
+    /// For the pages and mappings of the program.
+    program: u64,
+}
+
+fn need(setup: &Setup, extent: Extent) -> Need {
     let entries: u64 = setup.machine.tlb.iter().map(|tlb| tlb.entries as u64).sum();
     let lines: u64 = setup.machine.line_cache.iter().map(|cache| cache.size / setup.machine.memory.line_bytes).sum();
     let hardware = (entries + lines).saturating_mul(ENTRY_BYTES);
-    let whole = setup.frames.saturating_mul(FRAME_BYTES);
-    ((setup.frames / FRAMES_BEGUN).saturating_add(hardware), whole.saturating_add(hardware))
+    // More than fits into memory and swap space is never there at once.
+    let most = setup.frames.saturating_add(setup.swap_pages);
+    let pages = (extent.pages >> (setup.ladder.base().shift() - TRACE_PAGE_SHIFT)).min(most);
+    let mappings = extent.mappings.min(pages);
+    Need {
+        begun: (setup.frames / FRAMES_BEGUN).saturating_add(hardware),
+        whole: setup.frames.saturating_mul(FRAME_BYTES).saturating_add(hardware),
+        program: pages.saturating_mul(PAGE_BYTES).saturating_add(mappings.saturating_mul(MAPPING_BYTES)),
+    }
 }
 
-/// Refuses simulations of which one alone cannot be, or all together cannot begin, with so many bytes of memory.
-pub(crate) fn check(setups: &[Setup], available: u64) -> Result<(), Error> {
-    if let Some(setup) = setups.iter().find(|setup| need(setup).1 > available) {
-        let (name, memory) = (&setup.machine.name, bytes(setup.frames << setup.ladder.base().shift()));
-        return Err(Error::Usage(format!(
-            "machine {name} with {memory} of memory takes up to {} to simulate, and {} are available here; give less with \
-             --memory, or fewer entries in its TLBs and line caches",
-            bytes(need(setup).1),
-            bytes(available)
-        )));
-    }
-    let begun = setups.iter().map(|setup| need(setup).0).fold(0, u64::saturating_add);
-    if begun > available {
-        return Err(Error::Usage(format!(
-            "{} simulations at once take {} to begin, and {} are available here; give fewer machines or policies at once, or \
-             less with --memory",
-            setups.len(),
-            bytes(begun),
-            bytes(available)
-        )));
+/// Refuses simulations of one stream of which one alone cannot be, or all together cannot begin or cannot hold what
+/// the stream is known to ask for, within each of these limits. They run at once, whatever the number of threads.
+pub fn check_memory(setups: &[Setup], extent: Extent, limits: &[Limit]) -> Result<(), Error> {
+    for Limit { bytes: left, of, counts_untouched } in limits {
+        let left = *left;
+        let left_of = format!("{} are left of {of}", bytes(left));
+        if let Some(setup) = setups.iter().find(|setup| need(setup, Extent::default()).whole > left) {
+            let (name, memory) = (&setup.machine.name, bytes(setup.frames << setup.ladder.base().shift()));
+            return Err(Error::Usage(format!(
+                "machine {name} with {memory} of memory takes up to {} to simulate, and {left_of}; give less with \
+                 --memory, or fewer entries in its TLBs and line caches",
+                bytes(need(setup, Extent::default()).whole)
+            )));
+        }
+        let together =
+            |part: fn(Need) -> u64| setups.iter().map(|setup| part(need(setup, extent))).fold(0, u64::saturating_add);
+        let begun = together(if *counts_untouched { |need| need.whole } else { |need| need.begun });
+        let program = together(|need| need.program);
+        if begun.saturating_add(program) > left {
+            let program = match program {
+                0 => String::new(),
+                program => format!(" and about {} for what the program touches", bytes(program)),
+            };
+            return Err(Error::Usage(format!(
+                "{} simulations at once take {} to begin{program}, and {left_of}; give fewer machines or policies at \
+                 once, or less with --memory",
+                setups.len(),
+                bytes(begun)
+            )));
+        }
     }
     Ok(())
-}
-
-/// Bytes that are available without swapping, where the system says.
-pub(crate) fn available() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }
 
 #[cfg(test)]
@@ -64,15 +107,34 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused_before_it_is_allocated() {
+        let limit = |bytes, counts_untouched| [Limit { bytes, of: "the system".into(), counts_untouched }];
+        let said = |setups: &[Setup], extent, limits: [Limit; 1]| {
+            check_memory(setups, extent, &limits).err().map_or(String::new(), |error| error.to_string())
+        };
+        let none = Extent::default();
         let setups = setups(64 << 30);
-        let (begun, whole) = need(&setups[0]);
-        check(&setups, whole).unwrap();
-        let one = check(&setups, whole - 1).unwrap_err().to_string();
+        let Need { begun, whole, .. } = need(&setups[0], none);
+        assert_eq!(said(&setups, none, limit(whole, false)), "");
+        let one = said(&setups, none, limit(whole - 1, false));
         assert!(one.contains("machine zen5 with 64.0 GB") && one.contains("--memory"), "{one}");
+        assert!(one.contains("are left of the system"), "{one}");
+        // Where what is not written to counts, two take twice as much at once.
+        assert_eq!(setups.len(), 2);
+        let two = said(&setups, none, limit(2 * whole - 1, true));
+        assert!(two.contains("2 simulations at once"), "{two}");
+        assert_eq!(said(&setups, none, limit(2 * whole, true)), "");
         let many: Vec<Setup> = setups.iter().cycle().take(200).cloned().collect();
         assert!(begun * 200 > whole, "else this tests nothing");
-        let many = check(&many, whole).unwrap_err().to_string();
+        let many = said(&many, none, limit(whole, false));
         assert!(many.contains("200 simulations at once"), "{many}");
+        // A stream that says how much it touches.
+        let extent = Extent { pages: 1 << 24, mappings: 1 << 20 };
+        assert_eq!(said(&setups, extent, limit(8 * whole, false)), "");
+        let touches = said(&setups, extent, limit(2 * whole, false));
+        assert!(touches.contains("for what the program touches"), "{touches}");
+        let extent = Extent { pages: u64::MAX, mappings: 0 };
+        let most = need(&setups[0], extent).program;
+        assert_eq!(most, 3 * (16 << 20) * PAGE_BYTES, "memory and swap space hold no more");
     }
 
     #[test]

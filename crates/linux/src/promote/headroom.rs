@@ -69,13 +69,13 @@ impl Room {
 
 /// The limits of a system and its control groups. It keeps nothing: a group may be changed, and left, at any time.
 #[derive(Clone, Debug)]
-pub(super) struct Headroom {
+pub(crate) struct Headroom {
     root: PathBuf,
 }
 
 impl Headroom {
     /// Of the system whose `/proc` and control groups are in `root`: `/`, but in tests.
-    pub(super) fn of(root: impl Into<PathBuf>) -> Headroom {
+    pub(crate) fn of(root: impl Into<PathBuf>) -> Headroom {
         Headroom { root: root.into() }
     }
 
@@ -94,6 +94,15 @@ impl Headroom {
             Some(Room::of(available, total, (8, 64), Place::System))
         };
         self.groups(pid).into_iter().filter_map(group_room).chain(system()).collect()
+    }
+
+    /// What is left to a process of each limit of memory, and of what, in words.
+    pub(crate) fn left(&self, pid: i32) -> Vec<(u64, String)> {
+        let system = number(&self.read("proc/meminfo"), "MemAvailable:").map(|kb| kb.saturating_mul(1024));
+        let groups =
+            self.groups(pid).into_iter().filter_map(|folder| Some((group_free(&folder)?.0, Place::Group(folder))));
+        let all = groups.chain(system.map(|bytes| (bytes, Place::System)));
+        all.map(|(bytes, place)| (bytes, place.to_string())).collect()
     }
 
     /// Where tasks wait for memory, if they do: in the system, or in a control group of the process.
@@ -192,16 +201,21 @@ fn file(folder: &Path, name: &str) -> String {
 
 /// What may be added in a group; `None` where it has no limit.
 fn group_room(folder: PathBuf) -> Option<Room> {
-    let value = |name: &str| file(&folder, name).trim().parse::<u64>().ok();
+    let (free, limit) = group_free(&folder)?;
+    Some(Room::of(free, limit, (4, 16), Place::Group(folder)))
+}
+
+/// What is free of a group's limit, and the limit; `None` where it has none.
+fn group_free(folder: &Path) -> Option<(u64, u64)> {
+    let value = |name: &str| file(folder, name).trim().parse::<u64>().ok();
     // "max" is no number, and in version 1 no limit is nearly all of 63 bits.
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"].into_iter().filter_map(value);
     let limit = limits.filter(|limit| *limit < 1 << 60).min()?;
     let used = value("memory.current").or_else(|| value("memory.usage_in_bytes"))?;
-    let stat = file(&folder, "memory.stat");
+    let stat = file(folder, "memory.stat");
     // Of version 1, the plain one is of the group without those below.
     let cached = number(&stat, "total_inactive_file ").or_else(|| number(&stat, "inactive_file ")).unwrap_or(0);
-    let free = limit.saturating_sub(used.saturating_sub(cached));
-    Some(Room::of(free, limit, (4, 16), Place::Group(folder)))
+    Some((limit.saturating_sub(used.saturating_sub(cached)), limit))
 }
 
 /// The number after a name at the start of a line.
@@ -308,6 +322,9 @@ mod tests {
         let room = headroom.room(7);
         assert_eq!((room.pages, room.copies), (0, (200 - 160 + 10 - 16) * MB));
         assert_eq!(room.place, Place::Group(folder.path().join("sys/fs/cgroup/a")));
+        let left: Vec<u64> = headroom.left(7).into_iter().map(|(bytes, _)| bytes / MB).collect();
+        assert_eq!(left, [1024 - 100, 200 - 160 + 10, 1024], "from its own group to the system");
+        assert!(headroom.left(7)[1].1.starts_with("control group /"));
         fs::write(folder.path().join("sys/fs/cgroup/a/b/memory.current"), "1073741824\n").unwrap();
         assert_eq!(headroom.room(7).copies, 0);
         assert_eq!(headroom.room(8).place, Place::System, "a process of no group");
@@ -328,6 +345,7 @@ mod tests {
         let (_folder, headroom) = system(&files);
         let room = headroom.room(7);
         assert_eq!((room.pages, room.copies), ((512 - 256 + 1 - 128) * MB, (512 - 256 + 1 - 32) * MB));
+        assert_eq!(headroom.left(7)[0].0, (512 - 256 + 1) * MB);
         let inside = "36 25 0:30 /outer/box /sys/fs/cgroup/memory/box rw - cgroup cgroup rw,memory\n";
         let (folder, headroom) = system(&files);
         fs::write(folder.path().join("proc/self/mountinfo"), inside).unwrap();

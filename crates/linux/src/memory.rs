@@ -1,0 +1,53 @@
+//! How much memory this process may still take, by whatever limits it: for what is refused before it is allocated.
+
+use crate::promote::headroom::Headroom;
+use rustix::process::{Resource, getrlimit};
+use std::fs;
+
+/// What is left of one limit.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Left {
+    /// Bytes.
+    pub bytes: u64,
+    /// Of what, as words for a sentence.
+    pub of: String,
+    /// Whether memory counts once it is mapped, whether it was written to or not.
+    pub counts_untouched: bool,
+}
+
+/// What is left to this process of each limit there is: the system's memory that is available without swapping, the
+/// limits of its control groups (versions 1 and 2) up to the root, and its own (`ulimit -v`, `ulimit -d`). What the
+/// kernel does not show is no limit.
+pub fn left() -> Vec<Left> {
+    let of_memory = |(bytes, of)| Left { bytes, of, counts_untouched: false };
+    let mut all: Vec<Left> = Headroom::of("/").left(std::process::id() as i32).into_iter().map(of_memory).collect();
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    for (resource, used, of) in [
+        (Resource::As, "VmSize:", "this process's address space (ulimit -v)"),
+        (Resource::Data, "VmData:", "this process's data (ulimit -d)"),
+    ] {
+        if let Some(limit) = getrlimit(resource).current {
+            let bytes = limit.saturating_sub(kilobytes(&status, used).unwrap_or(0));
+            all.push(Left { bytes, of: of.into(), counts_untouched: true });
+        }
+    }
+    all
+}
+
+/// The bytes of a line such as `VmSize:    1234 kB`.
+fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn something_is_left_of_the_system() {
+        let left = left();
+        assert!(left.iter().any(|left| left.bytes > 1 << 20 && left.of.contains("system")), "{left:?}");
+        assert_eq!(kilobytes("VmPeak:\t  20 kB\nVmSize:\t  12 kB\n", "VmSize:"), Some(12 << 10));
+    }
+}
