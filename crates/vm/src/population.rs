@@ -555,7 +555,8 @@ impl Population {
     /// Bytes held.
     pub(crate) fn metadata_bytes(&self) -> usize {
         let node = |nodes: &Nodes| nodes.arena.capacity() * size_of::<Node>() + nodes.children.metadata_bytes();
-        self.levels.iter().map(node).sum::<usize>()
+        self.levels.capacity() * size_of::<Nodes>()
+            + self.levels.iter().map(node).sum::<usize>()
             + self.bits.capacity() * 8
             + self.singles.metadata_bytes()
             + self.roots.allocation_size()

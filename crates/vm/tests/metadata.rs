@@ -36,6 +36,7 @@ fn what_it_says_it_holds_is_what_is_freed_with_it() {
         (ALPHA, "reservation".into(), 1, 30_000, 1 << 15),
     ] {
         let (said, held) = said_and_held(sizes, frames, &policy, (0..count).map(|page| page * step));
-        assert!((said - held).abs() < held / 100.0, "{sizes}, {policy}: it says {said} bytes and holds {held}");
+        // What does not grow, such as a list of levels, is a kilobyte at most.
+        assert!((said - held).abs() < held / 100.0 + 1024.0, "{sizes}, {policy}: it says {said} bytes and holds {held}");
     }
 }
