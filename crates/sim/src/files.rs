@@ -101,7 +101,7 @@ impl Point {
     fn read(&mut self, file: u32, start: u64, pages: u64) -> Result<(), Problem> {
         let (first, count) = outward(self.shift, start, pages);
         for page in first.0..first.0 + count {
-            self.file_page(|point| point.vm.read(&Hardware(&mut point.mmu), &mut point.disk, file, page))?;
+            self.read_page(file, page)?;
         }
         self.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
         Ok(())
@@ -114,16 +114,23 @@ impl Point {
             let (low, high) = (page << self.shift, (page + 1) << self.shift);
             // What is not overwritten of a page must be there first.
             if low < start && low < length || high > start + pages && start + pages < length.min(high) {
-                self.file_page(|point| point.vm.read(&Hardware(&mut point.mmu), &mut point.disk, file, page))?;
+                self.read_page(file, page)?;
             }
             let frame = self.file_page(|point| point.vm.write(&mut point.disk, file, page))?;
             self.disk.is_new(Backed::File { file, page });
             if let Some(contents) = &mut self.disk.contents {
                 contents.change(frame);
             }
+            self.daemon();
         }
         self.held.reach(file, start + pages);
         self.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
+        Ok(())
+    }
+
+    fn read_page(&mut self, file: u32, page: u64) -> Result<(), Problem> {
+        self.file_page(|point| point.vm.read(&Hardware(&mut point.mmu), &mut point.disk, file, page))?;
+        self.daemon();
         Ok(())
     }
 
@@ -133,7 +140,6 @@ impl Point {
             match work(self) {
                 Ok(fault) => {
                     self.note_copy(&fault);
-                    self.daemon();
                     return Ok(fault.frame);
                 }
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => {}

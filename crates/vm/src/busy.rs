@@ -4,9 +4,11 @@
 use crate::away::PageOf;
 use crate::object::ObjectId;
 use crate::pages::List;
+use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Error, NoContents, SpaceId};
+use crate::{Error, NoContents, PAGES_LIMIT, SpaceId};
 use alloc::string::String;
+use core::ops::Range;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::Pfn;
@@ -42,10 +44,17 @@ impl Busy {
         self.pages.iter().map(|(frame, reading)| (*frame, reading.page))
     }
 
-    /// A frame of whose object a page is busy, or a slot is being read; the lowest. O(reads under way).
-    pub(crate) fn of(&self, object: ObjectId) -> Option<u32> {
-        let concerns = |reading: &Reading| reading.page.0 == object || reading.from == object;
+    /// The frame of a busy page of an object, or one that is read from what the object has stored, among the pages with
+    /// these indices; the lowest. O(reads under way).
+    pub(crate) fn of(&self, object: ObjectId, pages: &Range<u64>) -> Option<u32> {
+        let concerns =
+            |reading: &Reading| (reading.page.0 == object || reading.from == object) && pages.contains(&reading.page.1);
         self.pages.iter().filter(|(_, reading)| concerns(reading)).map(|(frame, _)| *frame).min()
+    }
+
+    /// The same of all pages of an object.
+    pub(crate) fn of_all(&self, object: ObjectId) -> Option<u32> {
+        self.of(object, &(0..PAGES_LIMIT))
     }
 
     /// The frame into which what `object` has stored of a page is being read.
@@ -64,6 +73,8 @@ impl Vm {
     pub(crate) fn begin_reading(&mut self, page: PageOf, from: ObjectId, frame: u32) {
         // It is populated and not mapped.
         self.objects.get_mut(page.0).sole = false;
+        // It is hashed when it has its contents.
+        self.to_hash.retain(|waiting| *waiting != frame);
         self.frames.busy.pages.insert(frame, Reading { page, from });
         if let Some(pages) = &mut self.frames.pages {
             pages.put(frame, List::Busy);
@@ -72,7 +83,8 @@ impl Vm {
 
     /// A read that [`crate::Memory::read`] began is done, or has failed: who waits for the frame
     /// ([`crate::FaultError::Busy`], [`Error::Busy`]) tries again. Then the page is there; or, after a failure, it is asked of
-    /// the store once more. O(1), but for a file that was closed or removed meanwhile: O(its pages).
+    /// [`crate::Memory::read`] once more, which says what there is to say. O(1), but for a file that was closed meanwhile:
+    /// O(its pages).
     ///
     /// # Errors
     /// [`Error::NotBusy`]: the frame holds no busy page.
@@ -80,6 +92,8 @@ impl Vm {
         let number = u32::try_from(frame.0).map_err(|_| Error::NotBusy(frame))?;
         let reading = self.frames.busy.pages.remove(&number).ok_or(Error::NotBusy(frame))?;
         let (object, index) = reading.page;
+        // What could not go may go now.
+        self.futile = None;
         match read {
             Ok(()) => {
                 if let Some(pages) = &mut self.frames.pages {
@@ -105,16 +119,25 @@ impl Vm {
         self.frames.busy.iter().map(|(frame, _)| Pfn(u64::from(frame)))
     }
 
-    /// Refuses an operation that may take away what the mappings of a range can reach while a read of it is under way. The pages
-    /// of files stay whatever happens to their mappings. O(mappings x reads under way).
+    /// Refuses an operation that may take away what the mappings of a range can reach while a read of it is under way: of the
+    /// pages of the range, and where the last mapping of an object goes, of all its pages. The pages of files stay
+    /// whatever happens to their mappings. O(mappings x (mappings + reads under way)).
     pub(crate) fn none_busy(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
         let map = self.space(space)?;
         if self.frames.busy.is_empty() {
             return Ok(());
         }
-        for entry in map.overlapping(low, high) {
+        let entries = map.overlapping(low, high);
+        let inside = |entry: &&Entry| entry.start >= low && entry.end <= high;
+        for entry in &entries {
+            let going = entries.iter().filter(inside).filter(|other| other.object == entry.object).count();
+            let part = entry.within(low, high);
+            let pages = match going == self.objects.get(entry.object).entries as usize {
+                true => 0..PAGES_LIMIT,
+                false => part.offset..part.offset_end(),
+            };
             let mut chain = self.objects.chain(entry.object).filter(|object| self.objects.get(*object).file.is_none());
-            if let Some(frame) = chain.find_map(|object| self.frames.busy.of(object)) {
+            if let Some(frame) = chain.find_map(|object| self.frames.busy.of(object, &pages)) {
                 return Err(Error::Busy(Pfn(u64::from(frame))));
             }
         }

@@ -60,7 +60,8 @@ impl Vm {
     /// goes, the oldest first, as that request needs.
     ///
     /// Gives whether it took any page out of use. After [`crate::FaultError::OutOfMemory`], `true` says that the same call now
-    /// finds a frame, and `false` that only the end of a process makes room. O(pages on the lists): each is looked at in at
+    /// finds a frame, and `false` that only the end of a process makes room, or of a read, if a page is busy
+    /// ([`Vm::busy_frames`]). O(pages on the lists): each is looked at in at
     /// most six passes, and one that swap space has no room for in none that follows, until it has.
     pub fn run_daemon(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) -> bool {
         if self.frames.pages.is_none() {

@@ -92,6 +92,9 @@ impl Vm {
             && let Some(frame) = self.to_hash.pop_front()
         {
             // The page may have gone since, or may have been written: then its digest says nothing.
+            if self.frames.busy.contains(frame) {
+                continue;
+            }
             let Some(page) = self.frames.page_of(frame) else { continue };
             if !self.is_dirty(pmap, page, frame) {
                 let digest = memory.digest(Pfn(u64::from(frame)));

@@ -62,7 +62,8 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// Why a fault cannot be resolved. The state is as before, but that reservations may have been preempted.
+/// Why a fault cannot be resolved. No page that was populated is lost; reservations may have been preempted, cache pages dropped,
+/// and statistics count what was tried. After [`FaultError::Busy`] the page is populated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultError {

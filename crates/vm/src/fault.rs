@@ -114,8 +114,8 @@ impl Vm {
     /// largest region around the page that is fully populated, in an extent and uniformly mapped becomes a superpage, by one
     /// call of [`Pmap::promote`] per size.
     ///
-    /// It takes one frame at most, and no second step follows: the access that is tried again goes through, unless another
-    /// processor has changed something meanwhile. What the last eight faults mapped stays while the daemon makes room in
+    /// It takes one frame at most, but for what the policy populates beside the page, and no second step follows: the access that
+    /// is tried again goes through, unless another processor has changed something meanwhile. What the last eight faults mapped stays while the daemon makes room in
     /// advance; it goes last where a fault finds no frame.
     ///
     /// Costs O(number of sizes), if nothing is preempted, and one call of `memory`.
@@ -372,7 +372,8 @@ impl Vm {
         populated: &Populated,
         to: Extent,
     ) -> Result<Filled, NoContents> {
-        if populated.allocated > Level::BASE {
+        let filled = source.is_some() || matches!(content, Content::Zero | Content::Read { .. });
+        if filled && populated.allocated > Level::BASE {
             let extent = Extent::around(&self.frames.ladder, to.start, populated.allocated);
             memory.reserved(extent, page, &self.frames.buddy);
         }

@@ -157,13 +157,13 @@ impl Vm {
     }
 
     /// The file is deleted: its pages go, dirty or not. Those that are still mapped go with their last mapping, and opens
-    /// are forgotten. O(pages of the file).
+    /// are forgotten. Its number is for another file once nothing maps it. O(pages of the file).
     ///
     /// # Errors
     /// A page of it is busy ([`Error::Busy`]).
     pub fn remove_file(&mut self, file: u32) -> Result<(), Error> {
         let Some(object) = self.objects.find_file(file) else { return Ok(()) };
-        if let Some(frame) = self.frames.busy.of(object) {
+        if let Some(frame) = self.frames.busy.of_all(object) {
             return Err(Error::Busy(Pfn(u64::from(frame))));
         }
         let known = self.objects.get_mut(object);
@@ -185,7 +185,7 @@ impl Vm {
         if known.file.is_none() || known.opens > 0 || known.entries > 0 || known.shadows > 0 {
             return;
         }
-        if self.frames.busy.of(object).is_some() {
+        if self.frames.busy.of_all(object).is_some() {
             // When the last read is done, it has its turn again.
             return;
         }

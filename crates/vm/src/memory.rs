@@ -23,7 +23,7 @@ pub enum Backed {
 /// What a frame is filled for: the name of its page, for those who keep books by page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Page {
-    /// A page of an address space, which is mapped once the frame is filled.
+    /// A page of an address space, which will be mapped there.
     Mapped {
         /// The space.
         space: SpaceId,
@@ -67,7 +67,8 @@ pub trait Memory {
     fn copy(&mut self, from: Pfn, to: Pfn, page: Page);
 
     /// Fills a frame from the backing store. Where the store is slow this may begin the read and return [`Filled::Later`]:
-    /// then the page is *busy*, and the manager free for others, until [`crate::Vm::read_done`].
+    /// then the page is *busy*, and the manager free for others, until [`crate::Vm::read_done`]. A read that fails then is asked for
+    /// again by whoever needs the page: return the error that time.
     ///
     /// # Errors
     /// As [`Memory::zero`]; what the store has stays there.
@@ -82,7 +83,8 @@ pub trait Memory {
     fn digest(&mut self, frame: Pfn) -> u128;
 
     /// An extent was reserved for the pages around `page`, which is filled next. Whoever can make memory contiguous at once does it
-    /// here; frames of it that `buddy` has as cached still hold what may be asked for again. Nothing need be done.
+    /// here; frames of it that `buddy` has as cached still hold what may be asked for again, and the others hold nothing.
+    /// Nothing need be done.
     fn reserved(&mut self, _extent: Extent, _page: Page, _buddy: &Buddy) {}
 }
 

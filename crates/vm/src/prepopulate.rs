@@ -112,6 +112,9 @@ impl Vm {
         (object, index): (ObjectId, u64),
         rights: Protection,
     ) -> bool {
+        if self.frames.busy.reading(object, index).is_some() {
+            return false;
+        }
         let (at, base) = (site.entry.page(index), self.frames.ladder.base());
         let content = Content::new(object, self.objects.get(object).file, index);
         let walk = self.frames.populate_untouched(&self.policy, object, index);

@@ -249,7 +249,7 @@ impl Vm {
             check((object.entries, object.shadows) == (stand as u32, shadows.len() as u32), || {
                 format!("object {id:?} counts {} entries, {} shadows", object.entries, object.shadows)
             })?;
-            let busy = self.frames.busy.of(id).is_some();
+            let busy = self.frames.busy.of_all(id).is_some();
             let cache = object.file.is_some() && (self.frames.pages.is_some() || object.opens > 0 || busy);
             check(stand + shadows.len() > 0 || cache, || format!("object {id:?} is needed by nobody"))?;
             check(self.objects.only_shadow(id).is_none(), || format!("object {id:?} should be taken over"))?;

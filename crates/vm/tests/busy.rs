@@ -118,6 +118,87 @@ fn what_is_stored_of_a_page_is_read_by_one_at_a_time() {
 }
 
 #[test]
+fn what_is_not_read_yet_has_no_digest() {
+    for hash in ["read", "idle"] {
+        let policy = format!("reservation:hash={hash},dirty=all,demote-on-write=off");
+        let mut machine = Machine::with_swap(ALPHA, 256, &policy, 4096);
+        machine.anonymous(0, 8, Growth::Fixed);
+        machine.put(0, 5);
+        machine.squeeze();
+        machine.disk.slow = true;
+        let frame = busy(&mut machine, 0, Access::Write);
+        machine.disk.slow = false;
+        // Others fault, and the idle loop runs, while the frame holds anything.
+        machine.put(1, 1);
+        machine.vm.idle(&machine.pmap, &mut machine.disk, u64::MAX);
+        machine.read_done(frame, Ok(()));
+        // What it held then is written to it: that is a change.
+        machine.put(0, u64::MAX);
+        machine.squeeze();
+        assert_eq!(machine.get(0), u64::MAX, "hash={hash}");
+        machine.end();
+    }
+}
+
+#[test]
+fn what_somebody_reads_is_not_prepopulated_for_another() {
+    let mut machine = Machine::with_swap(ALPHA, 256, "talluri-hill", 4096);
+    machine.file(0, 8, true, 0);
+    machine.file(64, 8, false, 0);
+    machine.disk.slow = true;
+    let frame = busy(&mut machine, 64 + 5, Access::Write);
+    machine.disk.slow = false;
+    (0..4).for_each(|page| drop(machine.read(page)));
+    assert_eq!(machine.frame(5), None, "half of the file's eight pages are populated, and the fifth is being read");
+    machine.read_done(frame, Ok(()));
+    machine.end();
+}
+
+#[test]
+fn a_read_in_one_part_of_a_heap_keeps_no_other_part() {
+    let mut machine = Machine::with_swap(ALPHA, 256, "reservation", 4096);
+    machine.anonymous(0, 64, Growth::Fixed);
+    (0..64).for_each(|page| machine.put(page, page));
+    machine.squeeze();
+    machine.disk.slow = true;
+    let frame = busy(&mut machine, 9, Access::Read);
+    let (space, vm, pmap) = (machine.space, &mut machine.vm, &mut machine.pmap);
+    vm.discard(pmap, space, Vpn(16), 8).unwrap();
+    vm.unmap(pmap, space, Vpn(32), 32).unwrap();
+    assert_eq!(vm.unmap(pmap, space, Vpn(8), 8), Err(Error::Busy(frame)));
+    vm.validate(pmap).unwrap();
+    machine.read_done(frame, Ok(()));
+    machine.disk.slow = false;
+    assert_eq!((machine.get(9), machine.get(17), machine.get(24)), (9, 0, 24));
+    machine.end();
+}
+
+#[test]
+fn a_memory_of_busy_pages_has_room_when_a_read_is_done() {
+    let mut machine = Machine::with_swap("8K", 8, "base", 256);
+    machine.anonymous(0, 16, Growth::Fixed);
+    (0..16).for_each(|page| machine.put(page, page));
+    machine.squeeze();
+    machine.disk.slow = true;
+    let mut frames = Vec::new();
+    let full = loop {
+        let page = frames.len() as u64;
+        match machine.fault(machine.space, page, Access::Read) {
+            Err(FaultError::Busy(frame)) => frames.push(frame),
+            Err(FaultError::OutOfMemory(_)) if machine.daemon() => {}
+            other => break other,
+        }
+    };
+    assert_eq!((full, frames.len()), (Err(FaultError::OutOfMemory(Vpn(8))), 8));
+    machine.read_done(frames[0], Ok(()));
+    machine.disk.slow = false;
+    assert_eq!(machine.get(8), 8);
+    frames[1..].iter().for_each(|frame| machine.read_done(*frame, Ok(())));
+    (0..16).for_each(|page| assert_eq!(machine.get(page), page));
+    machine.end();
+}
+
+#[test]
 fn a_file_that_is_closed_while_it_is_read_goes_afterwards() {
     let mut machine = Machine::new(ALPHA, 256, "reservation:reclaim=none");
     machine.disk.slow = true;

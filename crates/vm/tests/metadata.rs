@@ -37,6 +37,9 @@ fn what_it_says_it_holds_is_what_is_freed_with_it() {
     ] {
         let (said, held) = said_and_held(sizes, frames, &policy, (0..count).map(|page| page * step));
         // What does not grow, such as a list of levels, is a kilobyte at most.
-        assert!((said - held).abs() < held / 100.0 + 1024.0, "{sizes}, {policy}: it says {said} bytes and holds {held}");
+        assert!(
+            (said - held).abs() < held / 100.0 + 1024.0,
+            "{sizes}, {policy}: it says {said} bytes and holds {held}"
+        );
     }
 }

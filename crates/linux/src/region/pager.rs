@@ -122,20 +122,25 @@ impl Pager {
 
     /// Resolves a fault: when this returns well, the access can be tried again.
     fn fault(&mut self, at: Vpn, access: Access) -> Result<(), Error> {
+        let failed = |source| Error::System { what: "get the contents of a page of the region", source };
         loop {
             match self.vm.fault(&mut self.tables, &mut self.contents, self.space, at, access) {
                 Ok(_) => break,
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => {}
                 Err(FaultError::OutOfMemory(_)) => return Err(Error::OutOfMemory(self.tables.index(at))),
-                Err(FaultError::Contents(_)) => break,
+                Err(FaultError::Contents(_)) => {
+                    // The system is out of memory, or the swap file fails.
+                    let why = self.contents.failed.take();
+                    return Err(failed(why.unwrap_or_else(|| io::Error::other("for no reason that was told"))));
+                }
                 Err(other) => panic!("the region is one mapping for reading and writing: {other}"),
             }
         }
-        let done = self.contents.failed.take().map_or(Ok(()), Err);
-        done.and_then(|()| self.resume(at)).map_err(|source| {
-            // The system is out of memory, or the swap file fails.
+        // What failed beside the page is for the faults of those who need it.
+        self.contents.failed = None;
+        self.resume(at).map_err(|source| {
             self.tables.entered.clear();
-            Error::System { what: "get the contents of a page of the region", source }
+            failed(source)
         })
     }
 

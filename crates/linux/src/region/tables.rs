@@ -185,7 +185,7 @@ impl Pmap for Tables {
     fn enter(&mut self, _: SpaceId, at: Vpn, frame: Pfn, size: PageSize, _: Protection, access: Access) {
         let level = self.level(size);
         assert!(self.mapping(at).is_none(), "{at:?} is mapped already");
-        // The pager puts it into the kernel's tables when it has filled the frame, before anything else is asked of it.
+        // The pager puts it into the kernel's tables when the fault is resolved, before anything else is asked of it.
         self.entered.extend((0..self.ladder.pages(level)).map(|page| at + page));
         let page = self.page(at);
         let used = Used { referenced: true, modified: access == Access::Write };

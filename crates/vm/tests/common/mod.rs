@@ -313,7 +313,11 @@ impl World {
         }
         if let Err(FaultError::OutOfMemory(_)) = done {
             assert_eq!(self.vm.buddy().free_frames(), 0);
-            let made_room = self.vm.run_daemon(&mut self.pmap, &mut self.contents);
+            let mut made_room = self.vm.run_daemon(&mut self.pmap, &mut self.contents);
+            while !made_room && let Some((frame, ..)) = self.contents.reading.first().copied() {
+                self.finish(frame);
+                made_room = self.vm.run_daemon(&mut self.pmap, &mut self.contents);
+            }
             done = access(self);
             let busy = matches!(done, Err(FaultError::Busy(_)));
             assert!(!made_room || done.is_ok() || busy, "the daemon said that it made room");
@@ -561,8 +565,15 @@ impl World {
                     assert!(allowed && self.vm.buddy().free_frames() == 0);
                     assert!(!daemon, "the daemon said that it made room");
                     daemon = self.vm.run_daemon(&mut self.pmap, &mut self.contents);
-                    if !daemon {
-                        return false;
+                    let reading = self.contents.reading.first().copied();
+                    match reading.filter(|_| !daemon) {
+                        // What it was read into is busy no more, and may go.
+                        Some((frame, ..)) => {
+                            self.finish(frame);
+                            steps = 0;
+                        }
+                        None if !daemon => return false,
+                        None => {}
                     }
                 }
                 Err(error) => panic!("{error}"),
