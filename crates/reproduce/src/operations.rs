@@ -8,7 +8,7 @@ use crate::experiment::Experiment;
 use crate::table::{Form, Table};
 use std::time::Instant;
 use superpage_pages::{Access, Extent, Ladder, Level, Pfn, Protection, Vpn};
-use superpage_vm::{Backing, Buddy, Config, Growth, Map, NoMemory, Policy, SpaceId, Vm};
+use superpage_vm::{Buddy, Config, Map, NoMemory, Policy, SpaceId, Vm};
 
 /// How often each operation is timed; the least time counts, as all others have something else in them.
 const ROUNDS: usize = 5;
