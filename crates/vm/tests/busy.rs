@@ -148,7 +148,7 @@ fn what_somebody_reads_is_not_prepopulated_for_another() {
     machine.disk.slow = true;
     let frame = busy(&mut machine, 64 + 5, Access::Write);
     machine.disk.slow = false;
-    (0..4).for_each(|page| drop(machine.read(page)));
+    (0..4).for_each(|page| _ = machine.read(page));
     assert_eq!(machine.frame(5), None, "half of the file's eight pages are populated, and the fifth is being read");
     machine.read_done(frame, Ok(()));
     machine.end();

@@ -80,7 +80,7 @@ fn prepopulation_ends_where_contents_end() {
     // With half of eight pages populated the rest follow, of which only one can be filled.
     let mut machine = Machine::new(ALPHA, 256, "talluri-hill");
     machine.file(0, 8, true, 0);
-    (0..3).for_each(|page| drop(machine.read(page)));
+    (0..3).for_each(|page| _ = machine.read(page));
     allow(&mut machine, Some(2));
     assert_eq!(machine.read(3).kind, FaultKind::File);
     let stats = machine.vm.stats();
