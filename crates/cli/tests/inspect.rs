@@ -73,7 +73,13 @@ fn names_that_are_no_utf8_are_shown_with_a_sign() {
     let program = folder.path().join(OsStr::from_bytes(b"odd\xff"));
     let sleep = ["/usr/bin/sleep", "/bin/sleep"].iter().find(|path| std::path::Path::new(path).exists()).unwrap();
     std::fs::copy(sleep, &program).unwrap();
-    let process = Waiting(Command::new(&program).arg0("sleep").arg("60").spawn().unwrap());
+    // Another test may fork while the copy is open for writing; its child has it open until its exec.
+    let process = loop {
+        match Command::new(&program).arg0("sleep").arg("60").spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+            other => break Waiting(other.unwrap()),
+        }
+    };
     let stat =
         || String::from_utf8_lossy(&std::fs::read(format!("/proc/{}/stat", process.pid())).unwrap()).into_owned();
     while !stat().contains("(odd\u{fffd}) S") {

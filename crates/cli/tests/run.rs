@@ -268,7 +268,7 @@ fn what_a_policy_left_alone_is_said() {
 
     let script = "import ctypes, mmap, time\nctypes.CDLL(None).prctl(41, 1, 0, 0, 0)\n\
                   m = mmap.mmap(-1, 24 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
-                  m[:] = b'1' * len(m)\ntime.sleep(1)";
+                  m[:] = b'1' * len(m)\ntime.sleep(3)";
     let mut verbose = Command::new(SUPERPAGE);
     verbose.args(["run", "-v", "--policy", "promote", "--", "python3", "-c", script]);
     let told = sentences(&output(&mut verbose));

@@ -210,7 +210,8 @@ fn replace(path: &Path) -> Result<(), Error> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let held = rustix::fs::open(&guard, flags, Mode::RUSR | Mode::WUSR).map_err(Error::file("open", &guard))?;
     rustix::io::retry_on_intr(|| flock(&held, FlockOperation::LockExclusive)).map_err(Error::file("lock", &guard))?;
-    if fs::symlink_metadata(path).is_ok_and(|there| is_private(&there)) {
+    // What is not there any more may be a good one in the next moment. What is there stays while the guard is held.
+    if !fs::symlink_metadata(path).is_ok_and(|there| !is_private(&there)) {
         return Ok(());
     }
     match fs::remove_file(path) {

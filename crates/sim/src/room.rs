@@ -129,7 +129,7 @@ mod tests {
         assert!(many.contains("200 simulations at once"), "{many}");
         // A stream that says how much it touches.
         let extent = Extent { pages: 1 << 24, mappings: 1 << 20 };
-        assert_eq!(said(&setups, extent, limit(8 * whole, false)), "");
+        assert_eq!(said(&setups, extent, limit(16 * whole, false)), "");
         let touches = said(&setups, extent, limit(2 * whole, false));
         assert!(touches.contains("for what the program touches"), "{touches}");
         let extent = Extent { pages: u64::MAX, mappings: 0 };
