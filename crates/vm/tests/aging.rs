@@ -197,3 +197,25 @@ fn one_run_finds_enough_however_active_pages_were() {
     assert!(machine.daemon());
     assert_eq!(machine.vm.buddy().free_frames(), 16);
 }
+
+#[test]
+fn what_was_used_least_goes_first_where_all_were_used_of_late() {
+    let mut watch = touched(Watch::new());
+    let often = START..START + 20;
+    for _ in 0..3 {
+        often.clone().for_each(|page| assert!(watch.machine.pmap.access(watch.machine.space, Vpn(page), Access::Read)));
+        watch.look();
+    }
+    // Memory is full of pages that were all just used, so that the daemon must let many rounds pass at once.
+    Watch::reference(&mut watch.machine);
+    watch.machine.anonymous(4096, 64, Growth::Fixed);
+    let mut fresh = 4096..4096 + 64;
+    while !watch.machine.vm.daemon_wanted() {
+        let page = fresh.next().expect("memory is full before that");
+        watch.machine.put(page, page);
+    }
+    assert!(watch.machine.daemon());
+    assert_eq!(watch.machine.mapped(often.clone()).len(), 20, "the oldest, and the most used");
+    assert!(watch.machine.mapped(START + 20..START + WATCHED).len() < 20);
+    watch.end();
+}
