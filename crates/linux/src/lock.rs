@@ -266,8 +266,9 @@ mod tests {
     #[test]
     fn one_alone_holds_it_of_those_who_replace_a_file_at_once() {
         let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.lock");
-        for _ in 0..200 {
+        for round in 0..200 {
+            // A new one each time: a child of another test has the last one open, and locked, until its exec.
+            let path = folder.path().join(format!("{round}.lock"));
             fs::write(&path, "").unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
             let _stranger = share(&path);

@@ -136,7 +136,9 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     drop(passing);
     let (code, ended) = (ended.code(), Some(ended));
     let (text, text_notes) = (placed.code, placed.notes);
-    let reach = watch.and_then(|watch| watch.best);
+    // What was seen while memory was small says little of what there was later.
+    let peak = memory.as_ref().map_or(0, |memory| memory.peak).max(usage.peak_process_bytes);
+    let reach = watch.and_then(|watch| watch.best).filter(|reach| 4 * reach.resident >= peak);
     Ok(Outcome { code, ended, usage, memory, reach, left, promoted, text, text_notes, notes })
 }
 
@@ -146,21 +148,24 @@ fn name(pid: i32) -> String {
     String::from_utf8_lossy(&name).trim_end_matches('\n').to_string()
 }
 
-/// Looks at what the policy comes to, ever more rarely: each time that the command has run twice as long.
+/// Looks at what the policy comes to, ever more rarely: each time that the command has run a quarter longer.
 struct Watch {
     began: Instant,
     best: Option<Reach>,
     next: Duration,
+    /// What all looks together have taken of a processor.
+    spent: Duration,
 }
 
 impl Watch {
     /// When the first look is; most programs have read their libraries then.
     const FIRST: Duration = Duration::from_millis(100);
-    /// The most that looking may take of the time.
+    /// The most that looking may take of a processor's time, beyond what is free.
     const SHARE: f64 = 0.01;
+    const FREE: Duration = Duration::from_millis(100);
 
     fn new() -> Watch {
-        Watch { began: Instant::now(), best: None, next: Watch::FIRST }
+        Watch { began: Instant::now(), best: None, next: Watch::FIRST, spent: Duration::ZERO }
     }
 
     /// Looks if it is time. Gives how long it is to the next look.
@@ -169,16 +174,24 @@ impl Watch {
         if now < self.next {
             return self.next - now;
         }
+        let before = processor_time();
         let seen = Reach::read(&tree.members());
-        let took = self.began.elapsed() - now;
+        self.spent += processor_time().saturating_sub(before);
         // What was seen last counts where there was about as much memory as there ever was.
         if self.best.as_ref().is_none_or(|best| seen.resident as f64 >= 0.9 * best.resident as f64) {
             self.best = Some(seen);
         }
-        let pause = now.max(took.div_f64(Watch::SHARE));
-        self.next = self.began.elapsed() + pause;
-        pause
+        let affordable = self.spent.saturating_sub(Watch::FREE).div_f64(Watch::SHARE);
+        let elapsed = self.began.elapsed();
+        self.next = (elapsed + now / 4).max(affordable);
+        self.next - elapsed
     }
+}
+
+/// What this thread has used of a processor.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// When to look at memory: folios of one size are counted where the policy is about them.

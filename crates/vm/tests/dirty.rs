@@ -18,9 +18,9 @@ fn read_whole(policy: &str) -> Machine {
     machine
 }
 
-/// The first page of each of these superpages is written, and the file is written out.
+/// A page in each of these superpages is written, and the file is written out.
 fn write_and_sync(machine: &mut Machine, superpages: impl Iterator<Item = u64>) -> Stats {
-    superpages.for_each(|superpage| machine.put(START + superpage * 512, 7 + superpage));
+    superpages.for_each(|superpage| machine.put(START + superpage * 512 + 77, 7 + superpage));
     machine.sync();
     let stats = machine.vm.stats();
     assert_eq!(stats.page_outs as usize, machine.disk.log.len());
@@ -84,7 +84,7 @@ fn digests_write_no_more_than_demotion_and_keep_the_superpages() {
         assert_eq!((stats.page_outs, stats.pages_spared), (COUNT, 511 * COUNT), "hash={hash}");
         assert_eq!((stats.mapped[3], stats.demotions[3]), (COUNT, 0));
         assert_eq!(stats.pages_hashed, 2 * 512 * COUNT, "each page before, and again when written out");
-        assert_eq!((machine.disk.stored[&(Some(1), 512)], machine.disk.stored.len()), (8, COUNT as usize));
+        assert_eq!((machine.disk.stored[&(Some(1), 512 + 77)], machine.disk.stored.len()), (8, COUNT as usize));
         machine.end();
     }
 }

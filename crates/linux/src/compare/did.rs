@@ -36,11 +36,6 @@ impl Seen {
         self.code_bytes = self.code_bytes.max(code_bytes);
         self.code.extend(code.first().filter(|_| self.code.is_empty()).cloned());
     }
-
-    /// Why most of the memory cannot be huge, if the program or its mappings are the reason.
-    fn why(&self, policy: &Policy) -> Option<String> {
-        self.reach.as_ref()?.why_nothing(policy)
-    }
 }
 
 /// A policy with what was seen of it.
@@ -49,6 +44,15 @@ pub(super) struct Arm<'a> {
     pub(super) policy: &'a Policy,
     pub(super) row: &'a Row,
     pub(super) seen: &'a Seen,
+}
+
+impl Arm<'_> {
+    /// Why most of the memory cannot be huge under a policy, if the program or its mappings are the reason. What was seen while
+    /// memory was small says nothing of what there was later.
+    fn why(&self, policy: &Policy) -> Option<String> {
+        let reach = self.seen.reach.as_ref().filter(|reach| 4 * reach.resident >= self.row.peak_rss_bytes)?;
+        reach.why_nothing(policy)
+    }
 }
 
 /// What a policy did, and whether it reached anything; `None` where that cannot be told.
@@ -69,7 +73,7 @@ pub(super) fn as_it_is(arm: Arm, rules: &Rules) -> String {
         () if huge > 0 && 2 * reach.advised > huge => format!("advised by the program itself: {part} huge"),
         () if huge > 0 => format!("{part} huge"),
         () if word == "never" => "nothing huge: switched off for the whole system".into(),
-        () => match arm.seen.why(&Policy::Thp { malloc: false }) {
+        () => match arm.why(&Policy::Thp { malloc: false }) {
             Some(why) => format!("nothing huge: {why}"),
             None if reach.advised > 0 => "nothing huge, though the program asks for it".into(),
             None if word == "madvise" => "nothing huge: the program does not ask for it (enabled=madvise)".into(),
@@ -109,7 +113,7 @@ pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did 
         Policy::Hugetlb { .. } => {
             let pool = |arm: Arm| arm.seen.reach.as_ref().map(|reach| reach.hugetlb);
             match pool(arm).zip(pool(reference)) {
-                Some((pool, before)) if pool > before => match arm.seen.why(arm.policy) {
+                Some((pool, before)) if pool > before => match arm.why(arm.policy) {
                     Some(why) => did(format!("little: {why}"), true),
                     None => did(format!("{} in pages of hugetlb", all(pool)), true),
                 },
@@ -125,7 +129,7 @@ pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did 
 fn more_huge(arm: Arm, reference: Arm, more: Option<bool>) -> Did {
     let malloc = *arm.policy == (Policy::Thp { malloc: true });
     let asks = malloc || matches!(arm.policy, Policy::Hugetlb { .. });
-    let words = match (more, arm.seen.why(arm.policy)) {
+    let words = match (more, arm.why(arm.policy)) {
         (None, _) => "what is huge could not be seen".into(),
         (Some(true), Some(why)) if asks => format!("little: {why}"),
         (Some(true), why) => {
@@ -144,7 +148,7 @@ fn more_huge(arm: Arm, reference: Arm, more: Option<bool>) -> Did {
 
 /// Why nothing more is huge.
 fn nothing(arm: Arm, reference: Arm) -> String {
-    match (arm.seen.why(arm.policy), arm.row.most_huge_bytes) {
+    match (arm.why(arm.policy), arm.row.most_huge_bytes) {
         (Some(why), _) => why,
         (None, Some(huge)) if huge > 0 => {
             format!("{} are huge, no more than under {}", bytes(huge), reference.row.policy)
@@ -162,7 +166,7 @@ fn folios(arm: Arm, size: PageSize, already: bool) -> Did {
     let words = match (found, already) {
         (_, true) => format!("nothing: this system has folios of {size} everywhere as it is"),
         (0, false) => {
-            let why = arm.seen.why(&Policy::Thp { malloc: false });
+            let why = arm.why(&Policy::Thp { malloc: false });
             format!("nothing: {}", why.unwrap_or_else(|| format!("no folio of {size} came to be")))
         }
         (found, false) => format!("{} in folios of {size}", part(found, arm.row.peak_rss_bytes)),
@@ -176,13 +180,13 @@ fn promoted(arm: Arm, interval: &str, huge: u64) -> Did {
     let regions = work.counters.promoted_regions;
     let size = PageSize::from_bytes(huge).map_or(String::new(), |size| format!(" of {size}"));
     let words = if work.candidates > 0 {
-        format!("promoted {} of {} candidate regions{size}", count(regions), count(work.candidates))
+        format!("promoted up to {} of {} candidate regions{size}", count(regions), count(work.candidates))
     } else if work.counters.scans == 0 && work.excluded.is_empty() {
         format!("nothing: it ended before the promoter looked for the first time, after {interval}")
     } else {
         let excluded =
             work.excluded.contains("disabled").then_some("the process disabled huge pages by prctl".to_string());
-        let why = arm.seen.why(arm.policy).or(excluded);
+        let why = arm.why(arm.policy).or(excluded);
         format!("promoted nothing: {}", why.unwrap_or_else(|| format!("no region{size} was full and not huge")))
     };
     Did { words, reached: Some(regions > 0) }
@@ -275,11 +279,11 @@ mod tests {
         };
         let counters = Counters { scans: 3, ..Counters::default() };
         let work = Work { counters: counters.clone(), candidates: 12, ..Work::default() };
-        assert_eq!(told(work.clone()).words, "promoted 0 of 12 candidate regions of 2M");
+        assert_eq!(told(work.clone()).words, "promoted up to 0 of 12 candidate regions of 2M");
         assert_eq!(told(work.clone()).reached, Some(false));
         let some = Counters { promoted_regions: 5, ..counters };
         let did = told(Work { counters: some, ..work });
-        assert_eq!((did.words.as_str(), did.reached), ("promoted 5 of 12 candidate regions of 2M", Some(true)));
+        assert_eq!((did.words.as_str(), did.reached), ("promoted up to 5 of 12 candidate regions of 2M", Some(true)));
         let short = told(Work::default());
         assert!(short.words.starts_with("nothing: it ended before the promoter looked"), "{short:?}");
         let redis = Work { excluded: ["disabled"].into(), ..Work::default() };
