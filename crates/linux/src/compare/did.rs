@@ -180,7 +180,9 @@ fn promoted(arm: Arm, interval: &str, huge: u64) -> Did {
     let regions = work.counters.promoted_regions;
     let size = PageSize::from_bytes(huge).map_or(String::new(), |size| format!(" of {size}"));
     let words = if work.candidates > 0 {
-        format!("promoted up to {} of {} candidate regions{size}", count(regions), count(work.candidates))
+        // Of the run in which it was most.
+        let most = if regions > 0 { "up to " } else { "" };
+        format!("promoted {most}{} of {} candidate regions{size}", count(regions), count(work.candidates))
     } else if work.counters.scans == 0 && work.excluded.is_empty() {
         format!("nothing: it ended before the promoter looked for the first time, after {interval}")
     } else {
@@ -279,7 +281,7 @@ mod tests {
         };
         let counters = Counters { scans: 3, ..Counters::default() };
         let work = Work { counters: counters.clone(), candidates: 12, ..Work::default() };
-        assert_eq!(told(work.clone()).words, "promoted up to 0 of 12 candidate regions of 2M");
+        assert_eq!(told(work.clone()).words, "promoted 0 of 12 candidate regions of 2M");
         assert_eq!(told(work.clone()).reached, Some(false));
         let some = Counters { promoted_regions: 5, ..counters };
         let did = told(Work { counters: some, ..work });
