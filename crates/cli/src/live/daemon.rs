@@ -195,8 +195,13 @@ fn table(findings: &[Finding], region: u64, share: f64, screen: Screen) -> Strin
     }
     let rest = findings.len() - findings.iter().filter(matters).count();
     let size = bytes(region);
-    let rest =
-        format!("{rest} processes without {size} that matter are not shown; \"too sparse\" is below share {share}");
+    let rest = match rest {
+        0 if findings.is_empty() => "no process was there to the end of the look; ".to_string(),
+        0 => String::new(),
+        1 => format!("1 process is not shown: it has no {size} that could be huge; "),
+        rest => format!("{rest} processes are not shown: they have no {size} that could be huge; "),
+    };
+    let rest = format!("{rest}\"too sparse\" is below share {share}");
     let more = if screen.is_wide() { "" } else { "; --wide shows what is too young and what is excluded, too" };
     format!("{}\n{}", screen.table(&table), screen.paragraph(&format!("{rest}{more}")))
 }

@@ -38,12 +38,12 @@ pub(super) fn advise(rows: &[Row]) -> Advice {
     }
     if level < LEVEL {
         let needed = rounds_needed(others.len());
-        let sentence = format!(
-            "too few runs to advise: with {} the intervals are {} sure together; {needed} runs are the least for {}",
-            reference.runs,
-            percent(level),
-            percent(LEVEL)
-        );
+        let (runs, least) = (reference.runs, percent(LEVEL));
+        let sure = match level > 0.0 {
+            true => format!("the intervals are {} sure together", percent(level)),
+            false => "no interval is sure".to_string(),
+        };
+        let sentence = format!("too few runs to advise: with {runs} {sure}; {needed} runs are the least for {least}");
         return Advice { policy: None, sentence };
     }
     let faster = reached.iter().copied().filter(|row| ratio(row).differs() && ratio(row).high < 1.0);

@@ -175,7 +175,8 @@ impl Walk {
         self.spent += took;
         // What is beyond the guess for the bytes is taken for a cost of every look; a guess that was too high is lowered.
         self.per_byte = self.per_byte.min(took.as_secs_f64() / bytes);
-        self.besides = took.as_secs_f64() - bytes * self.per_byte;
+        // Rounding may take it below zero.
+        self.besides = (took.as_secs_f64() - bytes * self.per_byte).max(0.0);
         Some(seen)
     }
 }
@@ -366,5 +367,11 @@ mod tests {
         assert_eq!(walk.look(1 << 20, allowed, || 7), Some(7));
         assert_eq!(walk.look(0, None, || 7), None, "there is nothing to look at");
         assert!(walk.per_byte * ((1u64 << 30) as f64) < 1.0, "the cost is now the measured one");
+        // Sizes that do not divide evenly: what a look costs besides is never less than nothing.
+        for bytes in (3..100_000).step_by(7) {
+            let mut walk = Walk::new(1.0, 0.0);
+            assert_eq!(walk.look(bytes, None, || std::hint::black_box(bytes)), Some(bytes));
+            assert_eq!(walk.look(1, None, || 1), Some(1));
+        }
     }
 }
