@@ -40,7 +40,6 @@ mod dirt;
 mod error;
 mod fault;
 mod file;
-
 mod frames;
 mod mapping;
 mod memory;
@@ -58,7 +57,6 @@ mod shadow;
 mod soft;
 mod space;
 mod stats;
-
 mod validate;
 mod vm;
 mod wired;
@@ -66,7 +64,6 @@ mod wired;
 pub use buddy::{Buddy, BuddyError};
 pub use error::{Error, FaultError, PAGES_LIMIT};
 pub use fault::{Fault, FaultKind};
-
 pub use mapping::{Backing, Map};
 pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
@@ -78,5 +75,4 @@ pub use policy::{
 pub use scanner::{Census, Ripe, Sample, Scanner, ScannerError, Sweep};
 pub use soft::SoftPmap;
 pub use stats::Stats;
-
 pub use vm::{Config, Vm};
