@@ -4,11 +4,10 @@
 //! that exist in the simulator anyway, and a record remembers the way that it was last given. So a lookup compares one
 //! tag, whatever the number of ways, and never searches: what the record remembers is only a hint, the tag decides.
 //!
-//! Many lookups of one cache are made one after the other (see [`crate::batch`]), so its policy is asked for once, by
+//! Many lookups of one cache are made one after the other (see [`crate::batch`]), so its replacement is asked for once, by
 //! [`on_sets`], and what works on the [`Sets`] is compiled for each.
 
-use crate::lru::{Journal, PackedLru};
-use crate::replacement::{Order, Other, Policy, Replacement, RoundRobin};
+use crate::replacement::{Kept, Replace, Replacement, on_kept};
 
 /// No record has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;
@@ -19,15 +18,8 @@ pub(crate) struct Cache {
     pub(crate) tags: Vec<u32>,
     pub(crate) shape: Shape,
     pub(crate) kept: Kept,
-}
-
-/// The replacement state of all sets.
-#[derive(Clone, Debug)]
-pub(crate) enum Kept {
-    Packed(PackedLru),
-    RoundRobin(RoundRobin),
-    Journal(Journal),
-    Other(Other),
+    /// Empty places, counted only for replacements that fill them first.
+    pub(crate) vacant: usize,
 }
 
 /// How many sets and ways there are.
@@ -52,51 +44,34 @@ impl Shape {
     }
 }
 
-/// The sets of a cache, for a stretch of work with its policy known.
-pub(crate) struct Sets<'a, P> {
+/// The sets of a cache, for a stretch of work with its replacement known.
+pub(crate) struct Sets<'a, R> {
     pub(crate) tags: &'a mut [u32],
     pub(crate) shape: Shape,
-    pub(crate) policy: &'a mut P,
+    pub(crate) vacant: &'a mut usize,
+    pub(crate) kept: &'a mut R,
 }
 
-/// Evaluates an expression with the [`Sets`] of a [`Cache`], compiled for each policy.
+/// Evaluates an expression with the [`Sets`] of a [`Cache`], compiled for each replacement.
 macro_rules! on_sets {
     ($cache:expr, $sets:ident => $body:expr) => {{
-        let crate::cache::Cache { tags, shape, kept } = $cache;
+        let crate::cache::Cache { tags, shape, kept, vacant } = $cache;
         let (tags, shape) = (&mut tags[..], *shape);
-        match kept {
-            crate::cache::Kept::Packed(policy) => {
-                let mut $sets = crate::cache::Sets { tags, shape, policy };
-                $body
-            }
-            crate::cache::Kept::RoundRobin(policy) => {
-                let mut $sets = crate::cache::Sets { tags, shape, policy };
-                $body
-            }
-            crate::cache::Kept::Journal(policy) => {
-                let mut $sets = crate::cache::Sets { tags, shape, policy };
-                $body
-            }
-            crate::cache::Kept::Other(policy) => {
-                let mut $sets = crate::cache::Sets { tags, shape, policy };
-                $body
-            }
-        }
+        crate::replacement::on_kept!(kept, kept => {
+            let mut $sets = crate::cache::Sets { tags, shape, vacant, kept };
+            $body
+        })
     }};
 }
 pub(crate) use on_sets;
 
 impl Cache {
     /// An empty structure of `sets` x `ways` entries, both at least 1.
-    pub(crate) fn new(sets: usize, ways: usize, policy: Replacement) -> Cache {
-        let kept = match policy {
-            Replacement::Lru if ways <= PackedLru::WAYS => Kept::Packed(PackedLru::new(sets, ways)),
-            Replacement::RoundRobin => Kept::RoundRobin(RoundRobin::new(sets, ways)),
-            Replacement::Lru if sets == 1 => Kept::Journal(Journal::new(ways)),
-            _ => Kept::Other(Other::new(Order::new(policy, sets, ways), sets, ways)),
-        };
+    pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache {
         let mask = if sets.is_power_of_two() { sets - 1 } else { usize::MAX };
-        Cache { tags: vec![EMPTY; sets * ways], shape: Shape { sets, ways, mask }, kept }
+        let shape = Shape { sets, ways, mask };
+        let tags = vec![EMPTY; sets * ways];
+        Cache { vacant: tags.len(), tags, shape, kept: Kept::new(replacement, sets, ways) }
     }
 
     /// Drops `tag` of the page or line with this number, if it is there; `way` is what its record remembers.
@@ -135,16 +110,19 @@ impl Cache {
                 return Err(format!("set {set} holds a tag twice: {held:x?}"));
             }
         }
-        match &self.kept {
-            Kept::Packed(policy) => policy.validate(&self.tags),
-            Kept::RoundRobin(policy) => policy.validate(&self.tags),
-            Kept::Journal(policy) => policy.validate(&self.tags),
-            Kept::Other(policy) => policy.validate(&self.tags),
+        on_kept!(&self.kept, kept => self.validate_kept(kept))
+    }
+
+    fn validate_kept<R: Replace>(&self, kept: &R) -> Result<(), String> {
+        let empty = self.tags.iter().filter(|tag| **tag == EMPTY).count();
+        if R::VACANT_FIRST && self.vacant != empty {
+            return Err(format!("{} places are counted empty and {empty} are", self.vacant));
         }
+        kept.validate(&self.tags)
     }
 }
 
-impl<P: Policy> Sets<'_, P> {
+impl<R: Replace> Sets<'_, R> {
     /// Looks `tag` up in the set of `number` and counts a hit as a use; on a miss nothing changes. `way` is what its
     /// record remembers.
     #[inline(always)]
@@ -152,7 +130,7 @@ impl<P: Policy> Sets<'_, P> {
         let set = self.shape.set_of(number);
         let hit = self.tags[set * self.shape.ways + way] == tag;
         if hit {
-            self.policy.touch(set, way);
+            self.kept.touch(set, way);
         }
         hit
     }
@@ -163,31 +141,44 @@ impl<P: Policy> Sets<'_, P> {
     pub(crate) fn fill(&mut self, number: u64, tag: u32) -> (usize, u32) {
         let set = self.shape.set_of(number);
         let first = set * self.shape.ways;
-        let way = self.policy.victim(set, || {
-            let tags = &self.tags[first..][..self.shape.ways];
-            tags.iter().position(|tag| *tag == EMPTY)
-        });
+        let way = match self.vacant(set) {
+            Some(way) => way,
+            None => self.kept.victim(set),
+        };
         (way, std::mem::replace(&mut self.tags[first + way], tag))
     }
 
     /// Looks `tag` up and puts it there if it is not. Returns whether it hit, and the way. For where hits and misses
-    /// are mixed so that they cannot be foretold: where the policy can, this does the same work for both.
+    /// are mixed so that they cannot be foretold: where the replacement can, this does the same work for both.
     #[inline(always)]
     pub(crate) fn access(&mut self, number: u64, way: usize, tag: u32) -> (bool, usize) {
         let set = self.shape.set_of(number);
         let first = set * self.shape.ways;
         let hit = self.tags[first + way] == tag;
-        let way = self.policy.touch_or_victim(set, hit, way, || {
-            let tags = &self.tags[first..][..self.shape.ways];
-            tags.iter().position(|tag| *tag == EMPTY)
-        });
+        let way = match if hit { None } else { self.vacant(set) } {
+            Some(way) => way,
+            None => self.kept.touch_or_victim(set, hit, way),
+        };
         self.tags[first + way] = tag;
         (hit, way)
     }
 
+    /// The vacant way that is to be filled first, used by that; if there is one, and the replacement asks for it.
+    #[inline(always)]
+    fn vacant(&mut self, set: usize) -> Option<usize> {
+        if !R::VACANT_FIRST || *self.vacant == 0 {
+            return None;
+        }
+        let way = self.tags[set * self.shape.ways..][..self.shape.ways].iter().position(|tag| *tag == EMPTY)?;
+        *self.vacant -= 1;
+        self.kept.touch(set, way);
+        Some(way)
+    }
+
     fn flush(&mut self) {
         self.tags.fill(EMPTY);
-        self.policy.flush();
+        self.kept.flush();
+        *self.vacant = self.tags.len();
     }
 
     fn forget(&mut self, number: u64, way: usize, tag: u32) -> bool {
@@ -196,7 +187,8 @@ impl<P: Policy> Sets<'_, P> {
         let dropped = *held == tag;
         if dropped {
             *held = EMPTY;
-            self.policy.invalidate(set, way);
+            self.kept.invalidate(set, way);
+            *self.vacant += R::VACANT_FIRST as usize;
         }
         dropped
     }

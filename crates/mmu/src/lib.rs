@@ -11,7 +11,6 @@ mod batch;
 mod cache;
 mod cost;
 mod counters;
-mod lru;
 mod machine;
 mod mmu;
 mod record;

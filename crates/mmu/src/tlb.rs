@@ -11,7 +11,7 @@ use crate::cache::{Cache, EMPTY, Sets, on_sets};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::Machine;
 use crate::record::Record;
-use crate::replacement::Policy;
+use crate::replacement::Replace;
 use crate::table::{Nodes, Tables};
 use superpage_pages::{MAX_LEVELS, PageSize, Vpn};
 
@@ -208,7 +208,7 @@ impl Tlbs {
 
 /// Takes some requests of a batch through one TLB, which is filled by those that miss; returns which.
 #[inline(always)]
-fn pass<P: Policy>(sets: &mut Sets<'_, P>, records: &mut [Record], batch: &Batch, place: usize, asking: u64) -> u64 {
+fn pass<R: Replace>(sets: &mut Sets<'_, R>, records: &mut [Record], batch: &Batch, place: usize, asking: u64) -> u64 {
     let mut missed = 0;
     for index in each(asking) {
         let (head, number) = (batch.heads[index], batch.numbers[index]);

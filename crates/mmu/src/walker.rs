@@ -10,7 +10,7 @@ use crate::cache::{Cache, Sets, on_sets};
 use crate::counters::{Counters, MAX_LINE_LEVELS, MAX_WALK_LEVELS};
 use crate::machine::Machine;
 use crate::record::Record;
-use crate::replacement::{Policy, Replacement};
+use crate::replacement::{Replace, Replacement};
 use crate::table::Tables;
 
 /// Bytes of a page-table entry, all machines alike.
@@ -178,7 +178,7 @@ impl Walker {
 
 /// Looks pointers up in a walk cache, which is filled by those that miss; returns which.
 #[inline(always)]
-fn look_up<P: Policy>(sets: &mut Sets<'_, P>, records: &mut [Record], pointers: &[u32; BATCH], asking: u64) -> u64 {
+fn look_up<R: Replace>(sets: &mut Sets<'_, R>, records: &mut [Record], pointers: &[u32; BATCH], asking: u64) -> u64 {
     let mut missed = 0;
     for index in each(asking) {
         let id = pointers[index];
@@ -193,7 +193,7 @@ fn look_up<P: Policy>(sets: &mut Sets<'_, P>, records: &mut [Record], pointers: 
 
 /// Reads lines through one cache, which is filled by those that miss. Leaves these at the front and returns their number.
 #[inline(always)]
-fn read<P: Policy>(sets: &mut Sets<'_, P>, lines: &mut [u32], places: &mut [u32], shift: u32, mask: u32) -> usize {
+fn read<R: Replace>(sets: &mut Sets<'_, R>, lines: &mut [u32], places: &mut [u32], shift: u32, mask: u32) -> usize {
     let mut missed = 0;
     for index in 0..lines.len() {
         let line = lines[index];

@@ -2,6 +2,7 @@
 //! accesses, table operations and switches on every built-in machine and on made-up ones.
 
 mod naive;
+mod replacement;
 mod runs;
 
 use naive::{Naive, Stop};
@@ -285,33 +286,29 @@ fn check(machine: &Machine, seed: u64, steps: &[u8]) -> Counters {
 /// All machines in the box, and variants that they do not cover.
 fn machines() -> Vec<Machine> {
     let mut machines: Vec<Machine> = Machine::names().map(|name| Machine::builtin(name).unwrap()).collect();
-    let policies =
-        [Replacement::Lru, Replacement::Random, Replacement::TreePlru, Replacement::Nru, Replacement::RoundRobin];
-    for policy in policies {
+    for replacement in Replacement::ALL.iter().copied() {
+        let (all, large, small, suits_lines) = replacement::shapes(replacement);
         let mut alpha = Machine::builtin("alpha-21264").unwrap();
-        alpha.name = format!("alpha-21264 {}", policy.name());
+        alpha.name = format!("alpha-21264 {}", replacement.name());
         for tlb in &mut alpha.tlb {
-            tlb.replacement = policy;
-            if policy == Replacement::Nru || policy == Replacement::TreePlru {
-                tlb.entries = 64;
-            }
+            (tlb.replacement, tlb.entries) = (replacement, all);
         }
         alpha.spaces.number_bits = 1;
         machines.push(alpha);
         // Set counts that are no powers of two, an inclusive second level, caches so small that all of them evict.
         let mut odd = Machine::builtin("skylake-sp").unwrap();
-        odd.name = format!("odd {}", policy.name());
+        odd.name = format!("odd {}", replacement.name());
         for tlb in &mut odd.tlb {
-            tlb.replacement = policy;
+            tlb.replacement = replacement;
             if tlb.level == 2 {
-                (tlb.entries, tlb.ways, tlb.inclusive) = (12 * 8, Ways::Of(8), true);
+                (tlb.entries, tlb.ways, tlb.inclusive) = (12 * large, Ways::Of(large), true);
             } else if tlb.name == "DTLB 4K" {
-                (tlb.entries, tlb.ways) = (24, Ways::Of(4));
+                (tlb.entries, tlb.ways) = (6 * small, Ways::Of(small));
             }
         }
         for (cache, size) in odd.line_cache.iter_mut().zip([1024, 6144, 7040]) {
             cache.size = size;
-            cache.replacement = if policy == Replacement::TreePlru { Replacement::Lru } else { policy };
+            cache.replacement = if suits_lines { replacement } else { Replacement::Lru };
         }
         (odd.line_cache[0].ways, odd.line_cache[1].ways) = (2, 4);
         for cache in &mut odd.walk_cache {

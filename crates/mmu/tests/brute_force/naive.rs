@@ -1,130 +1,66 @@
 //! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
 //! between two steps that could be found again, and no code is shared with the crate but the machine file.
 
+use crate::replacement::{self, Twin};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, WalkCacheSpec};
 use superpage_pages::{Access, PageSize, Protection};
 
-/// One set of anything.
-#[derive(Clone, Debug)]
-struct Set<T> {
-    ways: Vec<Option<T>>,
-    /// Ways, the one used longest ago first.
-    recency: Vec<usize>,
-    next: usize,
-    /// For each inner node of the tree, as the range of ways below it: whether the right half is to go next.
-    tree: BTreeMap<(usize, usize), bool>,
-    used: Vec<bool>,
-}
-
-impl<T: Copy + PartialEq> Set<T> {
-    fn new(ways: usize) -> Set<T> {
-        let tree = BTreeMap::new();
-        Set { ways: vec![None; ways], recency: (0..ways).rev().collect(), next: 0, tree, used: vec![false; ways] }
-    }
-
-    fn find(&self, what: T) -> Option<usize> {
-        self.ways.iter().position(|way| *way == Some(what))
-    }
-
-    fn touch(&mut self, way: usize) {
-        self.recency.retain(|other| *other != way);
-        self.recency.push(way);
-        self.used[way] = true;
-        if self.used.iter().all(|used| *used) {
-            self.used.fill(false);
-            self.used[way] = true;
-        }
-        let (mut low, mut high) = (0, self.ways.len());
-        while high - low > 1 {
-            let middle = (low + high) / 2;
-            self.tree.insert((low, high), way < middle);
-            if way < middle { high = middle } else { low = middle }
-        }
-    }
-
-    fn fill(&mut self, what: T, policy: Replacement, random: &mut u64) -> Option<T> {
-        let vacant = self.ways.iter().position(|way| way.is_none());
-        let way = match policy {
-            Replacement::Lru => self.recency[0],
-            Replacement::RoundRobin => self.next,
-            _ if vacant.is_some() => vacant.unwrap(),
-            Replacement::Random => {
-                *random ^= *random << 13;
-                *random ^= *random >> 7;
-                *random ^= *random << 17;
-                (((*random >> 32) * self.ways.len() as u64) >> 32) as usize
-            }
-            Replacement::TreePlru => {
-                let (mut low, mut high) = (0, self.ways.len());
-                while high - low > 1 {
-                    let middle = (low + high) / 2;
-                    let right = self.tree.get(&(low, high)).copied().unwrap_or(false);
-                    if right { low = middle } else { high = middle }
-                }
-                low
-            }
-            Replacement::Nru => self.used.iter().position(|used| !used).unwrap_or(0),
-        };
-        if policy == Replacement::RoundRobin {
-            self.next = (self.next + 1) % self.ways.len();
-        }
-        self.touch(way);
-        self.ways[way].replace(what)
-    }
-
-    fn drop(&mut self, way: usize) {
-        self.ways[way] = None;
-        self.recency.retain(|other| *other != way);
-        self.recency.insert(0, way);
-        self.used[way] = false;
-    }
-
-    /// Empty again; a round-robin pointer stays.
-    fn flush(&mut self) {
-        let next = self.next;
-        *self = Set::new(self.ways.len());
-        self.next = next;
-    }
-}
-
 /// Sets of anything.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct Cache<T> {
-    sets: Vec<Set<T>>,
-    policy: Replacement,
-    random: u64,
+    sets: Vec<Vec<Option<T>>>,
+    replacement: Box<dyn Twin>,
 }
 
 impl<T: Copy + PartialEq> Cache<T> {
-    fn new(sets: usize, ways: usize, policy: Replacement) -> Cache<T> {
-        Cache { sets: (0..sets).map(|_| Set::new(ways)).collect(), policy, random: 0x9e37_79b9_7f4a_7c15 }
+    fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache<T> {
+        Cache { sets: vec![vec![None; ways]; sets], replacement: replacement::twin(replacement, sets, ways) }
+    }
+
+    fn set(&self, number: u64) -> usize {
+        (number % self.sets.len() as u64) as usize
     }
 
     fn hit(&mut self, number: u64, what: T) -> bool {
-        let index = (number % self.sets.len() as u64) as usize;
-        match self.sets[index].find(what) {
-            Some(way) => {
-                self.sets[index].touch(way);
-                true
-            }
-            None => false,
+        let set = self.set(number);
+        let found = self.sets[set].iter().position(|way| *way == Some(what));
+        if let Some(way) = found {
+            self.replacement.touch(set, way);
         }
+        found.is_some()
     }
 
     fn fill(&mut self, number: u64, what: T) -> Option<T> {
-        let index = (number % self.sets.len() as u64) as usize;
-        self.sets[index].fill(what, self.policy, &mut self.random)
+        let set = self.set(number);
+        let vacant = self.sets[set].iter().position(|way| way.is_none());
+        let way = self.replacement.victim(set, vacant);
+        self.replacement.touch(set, way);
+        self.sets[set][way].replace(what)
     }
 
-    fn drop(&mut self, what: T) -> bool {
-        for set in &mut self.sets {
-            if let Some(way) = set.find(what) {
-                set.drop(way);
-                return true;
+    /// Drops all entries of which this is true; returns their number.
+    fn drop(&mut self, gone: impl Fn(T) -> bool) -> u64 {
+        let mut dropped = 0;
+        for (set, ways) in self.sets.iter_mut().enumerate() {
+            for (way, held) in ways.iter_mut().enumerate() {
+                if held.is_some_and(&gone) {
+                    *held = None;
+                    self.replacement.invalidate(set, way);
+                    dropped += 1;
+                }
             }
         }
-        false
+        dropped
+    }
+
+    fn flush(&mut self) {
+        self.drop(|_| true);
+        self.replacement.flush();
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &T> {
+        self.sets.iter().flatten().flatten()
     }
 }
 
@@ -156,7 +92,7 @@ pub(crate) struct Counts {
     pub(crate) flushes: u64,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Naive {
     machine: Machine,
     tlbs: Vec<(TlbSpec, Cache<Entry>)>,
@@ -264,7 +200,7 @@ impl Naive {
             self.free.push(self.nodes.remove(&node).unwrap());
             // The entry above that pointed to it is at the next level.
             for (_, cache) in self.walk_caches.iter_mut().filter(|(spec, _)| spec.level == node.1 + 1) {
-                cache.drop((node.0, node.1 + 1, node.2));
+                cache.drop(|held| held == (node.0, node.1 + 1, node.2));
             }
         }
         let mut new: Vec<Pointer> = needed.into_iter().filter(|node| !self.nodes.contains_key(node)).collect();
@@ -289,7 +225,7 @@ impl Naive {
     fn shoot(&mut self, space: u32, first: u64, size: PageSize) {
         let entry = (space, first >> self.order(size), size);
         for (_, cache) in &mut self.tlbs {
-            self.counts.shootdown_entries += cache.drop(entry) as u64;
+            self.counts.shootdown_entries += cache.drop(|held| held == entry);
         }
     }
 
@@ -401,8 +337,8 @@ impl Naive {
         };
         if flush {
             self.counts.flushes += 1;
-            self.tlbs.iter_mut().for_each(|(_, cache)| cache.sets.iter_mut().for_each(Set::flush));
-            self.walk_caches.iter_mut().for_each(|(_, cache)| cache.sets.iter_mut().for_each(Set::flush));
+            self.tlbs.iter_mut().for_each(|(_, cache)| cache.flush());
+            self.walk_caches.iter_mut().for_each(|(_, cache)| cache.flush());
         }
     }
 
@@ -466,7 +402,7 @@ impl Naive {
         for (inner, cache) in &mut self.tlbs {
             let within = all.iter().all(|access| !Naive::serves(inner, *access) || Naive::serves(outer, *access));
             if inner.level < outer.level && within {
-                cache.drop(evicted);
+                cache.drop(|held| held == evicted);
             }
         }
     }
@@ -566,8 +502,7 @@ impl Naive {
         let mut held = Vec::new();
         for (index, (_, cache)) in self.tlbs.iter().enumerate() {
             for size in &self.machine.pages.sizes {
-                let entries = cache.sets.iter().flat_map(|set| set.ways.iter().flatten());
-                let count = entries.filter(|entry| entry.2 == *size).count() as u64;
+                let count = cache.entries().filter(|entry| entry.2 == *size).count() as u64;
                 if count > 0 {
                     held.push((index, *size, count));
                 }

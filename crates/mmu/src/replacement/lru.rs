@@ -1,12 +1,13 @@
-//! LRU, the policy of nearly all caches, in two forms that need no search.
+//! The least recently used way goes; an invalid way counts as used longest ago. Nearly all caches are said to do this, so it has
+//! three forms, two of which need no search.
 
+use super::{Replace, is_permutation, possible};
 use crate::cache::EMPTY;
-use crate::replacement::{Policy, is_permutation, possible};
 
 /// LRU of at most 16 ways in one word per set: nibble n holds the way used n-th last. A fill is a rotation, a hit finds
 /// its nibble by arithmetic on the whole word.
 #[derive(Clone, Debug)]
-pub(crate) struct PackedLru {
+pub(crate) struct Packed {
     words: Vec<u64>,
     /// The nibbles in use.
     mask: u64,
@@ -16,16 +17,11 @@ pub(crate) struct PackedLru {
 
 const ONES: u64 = 0x1111_1111_1111_1111;
 
-impl PackedLru {
+impl Packed {
     /// The most ways.
-    pub(crate) const WAYS: usize = 16;
+    const WAYS: usize = 16;
     /// The word of a set of 16 ways in which nothing was used yet.
     const INITIAL: u64 = 0xfedc_ba98_7654_3210;
-
-    pub(crate) fn new(sets: usize, ways: usize) -> PackedLru {
-        let mask = u64::MAX >> (64 - 4 * ways);
-        PackedLru { words: vec![PackedLru::INITIAL & mask; sets], mask, last: 4 * (ways as u32 - 1) }
-    }
 
     /// The nibbles up to the one that holds `way`.
     #[inline(always)]
@@ -39,23 +35,31 @@ impl PackedLru {
     /// The word after a use of `way`.
     #[inline(always)]
     fn touched(word: u64, way: usize) -> u64 {
-        let through = PackedLru::through(word, way);
+        let through = Packed::through(word, way);
         word & !through | word << 4 & through | way as u64
     }
 }
 
-impl Policy for PackedLru {
+impl Replace for Packed {
+    fn new(sets: usize, ways: usize) -> Option<Packed> {
+        if ways > Packed::WAYS {
+            return None;
+        }
+        let mask = u64::MAX >> (64 - 4 * ways);
+        Some(Packed { words: vec![Packed::INITIAL & mask; sets], mask, last: 4 * (ways as u32 - 1) })
+    }
+
     #[inline(always)]
     fn touch(&mut self, set: usize, way: usize) {
         let word = self.words[set];
         // Nothing to write if it is the most recent already: with one set, the next use would wait for that.
         if word & 15 != way as u64 {
-            self.words[set] = PackedLru::touched(word, way);
+            self.words[set] = Packed::touched(word, way);
         }
     }
 
     #[inline(always)]
-    fn victim(&mut self, set: usize, _: impl Fn() -> Option<usize>) -> usize {
+    fn victim(&mut self, set: usize) -> usize {
         let word = self.words[set];
         let oldest = word >> (self.last & 63);
         self.words[set] = word << 4 & self.mask | oldest;
@@ -63,23 +67,23 @@ impl Policy for PackedLru {
     }
 
     #[inline(always)]
-    fn touch_or_victim(&mut self, set: usize, hit: bool, way: usize, _: impl Fn() -> Option<usize>) -> usize {
+    fn touch_or_victim(&mut self, set: usize, hit: bool, way: usize) -> usize {
         let word = self.words[set];
         let oldest = (word >> (self.last & 63)) as usize;
         let way = std::hint::select_unpredictable(hit, way, oldest);
-        self.words[set] = PackedLru::touched(word, way);
+        self.words[set] = Packed::touched(word, way);
         way
     }
 
     /// The way is the oldest now.
     fn invalidate(&mut self, set: usize, way: usize) {
         let word = self.words[set];
-        let through = PackedLru::through(word, way);
+        let through = Packed::through(word, way);
         self.words[set] = word & through >> 4 | (word & !through) >> 4 | (way as u64) << self.last;
     }
 
     fn flush(&mut self) {
-        self.words.fill(PackedLru::INITIAL & self.mask);
+        self.words.fill(Packed::INITIAL & self.mask);
     }
 
     fn validate(&self, _: &[u32]) -> Result<(), String> {
@@ -108,16 +112,6 @@ pub(crate) struct Journal {
 impl Journal {
     const NEVER: u32 = u32::MAX;
 
-    pub(crate) fn new(ways: usize) -> Journal {
-        Journal {
-            newest: vec![Journal::NEVER; ways],
-            entries: vec![0; (8 * ways).max(1024)],
-            first: 0,
-            end: 0,
-            vacant: (0..ways as u16).rev().collect(),
-        }
-    }
-
     #[cold]
     fn compact(&mut self) {
         let mut kept = 0;
@@ -133,7 +127,17 @@ impl Journal {
     }
 }
 
-impl Policy for Journal {
+impl Replace for Journal {
+    fn new(sets: usize, ways: usize) -> Option<Journal> {
+        (sets == 1).then(|| Journal {
+            newest: vec![Journal::NEVER; ways],
+            entries: vec![0; (8 * ways).max(1024)],
+            first: 0,
+            end: 0,
+            vacant: (0..ways as u16).rev().collect(),
+        })
+    }
+
     #[inline(always)]
     fn touch(&mut self, _: usize, way: usize) {
         if self.end == self.entries.len() {
@@ -145,7 +149,7 @@ impl Policy for Journal {
     }
 
     #[inline(always)]
-    fn victim(&mut self, set: usize, _: impl Fn() -> Option<usize>) -> usize {
+    fn victim(&mut self, set: usize) -> usize {
         let way = match self.vacant.pop() {
             Some(way) => way as usize,
             None => loop {
@@ -166,7 +170,7 @@ impl Policy for Journal {
     }
 
     fn flush(&mut self) {
-        *self = Journal::new(self.newest.len());
+        *self = Journal::new(1, self.newest.len()).expect("one set");
     }
 
     fn validate(&self, tags: &[u32]) -> Result<(), String> {
@@ -182,18 +186,71 @@ impl Policy for Journal {
     }
 }
 
+/// LRU of any shape: a permutation of the ways for each set, the most recent first.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    ways: usize,
+    order: Vec<u16>,
+}
+
+impl Listed {
+    /// The order of a set, and where in it the way is.
+    fn find(&mut self, set: usize, way: usize) -> (&mut [u16], usize) {
+        let order = &mut self.order[set * self.ways..][..self.ways];
+        let at = order.iter().position(|other| *other as usize == way).expect("a permutation holds every way");
+        (order, at)
+    }
+}
+
+impl Replace for Listed {
+    fn new(sets: usize, ways: usize) -> Option<Listed> {
+        Some(Listed { ways, order: (0..sets).flat_map(|_| 0..ways as u16).collect() })
+    }
+
+    #[inline]
+    fn touch(&mut self, set: usize, way: usize) {
+        let (order, at) = self.find(set, way);
+        order.copy_within(..at, 1);
+        order[0] = way as u16;
+    }
+
+    #[inline]
+    fn victim(&mut self, set: usize) -> usize {
+        let order = &mut self.order[set * self.ways..][..self.ways];
+        let way = order[self.ways - 1];
+        order.copy_within(..self.ways - 1, 1);
+        order[0] = way;
+        way as usize
+    }
+
+    /// The way is the oldest now.
+    fn invalidate(&mut self, set: usize, way: usize) {
+        let (order, at) = self.find(set, way);
+        order[at..].rotate_left(1);
+    }
+
+    fn flush(&mut self) {
+        let ways = self.ways;
+        self.order.iter_mut().enumerate().for_each(|(at, way)| *way = (at % ways) as u16);
+    }
+
+    fn validate(&self, _: &[u32]) -> Result<(), String> {
+        let sound = |order: &[u16]| is_permutation(order.iter().map(|way| *way as usize), self.ways);
+        possible(self.order.chunks(self.ways).position(|order| !sound(order)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replacement::Order;
 
     /// The three forms of LRU choose alike.
     #[test]
     fn the_forms_of_lru_agree() {
         for ways in [1usize, 2, 3, 5, 12, 16] {
-            let mut packed = PackedLru::new(1, ways);
-            let mut journal = Journal::new(ways);
-            let mut listed = Order::Listed { ways, order: (0..ways as u16).collect() };
+            let mut packed = Packed::new(1, ways).unwrap();
+            let mut journal = Journal::new(1, ways).unwrap();
+            let mut listed = Listed::new(1, ways).unwrap();
             let mut state = 88172645463325252u64;
             let mut tags = vec![EMPTY; ways];
             for _ in 0..20_000 {
@@ -211,10 +268,10 @@ mod tests {
                     }
                     (1..8, None) => {
                         let chosen = match state % 2 {
-                            0 => packed.victim(0, || None),
-                            _ => packed.touch_or_victim(0, false, way, || None),
+                            0 => packed.victim(0),
+                            _ => packed.touch_or_victim(0, false, way),
                         };
-                        assert_eq!((journal.victim(0, || None), listed.victim(0)), (chosen, chosen));
+                        assert_eq!((journal.victim(0), listed.victim(0)), (chosen, chosen));
                     }
                     (1..8, Some(way)) => {
                         // Which of several invalid ways is filled makes no difference; let all have the same one.
@@ -225,7 +282,7 @@ mod tests {
                         listed.touch(0, way);
                     }
                     _ if tags[way] != EMPTY => {
-                        assert_eq!(packed.touch_or_victim(0, true, way, || None), way);
+                        assert_eq!(packed.touch_or_victim(0, true, way), way);
                         journal.touch(0, way);
                         listed.touch(0, way);
                     }
@@ -233,7 +290,7 @@ mod tests {
                 }
                 packed.validate(&tags).unwrap();
                 journal.validate(&tags).unwrap();
-                listed.validate(1, ways).unwrap();
+                listed.validate(&tags).unwrap();
             }
         }
     }

@@ -1,0 +1,150 @@
+//! Which way of a set gives place: the replacements of TLBs, walk caches and line caches, each a file.
+//!
+//! A replacement keeps one piece of state for all sets of a structure and answers three questions: a way was used, which
+//! way is next to go, a way became invalid. Every one is exact, and has a naive twin in the tests (`brute_force`). To add one, write
+//! its file (a type with [`Replace`]) and a line in the list below; machine files know it by its name then.
+
+use serde::{Deserialize, Serialize};
+
+mod lru;
+mod nru;
+mod random;
+mod round_robin;
+mod tree_plru;
+
+/// Makes of the list of replacements what needs all of them: the enum that machine files name, the state of any one, and
+/// a macro that compiles an expression for each.
+macro_rules! replacements {
+    ($dollar:tt $($variant:ident $name:literal => $module:ident: $($form:ident)+;)+) => {
+        /// A replacement, by the name that machine files use.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
+        pub enum Replacement {
+            $(
+                #[doc = concat!("`", $name, "`: see `replacement/", stringify!($module), ".rs`.")]
+                #[serde(rename = $name)]
+                $variant,
+            )+
+        }
+
+        impl Replacement {
+            /// All that there are.
+            pub const ALL: &[Replacement] = &[$(Replacement::$variant),+];
+
+            /// The name in machine files.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Replacement::$variant => $name,)+
+                }
+            }
+
+            /// Why sets of `ways` ways cannot have it, if they cannot.
+            pub(crate) fn refuses(self, ways: usize) -> Option<&'static str> {
+                match self {
+                    $(Replacement::$variant => None$(.or_else(|| $module::$form::refuses(ways)))+,)+
+                }
+            }
+        }
+
+        /// The state of one replacement for all sets of a structure.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Kept {
+            $($($form($module::$form),)+)+
+        }
+
+        impl Kept {
+            /// The state in which nothing was used yet: of the first form that takes this shape.
+            pub(crate) fn new(replacement: Replacement, sets: usize, ways: usize) -> Kept {
+                let kept = match replacement {
+                    $(Replacement::$variant => {
+                        None$(.or_else(|| $module::$form::new(sets, ways).map(Kept::$form)))+
+                    })+
+                };
+                kept.expect("the last form takes every shape that is not refused")
+            }
+        }
+
+        /// Evaluates an expression with the state in a [`Kept`], compiled for each form.
+        macro_rules! on_kept {
+            ($dollar kept:expr, $dollar state:ident => $dollar body:expr) => {
+                match $dollar kept {
+                    $($(crate::replacement::Kept::$form($dollar state) => $dollar body,)+)+
+                }
+            };
+        }
+        pub(crate) use on_kept;
+    };
+}
+
+// Name in the code, name in machine files, module: its forms, the first that takes the shape is used.
+replacements! { $
+    Lru "lru" => lru: Packed Journal Listed;
+    RoundRobin "round-robin" => round_robin: RoundRobin;
+    Random "random" => random: Random;
+    TreePlru "tree-plru" => tree_plru: TreePlru;
+    Nru "nru" => nru: Nru;
+}
+
+/// The state of a replacement for all sets of one structure.
+pub(crate) trait Replace: Sized {
+    /// Whether an invalid way, the lowest, is filled before any valid one; [`Replace::victim`] is asked where there is none.
+    const VACANT_FIRST: bool = false;
+
+    /// Why sets of `ways` ways cannot have it, if they cannot.
+    fn refuses(_ways: usize) -> Option<&'static str> {
+        None
+    }
+
+    /// The state in which nothing was used and all ways are invalid; nothing if this form is not for such a shape.
+    fn new(sets: usize, ways: usize) -> Option<Self>;
+
+    /// The way was used: a hit, or the fill of a way that was vacant.
+    fn touch(&mut self, set: usize, way: usize);
+
+    /// Chooses the way to fill and counts the fill as a use of it.
+    fn victim(&mut self, set: usize) -> usize;
+
+    /// A hit in `way`, or a fill; returns the way.
+    #[inline(always)]
+    fn touch_or_victim(&mut self, set: usize, hit: bool, way: usize) -> usize {
+        if hit {
+            self.touch(set, way);
+            way
+        } else {
+            self.victim(set)
+        }
+    }
+
+    /// The way became invalid.
+    fn invalidate(&mut self, set: usize, way: usize);
+
+    /// Forgets all uses; all ways are invalid. A round-robin pointer and a random generator stay where they are.
+    fn flush(&mut self);
+
+    /// Checks that the state is one that uses can lead to, with these tags.
+    fn validate(&self, tags: &[u32]) -> Result<(), String>;
+}
+
+/// The error for a set whose state is none that uses can lead to.
+fn possible(wrong: Option<usize>) -> Result<(), String> {
+    wrong.map_or(Ok(()), |set| Err(format!("the replacement state of set {set} is impossible")))
+}
+
+/// Whether these are the numbers below `count`, each once.
+fn is_permutation(numbers: impl Iterator<Item = usize>, count: usize) -> bool {
+    let mut seen = vec![false; count];
+    let fresh = |number: usize| number < count && !std::mem::replace(&mut seen[number], true);
+    numbers.map(fresh).filter(|fresh| *fresh).count() == count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tree_needs_a_power_of_two() {
+        assert!(Replacement::TreePlru.refuses(12).is_some());
+        assert!(Replacement::TreePlru.refuses(16).is_none());
+        assert!(Replacement::Nru.refuses(65).is_some());
+        assert!(Replacement::Lru.refuses(12).is_none());
+    }
+}

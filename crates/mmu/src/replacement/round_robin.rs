@@ -1,0 +1,34 @@
+//! A pointer goes round the ways and moves at each fill, whether the way that it names is valid or not.
+
+use super::{Replace, possible};
+
+/// A pointer a set.
+#[derive(Clone, Debug)]
+pub(crate) struct RoundRobin {
+    next: Vec<u32>,
+    ways: u32,
+}
+
+impl Replace for RoundRobin {
+    fn new(sets: usize, ways: usize) -> Option<RoundRobin> {
+        Some(RoundRobin { next: vec![0; sets], ways: ways as u32 })
+    }
+
+    #[inline(always)]
+    fn touch(&mut self, _: usize, _: usize) {}
+
+    #[inline(always)]
+    fn victim(&mut self, set: usize) -> usize {
+        let way = self.next[set];
+        self.next[set] = if way + 1 == self.ways { 0 } else { way + 1 };
+        way as usize
+    }
+
+    fn invalidate(&mut self, _: usize, _: usize) {}
+
+    fn flush(&mut self) {}
+
+    fn validate(&self, _: &[u32]) -> Result<(), String> {
+        possible(self.next.iter().position(|way| *way >= self.ways))
+    }
+}

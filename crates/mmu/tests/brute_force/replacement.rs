@@ -1,0 +1,169 @@
+//! Each replacement once more, for all sets of a structure, with no thought for speed.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use superpage_mmu::Replacement;
+
+/// What [`crate::naive`] asks of a replacement. Ways are numbered within their set.
+pub(crate) trait Twin: Debug {
+    /// The way was used.
+    fn touch(&mut self, set: usize, way: usize);
+
+    /// The way to fill, of which the lowest invalid one is `vacant`.
+    fn victim(&mut self, set: usize, vacant: Option<usize>) -> usize;
+
+    /// The way is invalid.
+    fn invalidate(&mut self, set: usize, way: usize);
+
+    /// All ways are.
+    fn flush(&mut self);
+}
+
+/// The naive twin of a replacement.
+pub(crate) fn twin(replacement: Replacement, sets: usize, ways: usize) -> Box<dyn Twin> {
+    match replacement {
+        Replacement::Lru => Box::new(Lru(vec![(0..ways).rev().collect(); sets])),
+        Replacement::RoundRobin => Box::new(RoundRobin { next: vec![0; sets], ways }),
+        Replacement::Random => Box::new(Random { state: 0x9e37_79b9_7f4a_7c15, ways }),
+        Replacement::TreePlru => Box::new(TreePlru { right: vec![BTreeMap::new(); sets], ways }),
+        Replacement::Nru => Box::new(Nru(vec![vec![false; ways]; sets])),
+    }
+}
+
+/// The ways that a structure may have under a replacement: all entries of one set, and the ways of a larger and a smaller set. And
+/// whether it suits line caches of any number of ways.
+pub(crate) fn shapes(replacement: Replacement) -> (usize, usize, usize, bool) {
+    match replacement {
+        Replacement::TreePlru => (64, 8, 4, false),
+        Replacement::Nru => (64, 8, 4, true),
+        _ => (128, 8, 4, true),
+    }
+}
+
+/// Ways of each set, the one used longest ago first.
+#[derive(Debug)]
+struct Lru(Vec<Vec<usize>>);
+
+impl Twin for Lru {
+    fn touch(&mut self, set: usize, way: usize) {
+        self.0[set].retain(|other| *other != way);
+        self.0[set].push(way);
+    }
+
+    fn victim(&mut self, set: usize, _: Option<usize>) -> usize {
+        self.0[set][0]
+    }
+
+    fn invalidate(&mut self, set: usize, way: usize) {
+        self.0[set].retain(|other| *other != way);
+        self.0[set].insert(0, way);
+    }
+
+    fn flush(&mut self) {}
+}
+
+#[derive(Debug)]
+struct RoundRobin {
+    next: Vec<usize>,
+    ways: usize,
+}
+
+impl Twin for RoundRobin {
+    fn touch(&mut self, _: usize, _: usize) {}
+
+    fn victim(&mut self, set: usize, _: Option<usize>) -> usize {
+        let way = self.next[set];
+        self.next[set] = (way + 1) % self.ways;
+        way
+    }
+
+    fn invalidate(&mut self, _: usize, _: usize) {}
+
+    fn flush(&mut self) {}
+}
+
+#[derive(Debug)]
+struct Random {
+    state: u64,
+    ways: usize,
+}
+
+impl Twin for Random {
+    fn touch(&mut self, _: usize, _: usize) {}
+
+    fn victim(&mut self, _: usize, vacant: Option<usize>) -> usize {
+        vacant.unwrap_or_else(|| {
+            self.state ^= self.state << 13;
+            self.state ^= self.state >> 7;
+            self.state ^= self.state << 17;
+            (((self.state >> 32) * self.ways as u64) >> 32) as usize
+        })
+    }
+
+    fn invalidate(&mut self, _: usize, _: usize) {}
+
+    fn flush(&mut self) {}
+}
+
+/// For each inner node of a set's tree, as the range of ways below it: whether the right half is to go next.
+#[derive(Debug)]
+struct TreePlru {
+    right: Vec<BTreeMap<(usize, usize), bool>>,
+    ways: usize,
+}
+
+impl Twin for TreePlru {
+    fn touch(&mut self, set: usize, way: usize) {
+        let (mut low, mut high) = (0, self.ways);
+        while high - low > 1 {
+            let middle = (low + high) / 2;
+            self.right[set].insert((low, high), way < middle);
+            if way < middle { high = middle } else { low = middle }
+        }
+    }
+
+    fn victim(&mut self, set: usize, vacant: Option<usize>) -> usize {
+        vacant.unwrap_or_else(|| {
+            let (mut low, mut high) = (0, self.ways);
+            while high - low > 1 {
+                let middle = (low + high) / 2;
+                let right = self.right[set].get(&(low, high)).copied().unwrap_or(false);
+                if right { low = middle } else { high = middle }
+            }
+            low
+        })
+    }
+
+    fn invalidate(&mut self, _: usize, _: usize) {}
+
+    fn flush(&mut self) {
+        self.right.iter_mut().for_each(BTreeMap::clear);
+    }
+}
+
+/// The ways of each set that were used.
+#[derive(Debug)]
+struct Nru(Vec<Vec<bool>>);
+
+impl Twin for Nru {
+    fn touch(&mut self, set: usize, way: usize) {
+        let used = &mut self.0[set];
+        used[way] = true;
+        if used.iter().all(|used| *used) {
+            used.fill(false);
+            used[way] = true;
+        }
+    }
+
+    fn victim(&mut self, set: usize, vacant: Option<usize>) -> usize {
+        vacant.unwrap_or_else(|| self.0[set].iter().position(|used| !used).unwrap_or(0))
+    }
+
+    fn invalidate(&mut self, set: usize, way: usize) {
+        self.0[set][way] = false;
+    }
+
+    fn flush(&mut self) {
+        self.0.iter_mut().for_each(|used| used.fill(false));
+    }
+}
