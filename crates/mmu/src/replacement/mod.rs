@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 mod lru;
+mod mru3_plru4;
 mod nru;
 mod random;
 mod round_robin;
@@ -82,6 +83,7 @@ replacements! { $
     Random "random" => random: Random;
     TreePlru "tree-plru" => tree_plru: TreePlru;
     Nru "nru" => nru: Nru;
+    Mru3Plru4 "mru3-plru4" => mru3_plru4: Mru3Plru4;
 }
 
 /// The state of a replacement for all sets of one structure.

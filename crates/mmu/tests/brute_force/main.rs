@@ -302,7 +302,7 @@ fn machines() -> Vec<Machine> {
             tlb.replacement = replacement;
             if tlb.level == 2 {
                 (tlb.entries, tlb.ways, tlb.inclusive) = (12 * large, Ways::Of(large), true);
-            } else if tlb.name == "DTLB 4K" {
+            } else if tlb.name == "DTLB 4K" || small == large {
                 (tlb.entries, tlb.ways) = (6 * small, Ways::Of(small));
             }
         }

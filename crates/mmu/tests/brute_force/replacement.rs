@@ -27,6 +27,7 @@ pub(crate) fn twin(replacement: Replacement, sets: usize, ways: usize) -> Box<dy
         Replacement::Random => Box::new(Random { state: 0x9e37_79b9_7f4a_7c15, ways }),
         Replacement::TreePlru => Box::new(TreePlru { right: vec![BTreeMap::new(); sets], ways }),
         Replacement::Nru => Box::new(Nru(vec![vec![false; ways]; sets])),
+        Replacement::Mru3Plru4 => Box::new(Permuted(vec![Permuted::START.to_vec(); sets])),
     }
 }
 
@@ -36,6 +37,7 @@ pub(crate) fn shapes(replacement: Replacement) -> (usize, usize, usize, bool) {
     match replacement {
         Replacement::TreePlru => (64, 8, 4, false),
         Replacement::Nru => (64, 8, 4, true),
+        Replacement::Mru3Plru4 => (12, 12, 12, false),
         _ => (128, 8, 4, true),
     }
 }
@@ -165,5 +167,49 @@ impl Twin for Nru {
 
     fn flush(&mut self) {
         self.0.iter_mut().for_each(|used| used.fill(false));
+    }
+}
+
+/// As it was measured: a set is a list of its ways, the last one goes next, and a use of the way at each position puts the list
+/// into another order.
+#[derive(Debug)]
+struct Permuted(Vec<Vec<usize>>);
+
+impl Permuted {
+    /// The order of ways in a set in which nothing was used.
+    const START: [usize; 12] = [3, 11, 7, 1, 9, 5, 2, 10, 6, 0, 8, 4];
+
+    /// For a use at each position the positions, before it, of what stands at each afterwards.
+    const ORDERS: [[usize; 12]; 12] = [
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
+        [1, 2, 0, 4, 5, 3, 7, 8, 6, 10, 11, 9],
+        [2, 0, 1, 5, 3, 4, 8, 6, 7, 11, 9, 10],
+        [3, 1, 2, 0, 4, 5, 9, 7, 8, 6, 10, 11],
+        [4, 2, 0, 1, 5, 3, 10, 8, 6, 7, 11, 9],
+        [5, 0, 1, 2, 3, 4, 11, 6, 7, 8, 9, 10],
+        [6, 1, 2, 3, 4, 5, 0, 7, 8, 9, 10, 11],
+        [7, 2, 0, 4, 5, 3, 1, 8, 6, 10, 11, 9],
+        [8, 0, 1, 5, 3, 4, 2, 6, 7, 11, 9, 10],
+        [9, 1, 2, 0, 4, 5, 3, 7, 8, 6, 10, 11],
+        [10, 2, 0, 1, 5, 3, 4, 8, 6, 7, 11, 9],
+        [11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+    ];
+}
+
+impl Twin for Permuted {
+    fn touch(&mut self, set: usize, way: usize) {
+        let before = self.0[set].clone();
+        let at = before.iter().position(|other| *other == way).unwrap();
+        self.0[set] = Permuted::ORDERS[at].iter().map(|from| before[*from]).collect();
+    }
+
+    fn victim(&mut self, set: usize, vacant: Option<usize>) -> usize {
+        vacant.unwrap_or(self.0[set][11])
+    }
+
+    fn invalidate(&mut self, _: usize, _: usize) {}
+
+    fn flush(&mut self) {
+        self.0.fill(Permuted::START.to_vec());
     }
 }
