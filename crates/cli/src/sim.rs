@@ -124,14 +124,7 @@ fn after_help() -> String {
         help += &format!(" {name}");
     }
     help += "\n\nPolicies:\n";
-    for (name, line) in superpage_sim::policies() {
-        help += &format!("  {name:14} {line}\n");
-    }
-    help += "  FILE.toml      your own: a description, base = \"reservation\", and under [answers] what differs from that\n";
-    help += "  with the parameters\n";
-    for (key, line) in superpage_sim::policy_keys() {
-        help += &format!("  {key:28} {line}\n");
-    }
+    help += &superpage_sim::policy_help();
     help += "\nWorkloads:\n";
     for kind in workload::all() {
         let parameters: Vec<String> =

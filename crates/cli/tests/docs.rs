@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The folders whose paths are checked.
-const FOLDERS: [&str; 7] = ["crates/", "machines/", "policies/", "docs/", "corpus/", "demo/", "fuzz/"];
+const FOLDERS: [&str; 6] = ["crates/", "machines/", "docs/", "corpus/", "demo/", "fuzz/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")

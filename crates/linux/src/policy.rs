@@ -7,7 +7,8 @@ use crate::promote;
 use crate::text::Way;
 use std::fmt;
 use std::str::FromStr;
-use superpage_pages::{PageSize, parse_bytes};
+use superpage_pages::PageSize;
+use superpage_vm::{Need, Parameter, Target};
 
 /// What gives pages to a command.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,64 +41,8 @@ pub enum Policy {
     },
 }
 
-/// A policy as its users have to know it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Described {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does.
-    pub help: &'static str,
-    /// Its parameters with their values, each with a line of help.
-    pub parameters: &'static [(&'static str, &'static str)],
-}
-
-/// All policies.
-pub const POLICIES: [Described; 7] = [
-    Described { name: "now", help: "the system as it is: nothing is changed", parameters: &[] },
-    Described {
-        name: "base",
-        help: "only base pages, also where the program asks for more, for the command alone",
-        parameters: &[],
-    },
-    Described {
-        name: "thp",
-        help: "transparent huge pages everywhere (a setting of the whole system)",
-        parameters: &[("malloc=on|off", "only where the C library's allocator asks for them, for the command alone")],
-    },
-    Described {
-        name: "mthp",
-        help: "folios of one size everywhere (a setting of the whole system)",
-        parameters: &[("size=SIZE", "of the folios; 64K if not given")],
-    },
-    Described {
-        name: "hugetlb",
-        help: "hugetlb pages for the C library's allocator",
-        parameters: &[("pool=SIZE", "set aside before the command starts; else pages are taken as it runs")],
-    },
-    Described {
-        name: "promote",
-        help: "base pages, and huge ones where all is populated and settled, for the command alone",
-        parameters: &[
-            ("share=SHARE", "of a region's pages that have to be populated; 1 if not given"),
-            ("age=TIME", "for which the population has not changed; 2s"),
-            ("cpu=SHARE", "of one core that promoting may use over time; 0.01"),
-            ("burst=TIME", "of a core that may be saved up and used at once; 100ms"),
-            ("interval=TIME", "between two looks at a process that changes; 1s"),
-            ("idle=TIME", "between two looks at one that does not, at most; 10s"),
-            ("slowdown=SHARE", "of a process's speed that promotion may cost it; 0.02"),
-            ("batch=REGIONS", "in one call; 4"),
-            ("shared=on|off", "whether memory files are promoted too; on"),
-        ],
-    },
-    Described {
-        name: "text",
-        help: "base pages, and huge ones for the program's code, for the command alone",
-        parameters: &[(
-            "way=WAY",
-            "remap (a copy; if not given), file (its pages in the cache, where they stay) or auto",
-        )],
-    },
-];
+/// Where policies are carried out here.
+pub const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings] };
 
 impl Policy {
     /// The policies that are compared where none is named.
@@ -119,10 +64,12 @@ impl Policy {
     /// A table of all policies and parameters, for a help text.
     pub fn help() -> String {
         let mut text = String::new();
-        for Described { name, help, parameters } in POLICIES {
-            text += &format!("  {name:<18} {help}\n");
-            for (parameter, help) in parameters {
-                text += &format!("    :{parameter:<15} {help}\n");
+        for definition in LINUX.policies() {
+            text += &format!("  {:<18} {}\n", definition.name, definition.help);
+            for parameter in LINUX.parameters(definition) {
+                let Parameter { name, values, default, help, .. } = parameter;
+                let otherwise = if default.is_empty() { String::new() } else { format!("; {default} if not given") };
+                text += &format!("    :{:<15} {help}{otherwise}\n", format!("{name}={values}"));
             }
         }
         text
@@ -133,49 +80,17 @@ impl FromStr for Policy {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Policy, Error> {
-        let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
-        let Some(Described { name, parameters: known, .. }) = POLICIES.iter().find(|known| known.name == name) else {
-            let names: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
-            return Err(Error::Usage(format!(
-                "no policy of a live system is called `{name}`; they are {}",
-                names.join(", ")
-            )));
-        };
-        let mut values = Vec::new();
-        for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
-            let (key, value) = parameter.split_once('=').unwrap_or((parameter, ""));
-            if !known.iter().any(|(known, _)| known.split('=').next() == Some(key)) {
-                let known: Vec<&str> = known.iter().map(|(parameter, _)| *parameter).collect();
-                let known = if known.is_empty() { "none".to_string() } else { known.join(", ") };
-                return Err(Error::Usage(format!("policy {name} has no parameter `{key}`; its parameters: {known}")));
-            }
-            values.push((key, value));
-        }
-        // The last one counts where a parameter is given twice.
-        let value = |key: &str| values.iter().rev().find(|(given, _)| *given == key).map(|(_, value)| *value);
-        let bad = |key: &str, what: &str| Error::Usage(format!("policy {name}: {key} is {what}"));
-        Ok(match *name {
+        let policy = superpage_vm::Policy::parse(text, &LINUX).map_err(|error| Error::Usage(error.to_string()))?;
+        let (name, given) = (policy.definition().name, policy.given());
+        Ok(match name {
             "now" => Policy::Now,
             "base" => Policy::Base,
-            "thp" => match value("malloc") {
-                None | Some("off") => Policy::Thp { malloc: false },
-                Some("on") => Policy::Thp { malloc: true },
-                Some(other) => return Err(bad("malloc", &format!("on or off, not `{other}`"))),
-            },
-            "mthp" => {
-                let size = value("size").unwrap_or("64K");
-                let size = size.parse().map_err(|_| bad("size", &format!("a page size such as 64K, not `{size}`")))?;
-                Policy::Mthp { size }
-            }
-            "promote" => Policy::Promote(parameters.parse()?),
-            "text" => Policy::Text { way: value("way").map_or(Ok(Way::Remap), str::parse)? },
-            _ => {
-                let bytes = |pool| match parse_bytes(pool) {
-                    Ok(bytes) if bytes > 0 => Ok(bytes),
-                    _ => Err(bad("pool", &format!("a size of memory such as 512M, not `{pool}`"))),
-                };
-                Policy::Hugetlb { pool: value("pool").map(bytes).transpose()? }
-            }
+            "thp" => Policy::Thp { malloc: given.is_on("malloc") },
+            "mthp" => Policy::Mthp { size: given.size("size") },
+            "hugetlb" => Policy::Hugetlb { pool: given.number("pool") },
+            "promote" => Policy::Promote(promote::Options::new(given)?),
+            "text" => Policy::Text { way: given.word("way").parse()? },
+            _ => return Err(Error::Usage(format!("policy {name} is not there on a live Linux yet"))),
         })
     }
 }
@@ -233,14 +148,6 @@ mod tests {
     }
 
     #[test]
-    fn the_help_tells_every_parameter_of_the_promoter() {
-        let promote = POLICIES.iter().find(|policy| policy.name == "promote").unwrap();
-        let keys: Vec<&str> =
-            promote.parameters.iter().map(|(parameter, _)| parameter.split('=').next().unwrap()).collect();
-        assert_eq!(keys, promote::Options::KEYS);
-    }
-
-    #[test]
     fn an_error_names_what_there_is() {
         let sentence = |text: &str| match text.parse::<Policy>() {
             Err(error @ Error::Usage(_)) => error.to_string(),
@@ -248,12 +155,20 @@ mod tests {
         };
         assert_eq!(
             sentence("reservation"),
-            "no policy of a live system is called `reservation`; they are now, base, thp, mthp, hugetlb, promote, text"
+            "policy reservation needs faults that are resolved as it says, which a live Linux does not have; a live Linux has \
+             now, base, thp, mthp, hugetlb, promote, text"
         );
         assert_eq!(sentence("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE");
-        assert_eq!(sentence("base:x"), "policy base has no parameter `x`; its parameters: none");
+        assert_eq!(sentence("base:x=1"), "policy base has no parameter `x`; its parameters: none");
         assert_eq!(sentence("mthp:size=65K"), "policy mthp: size is a page size such as 64K, not `65K`");
-        assert_eq!(sentence("thp:malloc"), "policy thp: malloc is on or off, not ``");
+        assert_eq!(sentence("thp:malloc"), "policy thp: `malloc` should read key=value, as in thp:key=value,key=value");
         assert_eq!(sentence("hugetlb:pool=0"), "policy hugetlb: pool is a size of memory such as 512M, not `0`");
+    }
+
+    #[test]
+    fn every_policy_that_needs_no_more_is_there() {
+        for definition in LINUX.policies() {
+            definition.name.parse::<Policy>().unwrap();
+        }
     }
 }

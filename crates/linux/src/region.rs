@@ -148,10 +148,10 @@ impl Builder {
         let (pages, frames) = (bytes / BASE, limit / BASE);
         let mut policy = self.policy;
         if self.swap_dir.is_none() {
-            policy.reclaim = Reclaim::Nothing;
+            policy.answers.reclaim.pages = Reclaim::Nothing;
         }
         // There are no clean superpages here to be kept from writes: all that is mapped may have been written.
-        policy.dirty = Dirty::Nowhere;
+        policy.answers.promote.dirty = Dirty::Nowhere;
         let swap = Swap::new(self.swap_dir.as_deref(), pages)?;
         let uffd = Uffd::open()?;
         if uffd.user_mode_only() && !self.user_mode_only {
@@ -205,7 +205,7 @@ impl Region {
     pub fn builder() -> Builder {
         let mut policy = Policy::named("reservation").expect("a policy that the manager names");
         // A region cannot see which pages were only read; digests spare it writing those out.
-        policy.hash = Hash::Read;
+        policy.answers.reclaim.hash = Hash::Read;
         Builder { bytes: 0, limit: None, swap_dir: None, policy, user_mode_only: false }
     }
 

@@ -62,11 +62,8 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
             None => machine.ladder(),
         };
         for text in &policies {
-            let (policy, sizes) = crate::policy(text)?;
-            let ladder = match sizes {
-                Some(sizes) => only(machine, &ladder, &sizes)?,
-                None => ladder,
-            };
+            let policy = crate::policy(text)?;
+            let ladder = if policy.sizes.is_empty() { ladder } else { only(machine, &ladder, &policy.sizes)? };
             setups.push(Setup::new(machine.clone(), ladder, text, policy, conditions)?);
         }
     }

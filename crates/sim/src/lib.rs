@@ -36,7 +36,7 @@ pub use experiment::{Conditions, Progress, plan, plan_machines, run, run_parts};
 pub use fragment::Fragment;
 pub use machine::{machine, machines};
 pub use parts::{Part, Run, Sample, Watch, rows};
-pub use policy::{policies, policy, policy_keys};
+pub use policy::{SIMULATOR, expand, policies, policy, policy_help};
 pub use report::{Format, write};
 pub use room::{Extent, Limit, check_memory};
 pub use row::{Row, Sampled};

@@ -90,7 +90,7 @@ impl Point {
     pub(crate) fn new(setup: &Setup, info: &Info, watch: &Watch) -> Result<Point, Error> {
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
         let Setup { ladder, frames, swap_pages, .. } = *setup;
-        let hashes = setup.policy.hash != Hash::Off;
+        let hashes = setup.policy.answers.reclaim.hash != Hash::Off;
         let config = Config { ladder, frames, policy: setup.policy.clone(), swap_pages };
         let mut vm = Vm::new(config).map_err(cannot)?;
         // The memory is that of the machine, whatever sizes the policy uses.

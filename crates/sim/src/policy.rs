@@ -1,63 +1,42 @@
-//! Policies by name: compositions of answers in `policies/*.toml`, the built-in ones and a user's own.
+//! Policies as people write them for the simulator: those of `superpage-vm`, and a user's own, in files.
 
 use crate::Error;
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use superpage_pages::PageSize;
-use superpage_vm::Policy;
+use superpage_vm::{Policy, Target};
 
-/// The built-in compositions: their names and texts.
-const BUILT_IN: [(&str, &str); 5] = [
-    ("base", include_str!("../../../policies/base.toml")),
-    ("reservation", include_str!("../../../policies/reservation.toml")),
-    ("freebsd", include_str!("../../../policies/freebsd.toml")),
-    ("talluri-hill", include_str!("../../../policies/talluri-hill.toml")),
-    ("thp", include_str!("../../../policies/thp.toml")),
-];
+/// Where policies are carried out here.
+pub const SIMULATOR: Target = Target { name: "the simulator", has: Target::MANAGER.has };
 
-/// A composition as its file holds it.
+/// A user's own policy: differences from another.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Composition {
-    description: String,
-    /// The built-in policy that the answers are differences from; without it all must be there.
-    base: Option<String>,
-    answers: BTreeMap<String, String>,
+struct Differences {
+    /// What it is, for those who read the file.
+    #[serde(rename = "description")]
+    _description: Option<String>,
+    /// The policy that it differs from, perhaps with parameters.
+    from: String,
+    /// The parameters that it changes.
+    #[serde(default)]
+    parameters: BTreeMap<String, String>,
 }
 
-impl Composition {
-    fn parse(text: &str, origin: &str) -> Result<Composition, Error> {
-        toml::from_str(text).map_err(|error| Error::Usage(format!("policy {origin}: {}", one_line(&error))))
+/// A policy as it is written, with the path of a policy file (`*.toml`) in place of a name replaced by what the file says.
+///
+/// # Errors
+/// The file cannot be read, or is not as it should be.
+pub fn expand(text: &str) -> Result<String, Error> {
+    let (name, more) = text.split_once(':').unwrap_or((text, ""));
+    if !name.ends_with(".toml") {
+        return Ok(text.to_string());
     }
-
-    /// The answers, upon those of the policy that they are differences from.
-    fn policy(&self, origin: &str) -> Result<Policy, Error> {
-        let mut policy = match &self.base {
-            Some(name) => {
-                let Some(text) = built_in(name) else {
-                    let names = names();
-                    return Err(Error::Usage(format!("policy {origin}: base = {name:?}: expected one of {names}")));
-                };
-                Composition::parse(text, name)?.policy(name)?
-            }
-            None => {
-                let lacking = |key: &&str| !self.answers.contains_key(*key);
-                let lacking: Vec<&str> = Policy::keys().iter().map(|key| key.name).filter(lacking).collect();
-                if !lacking.is_empty() {
-                    return Err(Error::Usage(format!(
-                        "policy {origin}: [answers] lacks {}; expected all answers, or a line such as base = \"reservation\" \
-                         above [answers] for those that are not there",
-                        lacking.join(", ")
-                    )));
-                }
-                Policy::named("base").expect("base is always there")
-            }
-        };
-        for (key, value) in &self.answers {
-            policy.set(key, value).map_err(|error| Error::Usage(format!("policy {origin}: {error}")))?;
-        }
-        Ok(policy)
-    }
+    let file = std::fs::read_to_string(name).map_err(|error| Error::Usage(format!("policy {name}: {error}")))?;
+    let Differences { from, parameters, .. } =
+        toml::from_str(&file).map_err(|error| Error::Usage(format!("policy {name}: {}", one_line(&error))))?;
+    let (from, first) = from.split_once(':').unwrap_or((&from, ""));
+    let own: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    Ok(format!("{from}:{first},{},{more}", own.join(",")))
 }
 
 /// An error of TOML as one line: where, and what.
@@ -66,67 +45,42 @@ fn one_line(error: &toml::de::Error) -> String {
     format!("{place}{}", error.message().replace('\n', ", "))
 }
 
-fn names() -> String {
-    BUILT_IN.map(|(name, _)| name).join(", ")
-}
-
-fn built_in(name: &str) -> Option<&'static str> {
-    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
-}
-
-/// The built-in policies, each with a line that describes it.
-pub fn policies() -> Vec<(&'static str, String)> {
-    BUILT_IN
-        .iter()
-        .map(|(name, text)| (*name, Composition::parse(text, name).expect("built-in files are right").description))
-        .collect()
-}
-
-/// The parameters that follow a policy's name, as `key=values`, each with a line that describes it.
-pub fn policy_keys() -> Vec<(String, String)> {
-    let own = ("sizes=SIZE+SIZE...".to_string(), "leave only these superpage sizes in use".to_string());
-    let keys =
-        Policy::keys().iter().map(|key| (format!("{}={}", key.name, key.values.join("|")), key.help.to_string()));
-    std::iter::once(own).chain(keys).collect()
+/// What `--help` says of policies: each that can be simulated, with its own parameters, and the parameters of all.
+pub fn policy_help() -> String {
+    let mut help = String::new();
+    for definition in SIMULATOR.policies() {
+        help += &format!("  {:14} {}\n", definition.name, definition.help);
+        for parameter in SIMULATOR.parameters(definition) {
+            let values = format!("{}={}", parameter.name, parameter.values);
+            help += &format!("    :{values:<15} {}; {} if not given\n", parameter.help, parameter.default);
+        }
+    }
+    help += "  FILE.toml      your own: from = \"reservation\", and under [parameters] what differs from that\n";
+    help += "  with the parameters\n";
+    for (key, line) in SIMULATOR.keys() {
+        help += &format!("  {key:28} {line}\n");
+    }
+    help
 }
 
 /// Reads a policy as people write it: a name or the path of a policy file (`*.toml`), then perhaps parameters after a
-/// colon. The second value is what its parameter `sizes` leaves in use.
+/// colon.
 ///
 /// # Errors
 /// A sentence that lists the names, keys or values that there are.
-pub fn policy(text: &str) -> Result<(Policy, Option<Vec<PageSize>>), Error> {
-    let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
-    let mut policy = if name.ends_with(".toml") {
-        let text = std::fs::read_to_string(name).map_err(|error| Error::Usage(format!("policy {name}: {error}")))?;
-        Composition::parse(&text, name)?.policy(name)?
-    } else {
-        let Some(text) = built_in(name) else {
-            let names = names();
-            return Err(Error::Usage(format!("unknown policy {name}: expected {names}, or the path of a .toml file")));
-        };
-        Composition::parse(text, name)?.policy(name)?
-    };
-    let mut sizes = None;
-    for parameter in parameters.split(',').filter(|parameter| !parameter.is_empty()) {
-        match parameter.split_once('=') {
-            Some(("sizes", list)) => {
-                let read = |size: &str| {
-                    size.parse::<PageSize>()
-                        .map_err(|error| Error::Usage(format!("policy {text}: size {size}: {error}")))
-                };
-                sizes = Some(list.split('+').map(read).collect::<Result<Vec<_>, _>>()?);
-            }
-            Some((key, value)) => {
-                policy.set(key, value).map_err(|error| Error::Usage(format!("policy {text}: {error}")))?;
-            }
-            None => {
-                let problem = "expected key=value, such as preempt=off";
-                return Err(Error::Usage(format!("policy {text}: parameter {parameter}: {problem}")));
-            }
-        }
-    }
-    Ok((policy, sizes))
+pub fn policy(text: &str) -> Result<Policy, Error> {
+    let file = text.split(':').next().filter(|name| name.ends_with(".toml"));
+    Policy::parse(&expand(text)?, &SIMULATOR).map_err(|error| {
+        Error::Usage(match file {
+            Some(file) => format!("policy {file}: {error}"),
+            None => error.to_string(),
+        })
+    })
+}
+
+/// The names of the policies that can be simulated.
+pub fn policies() -> impl Iterator<Item = &'static str> {
+    SIMULATOR.policies().map(|definition| definition.name)
 }
 
 #[cfg(test)]
@@ -134,50 +88,32 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_files_say_what_the_names_of_the_crate_mean() {
-        for name in Policy::names() {
-            assert_eq!(policy(name).unwrap().0, Policy::named(name).unwrap(), "{name}");
-        }
-    }
-
-    #[test]
-    fn every_file_answers_every_question() {
-        for (name, text) in BUILT_IN {
-            let answered: Vec<String> = Composition::parse(text, name).unwrap().answers.into_keys().collect();
-            let mut keys: Vec<&str> = Policy::keys().iter().map(|key| key.name).collect();
-            keys.sort_unstable();
-            assert_eq!(answered, keys, "{name}");
-        }
-    }
-
-    #[test]
-    fn parameters_change_answers_and_sizes() {
-        let (changed, sizes) = policy("reservation:sizes=64K+4M,preempt=off").unwrap();
-        assert_ne!(changed, Policy::named("reservation").unwrap());
-        assert_eq!(sizes.unwrap().len(), 2);
-    }
-
-    #[test]
-    fn a_users_own_is_whole_or_says_what_it_differs_from() {
+    fn a_users_own_is_differences() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("own.toml");
-        let read = |text: &str| {
+        let path = file.to_str().unwrap();
+        let read = |text: &str, more: &str| {
             std::fs::write(&file, text).unwrap();
-            policy(file.to_str().unwrap()).map(|(policy, _)| policy).map_err(|error| error.to_string())
+            policy(&format!("{path}{more}")).map_err(|error| error.to_string())
         };
-        let own = |base: &str, answers: &str| format!("description = \"own\"\n{base}\n[answers]\n{answers}\n");
-        let changed = policy("reservation:preempt=off").unwrap().0;
-        assert_eq!(read(&own("base = \"reservation\"", "preempt = \"off\"")).unwrap(), changed);
-        let lacking = read(&own("", "preempt = \"off\"")).unwrap_err();
-        assert!(lacking.contains("lacks place, ") && lacking.contains("base = "), "{lacking}");
-        let unknown = read(&own("base = \"none\"", "")).unwrap_err();
-        assert!(unknown.contains("\"none\": expected one of base, reservation"), "{unknown}");
+        let changed = policy("reservation:pieces=free,preempt=off").unwrap();
+        let own = "description = \"own\"\nfrom = \"reservation:pieces=free\"\n[parameters]\npreempt = \"off\"\n";
+        assert_eq!(read(own, "").unwrap(), changed);
+        assert_eq!(read(own, ":preempt=on").unwrap(), policy("reservation:pieces=free").unwrap());
+        assert_eq!(read("from = \"thp\"", "").unwrap(), policy("thp").unwrap());
+        let lacking = read("[parameters]\npreempt = \"off\"\n", "").unwrap_err();
+        assert!(lacking.contains(path) && lacking.contains("missing field `from`"), "{lacking}");
+        let unknown = read("from = \"none\"", "").unwrap_err();
+        assert!(unknown.contains(path) && unknown.contains("`none`; the simulator has base, reservation"), "{unknown}");
+        let old = read("base = \"reservation\"", "").unwrap_err();
+        assert!(old.contains("unknown field `base`, expected one of `description`, `from`, `parameters`"), "{old}");
     }
 
     #[test]
     fn what_is_unknown_is_named_with_what_is_known() {
         for (text, part) in [
-            ("navarro", "expected base, reservation, freebsd, talluri-hill, thp"),
+            ("navarro", "the simulator has base, reservation, freebsd, talluri-hill, thp"),
+            ("hugetlb", "needs the settings of a running Linux, which the simulator does not have"),
             ("reservation:shoes=on", "place"),
             ("reservation:preempt=maybe", "on, off"),
             ("reservation:preempt", "key=value"),

@@ -18,7 +18,7 @@ const WORKLOADS: [&str; 6] = [
 const STEPS: [u64; 5] = [50, 75, 100, 125, 150];
 
 fn rows(workload: &str, machine: &str, memory: Option<u64>, threads: usize) -> Vec<Row> {
-    let names: Vec<String> = policies().into_iter().map(|(name, _)| name.to_string()).collect();
+    let names: Vec<String> = policies().map(ToString::to_string).collect();
     let setups = plan(&[machine.into()], &names, &Conditions { memory, ..Conditions::default() }).unwrap();
     let mut source = workload::parse(workload).unwrap();
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();

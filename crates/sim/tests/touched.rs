@@ -16,7 +16,7 @@ const POLICIES: [&str; 8] = [
     "talluri-hill",
     "thp",
     "reservation:threshold=1/8",
-    "reservation:threshold=0/8",
+    "reservation:place=extent",
     "reservation:reclaim=none",
 ];
 

@@ -25,7 +25,7 @@ impl Vm {
     pub(crate) fn available(&self) -> u64 {
         let Some(pages) = &self.frames.pages else { return 0 };
         let stats = &self.frames.stats;
-        let held = if self.policy.cache == Cache::Held { pages.count(List::Cache) } else { 0 };
+        let held = if self.answers.reclaim.cache == Cache::Held { pages.count(List::Cache) } else { 0 };
         self.frames.buddy.frames() - stats.wired_frames - stats.resident_pages + held
     }
 
@@ -51,7 +51,7 @@ impl Vm {
         let swappable = pages.count(List::Unswappable) > 0 && self.frames.away.vacant_slots() > 0;
         let hope = |at| self.frames.stats.resident_pages < at || swappable;
         let short = self.available() < self.least() && self.futile.is_none_or(hope);
-        short || self.policy.wake == Wake::Contiguity && contiguity
+        short || self.answers.scarce.wake == Wake::Contiguity && contiguity
     }
 
     /// Runs the page daemon once: until enough memory is available if it is short, or no page is left that can go; and until
@@ -80,7 +80,7 @@ impl Vm {
             let futile = self.frames.stats.evictions == before;
             self.futile = futile.then_some(self.frames.stats.resident_pages);
         }
-        if self.policy.wake == Wake::Contiguity {
+        if self.answers.scarce.wake == Wake::Contiguity {
             for level in self.frames.ladder.levels().skip(1).rev() {
                 let met = self.restore_contiguity(pmap, level, goals[level.index()]);
                 let changes = self.frames.pages.as_ref().map(|pages| pages.changes());
@@ -272,7 +272,7 @@ impl Vm {
 
     /// Throws the dice for a speculative demotion: the same for the same history.
     fn speculates(&mut self) -> bool {
-        match self.policy.speculate {
+        match self.answers.demote.speculate {
             0 => false,
             4.. => true,
             quarters => {
@@ -328,7 +328,7 @@ impl Vm {
             self.launder(memory, page, frame);
         }
         self.frames.stats.evictions += 1;
-        match self.policy.cache {
+        match self.answers.reclaim.cache {
             Cache::Free => self.frames.evict(page, frame, false),
             Cache::Available => self.frames.evict(page, frame, true),
             Cache::Held => {
@@ -362,7 +362,7 @@ impl Vm {
                     // Clean, so nothing is written and swap space cannot be full.
                     self.take_out(pmap, &mut crate::NoMemory, page, frame);
                 }
-                if self.policy.cache == Cache::Held {
+                if self.answers.reclaim.cache == Cache::Held {
                     self.free_held_in(extent);
                 }
                 self.frames.stats.contiguity_restored += 1;

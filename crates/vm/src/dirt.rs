@@ -12,7 +12,7 @@ use superpage_pages::{Level, Pfn, Protection};
 impl Vm {
     /// Whether it matters, for what is written out, which pages of an object are dirty.
     pub(crate) fn dirt_matters(&self, object: ObjectId) -> bool {
-        match self.policy.dirty {
+        match self.answers.promote.dirty {
             Dirty::All => true,
             Dirty::Files => self.objects.get(object).file.is_some(),
             Dirty::Nowhere => false,
@@ -21,7 +21,7 @@ impl Vm {
 
     /// Whether the first write to each clean page of an object traps: such pages are mapped without the right to write.
     pub(crate) fn tracks_dirt(&self, object: ObjectId) -> bool {
-        (self.policy.demote_on_write || self.policy.hash == Hash::Late) && self.dirt_matters(object)
+        (self.answers.demote.on_write || self.answers.reclaim.hash == Hash::Late) && self.dirt_matters(object)
     }
 
     /// The rights of a mapping of pages of an object that are clean, where the entry gives `rights`.
@@ -58,7 +58,7 @@ impl Vm {
         if pmap.used(site.space, start, size).modified {
             return level;
         }
-        if self.policy.demote_on_write {
+        if self.answers.demote.on_write {
             self.demote_around(pmap, site.space, &site.entry, object, site.at, false);
             self.frames.stats.demotions_on_write += 1;
             return Level::BASE;
@@ -71,7 +71,7 @@ impl Vm {
     /// A page was populated from its backing store.
     #[inline]
     pub(crate) fn hash_when_read(&mut self, frame: u32) {
-        if matches!(self.policy.hash, Hash::Read | Hash::Idle) {
+        if matches!(self.answers.reclaim.hash, Hash::Read | Hash::Idle) {
             self.to_hash.push_back(frame);
         }
     }
@@ -80,7 +80,7 @@ impl Vm {
     /// once frames are filled, and before the program goes on.
     #[inline]
     pub(crate) fn hash_if_wanted(&mut self, pmap: &impl Pmap, memory: &mut impl Memory) {
-        if self.policy.hash != Hash::Idle && !self.to_hash.is_empty() {
+        if self.answers.reclaim.hash != Hash::Idle && !self.to_hash.is_empty() {
             self.idle(pmap, memory, u64::MAX);
         }
     }

@@ -243,13 +243,16 @@ impl Vm {
         result
     }
 
-    /// The preferred size of a reservation for a page that has no frame reserved.
-    pub(crate) fn preferred(&self, object: ObjectId, index: u64, walk: &Walk) -> Level {
+    /// The preferred size of a reservation, or of an extent that is taken at once, for a page that has no frame reserved. `site`: the
+    /// access that faulted, if it is one.
+    pub(crate) fn preferred(&self, site: Option<&Site>, object: ObjectId, index: u64, walk: &Walk) -> Level {
         if walk.covered > 0 {
             return Level::BASE;
         }
-        let largest = self.frames.largest_without_overlap(&self.policy, walk);
-        self.objects.get(object).preferred(&self.policy, &self.frames.ladder, largest, index)
+        let largest = self.frames.largest_without_overlap(&self.answers, walk);
+        let preferred = self.objects.get(object).preferred(&self.answers, &self.frames.ladder, largest, index);
+        let fits = |site: &Site| self.fills_whole(site, object, preferred);
+        if self.answers.takes_extents() && !site.is_some_and(fits) { Level::BASE } else { preferred }
     }
 
     /// Populates, fills and maps a page of `object`.
@@ -275,19 +278,16 @@ impl Vm {
         if owner.growth == Growth::Down {
             owner.low = low.min(index);
         }
-        let mut preferred = self.preferred(object, index, &walk);
-        if self.policy.threshold == 0 && !self.fills_whole(site, object, preferred) {
-            preferred = Level::BASE;
-        }
-        let (policy, mut source) = (&self.policy, None);
+        let preferred = self.preferred(Some(site), object, index, &walk);
+        let (answers, mut source) = (&self.answers, None);
         let populated = match content {
-            Content::Cached(frame) => {
-                self.frames.reactivate(policy, object, index, &mut walk, preferred, frame).map(|(populated, copied)| {
+            Content::Cached(frame) => self.frames.reactivate(answers, object, index, &mut walk, preferred, frame).map(
+                |(populated, copied)| {
                     source = copied.then_some(Pfn(u64::from(frame)));
                     populated
-                })
-            }
-            _ => self.frames.populate(policy, object, index, &mut walk, preferred),
+                },
+            ),
+            _ => self.frames.populate(answers, object, index, &mut walk, preferred),
         };
         let Some(populated) = populated else {
             self.objects.get_mut(object).low = low;
@@ -301,11 +301,13 @@ impl Vm {
                 source = Some(Pfn(u64::from(frame)));
             }
         }
-        let whole = self.level_at_once(object, &populated, access);
-        let to = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), whole);
+        // All of it is populated, and filled and mapped now: an extent, or the page.
+        let taken = if self.answers.takes_extents() { populated.allocated } else { Level::BASE };
+        let to = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), taken);
         let Ok(filled) = self.provide(memory, site.page(), (content, source), &populated, to) else {
             // As if it had never been asked for.
-            self.frames.unpopulate(object, index, index + 1);
+            let pages = self.frames.ladder.pages(taken);
+            self.frames.unpopulate(object, index & !(pages - 1), (index | (pages - 1)) + 1);
             self.objects.get_mut(object).low = low;
             return Err(FaultError::Contents(at));
         };
@@ -337,19 +339,18 @@ impl Vm {
         let writable = object == entry.object && !entry.copy;
         let rights = if writable { entry.protection } else { entry.rights_without_write() };
         let rights = if access == Access::Write { rights } else { self.rights_if_clean(object, rights) };
-        let mut full = populated.full;
-        if whole > Level::BASE {
-            self.enter_whole(pmap, site, object, whole, rights);
+        let (mut full, mut mapped) = (populated.full, Level::BASE);
+        if taken > Level::BASE {
+            mapped = self.enter_extent(pmap, site, object, taken, rights);
         } else {
             pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
             self.frames.stats.mapped[0] += 1;
-        }
-        if whole == Level::BASE && self.policy.threshold < 8 && (self.policy.threshold > 0 || !populated.reserved) {
-            full = full.max(self.prepopulate(pmap, memory, site, object, rights));
+            if self.answers.populate.threshold < 8 {
+                full = full.max(self.prepopulate(pmap, memory, site, object, rights));
+            }
         }
         self.frames.served(walk.frame);
-        let mut mapped = whole;
-        if whole == Level::BASE && full > 0 {
+        if mapped == Level::BASE && full > 0 {
             let of = Uniform { space, entry, object, rights };
             mapped = self.promote(pmap, of, at, walk.frame, Level::BASE, Level(full));
         }

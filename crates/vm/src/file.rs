@@ -93,16 +93,16 @@ impl Vm {
             self.frames.stats.file_hits += 1;
             return Ok(Fault::new(FaultKind::Resident, Pfn(u64::from(walk.frame)), Level::BASE));
         }
-        let preferred = self.preferred(object, page, &walk);
+        let preferred = self.preferred(None, object, page, &walk);
         let cached = self.frames.away.cached((object, page));
         let (content, populated, source) = match cached {
             Some(frame) => {
-                let done = self.frames.reactivate(&self.policy, object, page, &mut walk, preferred, frame);
+                let done = self.frames.reactivate(&self.answers, object, page, &mut walk, preferred, frame);
                 let (populated, copied) = done.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
                 (Content::Cached(frame), populated, copied.then_some(Pfn(u64::from(frame))))
             }
             None => {
-                let done = self.frames.populate(&self.policy, object, page, &mut walk, preferred);
+                let done = self.frames.populate(&self.answers, object, page, &mut walk, preferred);
                 (content, done.ok_or(FaultError::OutOfMemory(Vpn(page)))?, None)
             }
         };
@@ -195,7 +195,7 @@ impl Vm {
             return;
         }
         self.objects.get_mut(object).sole = false;
-        if self.policy.close == Close::Inactive {
+        if self.answers.reclaim.close == Close::Inactive {
             for index in self.populated(object) {
                 let frame = self.frames.population.walk(object, index).frame;
                 if let Some(pages) = &mut self.frames.pages

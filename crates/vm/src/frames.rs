@@ -9,7 +9,7 @@ use crate::bitmap::Bitmap;
 use crate::busy::Busy;
 use crate::object::ObjectId;
 use crate::pages::{List, Pages};
-use crate::policy::{Lists, Pieces, Place, Policy, Reserve, Scarce};
+use crate::policy::{Answers, Lists, Pieces, Place, Reserve, Scarce};
 use crate::population::{NONE, NodeId, Population, Walk};
 use crate::reservation::Reservations;
 use crate::wired::Pools;
@@ -60,7 +60,7 @@ impl Frames {
     /// most the `preferred` size. `None`, and nothing populated, if no frame is left.
     pub(crate) fn populate(
         &mut self,
-        policy: &Policy,
+        answers: &Answers,
         object: ObjectId,
         index: u64,
         walk: &mut Walk,
@@ -87,12 +87,36 @@ impl Frames {
             return Some(Populated { full, reserved: true, allocated: Level::BASE, preempted: 0 });
         }
         let resident = self.stats.resident_pages;
-        let (extent, preempted) = self.allocate(policy, preferred)?;
+        let (extent, preempted) = self.allocate(answers, preferred)?;
         if self.stats.resident_pages != resident {
             // A cache page that held its frame went, and perhaps nodes of the path with it.
             *walk = self.population.walk(object, index);
         }
-        Some(Populated { preempted, ..self.install(object, index, walk, extent) })
+        let installed = if answers.takes_extents() && extent.level > Level::BASE {
+            self.install_whole(object, index, walk, extent)
+        } else {
+            self.install(object, index, walk, extent)
+        };
+        Some(Populated { preempted, ..installed })
+    }
+
+    /// Populates all pages of a region of an object in which none is, in an extent that was allocated for it; `index` is the one
+    /// that is touched.
+    fn install_whole(&mut self, object: ObjectId, index: u64, walk: &mut Walk, extent: Extent) -> Populated {
+        let (level, pages) = (extent.level.0, self.ladder.pages(extent.level));
+        let (low, first) = (index & !(pages - 1), extent.start.0 as u32);
+        self.population.populate(object, index, walk);
+        self.set_extent(level, walk.slots[level as usize], first);
+        walk.covered = level;
+        walk.frame = first + (index - low) as u32;
+        self.stats.allocations[level as usize] += 1;
+        self.frame_used(walk.frame);
+        for page in (low..low + pages).filter(|page| *page != index) {
+            let mut walk = self.population.walk(object, page);
+            self.population.populate(object, page, &mut walk);
+            self.frame_used_untouched(walk.frame);
+        }
+        Populated { full: level, reserved: false, allocated: extent.level, preempted: 0 }
     }
 
     /// Populates a page of an object, in whose region is no extent, in an extent that was allocated for it.
@@ -122,7 +146,7 @@ impl Frames {
     /// Gives also whether that is so. `None` if a frame to copy to cannot be had, which cannot be while one is reserved.
     pub(crate) fn reactivate(
         &mut self,
-        policy: &Policy,
+        answers: &Answers,
         object: ObjectId,
         index: u64,
         walk: &mut Walk,
@@ -133,12 +157,12 @@ impl Frames {
         if walk.covered > 0 {
             let copied = walk.frame != frame;
             self.drop_cached(frame);
-            return Some((self.populate(policy, object, index, walk, Level::BASE)?, copied));
+            return Some((self.populate(answers, object, index, walk, Level::BASE)?, copied));
         }
         self.drop_cached(frame);
         let mut preempted = 0;
         while let Some(node) = self.covering(frame) {
-            self.preempt(policy, node);
+            self.preempt(answers, node);
             preempted += 1;
         }
         for level in (0..=preferred.0).rev().map(Level) {
@@ -155,12 +179,12 @@ impl Frames {
 
     /// The order of section 4.8, for each size from the preferred one down: the buddy allocator; the reservation list of that
     /// size; those of larger sizes. Also says how many reservations were preempted.
-    fn allocate(&mut self, policy: &Policy, preferred: Level) -> Option<(Extent, u32)> {
+    fn allocate(&mut self, answers: &Answers, preferred: Level) -> Option<(Extent, u32)> {
         let mut preempted = 0;
         if preferred > Level::BASE {
             self.stats.contiguity_requests += 1;
         }
-        let smaller = !matches!(policy.reserve, Reserve::Largest | Reserve::Huge);
+        let smaller = !matches!(answers.place.size, Reserve::Largest | Reserve::Huge);
         let sizes = |level: &u8| smaller || *level == preferred.0 || *level == 0;
         for level in (0..=preferred.0).rev().filter(sizes) {
             loop {
@@ -172,18 +196,18 @@ impl Frames {
                 {
                     // Its frame may be reserved now, with other cache pages that need not go.
                     while let Some(node) = self.covering(frame) {
-                        self.preempt(policy, node);
+                        self.preempt(answers, node);
                         preempted += 1;
                     }
                     continue;
                 }
-                if level > 0 && policy.scarce == Scarce::Smaller {
+                if level > 0 && answers.scarce.then == Scarce::Smaller {
                     break;
                 }
                 // One piece of the reservation has the extent; where it is more than one level down, the pieces are at the
                 // head of the same list now, and the next of them is broken in turn.
-                let Some(node) = self.victim(policy, level) else { break };
-                self.preempt(policy, node);
+                let Some(node) = self.victim(answers, level) else { break };
+                self.preempt(answers, node);
                 preempted += 1;
             }
             if level == preferred.0 && level > 0 {
@@ -196,9 +220,9 @@ impl Frames {
     }
 
     /// The reservation to be preempted for an extent of a level.
-    fn victim(&self, policy: &Policy, level: u8) -> Option<NodeId> {
+    fn victim(&self, answers: &Answers, level: u8) -> Option<NodeId> {
         let mut lists = level..self.ladder.largest().0;
-        match policy.lists {
+        match answers.scarce.lists {
             Lists::BySize => lists.find_map(|list| self.reservations.head(list)),
             Lists::One => lists
                 .filter_map(|list| Some((self.reservations.age(list)?, self.reservations.head(list)?)))
@@ -218,14 +242,14 @@ impl Frames {
     }
 
     /// A frame for the kernel itself.
-    pub(crate) fn allocate_base(&mut self, policy: &Policy) -> Option<Extent> {
-        let (extent, _) = self.allocate(policy, Level::BASE)?;
+    pub(crate) fn allocate_base(&mut self, answers: &Answers) -> Option<Extent> {
+        let (extent, _) = self.allocate(answers, Level::BASE)?;
         self.drop_cached_in(extent);
         Some(extent)
     }
 
     /// A page was populated in the frame: what it held is gone.
-    fn frame_used(&mut self, frame: u32) {
+    pub(crate) fn frame_used(&mut self, frame: u32) {
         if let Some(pages) = &mut self.pages {
             if pages.list(frame).is_some() {
                 self.away.uncache(frame);
@@ -361,9 +385,9 @@ impl Frames {
         }
     }
 
-    fn preempt(&mut self, policy: &Policy, node: NodeId) {
+    fn preempt(&mut self, answers: &Answers, node: NodeId) {
         self.stats.reservations_preempted += 1;
-        self.break_extent(policy.pieces, node.level, node.slot);
+        self.break_extent(answers.scarce.pieces, node.level, node.slot);
     }
 
     /// Breaks the extent of a node into those of its children (section 4.8, "Preempting a chosen reservation"): what is
@@ -595,10 +619,10 @@ impl Frames {
 
     /// The largest size for a new reservation around a page that overlaps no reservation and no page: that of the first
     /// node on the path from the root that has no population (section 4.9, "Overlap avoidance"); and the policy's answer.
-    pub(crate) fn largest_without_overlap(&self, policy: &Policy, walk: &Walk) -> Level {
-        match policy.place {
+    pub(crate) fn largest_without_overlap(&self, answers: &Answers, walk: &Walk) -> Level {
+        match answers.place.frames {
             Place::BasePage => Level::BASE,
-            Place::Reservation => Level(walk.lowest - 1).min(self.ladder.largest()),
+            Place::Reservation | Place::Extent => Level(walk.lowest - 1).min(self.ladder.largest()),
         }
     }
 

@@ -69,8 +69,9 @@ pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Mapped, Pmap, SpaceId, Used};
 pub use policy::{
-    Cache, Close, Demote, Dirty, Hash, Key, Lists, PastEnd, Pieces, Place, Policy, PolicyError, Promote, Reclaim,
-    Reserve, Scarce, Wake, Wired,
+    Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Given, Hash, Key, Lists, Made, Need, Parameter,
+    PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve,
+    Scarce, Shortage, Target, Values, Wake, Wired,
 };
 pub use scanner::{Census, Ripe, Sample, Scanner, ScannerError, Sweep};
 pub use soft::SoftPmap;

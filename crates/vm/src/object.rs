@@ -8,7 +8,7 @@
 //! An index of a page in an anonymous object is the number of the virtual page where it was first mapped, so that what is
 //! aligned in the object (and so in physical memory) is aligned in virtual memory too. Shadows keep the indices.
 
-use crate::policy::{PastEnd, Policy, Reserve};
+use crate::policy::{Answers, PastEnd, Reserve};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
@@ -72,14 +72,14 @@ impl Object {
 
     /// The preferred size for a reservation around a page: at most `largest`, which overlaps nothing, and as the rules of
     /// section 4.2 have it. An object that grows up may not reach below its start, nor one that grows down above its end.
-    pub(crate) fn preferred(&self, policy: &Policy, ladder: &Ladder, largest: Level, index: u64) -> Level {
+    pub(crate) fn preferred(&self, answers: &Answers, ladder: &Ladder, largest: Level, index: u64) -> Level {
         let size = self.high - self.low;
-        let past_end = match policy.past_end {
+        let past_end = match answers.place.past_end {
             PastEnd::Never => false,
             PastEnd::Growing => self.growth != Growth::Fixed,
             PastEnd::Anonymous => self.file.is_none(),
         };
-        let mut level = match policy.reserve {
+        let mut level = match answers.place.size {
             Reserve::Smallest => largest.min(Level(1)),
             Reserve::Huge => largest.min(huge(ladder)),
             _ => largest,
@@ -89,13 +89,13 @@ impl Object {
             let start = index & !(pages - 1);
             let (below, above) = (start < self.low, start + pages > self.high);
             let (at_start, at_end) = if self.growth == Growth::Down { (above, below) } else { (below, above) };
-            let too_large = self.growth != Growth::Fixed && policy.growing_limit && pages > size;
+            let too_large = self.growth != Growth::Fixed && answers.place.growing_limit && pages > size;
             if !(at_start || too_large || at_end && !past_end) {
                 break;
             }
             level = level.down();
         }
-        match policy.reserve {
+        match answers.place.size {
             Reserve::Largest if level < ladder.largest() => Level::BASE,
             // Only anonymous memory, and only all of it.
             Reserve::Huge if level < huge(ladder) || self.file.is_some() => Level::BASE,

@@ -1,14 +1,14 @@
-//! Population beyond what a program touches: once a share of a region is populated, the rest of it (Navarro et al., sections
-//! 2.3 and 4.5; Talluri and Hill, ASPLOS 1994).
+//! Population beyond what a program touches: all of an extent (Linux), or once a share of a region is populated, the rest of it
+//! (Navarro et al., sections 2.3 and 4.5; Talluri and Hill, ASPLOS 1994).
 
 use crate::bitmap::Bitmap;
 use crate::fault::{Content, Site};
-use crate::frames::{Frames, Populated};
+use crate::frames::Frames;
 use crate::object::ObjectId;
-use crate::policy::Promote;
+use crate::policy::{Answers, Promote};
 use crate::population::Walk;
 use crate::vm::Vm;
-use crate::{Filled, Memory, Page, Pmap, Policy};
+use crate::{Filled, Memory, Page, Pmap};
 use superpage_pages::{Access, Level, Pfn, Protection};
 
 impl Vm {
@@ -35,7 +35,7 @@ impl Vm {
             let inside = low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at;
             let (cached, swapped) = self.frames.away.pages_in(object, low, low + pages);
             let populated = self.frames.population.count(level, walk.slots[level as usize]);
-            let enough = 8 * populated >= u64::from(self.policy.threshold) * pages;
+            let enough = 8 * populated >= u64::from(self.answers.populate.threshold) * pages;
             if !simple || !inside || !enough || !cached.is_empty() || !swapped.is_empty() {
                 break;
             }
@@ -64,34 +64,37 @@ impl Vm {
         plain && !entry.copy && !entry.shared && inside && cached.is_empty() && swapped.is_empty()
     }
 
-    /// The level at which a fault maps all of an extent at once that was allocated for it, of which no page was populated: where
-    /// the policy populates all of it now, and it may be one page.
-    pub(crate) fn level_at_once(&self, object: ObjectId, populated: &Populated, access: Access) -> Level {
-        let whole = self.policy.threshold == 0 && !populated.reserved && self.policy.promote == Promote::FullPopulation;
-        let clean = access == Access::Write && self.dirt_matters(object);
-        if whole && !clean { populated.allocated } else { Level::BASE }
-    }
-
-    /// Populates the rest of the extent of a level around a page, all of which is filled, and maps it by one page: a superpage
-    /// made without a promotion, as Linux makes them at a fault.
-    pub(crate) fn enter_whole(
+    /// Maps all of an extent of a level around a page, which is populated and filled: as one page where the policy promotes and its
+    /// dirty bits would agree, a superpage made without a promotion, as Linux makes them at a fault; else as base pages.
+    /// Returns the level that the page is mapped at.
+    pub(crate) fn enter_extent(
         &mut self,
         pmap: &mut impl Pmap,
         site: &Site,
         object: ObjectId,
         level: Level,
         rights: Protection,
-    ) {
+    ) -> Level {
         let (index, ladder) = (site.entry.index(site.at.0), self.frames.ladder);
         let pages = ladder.pages(level);
         let low = index & !(pages - 1);
-        for page in (low..low + pages).filter(|page| *page != index) {
-            let walk = self.frames.populate_untouched(&self.policy, object, page);
-            self.note_content(object, walk.frame, page, Content::Zero);
-        }
         let walk = self.frames.population.walk(object, index);
         let first = Pfn(u64::from(walk.frame) - (index - low));
-        pmap.enter(site.space, site.at.align_down(pages), first, ladder.size(level), rights, site.access);
+        for page in (low..low + pages).filter(|page| *page != index) {
+            self.note_content(object, (first + (page - low)).0 as u32, page, Content::Zero);
+        }
+        let start = site.at.align_down(pages);
+        let differ = site.access == Access::Write && self.dirt_matters(object);
+        if differ || self.answers.promote.when == Promote::Never {
+            let rights_beside = self.rights_if_clean(object, rights);
+            pmap.enter(site.space, site.at, Pfn(u64::from(walk.frame)), ladder.base(), rights, site.access);
+            for page in (0..pages).filter(|page| start + *page != site.at) {
+                pmap.enter(site.space, start + page, first + page, ladder.base(), rights_beside, Access::Read);
+            }
+            self.frames.stats.mapped[Level::BASE.index()] += pages;
+            return Level::BASE;
+        }
+        pmap.enter(site.space, start, first, ladder.size(level), rights, site.access);
         let stats = &mut self.frames.stats;
         stats.mapped[level.index()] += 1;
         stats.promotions[level.index()] += 1;
@@ -100,6 +103,7 @@ impl Vm {
             self.count_superpage(&walk, level, 1);
             self.count_children(&walk, level, 0);
         }
+        level
     }
 
     /// Populates, fills and maps a page whose frame is reserved, though nobody touches it. `false`: its contents cannot be had,
@@ -117,7 +121,7 @@ impl Vm {
         }
         let (at, base) = (site.entry.page(index), self.frames.ladder.base());
         let content = Content::new(object, self.objects.get(object).file, index);
-        let walk = self.frames.populate_untouched(&self.policy, object, index);
+        let walk = self.frames.populate_untouched(&self.answers, object, index);
         let frame = Pfn(u64::from(walk.frame));
         let page = Page::Mapped { space: site.space, at };
         let filled = match content {
@@ -141,21 +145,32 @@ impl Vm {
 
 impl Frames {
     /// Populates a page whose frame is reserved, though nobody touches it.
-    fn populate_untouched(&mut self, policy: &Policy, object: ObjectId, index: u64) -> Walk {
+    fn populate_untouched(&mut self, answers: &Answers, object: ObjectId, index: u64) -> Walk {
         let mut walk = self.population.walk(object, index);
         let peak = self.stats.peak_touched_pages;
-        self.populate(policy, object, index, &mut walk, Level::BASE).expect("the frame is reserved");
+        self.populate(answers, object, index, &mut walk, Level::BASE).expect("the frame is reserved");
+        self.note_untouched(walk.frame, peak);
+        walk
+    }
+
+    /// A page was populated in the frame though nobody touches it.
+    pub(crate) fn frame_used_untouched(&mut self, frame: u32) {
+        let peak = self.stats.peak_touched_pages;
+        self.frame_used(frame);
+        self.note_untouched(frame, peak);
+    }
+
+    /// The page of the frame was counted as touched, and is not; `peak`: the most that were touched before.
+    fn note_untouched(&mut self, frame: u32, peak: u64) {
         let frames = self.buddy.frames() as usize;
         if self.untouched.is_none() {
             self.untouched = Bitmap::new(frames).ok();
         }
-        // It was counted as touched.
         if let Some(untouched) = &mut self.untouched {
-            untouched.insert(walk.frame as usize);
+            untouched.insert(frame as usize);
             self.stats.touched_pages -= 1;
             self.stats.peak_touched_pages = peak;
             self.stats.untouched_pages += 1;
         }
-        walk
     }
 }

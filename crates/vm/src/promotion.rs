@@ -34,7 +34,7 @@ impl Vm {
         full: Level,
     ) -> Level {
         let mut reached = from;
-        if self.policy.promote == Promote::FullPopulation {
+        if self.answers.promote.when == Promote::FullPopulation {
             while reached < full && self.assemble(pmap, of, at, frame, reached.up()) {
                 reached = reached.up();
             }
@@ -188,7 +188,7 @@ impl Vm {
 
     /// Where one call of demotion goes from `from`.
     fn demoted(&self, from: Level) -> Level {
-        match self.policy.demote {
+        match self.answers.demote.steps {
             Demote::Stepwise => from.down(),
             Demote::ToBase => Level::BASE,
         }
@@ -260,7 +260,7 @@ impl Vm {
     pub(crate) fn remove_mapped(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, part: &Entry) {
         self.demote_edge(pmap, space, entry, part.start);
         self.demote_edge(pmap, space, entry, part.end);
-        let whole = self.policy.demote_on_unmap;
+        let whole = self.answers.demote.on_unmap;
         self.each_mapped(pmap, space, part, |vm, pmap, at, level, mapped| {
             let holder = if level > Level::BASE { vm.holder(entry.object, entry.index(at.0)) } else { None };
             if let Some((object, _)) = holder.filter(|_| whole) {

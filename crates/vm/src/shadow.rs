@@ -96,7 +96,7 @@ impl Vm {
             } else if let Some(shadow) = self.objects.only_shadow(object) {
                 // The pages that come over may be mapped with fewer rights, or not at all.
                 self.objects.get_mut(shadow).sole = false;
-                self.frames.absorb(self.policy.pieces, object, shadow);
+                self.frames.absorb(self.answers.scarce.pieces, object, shadow);
                 self.objects.bypass(object, shadow);
                 self.frames.stats.collapses += 1;
             }

@@ -5,7 +5,7 @@ use crate::busy::Busy;
 use crate::frames::Frames;
 use crate::object::Objects;
 use crate::pages::{List, Pages};
-use crate::policy::{Policy, Reclaim};
+use crate::policy::{Answers, Policy, Reclaim};
 use crate::population::Population;
 use crate::reservation::Reservations;
 use crate::space::Space;
@@ -34,7 +34,7 @@ pub struct Vm {
     pub(crate) frames: Frames,
     pub(crate) objects: Objects,
     pub(crate) spaces: Vec<Option<Space>>,
-    pub(crate) policy: Policy,
+    pub(crate) answers: Answers,
     /// Frames whose pages are to be hashed.
     pub(crate) to_hash: VecDeque<u32>,
     /// Decides on speculative demotions: the same for the same history.
@@ -57,7 +57,8 @@ impl Vm {
         }
         let buddy = Buddy::new(ladder, frames).map_err(|_| Error::Frames(frames))?;
         let orders: Vec<u32> = ladder.levels().skip(1).map(|level| ladder.order(level)).collect();
-        let reclaims = policy.reclaim != Reclaim::Nothing;
+        let answers = policy.answers;
+        let reclaims = answers.reclaim.pages != Reclaim::Nothing;
         let frames = Frames {
             ladder,
             population: Population::new(&ladder),
@@ -78,7 +79,7 @@ impl Vm {
             frames,
             objects: Objects::new(),
             spaces: Vec::new(),
-            policy,
+            answers,
             to_hash: VecDeque::new(),
             dice: 0,
             exhausted: [None; MAX_LEVELS],
@@ -91,9 +92,9 @@ impl Vm {
         &self.frames.ladder
     }
 
-    /// What the operating system does.
-    pub fn policy(&self) -> &Policy {
-        &self.policy
+    /// What the fault path does.
+    pub fn answers(&self) -> &Answers {
+        &self.answers
     }
 
     /// The free frames: how many, and in which extents.

@@ -2,7 +2,7 @@
 //! than they must, or one by one wherever a base page is free.
 
 use crate::frames::Frames;
-use crate::policy::{Policy, Wired};
+use crate::policy::{Answers, Wired};
 use crate::vm::Vm;
 use crate::{Error, population::NONE};
 use alloc::collections::BTreeMap;
@@ -62,19 +62,19 @@ impl Pools {
 }
 
 impl Frames {
-    fn wire_page(&mut self, policy: &Policy) -> Option<u32> {
+    fn wire_page(&mut self, answers: &Answers) -> Option<u32> {
         let open = self.pools.pools.iter_mut().find(|(_, pool)| !pool.vacant.is_empty());
         let frame = match open {
             Some((_, pool)) => pool.vacant.pop()?,
-            None => self.new_pool(policy)?,
+            None => self.new_pool(answers)?,
         };
         self.pools.used += 1;
         Some(frame)
     }
 
     /// Makes a pool and takes its first frame.
-    fn new_pool(&mut self, policy: &Policy) -> Option<u32> {
-        let most = match policy.wired {
+    fn new_pool(&mut self, answers: &Answers) -> Option<u32> {
+        let most = match answers.reclaim.wired {
             Wired::Scatter => Level::BASE,
             Wired::Cluster => {
                 let fits = |level: &Level| self.ladder.pages(*level) <= self.buddy.frames() / SHARE;
@@ -87,7 +87,7 @@ impl Frames {
                 self.drop_cached_in(extent);
                 extent
             }
-            None => self.allocate_base(policy)?,
+            None => self.allocate_base(answers)?,
         };
         let (first, pages) = (extent.start.0 as u32, self.ladder.pages(extent.level));
         self.stats.wired_frames += pages;
@@ -122,7 +122,7 @@ impl Vm {
     /// # Errors
     /// [`Error::NoFrame`] if none is left: run the daemon, and try again.
     pub fn wire_page(&mut self) -> Result<Pfn, Error> {
-        let frame = self.frames.wire_page(&self.policy).ok_or(Error::NoFrame)?;
+        let frame = self.frames.wire_page(&self.answers).ok_or(Error::NoFrame)?;
         debug_assert_ne!(frame, NONE);
         Ok(Pfn(u64::from(frame)))
     }

@@ -94,13 +94,13 @@ fn freebsd_has_one_queue_whatever_a_reservation_would_yield() {
 
 #[test]
 fn freebsd_demotes_to_base_pages_and_keeps_no_cache_pages() {
-    let policy: Policy = "freebsd".parse().unwrap();
+    let answers = |text: &str| text.parse::<Policy>().unwrap().answers;
     assert_eq!(
-        policy,
-        "reservation:growing-limit=off,past-end=anonymous,reserve=largest,preempt=off,pieces=free,lists=one,\
+        answers("freebsd"),
+        answers(
+            "reservation:growing-limit=off,past-end=anonymous,reserve=largest,preempt=off,pieces=free,lists=one,\
         stepwise=off,demote-on-unmap=off,speculate=0/4,cache=free,wake=memory,close=keep"
-            .parse()
-            .unwrap()
+        )
     );
     let mut machine = Machine::new(ARM, 1024, "freebsd");
     machine.file(512, 512, true, 0);
@@ -210,6 +210,7 @@ fn thp_takes_all_of_two_megabytes_at_the_first_touch() {
         let stats = machine.vm.stats();
         assert_eq!((stats.faults, stats.touched_pages, stats.untouched_pages), (1, 1, 511));
         assert_eq!(stats.bytes_zeroed, 2 << 20, "all of it is zeroed");
+        assert_eq!((stats.reservations_made, stats.reserved_found), (0, 0), "{sizes}: nothing is reserved");
         // Whatever sizes lie between: one entry, made at once.
         assert_eq!((stats.promotions.iter().sum::<u64>(), stats.promotions_at_fault), (1, 1), "{sizes}");
         let mut mapped = [0; 4];
@@ -258,4 +259,20 @@ fn thp_fills_no_hole_that_was_given_back() {
     let stats = machine.vm.stats();
     assert_eq!(stats.resident_pages, 512 - 8 + 1);
     machine.end();
+}
+
+#[test]
+fn an_extent_that_may_not_be_one_page_is_base_pages_at_once() {
+    for (policy, level) in [("thp:promote=never", 0), ("thp:dirty=all", 0), ("reservation:place=extent", 1)] {
+        let mut machine = Machine::new(X86, 4096, policy);
+        machine.anonymous(512, 512, Growth::Fixed);
+        machine.put(700, 3);
+        let stats = machine.vm.stats();
+        assert_eq!((stats.faults, stats.resident_pages, stats.bytes_zeroed), (1, 512, 2 << 20), "{policy}");
+        assert_eq!((stats.reservations_made, machine.level(513)), (0, Some(Level(level))), "{policy}");
+        assert_eq!((machine.get(701), machine.get(700)), (0, 3));
+        machine.unmap(600, 50);
+        assert_eq!(machine.get(700), 3);
+        machine.end();
+    }
 }

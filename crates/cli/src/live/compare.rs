@@ -22,7 +22,7 @@ use superpage_report::{Export, Screen};
 pub(crate) struct Compare {
     /// A policy to compare with the system as it is (now); repeat for several, also for the same one [default: now, base,
     /// thp, mthp:size=64K, hugetlb, promote]
-    #[arg(long = "policy", value_name = "POLICY", value_parser = str::parse::<Policy>)]
+    #[arg(long = "policy", value_name = "POLICY", value_parser = super::run::policy)]
     policies: Vec<Policy>,
 
     /// How many rounds count; in each, every policy runs once

@@ -78,8 +78,8 @@ fn after_help() -> String {
          Needs root, or CAP_SYS_NICE and CAP_SYS_PTRACE. SIGINT and SIGTERM end it; what is huge stays huge.\n\n\
          Parameters of promote, and what they are if not given:\n",
     );
-    for (key, value, help) in Options::help() {
-        text += &format!("  {key:<9} {value:<6} {help}\n");
+    for parameter in Options::definition().parameters {
+        text += &format!("  {:<9} {:<6} {}\n", parameter.name, parameter.default, parameter.help);
     }
     text
 }
@@ -109,7 +109,8 @@ impl Daemon {
             config.processes.cgroups.clone_from(&self.cgroup);
         }
         if let Some(policy) = &self.policy {
-            let (name, parameters) = policy.split_once(':').unwrap_or((policy, ""));
+            let policy = superpage_sim::expand(policy).map_err(|error| Error::Usage(error.to_string()))?;
+            let (name, parameters) = policy.split_once(':').unwrap_or((&policy, ""));
             if name != "promote" {
                 let sentence =
                     format!("the daemon's only policy is promote, not {name:?}: others are for `superpage run`");

@@ -53,7 +53,8 @@ fn after_help() -> String {
     )
 }
 
-fn policy(text: &str) -> Result<Policy, String> {
+pub(super) fn policy(text: &str) -> Result<Policy, String> {
+    let text = superpage_sim::expand(text).map_err(|error| error.to_string())?;
     text.parse::<Policy>().map_err(|error| error.to_string())
 }
 

@@ -3,12 +3,12 @@
 use crate::Error;
 use crate::promote::{Options, Target, cgroup};
 use crate::told::State;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Which processes, how, and where the metrics go.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Which processes.
@@ -20,7 +20,7 @@ pub struct Config {
 }
 
 /// Which processes are promoted in; those of all parts together.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Processes {
     /// Every process of the system but `init`.
@@ -32,7 +32,7 @@ pub struct Processes {
 }
 
 /// Where the metrics go: nowhere, unless one of these is given.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsConfig {
     /// Served over HTTP, as `/metrics`, at this address and port.
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(config.promote, Options::default());
         // Every parameter is there to be changed.
         let text = std::fs::read_to_string(path).unwrap();
-        for key in Options::KEYS {
+        for key in Options::definition().parameters.iter().map(|parameter| parameter.name) {
             assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key} is not in the file");
         }
     }
@@ -140,7 +140,7 @@ mod tests {
         for (text, part) in [
             ("[promote]\nshore = 1\n", "bad.toml:2: unknown field `shore`"),
             ("[promote]\nshare = 2\n", "at most 1"),
-            ("[promote]\nage = \"long\"\n", "bad.toml:2: \"long\" is no time"),
+            ("[promote]\nage = \"long\"\n", "bad.toml:2: policy promote: age is a time such as 250ms"),
             ("[promote\n", "bad.toml:1"),
             ("[metrics]\nlisten = \"here\"\n", "bad.toml:2"),
         ] {

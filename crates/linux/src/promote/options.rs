@@ -1,34 +1,17 @@
 //! What the promoter may be told: the parameters of the policy `promote`.
 
 use crate::Error;
-use serde::de::{self, Deserializer, Visitor};
-use serde::{Deserialize, Serialize, Serializer};
+use crate::policy::LINUX;
+use serde::Deserialize;
+use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Unexpected, Visitor};
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+use superpage_vm::{Definition, Given, Policy};
 
-/// A time for people and files: `250ms`, `2s`, `1m`; a plain number is seconds.
+/// A time for people: `250ms`, `2s`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Span(pub Duration);
-
-impl FromStr for Span {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Span, Error> {
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let unit = match &text[digits.len()..] {
-            "ms" => 1e-3,
-            "" | "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            _ => f64::NAN,
-        };
-        let seconds = digits.parse::<f64>().ok().map(|number| number * unit);
-        let time = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-        time.map(Span)
-            .ok_or_else(|| Error::Usage(format!("{text:?} is no time: write 250ms, 2s, 1m or a number of seconds")))
-    }
-}
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -37,45 +20,8 @@ impl fmt::Display for Span {
     }
 }
 
-impl Serialize for Span {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Span {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Span, D::Error> {
-        struct Text;
-        impl Visitor<'_> for Text {
-            type Value = Span;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a time like \"2s\" or a number of seconds")
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
-                text.parse().map_err(E::custom)
-            }
-
-            fn visit_i64<E: de::Error>(self, seconds: i64) -> Result<Span, E> {
-                seconds.to_string().parse().map_err(E::custom)
-            }
-
-            fn visit_u64<E: de::Error>(self, seconds: u64) -> Result<Span, E> {
-                Ok(Span(Duration::from_secs(seconds)))
-            }
-
-            fn visit_f64<E: de::Error>(self, seconds: f64) -> Result<Span, E> {
-                seconds.to_string().parse().map_err(E::custom)
-            }
-        }
-        deserializer.deserialize_any(Text)
-    }
-}
-
 /// The parameters of the policy `promote` on live Linux. As text, `share=0.9,age=5s`; in TOML, a table of the same names.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Options {
     /// The least share of a region's base pages that are populated, above 0 and at most 1.
     pub share: f64,
@@ -100,50 +46,42 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Options {
-        Options {
-            share: 1.0,
-            age: Span(Duration::from_secs(2)),
-            cpu: 0.01,
-            burst: Span(Duration::from_millis(100)),
-            interval: Span(Duration::from_secs(1)),
-            idle: Span(Duration::from_secs(10)),
-            slowdown: 0.02,
-            batch: 4,
-            shared: true,
-        }
-    }
-}
-
-/// A share as `0.01` or `1%`.
-fn share(text: &str) -> Option<f64> {
-    match text.strip_suffix('%') {
-        Some(percent) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
-        None => text.parse().ok(),
+        "".parse().expect("the defaults of a policy go together")
     }
 }
 
 impl Options {
-    /// The names of the parameters.
-    pub const KEYS: [&str; 9] = ["share", "age", "cpu", "burst", "interval", "idle", "slowdown", "batch", "shared"];
-
-    /// Each parameter: its name, its default, and a line of help.
-    pub fn help() -> impl Iterator<Item = (&'static str, String, &'static str)> {
-        let help = [
-            "the least share of a region's pages that are populated",
-            "how long its population has not changed",
-            "the most that is used of one core, over time",
-            "CPU time that may be saved up and used at once",
-            "between two looks at what runs, and at a process that changes",
-            "between two looks at a process that does not, at most",
-            "by how much promotion may slow a process",
-            "regions promoted in one call",
-            "whether memory files (memfd, /dev/shm) are promoted too: on, off",
-        ];
-        let defaults = Options::KEYS.into_iter().zip(Options::default().values());
-        defaults.zip(help).map(|((key, value), help)| (key, value, help))
+    /// What was given for the parameters of the policy.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: values that do not go together.
+    pub fn new(given: &Given) -> Result<Options, Error> {
+        let options = Options::unchecked(given);
+        options.validate()?;
+        Ok(options)
     }
 
-    /// The values as text, in the order of [`Options::KEYS`].
+    fn unchecked(given: &Given) -> Options {
+        let time = |name| Span(given.time(name));
+        Options {
+            share: given.share("share"),
+            age: time("age"),
+            cpu: given.share("cpu"),
+            burst: time("burst"),
+            interval: time("interval"),
+            idle: time("idle"),
+            slowdown: given.share("slowdown"),
+            batch: given.number("batch").expect("it has a default") as usize,
+            shared: given.is_on("shared"),
+        }
+    }
+
+    /// The policy that they are parameters of.
+    pub fn definition() -> &'static Definition {
+        LINUX.policies().find(|definition| definition.name == "promote").expect("a policy that the manager names")
+    }
+
+    /// The values as text, in the order of the policy's parameters.
     fn values(&self) -> [String; 9] {
         [
             self.share.to_string(),
@@ -163,43 +101,7 @@ impl Options {
     /// # Errors
     /// [`Error::Usage`]: no such parameter, no value for it, or values that do not go together.
     pub fn change(&mut self, text: &str) -> Result<(), Error> {
-        for pair in text.split(',').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair
-                .split_once('=')
-                .ok_or_else(|| Error::Usage(format!("{pair:?} is no parameter: write promote:key=value")))?;
-            self.set(key.trim(), value.trim())?;
-        }
-        self.validate()
-    }
-
-    /// Sets one parameter by its name. Call [`Options::validate`] when all are set.
-    ///
-    /// # Errors
-    /// [`Error::Usage`]: no such parameter, or not a value for it.
-    pub fn set(&mut self, key: &str, value: &str) -> Result<(), Error> {
-        let bad = |expected: &str| Error::Usage(format!("promote:{key}={value}: expected {expected}"));
-        let fraction = || share(value).ok_or_else(|| bad("a share like 0.9 or 90%"));
-        match key {
-            "share" => self.share = fraction()?,
-            "cpu" => self.cpu = fraction()?,
-            "slowdown" => self.slowdown = fraction()?,
-            "age" => self.age = value.parse()?,
-            "burst" => self.burst = value.parse()?,
-            "interval" => self.interval = value.parse()?,
-            "idle" => self.idle = value.parse()?,
-            "batch" => self.batch = value.parse().map_err(|_| bad("a number of regions"))?,
-            "shared" => {
-                self.shared = match value {
-                    "on" | "true" => true,
-                    "off" | "false" => false,
-                    _ => return Err(bad("on or off")),
-                }
-            }
-            _ => {
-                let keys = Options::KEYS.join(", ");
-                return Err(Error::Usage(format!("promote has no parameter {key:?}: it has {keys}")));
-            }
-        }
+        *self = format!("{self},{text}").parse()?;
         Ok(())
     }
 
@@ -242,18 +144,113 @@ impl FromStr for Options {
 
     /// The defaults, changed by `key=value` parted by commas.
     fn from_str(text: &str) -> Result<Options, Error> {
+        let policy = Policy::parse(&format!("promote:{text}"), &LINUX);
+        Options::new(policy.map_err(|error| Error::Usage(error.to_string()))?.given())
+    }
+}
+
+impl<'de> Deserialize<'de> for Options {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Options, D::Error> {
+        deserializer.deserialize_map(Table)
+    }
+}
+
+/// A table of parameters, each read by itself, so that an error knows its place.
+struct Table;
+
+impl<'de> Visitor<'de> for Table {
+    type Value = Options;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a table of parameters")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Options, A::Error> {
         let mut options = Options::default();
-        options.change(text)?;
+        while let Some(key) = map.next_key_seed(Key)? {
+            options = map.next_value_seed(Change { key, options })?;
+        }
+        options.validate().map_err(A::Error::custom)?;
         Ok(options)
+    }
+}
+
+/// The name of a parameter.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = &'static str;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<&'static str, D::Error> {
+        let key = String::deserialize(deserializer)?;
+        let names = || Options::definition().parameters.iter().map(|parameter| parameter.name);
+        let found = names().find(|name| *name == key);
+        let expected = || names().collect::<Vec<_>>().join(", ");
+        found.ok_or_else(|| D::Error::custom(format!("unknown field `{key}`, expected one of {}", expected())))
+    }
+}
+
+/// A change of one parameter, to a value of any type that stands for it.
+struct Change {
+    key: &'static str,
+    options: Options,
+}
+
+impl Change {
+    fn to<E: serde::de::Error>(mut self, value: &dyn fmt::Display) -> Result<Options, E> {
+        // What goes together is checked when all are there.
+        let pairs = format!("{},{}={value}", self.options, self.key);
+        let policy = Policy::parse(&format!("promote:{pairs}"), &LINUX).map_err(E::custom)?;
+        self.options = Options::unchecked(policy.given());
+        Ok(self.options)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Change {
+    type Value = Options;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Options, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl Visitor<'_> for Change {
+    type Value = Options;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a value for {}", self.key)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, value: &str) -> Result<Options, E> {
+        self.to(&value)
+    }
+
+    fn visit_i64<E: serde::de::Error>(self, value: i64) -> Result<Options, E> {
+        self.to(&value)
+    }
+
+    fn visit_u64<E: serde::de::Error>(self, value: u64) -> Result<Options, E> {
+        self.to(&value)
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Options, E> {
+        self.to(&value)
+    }
+
+    fn visit_bool<E: serde::de::Error>(self, value: bool) -> Result<Options, E> {
+        if self.key != "shared" {
+            return Err(E::invalid_type(Unexpected::Bool(value), &self));
+        }
+        self.to(&if value { "on" } else { "off" })
     }
 }
 
 impl fmt::Display for Options {
     /// What differs from the defaults, as it is parsed; nothing if nothing does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let pairs = Options::KEYS.iter().zip(self.values()).zip(Options::default().values());
-        let changed: Vec<String> =
-            pairs.filter(|((_, own), default)| own != default).map(|((key, own), _)| format!("{key}={own}")).collect();
+        let pairs = Options::definition().parameters.iter().zip(self.values());
+        let changed = pairs.filter(|(parameter, own)| own != parameter.default);
+        let changed: Vec<String> = changed.map(|(parameter, own)| format!("{}={own}", parameter.name)).collect();
         f.write_str(&changed.join(","))
     }
 }
@@ -276,15 +273,15 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_said() {
         for (text, part) in [
-            ("shore=1", "share, age"),
-            ("share=0", "more than 0"),
+            ("shore=1", "share=SHARE, age=TIME"),
+            ("share=0", "above 0"),
             ("share=1.1", "at most 1"),
             ("share=x", "0.9 or 90%"),
             ("age=2y", "250ms"),
             ("age=-1", "250ms"),
-            ("cpu=200%", "one core"),
+            ("cpu=200%", "at most 1"),
             ("idle=1ms", "interval"),
-            ("batch=0", "1 to 1024"),
+            ("batch=0", "from 1 to 1024"),
             ("age", "key=value"),
         ] {
             let error = text.parse::<Options>().unwrap_err();

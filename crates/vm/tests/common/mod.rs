@@ -90,7 +90,7 @@ impl World {
     pub(crate) fn new(ladder: u8, answers: u128, frames: u16) -> World {
         let Setting { config, daemon_comes, ends } = setting(ladder, answers, frames);
         let (ladder, frames) = (config.ladder, config.frames);
-        let through = config.policy.reclaim == superpage_vm::Reclaim::Nothing;
+        let through = config.policy.answers.reclaim.pages == superpage_vm::Reclaim::Nothing;
         let vm = Vm::new(config).unwrap();
         let mut world = World {
             vm,
@@ -281,7 +281,7 @@ impl World {
     /// Checks the state and the counts.
     pub(crate) fn check(&self, op: Op) {
         if let Err(error) = self.vm.validate(&self.pmap) {
-            panic!("after {op:?} under {:?}: {error}", self.vm.policy());
+            panic!("after {op:?} under {:?}: {error}", self.vm.answers());
         }
         let stats = self.vm.stats();
         let kinds = [

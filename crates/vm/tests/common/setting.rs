@@ -37,7 +37,7 @@ pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting 
     let mut left = answers;
     let (daemon_comes, ends) = (draw(&mut left, 2) == 0, draw(&mut left, 4) < 3);
     let swap_pages = [4000, 1000, 300, 5, 0][draw(&mut left, 5)];
-    let names = Policy::names();
+    let names: Vec<&str> = Policy::names().collect();
     // The one in which most mechanisms are on comes twice as often.
     let name = names.get(draw(&mut left, names.len() + 1)).copied().unwrap_or("reservation");
     let mut policy = Policy::named(name).unwrap();

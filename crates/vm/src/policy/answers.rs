@@ -1,0 +1,395 @@
+//! The answers to the six questions that every system of superpages must answer: plain data, all that the fault path sees of a
+//! policy. The mechanisms exist once, elsewhere in this crate.
+
+/// Which frames does a fault take?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// One base page, wherever one is free.
+    BasePage,
+    /// The page's frame in a reservation of the preferred size (Navarro et al., sections 4.1, 4.2).
+    Reservation,
+    /// All of an extent of the preferred size, zeroed and mapped at once, where the mapping holds all of it: private anonymous
+    /// memory with nothing stored of it (Linux). Else a base page. Nothing is reserved.
+    Extent,
+}
+
+/// How large may a reservation be, or an extent that is taken at once?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reserve {
+    /// Of the preferred size (section 4.2), whichever that is.
+    Preferred,
+    /// Of the largest size or not at all (as in later FreeBSD); smaller superpages are made inside it.
+    Largest,
+    /// Of the largest size of at most 2 MB or not at all (Linux: what one entry of the second level of its tables maps).
+    Huge,
+    /// Of the smallest superpage size or not at all (Talluri and Hill, ASPLOS 1994: one size).
+    Smallest,
+}
+
+/// Which reservations may reach past the end of their object (section 4.2)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PastEnd {
+    /// None.
+    Never,
+    /// Those of objects that grow.
+    Growing,
+    /// Those of all anonymous objects (as in later FreeBSD).
+    Anonymous,
+}
+
+/// When does the fault path make a superpage of a region?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Promote {
+    /// Never: the allocations of the policy without their benefit (section 6.6, "overhead in practice"), or what a background
+    /// does.
+    Never,
+    /// As soon as it is fully populated, size by size, in place (section 4.5).
+    FullPopulation,
+}
+
+/// In which objects must the dirty bits of a region agree before it is promoted (section 4.9)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Dirty {
+    /// In file objects. A page of an anonymous object has no other copy, so that it must be written out with or without
+    /// a dirty bit, and nothing is lost with the bit.
+    Files,
+    /// In all objects, as in the paper. There the bit is emulated, so that the first write to each page faults and the
+    /// promotion is tried again; where the hardware sets it, a region of pages that were read first may stay as it is.
+    All,
+    /// In none.
+    Nowhere,
+}
+
+/// What if no extent of the preferred size is free (section 4.3)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scarce {
+    /// Take a smaller one. Only a fault that would find not even a base page preempts.
+    Smaller,
+    /// Preempt the reservation whose most recent page allocation occurred least recently.
+    Preempt,
+}
+
+/// What becomes of the partially populated pieces of a preempted reservation (section 4.8)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pieces {
+    /// They are reservations, at the head of the list that is right for them.
+    Keep,
+    /// They are broken too: every unused frame is freed at once (as in later FreeBSD).
+    Free,
+}
+
+/// Which of the reservations that can yield an extent is preempted (section 4.8)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Lists {
+    /// The least recent of those that yield no more than is asked for, if there is one: a list for each size.
+    BySize,
+    /// The least recent of all: one queue (as in later FreeBSD).
+    One,
+}
+
+/// Which pages go when memory is short?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reclaim {
+    /// None: there are no page lists and no page daemon, files' pages go with their last mapping, and memory that runs
+    /// out is an error.
+    Nothing,
+    /// Those not used for long, in approximate LRU order (section 5.1).
+    Lru,
+}
+
+/// What becomes of clean pages that the daemon takes out of use (section 5.1, change 1)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cache {
+    /// They are freed, and their contents lost.
+    Free,
+    /// They keep their frames until none is free.
+    Held,
+    /// They count as free: coalesced with free frames, available to reservations, and kept until overwritten.
+    Available,
+}
+
+/// What wakes the page daemon (section 5.1, change 2)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wake {
+    /// Too few free frames.
+    Memory,
+    /// Also a failed allocation of the preferred size; then it restores the contiguity that failed, and no more.
+    Contiguity,
+}
+
+/// What becomes of clean pages of a file at its last close (section 5.1, change 3)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Close {
+    /// They stay as active as they were.
+    Keep,
+    /// They become inactive.
+    Inactive,
+}
+
+/// Where are the kernel's own pages (section 5.2)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wired {
+    /// Wherever a base page is free.
+    Scatter,
+    /// In pools of contiguous frames.
+    Cluster,
+}
+
+/// Are dirty base pages of a superpage inferred from digests of their contents (section 4.7)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hash {
+    /// No: all base pages of a dirty superpage are written out.
+    Off,
+    /// Yes: each page is hashed when it was read in.
+    Read,
+    /// Yes: the pages of a clean superpage are hashed just before it is first written.
+    Late,
+    /// Yes: pages that were read in are hashed in the idle loop.
+    Idle,
+}
+
+/// How far is a superpage demoted of which a part must change (section 4.6)?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Demote {
+    /// To the next smaller size, and so on only for the superpages that hold an edge of the part.
+    Stepwise,
+    /// To base pages at once.
+    ToBase,
+}
+
+/// Question 1: which frames does a fault take?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placing {
+    /// Which.
+    pub frames: Place,
+    /// How large a reservation or an extent may be.
+    pub size: Reserve,
+    /// Whether a reservation in a growing object is at most as large as the object is now (section 4.2).
+    pub growing_limit: bool,
+    /// Which reservations may reach past their object's end.
+    pub past_end: PastEnd,
+}
+
+/// Question 2: how much is populated beside the page that faulted?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Populating {
+    /// The population, in eighths of a region, at which the rest of it is populated too: 8 leaves that to the program
+    /// (section 4.5).
+    pub threshold: u8,
+}
+
+/// Question 3: when does a region become a superpage?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promoting {
+    /// When.
+    pub when: Promote,
+    /// Where dirty bits must agree for that.
+    pub dirty: Dirty,
+}
+
+/// Question 4: what if no extent of the size wanted is free?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shortage {
+    /// What happens.
+    pub then: Scarce,
+    /// What becomes of preempted pieces.
+    pub pieces: Pieces,
+    /// Which reservation is preempted.
+    pub lists: Lists,
+    /// What wakes the page daemon.
+    pub wake: Wake,
+}
+
+/// Question 5: when is a superpage demoted, beyond what must be, and how far?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Demoting {
+    /// How far.
+    pub steps: Demote,
+    /// Whether a superpage is demoted, all of it and as `steps` says, before it is unmapped: the three demotions of
+    /// section 6.6. Otherwise it is removed in one piece.
+    pub on_unmap: bool,
+    /// Whether a clean superpage is demoted at its first write, where dirty bits matter as `dirty` says (section 4.7).
+    pub on_write: bool,
+    /// The probability, in quarters, that a superpage is demoted when the daemon clears its reference bit under memory
+    /// pressure (section 4.6).
+    pub speculate: u8,
+}
+
+/// Question 6: which pages go when memory is short, and what of them stays?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Reclaiming {
+    /// Which.
+    pub pages: Reclaim,
+    /// What becomes of clean pages that go.
+    pub cache: Cache,
+    /// What becomes of clean pages of closed files.
+    pub close: Close,
+    /// Where the kernel's own pages are.
+    pub wired: Wired,
+    /// Whether dirty base pages are inferred from digests.
+    pub hash: Hash,
+}
+
+/// The answers to the six questions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Answers {
+    /// Which frames does a fault take?
+    pub place: Placing,
+    /// How much is populated at once?
+    pub populate: Populating,
+    /// When does a region become a superpage?
+    pub promote: Promoting,
+    /// What if no extent of that size is free?
+    pub scarce: Shortage,
+    /// When is a superpage demoted?
+    pub demote: Demoting,
+    /// Which pages go?
+    pub reclaim: Reclaiming,
+}
+
+impl Answers {
+    /// Whether all of an extent is populated at the first touch of one of its pages.
+    pub(crate) fn takes_extents(&self) -> bool {
+        self.place.frames == Place::Extent
+    }
+}
+
+/// An answer as a parameter, which every policy with a fault path has, as users write it.
+pub struct Key {
+    /// The name.
+    pub name: &'static str,
+    /// The valid values.
+    pub values: &'static [&'static str],
+    /// One line of help.
+    pub help: &'static str,
+    pub(super) set: fn(&mut Answers, usize),
+}
+
+const SWITCH: &[&str] = &["on", "off"];
+
+pub(super) static KEYS: [Key; 20] = [
+    Key {
+        name: "place",
+        values: &["base", "reservation", "extent"],
+        help: "frames that a fault takes: one base page, its page in a reservation, or all of an extent",
+        set: |answers, value| {
+            answers.place.frames = [Place::BasePage, Place::Reservation, Place::Extent][value];
+        },
+    },
+    Key {
+        name: "growing-limit",
+        values: SWITCH,
+        help: "a reservation in a growing object is at most as large as the object",
+        set: |answers, value| answers.place.growing_limit = value == 0,
+    },
+    Key {
+        name: "past-end",
+        values: &["on", "off", "anonymous"],
+        help: "a reservation in a growing (or in any anonymous) object may reach past the object's end",
+        set: |answers, value| answers.place.past_end = [PastEnd::Growing, PastEnd::Never, PastEnd::Anonymous][value],
+    },
+    Key {
+        name: "reserve",
+        values: &["preferred", "largest", "smallest", "huge"],
+        help: "reservations, or extents, are of the preferred size, or only of the largest, the smallest, or the largest up to 2 MB",
+        set: |answers, value| {
+            answers.place.size = [Reserve::Preferred, Reserve::Largest, Reserve::Smallest, Reserve::Huge][value];
+        },
+    },
+    Key {
+        name: "threshold",
+        values: &["8/8", "7/8", "6/8", "5/8", "4/8", "3/8", "2/8", "1/8"],
+        help: "once so much of a region is populated, the rest is populated too",
+        set: |answers, value| answers.populate.threshold = 8 - value as u8,
+    },
+    Key {
+        name: "promote",
+        values: &["full", "never"],
+        help: "when a region becomes a superpage",
+        set: |answers, value| answers.promote.when = [Promote::FullPopulation, Promote::Never][value],
+    },
+    Key {
+        name: "dirty",
+        values: &["files", "all", "nowhere"],
+        help: "objects in which dirty bits must agree before a region becomes a superpage",
+        set: |answers, value| answers.promote.dirty = [Dirty::Files, Dirty::All, Dirty::Nowhere][value],
+    },
+    Key {
+        name: "preempt",
+        values: SWITCH,
+        help: "preempt a reservation rather than take a smaller extent",
+        set: |answers, value| answers.scarce.then = [Scarce::Preempt, Scarce::Smaller][value],
+    },
+    Key {
+        name: "pieces",
+        values: &["keep", "free"],
+        help: "partially populated pieces of a preempted reservation stay reserved, or are broken up too",
+        set: |answers, value| answers.scarce.pieces = [Pieces::Keep, Pieces::Free][value],
+    },
+    Key {
+        name: "lists",
+        values: &["by-size", "one"],
+        help: "preempt the least recent reservation of the list of the size asked for, or of all",
+        set: |answers, value| answers.scarce.lists = [Lists::BySize, Lists::One][value],
+    },
+    Key {
+        name: "stepwise",
+        values: SWITCH,
+        help: "demote to the next smaller size, and further only around the edges of what changes",
+        set: |answers, value| answers.demote.steps = [Demote::Stepwise, Demote::ToBase][value],
+    },
+    Key {
+        name: "demote-on-unmap",
+        values: SWITCH,
+        help: "demote a superpage before it is unmapped, instead of removing it in one piece",
+        set: |answers, value| answers.demote.on_unmap = value == 0,
+    },
+    Key {
+        name: "demote-on-write",
+        values: SWITCH,
+        help: "demote a clean superpage at its first write, where dirty bits matter",
+        set: |answers, value| answers.demote.on_write = value == 0,
+    },
+    Key {
+        name: "hash",
+        values: &["off", "read", "late", "idle"],
+        help: "infer dirty base pages from digests, taken when read in, before the first write, or when idle",
+        set: |answers, value| answers.reclaim.hash = [Hash::Off, Hash::Read, Hash::Late, Hash::Idle][value],
+    },
+    Key {
+        name: "speculate",
+        values: &["4/4", "3/4", "2/4", "1/4", "0/4"],
+        help: "probability that the daemon demotes a superpage whose reference bit it clears under pressure",
+        set: |answers, value| answers.demote.speculate = 4 - value as u8,
+    },
+    Key {
+        name: "reclaim",
+        values: &["lru", "none"],
+        help: "pages that go when memory is short: those not used for long, or none",
+        set: |answers, value| answers.reclaim.pages = [Reclaim::Lru, Reclaim::Nothing][value],
+    },
+    Key {
+        name: "cache",
+        values: &["available", "held", "free"],
+        help: "clean pages that go count as free and keep contents, keep their frames, or are freed",
+        set: |answers, value| answers.reclaim.cache = [Cache::Available, Cache::Held, Cache::Free][value],
+    },
+    Key {
+        name: "wake",
+        values: &["contiguity", "memory"],
+        help: "the daemon wakes on failed requests for contiguity too, or only when memory is short",
+        set: |answers, value| answers.scarce.wake = [Wake::Contiguity, Wake::Memory][value],
+    },
+    Key {
+        name: "close",
+        values: &["inactive", "keep"],
+        help: "clean pages of a file become inactive at its last close, or stay as they are",
+        set: |answers, value| answers.reclaim.close = [Close::Inactive, Close::Keep][value],
+    },
+    Key {
+        name: "wired",
+        values: &["cluster", "scatter"],
+        help: "the kernel's own pages lie in contiguous pools, or anywhere",
+        set: |answers, value| answers.reclaim.wired = [Wired::Cluster, Wired::Scatter][value],
+    },
+];

@@ -1,0 +1,36 @@
+//! The policy that every comparison names.
+
+use super::{
+    Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Hash, Lists, Made, PastEnd, Pieces, Place, Placing,
+    Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Wake, Wired,
+};
+
+pub(super) static POLICY: Definition = Definition {
+    name: "base",
+    paper: "FreeBSD 4.3, the unmodified system of Navarro et al., OSDI 2002, section 6.3",
+    help: "only base pages",
+    parameters: &[],
+    needs: &[],
+    make: |_| Made::answers(ANSWERS),
+};
+
+/// Where nothing is reserved, what reservations would do is that of the paper.
+pub(super) const ANSWERS: Answers = Answers {
+    place: Placing {
+        frames: Place::BasePage,
+        size: Reserve::Preferred,
+        growing_limit: true,
+        past_end: PastEnd::Growing,
+    },
+    populate: Populating { threshold: 8 },
+    promote: Promoting { when: Promote::Never, dirty: Dirty::Files },
+    scarce: Shortage { then: Scarce::Preempt, pieces: Pieces::Keep, lists: Lists::BySize, wake: Wake::Memory },
+    demote: Demoting { steps: Demote::Stepwise, on_unmap: true, on_write: false, speculate: 0 },
+    reclaim: Reclaiming {
+        pages: Reclaim::Lru,
+        cache: Cache::Held,
+        close: Close::Keep,
+        wired: Wired::Scatter,
+        hash: Hash::Off,
+    },
+};

@@ -1,0 +1,31 @@
+//! What the design of Navarro et al. became in production. Reservations only of the largest size, smaller superpages made inside
+//! them, one queue of partial ones; a broken one gives all its frames back at once. Cache pages, the contiguity-aware daemon,
+//! speculative and stepwise demotion were dropped.
+
+use super::{
+    Answers, Cache, Definition, Demote, Demoting, Lists, Made, Need, PastEnd, Pieces, Placing, Reclaiming, Reserve,
+    Scarce, Shortage, Wired, base, reservation,
+};
+
+pub(super) static POLICY: Definition = Definition {
+    name: "freebsd",
+    paper: "vm_reserv.c of FreeBSD, versions 10 to 14",
+    help: "what that design became in FreeBSD: largest reservations, one queue, no cache pages, a plain daemon",
+    parameters: &[],
+    needs: &[Need::Faults],
+    make: |_| Made::answers(ANSWERS),
+};
+
+const ANSWERS: Answers = Answers {
+    place: Placing {
+        size: Reserve::Largest,
+        growing_limit: false,
+        past_end: PastEnd::Anonymous,
+        ..reservation::ANSWERS.place
+    },
+    promote: reservation::ANSWERS.promote,
+    scarce: Shortage { then: Scarce::Smaller, pieces: Pieces::Free, lists: Lists::One, ..base::ANSWERS.scarce },
+    demote: Demoting { steps: Demote::ToBase, on_unmap: false, on_write: true, ..base::ANSWERS.demote },
+    reclaim: Reclaiming { cache: Cache::Free, wired: Wired::Cluster, ..base::ANSWERS.reclaim },
+    ..base::ANSWERS
+};

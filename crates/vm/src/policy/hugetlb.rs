@@ -1,0 +1,18 @@
+//! A static pool of huge pages.
+
+use super::{Definition, Made, Need, Parameter, Values, base};
+
+pub(super) static POLICY: Definition = Definition {
+    name: "hugetlb",
+    paper: "Linux, Documentation/admin-guide/mm/hugetlbpage.rst; glibc.malloc.hugetlb=2",
+    help: "hugetlb pages for the C library's allocator",
+    parameters: &[Parameter {
+        name: "pool",
+        values: Values::Bytes,
+        default: "",
+        help: "set aside before the command starts; else pages are taken as it runs",
+        needs: &[],
+    }],
+    needs: &[Need::Settings],
+    make: |_| Made::answers(base::ANSWERS),
+};

@@ -1,0 +1,379 @@
+//! Policies: what the operating system does. Each is a file here, which says all of it in one [`Definition`]; to add one takes
+//! the file, its `mod` and its line in [`DEFINITIONS`], from which every verb, the help and the documents read.
+//!
+//! A policy consists of [`Answers`], plain data for the fault path. It is written as a name, or as a name with
+//! parameters: `reservation:preempt=off`. Every answer is a parameter too, of each policy, for ablations.
+
+mod answers;
+mod base;
+mod freebsd;
+mod hugetlb;
+mod mthp;
+mod now;
+mod parameter;
+mod promote;
+mod reservation;
+mod talluri_hill;
+mod text;
+mod thp;
+
+pub use self::answers::{
+    Answers, Cache, Close, Demote, Demoting, Dirty, Hash, Key, Lists, PastEnd, Pieces, Place, Placing, Populating,
+    Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Wake, Wired,
+};
+pub use self::parameter::{Given, Parameter, Values};
+
+use self::answers::KEYS;
+use self::parameter::SWITCH;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::str::FromStr;
+use superpage_pages::PageSize;
+
+/// All policies, in the order in which they are listed.
+static DEFINITIONS: [&Definition; 10] = [
+    &now::POLICY,
+    &base::POLICY,
+    &reservation::POLICY,
+    &freebsd::POLICY,
+    &talluri_hill::POLICY,
+    &thp::POLICY,
+    &mthp::POLICY,
+    &hugetlb::POLICY,
+    &promote::POLICY,
+    &text::POLICY,
+];
+
+/// All that is to be said of a policy.
+pub struct Definition {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it is described; empty if nowhere.
+    pub paper: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// Its own parameters, beside the answers.
+    pub parameters: &'static [Parameter],
+    /// What a target must have for it.
+    pub needs: &'static [Need],
+    /// Makes it of what was given for its own parameters.
+    pub make: fn(&Given) -> Made,
+}
+
+/// What a policy is made into.
+pub struct Made {
+    /// What the fault path does.
+    pub answers: Answers,
+}
+
+impl Made {
+    /// A policy that consists of answers alone.
+    pub fn answers(answers: Answers) -> Made {
+        Made { answers }
+    }
+}
+
+/// What a policy, or a parameter, may ask of where it is carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Need {
+    /// Faults that are resolved as it says.
+    Faults,
+    /// The settings of a running Linux.
+    Settings,
+}
+
+impl fmt::Display for Need {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Need::Faults => "faults that are resolved as it says",
+            Need::Settings => "the settings of a running Linux",
+        })
+    }
+}
+
+/// Where policies are carried out.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name, in sentences.
+    pub name: &'static str,
+    /// What it has of what policies need.
+    pub has: &'static [Need],
+}
+
+impl Target {
+    /// The manager of this crate.
+    pub const MANAGER: Target = Target { name: "this memory manager", has: &[Need::Faults] };
+
+    /// What of these needs it has not.
+    pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
+        needs.iter().copied().find(|need| !self.has.contains(need))
+    }
+
+    /// The policies that it can carry out.
+    pub fn policies(&self) -> impl Iterator<Item = &'static Definition> {
+        DEFINITIONS.into_iter().filter(|definition| self.lacks(definition.needs).is_none())
+    }
+
+    /// The parameters that a policy has here.
+    pub fn parameters(&self, definition: &Definition) -> impl Iterator<Item = &'static Parameter> {
+        let here = |parameter: &&Parameter| self.lacks(parameter.needs).is_none();
+        definition.parameters.iter().filter(here)
+    }
+
+    /// The parameters that all policies have here: the answers, and the sizes in use. Each as `key=values` with a line of help.
+    pub fn keys(&self) -> impl Iterator<Item = (String, &'static str)> {
+        let own = ("sizes=SIZE+SIZE...".to_string(), "leave only these superpage sizes in use");
+        let keys = KEYS.iter().map(|key| (format!("{}={}", key.name, key.values.join("|")), key.help));
+        core::iter::once(own).chain(keys).filter(|_| self.lacks(&[Need::Faults]).is_none())
+    }
+
+    /// The names of the policies that it can carry out, in a sentence.
+    fn names(&self) -> String {
+        self.policies().map(|definition| definition.name).collect::<Vec<&str>>().join(", ")
+    }
+}
+
+/// A policy with its parameters. Make one of a text, then perhaps change answers by [`Policy::set`] or by field.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Policy {
+    /// What the fault path does.
+    pub answers: Answers,
+    /// The superpage sizes that are left in use; all if there are none here.
+    pub sizes: Vec<PageSize>,
+    given: Given,
+}
+
+impl Policy {
+    /// The policy of a name, for this crate's manager.
+    ///
+    /// # Errors
+    /// The policy is unknown, or needs something else.
+    pub fn named(name: &str) -> Result<Policy, PolicyError> {
+        Policy::new(name, [], &Target::MANAGER)
+    }
+
+    /// Reads a name, or a name with parameters: `reservation:preempt=off,pieces=free`.
+    ///
+    /// # Errors
+    /// It is unknown, or `target` cannot carry it out; the sentence says what there is instead.
+    pub fn parse(text: &str, target: &Target) -> Result<Policy, PolicyError> {
+        let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
+        let mut pairs = Vec::new();
+        for pair in parameters.split(',').filter(|pair| !pair.is_empty()) {
+            let syntax = || format!("policy {name}: `{pair}` should read key=value, as in {name}:key=value,key=value");
+            pairs.push(pair.split_once('=').ok_or_else(syntax).map_err(PolicyError)?);
+        }
+        Policy::new(name, pairs, target)
+    }
+
+    /// The policy of a name, with these parameters. Of one that is given twice the last one counts.
+    ///
+    /// # Errors
+    /// As for [`Policy::parse`].
+    pub fn new<'a>(
+        name: &str,
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+        target: &Target,
+    ) -> Result<Policy, PolicyError> {
+        let Some(definition) = DEFINITIONS.into_iter().find(|definition| definition.name == name) else {
+            let (target, names) = (target.name, target.names());
+            return Err(PolicyError(format!("no policy is named `{name}`; {target} has {names}")));
+        };
+        if let Some(need) = target.lacks(definition.needs) {
+            let (target, names) = (target.name, target.names());
+            return Err(PolicyError(format!(
+                "policy {name} needs {need}, which {target} does not have; {target} has {names}"
+            )));
+        }
+        let mut given = Given::defaults(definition);
+        let mut answers = Vec::new();
+        for (key, value) in parameters {
+            match definition.parameters.iter().find(|parameter| parameter.name == key) {
+                Some(parameter) if target.lacks(parameter.needs).is_none() => given.set(parameter, value)?,
+                None if target.has.contains(&Need::Faults) => answers.push((key, value)),
+                _ => return Err(unknown(definition, key, target)),
+            }
+        }
+        let made = (definition.make)(&given);
+        let mut policy = Policy { answers: made.answers, sizes: Vec::new(), given };
+        for (key, value) in answers {
+            if key != "sizes" && !KEYS.iter().any(|known| known.name == key) {
+                return Err(unknown(definition, key, target));
+            }
+            policy.set(key, value)?;
+        }
+        Ok(policy)
+    }
+
+    /// What the policy is.
+    pub fn definition(&self) -> &'static Definition {
+        self.given.definition()
+    }
+
+    /// What was given for its own parameters.
+    pub fn given(&self) -> &Given {
+        &self.given
+    }
+
+    /// The names that [`Policy::named`] knows.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        Target::MANAGER.policies().map(|definition| definition.name)
+    }
+
+    /// The answers as parameters, each with its values and a line of help.
+    pub fn keys() -> &'static [Key] {
+        &KEYS
+    }
+
+    /// Changes the answer that `key` stands for to `value`.
+    ///
+    /// # Errors
+    /// There is no such answer, or it has no such value.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), PolicyError> {
+        let name = self.definition().name;
+        if key == "sizes" {
+            let read = |size: &str| {
+                size.parse().map_err(|error| PolicyError(format!("policy {name}: sizes: size {size}: {error}")))
+            };
+            self.sizes = value.split('+').map(read).collect::<Result<_, _>>()?;
+            return Ok(());
+        }
+        let Some(known) = KEYS.iter().find(|known| known.name == key) else {
+            return Err(unknown(self.definition(), key, &Target::MANAGER));
+        };
+        let Some(value) = known.values.iter().position(|valid| *valid == value) else {
+            let values = known.values.join(", ");
+            return Err(PolicyError(format!("policy {name}: {key} is one of {values}, not `{value}`")));
+        };
+        (known.set)(&mut self.answers, value);
+        Ok(())
+    }
+}
+
+/// No such parameter, or not there.
+fn unknown(definition: &Definition, key: &str, target: &Target) -> PolicyError {
+    let name = definition.name;
+    let own = target.parameters(definition).map(|parameter| format!("{}={}", parameter.name, parameter.values));
+    let mut names: Vec<String> = own.collect();
+    if target.has.contains(&Need::Faults) {
+        names.push("sizes".to_string());
+        names.extend(KEYS.iter().map(|key| key.name.to_string()));
+    }
+    let names = if names.is_empty() { "none".to_string() } else { names.join(", ") };
+    let parameter = definition.parameters.iter().find(|parameter| parameter.name == key);
+    let answer = KEYS.iter().any(|known| known.name == key).then_some(Need::Faults);
+    let need = parameter.and_then(|parameter| target.lacks(parameter.needs)).or(answer);
+    PolicyError(match need {
+        Some(need) => {
+            format!(
+                "policy {name}: {key} needs {need}, which {} does not have; its parameters there: {names}",
+                target.name
+            )
+        }
+        None => format!("policy {name} has no parameter `{key}`; its parameters: {names}"),
+    })
+}
+
+impl FromStr for Policy {
+    type Err = PolicyError;
+
+    /// As [`Policy::parse`], for this crate's manager.
+    fn from_str(text: &str) -> Result<Policy, PolicyError> {
+        Policy::parse(text, &Target::MANAGER)
+    }
+}
+
+/// Why a text is no policy: a sentence that says what would be one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PolicyError(String);
+
+impl fmt::Display for PolicyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl core::error::Error for PolicyError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings] };
+
+    #[test]
+    fn every_value_of_every_key_can_be_set() {
+        for key in Policy::keys() {
+            let policies: Vec<Policy> = key
+                .values
+                .iter()
+                .map(|value| {
+                    let mut policy = Policy::named("reservation").unwrap();
+                    policy.set(key.name, value).unwrap();
+                    policy
+                })
+                .collect();
+            assert!(policies.windows(2).all(|pair| pair[0] != pair[1]), "{} changes nothing", key.name);
+            assert!(policies.contains(&Policy::named("reservation").unwrap()), "{} hides the default", key.name);
+        }
+    }
+
+    #[test]
+    fn every_definition_is_sound() {
+        for (i, definition) in DEFINITIONS.iter().enumerate() {
+            let Definition { name, help, parameters, .. } = definition;
+            assert!(DEFINITIONS[..i].iter().all(|other| other.name != *name), "{name} twice");
+            assert!(!help.is_empty() && !help.ends_with('.'), "{name}");
+            // Panics where a default is none of the values.
+            let given = Given::defaults(definition);
+            let _ = (definition.make)(&given);
+            for parameter in *parameters {
+                let taken = KEYS.iter().any(|key| key.name == parameter.name) || parameter.name == "sizes";
+                assert!(!taken, "{name}: {} is an answer", parameter.name);
+            }
+        }
+    }
+
+    #[test]
+    fn an_error_lists_what_would_be_right() {
+        let policy: Policy = "reservation:preempt=off,pieces=free,sizes=64K+4M".parse().unwrap();
+        assert_eq!((policy.answers.scarce.then, policy.answers.scarce.pieces), (Scarce::Smaller, Pieces::Free));
+        assert_eq!(policy.sizes.len(), 2);
+        let message = |text: &str| text.parse::<Policy>().unwrap_err().to_string();
+        assert_eq!(
+            message("reserve"),
+            "no policy is named `reserve`; this memory manager has base, reservation, freebsd, talluri-hill, thp"
+        );
+        assert_eq!(
+            message("hugetlb"),
+            "policy hugetlb needs the settings of a running Linux, which this memory manager does not have; this memory \
+             manager has base, reservation, freebsd, talluri-hill, thp"
+        );
+        assert!(message("base:x=1").contains("no parameter `x`; its parameters: sizes, place, growing-limit"));
+        assert!(message("base:preempt=maybe").ends_with("preempt is one of on, off, not `maybe`"));
+        assert!(message("base:preempt").contains("key=value"));
+        assert!(message("base:sizes=3K").contains("power of two"));
+        assert!(message("thp:malloc=on").contains("malloc needs the settings of a running Linux"));
+    }
+
+    #[test]
+    fn a_target_says_by_name_what_it_cannot_do() {
+        let message = |text: &str| Policy::parse(text, &LINUX).unwrap_err().to_string();
+        assert_eq!(
+            message("reservation"),
+            "policy reservation needs faults that are resolved as it says, which a live Linux does not have; a live Linux \
+             has now, base, thp, mthp, hugetlb, promote, text"
+        );
+        assert_eq!(
+            message("thp:preempt=off"),
+            "policy thp: preempt needs faults that are resolved as it says, which a live Linux does not have; its \
+             parameters there: malloc=on|off"
+        );
+        assert_eq!(message("base:x=1"), "policy base has no parameter `x`; its parameters: none");
+        assert_eq!(message("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE");
+        assert_eq!(message("mthp:size=65K"), "policy mthp: size is a page size such as 64K, not `65K`");
+    }
+}

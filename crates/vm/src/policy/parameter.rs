@@ -1,0 +1,214 @@
+//! The parameters of a policy of its own: what values they take, and what was given.
+
+use super::{Definition, Need, PolicyError};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use core::time::Duration;
+use superpage_pages::{PageSize, parse_bytes};
+
+/// The values of a switch.
+pub(super) const SWITCH: &[&str] = &["on", "off"];
+
+/// A parameter of one policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// The values that it takes.
+    pub values: Values,
+    /// The value if none is given, as text; empty if then there is none.
+    pub default: &'static str,
+    /// One line of help.
+    pub help: &'static str,
+    /// What a target must have for it, beside what the policy needs.
+    pub needs: &'static [Need],
+}
+
+/// Which values a parameter takes.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub enum Values {
+    /// One of these words.
+    Words(&'static [&'static str]),
+    /// A page size: `64K`.
+    PageSize,
+    /// A size of memory above 0: `512M`.
+    Bytes,
+    /// A share, above 0 and at most 1: `0.9` or `90%`.
+    Share,
+    /// A time of at most centuries: `250ms`, `2s`, `1m`, `1h`; a plain number is seconds.
+    Time,
+    /// A number from the first to the second.
+    Count(u64, u64),
+}
+
+impl Values {
+    /// What is expected, in a sentence.
+    fn expected(self) -> String {
+        match self {
+            Values::Words(words) => format!("one of {}", words.join(", ")),
+            Values::PageSize => "a page size such as 64K".to_string(),
+            Values::Bytes => "a size of memory such as 512M".to_string(),
+            Values::Share => "a share such as 0.9 or 90%, above 0 and at most 1".to_string(),
+            Values::Time => "a time such as 250ms, 2s, 1m or a number of seconds".to_string(),
+            Values::Count(least, most) => format!("a number from {least} to {most}"),
+        }
+    }
+
+    fn read(self, text: &str) -> Option<Value> {
+        match self {
+            Values::Words(words) => words.iter().find(|word| **word == text).map(|word| Value::Word(word)),
+            Values::PageSize => text.parse::<PageSize>().ok().map(|size| Value::Number(size.bytes())),
+            Values::Bytes => parse_bytes(text).ok().filter(|bytes| *bytes > 0).map(Value::Number),
+            Values::Share => share(text).filter(|share| *share > 0.0 && *share <= 1.0).map(Value::Share),
+            Values::Time => time(text).map(Value::Time),
+            Values::Count(least, most) => {
+                text.parse().ok().filter(|number| (least..=most).contains(number)).map(Value::Number)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Values {
+    /// As in a usage: `on|off`, `SIZE`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Values::Words(words) => f.write_str(&words.join("|")),
+            Values::PageSize | Values::Bytes => f.write_str("SIZE"),
+            Values::Share => f.write_str("SHARE"),
+            Values::Time => f.write_str("TIME"),
+            Values::Count(..) => f.write_str("NUMBER"),
+        }
+    }
+}
+
+fn share(text: &str) -> Option<f64> {
+    match text.strip_suffix('%') {
+        Some(percent) => percent.parse::<f64>().ok().map(|percent| percent / 100.0),
+        None => text.parse().ok(),
+    }
+}
+
+fn time(text: &str) -> Option<Duration> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &text[digits.len()..] {
+        "ms" => 1e-3,
+        "" | "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3600.0,
+        _ => return None,
+    };
+    Duration::try_from_secs_f64(digits.parse::<f64>().ok()? * unit).ok()
+}
+
+/// One value.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Value {
+    Word(&'static str),
+    Number(u64),
+    Share(f64),
+    Time(Duration),
+}
+
+/// What was given for the parameters of a policy of its own, or else their defaults.
+///
+/// # Panics
+/// What is asked for must be a parameter of that kind: a fault in the policy's file that the first use shows.
+#[derive(Clone)]
+pub struct Given {
+    definition: &'static Definition,
+    /// By the parameter's position.
+    values: Vec<Option<Value>>,
+}
+
+impl Given {
+    /// Nothing was given.
+    pub(super) fn defaults(definition: &'static Definition) -> Given {
+        let value = |parameter: &Parameter| match parameter.default {
+            "" => None,
+            text => Some(parameter.values.read(text).expect("a default is one of the values")),
+        };
+        Given { definition, values: definition.parameters.iter().map(value).collect() }
+    }
+
+    pub(super) fn definition(&self) -> &'static Definition {
+        self.definition
+    }
+
+    pub(super) fn set(&mut self, parameter: &Parameter, text: &str) -> Result<(), PolicyError> {
+        let Some(value) = parameter.values.read(text) else {
+            let (name, key, expected) = (self.definition.name, parameter.name, parameter.values.expected());
+            return Err(PolicyError(format!("policy {name}: {key} is {expected}, not `{text}`")));
+        };
+        let at = self.position(parameter.name);
+        self.values[at] = Some(value);
+        Ok(())
+    }
+
+    fn position(&self, name: &str) -> usize {
+        let found = self.definition.parameters.iter().position(|parameter| parameter.name == name);
+        found.unwrap_or_else(|| panic!("policy {} has no parameter {name}", self.definition.name))
+    }
+
+    fn value(&self, name: &str) -> Option<Value> {
+        self.values[self.position(name)]
+    }
+
+    /// A number, of bytes or of a count; `None` if it has no default.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.value(name).map(|value| match value {
+            Value::Number(number) => number,
+            other => panic!("{name} is {other:?}"),
+        })
+    }
+
+    /// A page size.
+    pub fn size(&self, name: &str) -> PageSize {
+        self.number(name).and_then(PageSize::from_bytes).expect("a page size has a default")
+    }
+
+    /// A share.
+    pub fn share(&self, name: &str) -> f64 {
+        match self.value(name) {
+            Some(Value::Share(share)) => share,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// A time.
+    pub fn time(&self, name: &str) -> Duration {
+        match self.value(name) {
+            Some(Value::Time(time)) => time,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// A word.
+    pub fn word(&self, name: &str) -> &'static str {
+        match self.value(name) {
+            Some(Value::Word(word)) => word,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// A switch.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.word(name) == "on"
+    }
+}
+
+impl PartialEq for Given {
+    fn eq(&self, other: &Given) -> bool {
+        self.definition.name == other.definition.name && self.values == other.values
+    }
+}
+
+impl fmt::Debug for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = self.definition.parameters.iter().map(|parameter| parameter.name);
+        write!(f, "{} ", self.definition.name)?;
+        f.debug_map().entries(names.zip(&self.values)).finish()
+    }
+}
