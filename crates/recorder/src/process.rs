@@ -19,7 +19,7 @@ use crate::runs::{AccessFormat, GATHERING, Runs, Sampler};
 use crate::schedule::Schedule;
 use crate::syscalls::Calls;
 use crate::touched::Touched;
-use crate::wire::code;
+use crate::wire::{FIRST, code};
 
 /// Threads at once that can be recorded.
 const THREADS: usize = 1024;
@@ -118,7 +118,9 @@ pub(crate) fn begin_thread(runs: &Runs) {
     let (buffer, shared) = connection::buffer(&file);
     let sampler = session.sampling.map(|Sampling { on, period, seed }| {
         let stream = (TOKEN.load(Relaxed) << 16) ^ u64::from(thread);
-        Sampler { schedule: Schedule::new(on, period, seed, stream), touched: &TOUCHED }
+        let schedule = Schedule::new(on, period, seed, stream);
+        let first = thread == 0 && TOKEN.load(Relaxed) == FIRST;
+        Sampler { schedule: if first { schedule.with_beginning() } else { schedule }, touched: &TOUCHED }
     });
     // SAFETY: the buffer is new and lives until the thread ends.
     unsafe { runs.begin(buffer, BUFFER_WORDS, thread, session.format, sampler, hand_over) };

@@ -6,6 +6,11 @@
 //! windows lie has nothing to do with what the program repeats: what they hold stands for the whole without bias, and how
 //! much they differ from each other says how well. The first half of a window is for warming: TLBs take on what the gap
 //! before it has changed.
+//!
+//! A program begins unlike it goes on, and one window of the first period would say little of that. So the thread that a
+//! recording begins with has a beginning: the length of a window is measured whole, and the periods after it double until
+//! they are as long as the others. Each window stands for its period. As these begin where they begin, each is divided into
+//! halves of windows, of which one is measured, any with the same chance; the half before it is for warming.
 
 /// What part of a sampled stream accesses belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -19,16 +24,33 @@ pub enum Phase {
     Measured,
 }
 
+/// A phase as it is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stage {
+    pub(crate) phase: Phase,
+    /// Its accesses, at least 1.
+    pub(crate) length: u64,
+    /// The accesses that its window stands for, where they are not a period of the sampling.
+    pub(crate) period: Option<u64>,
+}
+
 /// The phases of one thread, drawn one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schedule {
     /// The state of the generator.
     random: u64,
     on: u64,
+    /// The period of this phase's window.
     period: u64,
+    /// The period of windows after the beginning.
+    longest: u64,
     phase: Phase,
     /// Accesses of the last window's period that come after it.
     rest: u64,
+    /// Accesses that the next window warms for.
+    warming: u64,
+    /// Whether this is the thread that a recording begins with.
+    beginning: bool,
     /// Accesses that the thread's first period has before the thread begins.
     before: u64,
 }
@@ -38,32 +60,73 @@ impl Schedule {
     /// `seed` and another `stream` each.
     pub(crate) fn new(on: u64, period: u64, seed: u64, stream: u64) -> Schedule {
         let random = seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93);
-        let mut schedule = Schedule { random, on, period, phase: Phase::Measured, rest: 0, before: 0 };
+        let mut schedule = Schedule {
+            random,
+            on,
+            period,
+            longest: period,
+            phase: Phase::Measured,
+            rest: 0,
+            warming: 0,
+            beginning: false,
+            before: 0,
+        };
         // Seeds that are close to each other have nothing else in common.
         schedule.random = schedule.draw();
         schedule.before = schedule.below(period);
         schedule
     }
 
-    /// The phase that comes next, and how many accesses it has: at least 1.
-    pub(crate) fn next(&mut self) -> (Phase, u64) {
+    /// The same, of the thread that a recording begins with.
+    pub(crate) fn with_beginning(self) -> Schedule {
+        let half = self.on - self.on / 2;
+        // At least three halves, so that not all of a period is its window.
+        let longest = self.longest.saturating_add(half / 2) / half * half;
+        Schedule {
+            period: 0,
+            longest: longest.max(3 * half),
+            phase: Phase::Measured,
+            beginning: true,
+            before: 0,
+            ..self
+        }
+    }
+
+    /// What comes next.
+    pub(crate) fn next(&mut self) -> Stage {
+        let half = self.on - self.on / 2;
         loop {
             let length;
             (self.phase, length) = match self.phase {
-                Phase::Gap => (Phase::Warming, self.on / 2),
-                Phase::Warming => (Phase::Measured, self.on - self.on / 2),
+                Phase::Gap => (Phase::Warming, self.warming),
+                Phase::Warming => (Phase::Measured, half),
+                // Nothing was left out before the beginning, so that nothing is to be warmed.
+                Phase::Measured if self.period == 0 => {
+                    self.period = self.on;
+                    (Phase::Measured, self.on)
+                }
+                Phase::Measured if self.beginning => {
+                    self.period = (self.period / half * half).saturating_mul(2).min(self.longest);
+                    let place = self.below(self.period / half) * half;
+                    let before = self.rest + place;
+                    self.rest = self.period - half - place;
+                    self.warming = before.min(self.on / 2);
+                    (Phase::Gap, before - self.warming)
+                }
                 Phase::Measured => {
                     let space = self.period - self.on;
                     let place = self.below(space + 1);
                     let gap = self.rest + place;
                     self.rest = space - place;
+                    self.warming = self.on / 2;
                     (Phase::Gap, gap)
                 }
             };
             let missed = length.min(self.before);
             self.before -= missed;
             if length > missed {
-                return (self.phase, length - missed);
+                let period = self.beginning.then_some(self.period);
+                return Stage { phase: self.phase, length: length - missed, period };
             }
         }
     }
@@ -93,7 +156,7 @@ mod tests {
         for seed in 0..seeds {
             let (mut schedule, mut at) = (Schedule::new(on, period, seed, 1), 0);
             while at < measured.len() {
-                let (phase, length) = schedule.next();
+                let Stage { phase, length, .. } = schedule.next();
                 let end = measured.len().min(at + length as usize);
                 if phase == Phase::Measured {
                     measured[at..end].iter_mut().for_each(|count| *count += 1);
@@ -109,7 +172,8 @@ mod tests {
     #[test]
     fn each_period_holds_one_window_whose_halves_follow_each_other() {
         let mut schedule = Schedule::new(20, 100, 7, 0);
-        let mut phases: Vec<(Phase, u64)> = (0..3000).map(|_| schedule.next()).collect();
+        let mut phases: Vec<(Phase, u64)> =
+            (0..3000).map(|_| schedule.next()).map(|one| (one.phase, one.length)).collect();
         let first = phases.iter().position(|(phase, _)| *phase == Phase::Gap).expect("a gap");
         phases.drain(..=first);
         for window in phases.chunks_exact(3) {
@@ -125,6 +189,33 @@ mod tests {
     #[test]
     fn a_period_without_gaps_is_all_windows() {
         let mut schedule = Schedule::new(10, 10, 3, 0);
-        assert!((0..100).all(|_| schedule.next().0 != Phase::Gap));
+        assert!((0..100).all(|_| schedule.next().phase != Phase::Gap));
+    }
+
+    /// What is measured, times the accesses that its window stands for over those measured in one, is all of the stream.
+    #[test]
+    fn a_beginning_is_measured_whole_and_then_in_periods_that_double() {
+        let (on, period, seeds) = (20, 100, 40_000);
+        let mut stands = vec![0.0; 350];
+        for seed in 0..seeds {
+            let (mut schedule, mut at, mut periods) =
+                (Schedule::new(on, period, seed, 1).with_beginning(), 0, Vec::new());
+            while at < stands.len() {
+                let Stage { phase, length, period: own } = schedule.next();
+                let period = own.unwrap_or(period);
+                let end = stands.len().min(at + length as usize);
+                if phase == Phase::Measured {
+                    let measured = if period == on { on } else { on / 2 };
+                    stands[at..end].iter_mut().for_each(|sum| *sum += period as f64 / measured as f64);
+                    periods.push(period);
+                }
+                at += length as usize;
+            }
+            assert!([20, 40, 80, 100].starts_with(&periods[..periods.len().min(4)]), "{periods:?}");
+        }
+        assert!(stands[..20].iter().all(|sum| *sum == seeds as f64));
+        let (least, most) =
+            stands.iter().fold((f64::MAX, 0.0), |(least, most): (f64, f64), sum| (least.min(*sum), most.max(*sum)));
+        assert!(least > 0.91 * seeds as f64 && most < 1.09 * seeds as f64, "{least} to {most}");
     }
 }

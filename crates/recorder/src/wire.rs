@@ -6,9 +6,11 @@
 //! lets go of a process that may go on. This file is compiled into the plugin and into the collector.
 
 /// The version of this protocol; both sides come from one build, so a difference is a mistake.
-pub(crate) const VERSION: u64 = 2;
+pub(crate) const VERSION: u64 = 3;
 /// The first word of a chunk; the second is `thread << 32 | words`.
 pub(crate) const CHUNK: u64 = 0x7375_7065_7270_6167;
+/// The token of the first process.
+pub(crate) const FIRST: u64 = 1;
 /// The most words in a chunk: 64 KB.
 pub(crate) const CHUNK_WORDS: usize = 8192;
 
@@ -61,7 +63,7 @@ pub(crate) mod code {
     pub(crate) const NOTE: u64 = 11;
     /// The process is about to lose this connection and will open another with the same token.
     pub(crate) const RECONNECT: u64 = 12;
-    /// `[number of the phase, 0]`: another phase of a sampled recording begins.
+    /// `[number of the phase, accesses that its window stands for, 0 for a period of the sampling]`: another phase of a sampled recording begins.
     pub(crate) const PHASE: u64 = 13;
 }
 

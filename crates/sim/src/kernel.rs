@@ -118,7 +118,7 @@ impl Point {
             Event::Fork { child } if self.dead => drop(self.ended.insert(child)),
             Event::Mark(ref name) => self.mark(name),
             Event::Idle { microseconds } => self.idle(microseconds),
-            Event::Note(_) | Event::Phase(_) => {}
+            Event::Note(_) | Event::Phase { .. } => {}
             _ if self.dead => {}
             Event::Skipped { references, instructions } => self.windows.skip(references, instructions),
             Event::Exit => self.exit().map_err(Problem::run)?,

@@ -12,7 +12,16 @@ pub(crate) enum Mark {
     /// The event with this index in the batch.
     Event(usize),
     /// What follows belongs to this window of a sampled stream, or to none.
-    Window(Option<usize>),
+    Window(Option<Window>),
+}
+
+/// A window of a sampled stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Window {
+    /// Its number, in the order in which windows begin.
+    pub(crate) number: usize,
+    /// The accesses that it stands for, where they are not a period of the sampling.
+    pub(crate) period: Option<u64>,
 }
 
 /// What some runs come to.
@@ -67,7 +76,7 @@ pub(crate) struct Phases {
     /// Whether the stream tells its phases; else windows begin with a period, and none of it is for warming.
     told: bool,
     /// The window that each thread is in.
-    threads: BTreeMap<u32, Option<usize>>,
+    threads: BTreeMap<u32, Option<Window>>,
     current: u32,
     windows: usize,
 }
@@ -80,18 +89,18 @@ impl Phases {
     }
 
     /// The window that the current thread is in.
-    fn window(&mut self) -> &mut Option<usize> {
+    fn window(&mut self) -> &mut Option<Window> {
         let (told, windows) = (self.told, &mut self.windows);
         self.threads.entry(self.current).or_insert_with(|| {
             (!told).then(|| {
                 *windows += 1;
-                *windows - 1
+                Window { number: *windows - 1, period: None }
             })
         })
     }
 
     /// Takes in an event; where it changes the window, the new one, if any.
-    fn event(&mut self, event: &Event) -> Option<Option<usize>> {
+    fn event(&mut self, event: &Event) -> Option<Option<Window>> {
         if !self.sampled {
             return None;
         }
@@ -101,12 +110,12 @@ impl Phases {
                 self.current = *thread;
                 None
             }
-            Event::Phase(phase) => Some(*phase == Phase::Measured),
-            Event::Skipped { references, instructions } if !self.told => Some(references + instructions > 0),
+            Event::Phase { phase, period } => Some((*phase == Phase::Measured, *period)),
+            Event::Skipped { references, instructions } if !self.told => Some((references + instructions > 0, None)),
             _ => None,
         };
-        if let Some(begins) = begins {
-            let new = begins.then_some(self.windows);
+        if let Some((begins, period)) = begins {
+            let new = begins.then_some(Window { number: self.windows, period });
             self.windows += usize::from(begins);
             *self.window() = new;
         }

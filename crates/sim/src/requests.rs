@@ -84,7 +84,7 @@ impl Requests {
             if let Some(Mark::Event(index)) = stretch.mark {
                 let event = &batch.events[index].1;
                 course.touched.event(event);
-                if !matches!(event, Event::Note(_) | Event::Skipped { .. } | Event::Phase(_)) {
+                if !matches!(event, Event::Note(_) | Event::Skipped { .. } | Event::Phase { .. }) {
                     course.last = [NOWHERE; 2];
                 }
             }

@@ -50,7 +50,7 @@ fn intervals_hold_the_truth_about_as_often_as_they_say() {
         let exact = quantities(&rows(MACHINE, workload::parse(text).unwrap().as_mut()));
         let (mut of_program, mut means, mut widths) = ([0; 4], [0.0; 4], [0.0; 4]);
         for seed in 0..samplings {
-            let sampled = quantities(&rows(MACHINE, &mut sample(text, 2000, 10_000, seed)));
+            let sampled = quantities(&rows(MACHINE, &mut sample(text, 2100, 10_000, seed)));
             for (index, (value, error)) in sampled.into_iter().enumerate() {
                 // Counts are rounded to whole numbers.
                 let rounding = [1.0, 200.0 / exact[0].0, 4.0 / exact[3].0, 2.0][index];
@@ -79,7 +79,7 @@ fn a_program_that_only_touches_new_memory_has_exact_misses_and_honest_cycles() {
     let text = "touch:bytes=128M,step=128";
     let exact = rows("skylake-sp", workload::parse(text).unwrap().as_mut());
     for seed in 0..10 {
-        let sampled = rows("skylake-sp", &mut sample(text, 4000, 20_000, seed));
+        let sampled = rows("skylake-sp", &mut sample(text, 13_000, 26_000, seed));
         assert_eq!(exact[0].tlb_misses, sampled[0].tlb_misses);
         for (exact, estimate) in exact.iter().zip(&sampled) {
             let error = estimate.sampled.as_ref().unwrap().cycles_error.unwrap();
@@ -159,7 +159,7 @@ fn nothing_is_claimed_to_be_exact_when_memory_is_short() {
 
 #[test]
 fn a_comparison_is_surer_than_what_it_compares() {
-    let rows = rows("skylake-sp", &mut sample("zipf:bytes=64M,references=2M", 4000, 40_000, 3));
+    let rows = rows("skylake-sp", &mut sample("zipf:bytes=64M,references=2M", 13_000, 52_000, 3));
     let (base, other) = (rows[0].sampled.as_ref().unwrap(), rows[1].sampled.as_ref().unwrap());
     assert_eq!(base.tlb_miss_reduction_percent_error, Some(0.0));
     assert_eq!(base.speedup_error, Some(0.0));

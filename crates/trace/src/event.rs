@@ -256,7 +256,13 @@ pub enum Event {
     },
     /// In a sampled trace, since version 3 of the file format: what the current thread does from here on belongs to this
     /// phase of the sample. It stands before the thread's first access.
-    Phase(Phase),
+    Phase {
+        /// Which.
+        phase: Phase,
+        /// The data references and fetches that its window stands for, where they are not a period of the [`Sampling`]:
+        /// at the beginning of a recording. A window that stands for as many as it has is measured whole.
+        period: Option<u64>,
+    },
 }
 
 /// A piece of a stream: runs, and the events between them.

@@ -101,10 +101,12 @@ impl Sample {
             return;
         }
         let (thread, process) = (self.thread, self.process);
+        let first = self.threads.is_empty();
         let mut state = *self.threads.entry(thread).or_insert_with(|| {
             let Sampling { on, period, seed } = self.sampling;
             let stream = (u64::from(process.0) << 32) | u64::from(thread);
             let schedule = Schedule::new(on, period, seed.unwrap_or(0), stream);
+            let schedule = if first { schedule.with_beginning() } else { schedule };
             Thread { process, schedule, phase: Phase::Gap, left: 0, skipped: [0; 2] }
         });
         self.find_ends(self.open.iter().map(|open| open.run).min().unwrap_or(self.done), end);
@@ -264,12 +266,13 @@ impl Thread {
         if references + instructions > 0 {
             batch.event(Event::Skipped { references, instructions });
         }
+        let mut period = None;
         while self.left <= 0 {
-            let (phase, length) = self.schedule.next();
-            self.left += length as i64;
-            self.phase = phase;
+            let next = self.schedule.next();
+            self.left += next.length as i64;
+            (self.phase, period) = (next.phase, next.period);
         }
-        batch.event(Event::Phase(self.phase));
+        batch.event(Event::Phase { phase: self.phase, period });
     }
 }
 

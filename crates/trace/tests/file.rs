@@ -109,7 +109,8 @@ fn file_event() -> impl Strategy<Value = Event> {
         any::<u64>().prop_map(|microseconds| Event::Idle { microseconds }),
         ".{0,40}".prop_map(Event::Mark),
         any::<(u64, u64)>().prop_map(|(start, pages)| Event::Rewrite { start, pages }),
-        prop_oneof![Just(Phase::Gap), Just(Phase::Warming), Just(Phase::Measured)].prop_map(Event::Phase),
+        (prop_oneof![Just(Phase::Gap), Just(Phase::Warming), Just(Phase::Measured)], any::<Option<u64>>())
+            .prop_map(|(phase, period)| Event::Phase { phase, period }),
     ]
 }
 

@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{COUNT_SHIFT, GATHERING, LARGEST, NOWHERE, OFFSET, PAGE, Runs, STORES};
-use crate::schedule::{Phase, Schedule};
+use crate::schedule::{Phase, Schedule, Stage};
 use crate::touched::Touched;
 use crate::wire::code;
 
@@ -86,15 +86,14 @@ impl Runs {
     /// Begins the next phase, or where a run was longer than that, the one after it.
     pub(super) fn begin_phase(&self) {
         let Some(mut sampler) = self.sampler.get() else { return };
-        let mut now = Phase::Gap;
+        let mut now = Stage { phase: Phase::Gap, length: 0, period: None };
         while self.left.get() <= 0 {
-            let (phase, length) = sampler.schedule.next();
-            self.left.update(|left| left + length as i64);
-            now = phase;
+            now = sampler.schedule.next();
+            self.left.update(|left| left + now.length as i64);
         }
         self.sampler.set(Some(sampler));
-        self.recording.set(now != Phase::Gap);
-        self.event(code::PHASE, &[[now as u64, 0]]);
+        self.recording.set(now.phase != Phase::Gap);
+        self.event(code::PHASE, &[[now.phase as u64, now.period.unwrap_or(0)]]);
     }
 
     /// Says how many accesses were left out since it was last said.

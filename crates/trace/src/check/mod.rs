@@ -204,7 +204,7 @@ impl Checker {
             Event::Discard { .. } | Event::Skipped { .. } | Event::Note(_) | Event::Switch { .. } => {}
             Event::Open { .. } | Event::Close { .. } | Event::Read { .. } | Event::Write { .. } => {}
             Event::Sync { .. } | Event::Remove { .. } | Event::Wire { .. } | Event::Unwire { .. } => {}
-            Event::Idle { .. } | Event::Mark(_) | Event::Rewrite { .. } | Event::Phase(_) => {}
+            Event::Idle { .. } | Event::Mark(_) | Event::Rewrite { .. } | Event::Phase { .. } => {}
         }
         Ok(())
     }

@@ -142,7 +142,10 @@ fn event_row(event: Event, (process, thread): (u32, u32)) -> Row {
         }
         Event::Fork { child } => (None, None, None, None, Some(format!("child {}", child.0))),
         Event::Skipped { references, instructions } => (None, None, Some(references), Some(instructions), None),
-        Event::Phase(phase) => (None, None, None, None, Some(format!("{phase:?}").to_lowercase())),
+        Event::Phase { phase, period } => {
+            let period = period.map(|period| format!(" of {period}")).unwrap_or_default();
+            (None, None, None, None, Some(format!("{phase:?}{period}").to_lowercase()))
+        }
         Event::Open { file, file_pages } => (None, Some(file_pages), None, None, Some(format!("file {file}"))),
         Event::Close { file } | Event::Sync { file } | Event::Remove { file } => {
             (None, None, None, None, Some(format!("file {file}")))

@@ -51,9 +51,12 @@ pub(crate) fn kind(event: &Event) -> usize {
         Event::Idle { .. } => 20,
         Event::Mark(_) => 21,
         Event::Rewrite { .. } => 22,
-        Event::Phase(_) => 23,
+        Event::Phase { .. } => 23,
     }
 }
+
+/// The number of phases of a sample: one with a period of its own has this added to its number.
+const PHASES: u64 = 3;
 
 /// The name of the kind of an event.
 pub(crate) fn kind_name(event: &Event) -> &'static str {
@@ -90,7 +93,8 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &Event) {
         }
         Event::Wire { pages } | Event::Unwire { pages } => numbers(&[pages]),
         Event::Idle { microseconds } => numbers(&[microseconds]),
-        Event::Phase(phase) => numbers(&[phase as u64]),
+        Event::Phase { phase, period: None } => numbers(&[phase as u64]),
+        Event::Phase { phase, period: Some(period) } => numbers(&[PHASES + phase as u64, period]),
         Event::Note(ref text) | Event::Mark(ref text) => {
             let end = (0..=text.len().min(NOTE_BYTES)).rev().find(|&end| text.is_char_boundary(end));
             put_text(out, &text[..end.unwrap_or(0)]);
@@ -147,7 +151,12 @@ pub(crate) fn get(bytes: &mut Bytes) -> Result<Event, Damage> {
         20 => Event::Idle { microseconds: bytes.number()? },
         21 => Event::Mark(bytes.text()?.to_owned()),
         22 => Event::Rewrite { start: bytes.number()?, pages: bytes.number()? },
-        23 => Event::Phase(Phase::of(bytes.number()?).ok_or(Damage("it holds an unknown phase of a sample"))?),
+        23 => {
+            let number = bytes.number()?;
+            let (number, own) = number.checked_sub(PHASES).map_or((number, false), |number| (number, true));
+            let phase = Phase::of(number).ok_or(Damage("it holds an unknown phase of a sample"))?;
+            Event::Phase { phase, period: if own { Some(bytes.number()?) } else { None } }
+        }
         _ => return Err(Damage("it holds an event of an unknown kind")),
     })
 }

@@ -8,8 +8,9 @@ use xxhash_rust::xxh3::xxh3_64;
 pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
 
 /// The version that this crate writes, and the newest that it reads. Version 1 knew fewer kinds of events; in 1 and 2 reads
-/// after a write of the same page counted in its run, and samples did not say where their windows lie.
-pub const VERSION: u32 = 3;
+/// after a write of the same page counted in its run, and samples did not say where their windows lie; in 3 all periods of a
+/// sample were as long.
+pub const VERSION: u32 = 4;
 
 /// The first version in which all accesses of a run are of its kind.
 const KINDS_APART: u32 = 3;

@@ -141,7 +141,7 @@ fn event(what: u64, payload: &[u64], names: &mut Names, batch: &mut Batch, heard
         }
         code::SKIPPED => Event::Skipped { references: start, instructions: pages },
         code::PHASE => match Phase::of(start) {
-            Some(phase) => Event::Phase(phase),
+            Some(phase) => Event::Phase { phase, period: Some(pages).filter(|period| *period > 0) },
             None => return,
         },
         code::NOTE => {

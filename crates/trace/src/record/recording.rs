@@ -6,6 +6,7 @@ use super::connection::{Connection, leftovers};
 use super::decode::{Names, Word, decode};
 use super::folder::Folder;
 use super::program::{self, Obstacle, Program};
+use super::wire::FIRST;
 use crate::{Batch, Error, Event, Info, ProcessId, Source};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -25,8 +26,6 @@ use std::time::{Duration, Instant};
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 
-/// The token of the first process.
-const FIRST: u64 = 1;
 /// How long a program has to end before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
 /// How often a silent recording looks whether it was stopped or its program has ended.
