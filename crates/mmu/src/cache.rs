@@ -2,24 +2,30 @@
 //!
 //! TLBs, page-walk caches and line caches are all this. Each caches *records* (a page-table entry, a line of a table)
 //! that exist in the simulator anyway, and a record remembers the way that it was last given. So a lookup compares one
-//! tag, whatever the number of ways, and never searches: what the record remembers is only a hint, the tag decides.
+//! tag, whatever the number of ways: what the record remembers is only a hint, the tag decides. A set is searched only where
+//! a record cannot remember enough: it tells few ways apart, or has several entries there (see [`crate::reach`]).
 //!
 //! Many lookups of one cache are made one after the other (see [`crate::batch`]), so its replacement is asked for once, by
 //! [`on_sets`], and what works on the [`Sets`] is compiled for each.
 
+use crate::reach::{Exact, Reach};
 use crate::replacement::{Kept, Replace, Replacement, on_kept};
+use std::marker::PhantomData;
+use std::ops::Range;
 
 /// No record has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;
 
 /// One structure.
 #[derive(Clone, Debug)]
-pub(crate) struct Cache {
+pub(crate) struct Cache<C: Reach = Exact> {
     pub(crate) tags: Vec<u32>,
+    pub(crate) payloads: Vec<C::Payload>,
     pub(crate) shape: Shape,
     pub(crate) kept: Kept,
     /// Empty places, counted only for replacements that fill them first.
     pub(crate) vacant: usize,
+    pub(crate) reach: PhantomData<C>,
 }
 
 /// How many sets and ways there are.
@@ -29,6 +35,8 @@ pub(crate) struct Shape {
     ways: usize,
     /// `sets - 1` if that is a mask, else `usize::MAX`: then the index is a remainder.
     mask: usize,
+    /// How many ways of a set a record tells apart by what it remembers: of more, it is the remainder.
+    noted: usize,
 }
 
 impl Shape {
@@ -45,38 +53,48 @@ impl Shape {
 }
 
 /// The sets of a cache, for a stretch of work with its replacement known.
-pub(crate) struct Sets<'a, R> {
+pub(crate) struct Sets<'a, C: Reach, R> {
     pub(crate) tags: &'a mut [u32],
+    pub(crate) payloads: &'a mut [C::Payload],
     pub(crate) shape: Shape,
     pub(crate) vacant: &'a mut usize,
     pub(crate) kept: &'a mut R,
+    pub(crate) reach: PhantomData<C>,
 }
 
 /// Evaluates an expression with the [`Sets`] of a [`Cache`], compiled for each replacement.
 macro_rules! on_sets {
     ($cache:expr, $sets:ident => $body:expr) => {{
-        let crate::cache::Cache { tags, shape, kept, vacant } = $cache;
-        let (tags, shape) = (&mut tags[..], *shape);
+        let crate::cache::Cache { tags, payloads, shape, kept, vacant, reach } = $cache;
+        let (tags, payloads, shape) = (&mut tags[..], &mut payloads[..], *shape);
         crate::replacement::on_kept!(kept, kept => {
-            let mut $sets = crate::cache::Sets { tags, shape, vacant, kept };
+            let mut $sets = crate::cache::Sets { tags, payloads, shape, vacant, kept, reach: *reach };
             $body
         })
     }};
 }
 pub(crate) use on_sets;
 
-impl Cache {
-    /// An empty structure of `sets` x `ways` entries, both at least 1.
-    pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache {
+impl<C: Reach> Cache<C> {
+    /// An empty structure of `sets` x `ways` entries, both at least 1, of whose ways a record tells `noted` apart.
+    pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement, noted: usize) -> Cache<C> {
         let mask = if sets.is_power_of_two() { sets - 1 } else { usize::MAX };
-        let shape = Shape { sets, ways, mask };
-        let tags = vec![EMPTY; sets * ways];
-        Cache { vacant: tags.len(), tags, shape, kept: Kept::new(replacement, sets, ways) }
+        let shape = Shape { sets, ways, mask, noted };
+        let (tags, payloads) = (vec![EMPTY; sets * ways], vec![C::Payload::default(); sets * ways]);
+        Cache {
+            vacant: tags.len(),
+            tags,
+            payloads,
+            shape,
+            kept: Kept::new(replacement, sets, ways),
+            reach: PhantomData,
+        }
     }
 
-    /// Drops `tag` of the page or line with this number, if it is there; `way` is what its record remembers.
-    pub(crate) fn forget(&mut self, number: u64, way: usize, tag: u32) -> bool {
-        on_sets!(self, sets => sets.forget(number, way, tag))
+    /// Drops what covers these translations of the mapping `tag`; `noted` is what its record remembers. Returns the number of
+    /// entries dropped.
+    pub(crate) fn forget(&mut self, numbers: Range<u64>, noted: usize, tag: u32) -> u64 {
+        on_sets!(self, sets => sets.forget(numbers, noted, tag))
     }
 
     /// Drops everything. A round-robin pointer and a random generator stay where they are.
@@ -84,16 +102,16 @@ impl Cache {
         on_sets!(self, sets => sets.flush());
     }
 
-    /// All that it holds: set, way, tag.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32)> {
+    /// All that it holds: set, way, tag, payload.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32, C::Payload)> {
         let ways = self.shape.ways;
-        let places = self.tags.iter().enumerate().filter(|(_, tag)| **tag != EMPTY);
-        places.map(move |(at, tag)| (at / ways, at % ways, *tag))
+        let places = self.tags.iter().zip(&self.payloads).enumerate().filter(|(_, (tag, _))| **tag != EMPTY);
+        places.map(move |(at, (tag, payload))| (at / ways, at % ways, *tag, *payload))
     }
 
-    /// Whether `tag` is in this way of the set that the number selects.
-    pub(crate) fn holds(&self, number: u64, way: usize, tag: u32) -> bool {
-        self.tags[self.shape.set_of(number) * self.shape.ways + way] == tag
+    /// The way that holds this translation of the mapping `tag`, if one does.
+    pub(crate) fn find(&self, number: u64, noted: usize, tag: u32) -> Option<usize> {
+        find::<C>(&self.tags, &self.payloads, self.shape, number, noted, tag)
     }
 
     /// Whether the number selects this set.
@@ -101,13 +119,15 @@ impl Cache {
         self.shape.set_of(number) == set
     }
 
-    /// Checks that no tag is in a set twice, and the replacement state.
+    /// Checks that no entry is in a set twice, and the replacement state.
     pub(crate) fn validate(&self) -> Result<(), String> {
         for set in 0..self.shape.sets {
-            let tags = &self.tags[set * self.shape.ways..][..self.shape.ways];
-            let held: Vec<u32> = tags.iter().copied().filter(|tag| *tag != EMPTY).collect();
+            let (first, end) = (set * self.shape.ways, (set + 1) * self.shape.ways);
+            let entries = self.tags[first..end].iter().zip(&self.payloads[first..end]);
+            let held: Vec<(u32, C::Payload)> =
+                entries.map(|(tag, payload)| (*tag, *payload)).filter(|(tag, _)| *tag != EMPTY).collect();
             if (1..held.len()).any(|at| held[..at].contains(&held[at])) {
-                return Err(format!("set {set} holds a tag twice: {held:x?}"));
+                return Err(format!("set {set} holds an entry twice: {held:x?}"));
             }
         }
         on_kept!(&self.kept, kept => self.validate_kept(kept))
@@ -122,34 +142,56 @@ impl Cache {
     }
 }
 
-impl<R: Replace> Sets<'_, R> {
-    /// Looks `tag` up in the set of `number` and counts a hit as a use; on a miss nothing changes. `way` is what its
-    /// record remembers.
+/// The way that holds this translation of the mapping `tag`, if one does. Of a mapping that is noted whole, a comparison.
+#[inline(always)]
+fn find<C: Reach>(
+    tags: &[u32],
+    payloads: &[C::Payload],
+    shape: Shape,
+    number: u64,
+    noted: usize,
+    tag: u32,
+) -> Option<usize> {
+    let first = shape.set_of(number) * shape.ways;
+    let holds = |way: usize| tags[first + way] == tag && C::covers(payloads[first + way], number);
+    if holds(noted) {
+        Some(noted)
+    } else if shape.noted < shape.ways {
+        (noted % shape.noted..shape.ways).step_by(shape.noted).find(|way| holds(*way))
+    } else {
+        None
+    }
+}
+
+impl<C: Reach, R: Replace> Sets<'_, C, R> {
+    /// Looks a translation of the mapping `tag` up and counts a hit as a use; on a miss nothing changes. `noted` is the way
+    /// that the mapping's record remembers.
     #[inline(always)]
-    pub(crate) fn hit(&mut self, number: u64, way: usize, tag: u32) -> bool {
-        let set = self.shape.set_of(number);
-        let hit = self.tags[set * self.shape.ways + way] == tag;
-        if hit {
-            self.kept.touch(set, way);
+    pub(crate) fn hit(&mut self, number: u64, noted: usize, tag: u32) -> bool {
+        let found = find::<C>(self.tags, self.payloads, self.shape, number, noted, tag);
+        if let Some(way) = found {
+            self.kept.touch(self.shape.set_of(number), way);
         }
-        hit
+        found.is_some()
     }
 
-    /// Puts a tag that is not there into the set of `number`; returns the way, for its record to remember, and what was
-    /// in the place, or [`EMPTY`].
+    /// Puts a translation that is not there into its set; returns the way, for its record to remember, and the tag and payload
+    /// of what was in the place ([`EMPTY`] if nothing was).
     #[inline(always)]
-    pub(crate) fn fill(&mut self, number: u64, tag: u32) -> (usize, u32) {
+    pub(crate) fn fill(&mut self, number: u64, tag: u32) -> (usize, u32, C::Payload) {
         let set = self.shape.set_of(number);
         let first = set * self.shape.ways;
         let way = match self.vacant(set) {
             Some(way) => way,
             None => self.kept.victim(set),
         };
-        (way, std::mem::replace(&mut self.tags[first + way], tag))
+        let payload = std::mem::replace(&mut self.payloads[first + way], C::fill(number));
+        (way, std::mem::replace(&mut self.tags[first + way], tag), payload)
     }
 
-    /// Looks `tag` up and puts it there if it is not. Returns whether it hit, and the way. For where hits and misses
-    /// are mixed so that they cannot be foretold: where the replacement can, this does the same work for both.
+    /// Looks a line up, of which there is one with this tag, and puts it there if it is not. Returns whether it hit, and the
+    /// way. For where hits and misses are mixed so that they cannot be foretold: where the replacement can, this does the same
+    /// work for both.
     #[inline(always)]
     pub(crate) fn access(&mut self, number: u64, way: usize, tag: u32) -> (bool, usize) {
         let set = self.shape.set_of(number);
@@ -161,6 +203,11 @@ impl<R: Replace> Sets<'_, R> {
         };
         self.tags[first + way] = tag;
         (hit, way)
+    }
+
+    /// The translations that an entry with this payload covers, of those that its mapping has.
+    pub(crate) fn covered(&self, payload: C::Payload, mapping: Range<u64>) -> Range<u64> {
+        C::covered(payload, mapping)
     }
 
     /// The vacant way that is to be filled first, used by that; if there is one, and the replacement asks for it.
@@ -181,15 +228,33 @@ impl<R: Replace> Sets<'_, R> {
         *self.vacant = self.tags.len();
     }
 
-    fn forget(&mut self, number: u64, way: usize, tag: u32) -> bool {
-        let set = self.shape.set_of(number);
-        let held = &mut self.tags[set * self.shape.ways + way];
-        let dropped = *held == tag;
-        if dropped {
-            *held = EMPTY;
-            self.kept.invalidate(set, way);
-            *self.vacant += R::VACANT_FIRST as usize;
+    fn forget(&mut self, numbers: Range<u64>, noted: usize, tag: u32) -> u64 {
+        let (sets, ways) = (self.shape.sets as u64, self.shape.ways);
+        let mut dropped = 0;
+        // Numbers in a row select sets in a row.
+        for number in numbers.start..numbers.end.min(numbers.start + sets) {
+            let set = self.shape.set_of(number);
+            let tried = if self.shape.noted < ways { 0..ways } else { noted..noted + 1 };
+            for way in tried {
+                dropped += self.drop_part(set, way, tag, &numbers);
+            }
         }
         dropped
+    }
+
+    /// Drops what one way holds of these translations; whether nothing was left of the entry.
+    fn drop_part(&mut self, set: usize, way: usize, tag: u32, numbers: &Range<u64>) -> u64 {
+        let at = set * self.shape.ways + way;
+        if self.tags[at] != tag {
+            return 0;
+        }
+        if let Some(left) = C::without(self.payloads[at], numbers) {
+            self.payloads[at] = left;
+            return 0;
+        }
+        self.tags[at] = EMPTY;
+        self.kept.invalidate(set, way);
+        *self.vacant += R::VACANT_FIRST as usize;
+        1
     }
 }

@@ -3,7 +3,7 @@
 use superpage_pages::Access;
 
 /// The most TLB levels.
-pub const MAX_TLB_LEVELS: usize = 4;
+pub const MAX_TLB_LEVELS: usize = 8;
 /// The most levels of caches for page-table lines.
 pub const MAX_LINE_LEVELS: usize = 4;
 /// The most levels of a page table, so the highest that a walk cache may be for.

@@ -13,6 +13,7 @@ mod cost;
 mod counters;
 mod machine;
 mod mmu;
+mod reach;
 mod record;
 mod replacement;
 mod request;

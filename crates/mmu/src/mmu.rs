@@ -1,7 +1,7 @@
 //! The hardware of one core as the rest of the simulator sees it: requests in, traps and counts out, and the operations
 //! on page tables that an operating system asks for.
 
-use crate::batch::{BATCH, Batch, each, kind};
+use crate::batch::{BATCH, Batch, kind};
 use crate::counters::{Counters, MAX_WALK_LEVELS};
 use crate::machine::Machine;
 use crate::record::Record;
@@ -42,8 +42,6 @@ pub struct Mmu {
     low_bits: (u32, u32),
     /// The level of the tree where pages of each rung of the ladder are.
     leaf_levels: [u8; MAX_LEVELS],
-    /// Superpages stand in tables below the entries where walks to them end (see `table::pieces`).
-    in_pieces: bool,
     batch: Batch,
     /// The space and the pages that were shot down last, with nothing translated since: no TLB holds anything of them.
     shot: Option<(u32, Range<u64>)>,
@@ -115,7 +113,7 @@ impl Mmu {
         let mut numbers = Numbers::new(machine.spaces.number_bits);
         numbers.switch(0);
         let mut leaf_levels = [1; MAX_LEVELS];
-        (0..tables.ladder().len()).for_each(|rung| leaf_levels[rung] = tables.walked(rung).0 as u8);
+        (0..tables.ladder().len()).for_each(|rung| leaf_levels[rung] = tables.layout(rung).0 as u8);
         Mmu {
             low_bits: tables.low_bits(),
             caches: Caches { tlbs: Tlbs::new(machine), walker, dropped: 0 },
@@ -127,7 +125,6 @@ impl Mmu {
             learned: 0,
             numbers,
             leaf_levels,
-            in_pieces: machine.host.is_some(),
             batch: Batch::new(),
             shot: None,
         }
@@ -282,7 +279,6 @@ impl Mmu {
     /// Takes the batch through the TLBs, and walks where none has the page.
     #[inline(always)]
     fn translate(&mut self) {
-        let node_bits = self.tables.node_bits();
         let Tables { records, parents, nodes, .. } = &mut self.tables;
         let served = self.caches.tlbs.translate(records, nodes, &self.batch);
         let mut levels = [0; MAX_WALK_LEVELS];
@@ -294,9 +290,6 @@ impl Mmu {
                 counts[access % 3] += (requests & hits).count_ones() as u64;
             }
             levels[self.leaf_levels[rung] as usize - 1] |= requests & served.walks;
-        }
-        if self.in_pieces {
-            climb(&mut self.batch, &self.leaf_levels, parents, node_bits);
         }
         if served.walks != 0 {
             self.caches.walker.walk(records, parents, &self.batch.entries, levels, &mut self.counters);
@@ -434,18 +427,6 @@ impl Mmu {
         self.tables.validate()?;
         self.caches.tlbs.validate(&self.tables)?;
         self.caches.walker.validate(&self.tables)
-    }
-}
-
-/// From the records of pieces to the entries where walks to their superpages end.
-fn climb(batch: &mut Batch, leaf_levels: &[u8; MAX_LEVELS], parents: &[u32], node_bits: u32) {
-    let groups = batch.groups().to_vec();
-    for (kind, requests) in groups {
-        for index in each(requests) {
-            for _ in 1..leaf_levels[kind as usize >> 2] {
-                batch.entries[index] = parents[(batch.entries[index] >> node_bits) as usize];
-            }
-        }
     }
 }
 

@@ -15,10 +15,12 @@ pub(crate) struct Record {
     places: [u8; PLACES],
 }
 
-/// How many TLBs may hold a page.
+/// For how many of the TLBs that may hold a page its record notes the way; in others it is searched for.
 pub(crate) const PLACES: usize = 4;
-/// How many ways a place can tell apart.
-pub(crate) const MAX_WAYS: usize = 1 << 8;
+/// How many ways a place tells apart.
+pub(crate) const WAYS_NOTED: usize = 1 << 8;
+/// The most ways of a TLB's set: replacements number them in 16 bits.
+pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
 /// How many entries of a walk cache a pointer's place can tell apart.
 pub(crate) const MAX_WALK_CACHE: usize = 1 << 16;
 

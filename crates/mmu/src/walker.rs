@@ -9,6 +9,7 @@ use crate::batch::{BATCH, each};
 use crate::cache::{Cache, Sets, on_sets};
 use crate::counters::{Counters, MAX_LINE_LEVELS, MAX_WALK_LEVELS};
 use crate::machine::Machine;
+use crate::reach::Exact;
 use crate::record::Record;
 use crate::replacement::{Replace, Replacement};
 use crate::table::Tables;
@@ -48,12 +49,12 @@ impl Walker {
     pub(crate) fn new(machine: &Machine, tables: &Tables) -> Walker {
         let mut caches = [const { None }; MAX_WALK_LEVELS];
         for cache in &machine.walk_cache {
-            caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru));
+            caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru, cache.entries));
         }
         let mut line_caches = Vec::new();
         let mut shift = 0;
         for spec in &machine.line_cache {
-            let cache = Cache::new(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement);
+            let cache = Cache::new(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement, spec.ways);
             let bits = usize::BITS - (spec.ways - 1).leading_zeros();
             line_caches.push(LineCache { cache, shift, mask: ((1u64 << bits) - 1) as u32 });
             shift = (shift + bits).min(u32::BITS - 1);
@@ -74,7 +75,7 @@ impl Walker {
     /// Drops the pointer at `level` from its walk cache.
     pub(crate) fn forget(&mut self, id: u32, level: usize, record: Record) {
         if let Some(cache) = &mut self.caches[level - 1] {
-            cache.forget(0, record.walk_place(), id);
+            cache.forget(0..1, record.walk_place(), id);
         }
     }
 
@@ -89,7 +90,7 @@ impl Walker {
         for (index, cache) in self.caches.iter().enumerate() {
             let Some(cache) = cache else { continue };
             cache.validate()?;
-            for (_, way, id) in cache.entries() {
+            for (_, way, id, ()) in cache.entries() {
                 let record = tables.records[id as usize];
                 if !record.is_table() || tables.nodes.level_of(id) != index + 1 || record.walk_place() != way {
                     return Err(format!("walk cache {} holds record {id:#x} in way {way}: {record:?}", index + 1));
@@ -98,7 +99,7 @@ impl Walker {
         }
         for (level, LineCache { cache, shift, mask }) in self.line_caches.iter().enumerate() {
             cache.validate()?;
-            for (set, way, line) in cache.entries() {
+            for (set, way, line, ()) in cache.entries() {
                 let noted = (self.places[line as usize] >> shift & mask) as usize;
                 if !cache.selects(line as u64, set) || noted != way {
                     return Err(format!("line cache {level} holds line {line:#x} in set {set} way {way}, not {noted}"));
@@ -178,7 +179,12 @@ impl Walker {
 
 /// Looks pointers up in a walk cache, which is filled by those that miss; returns which.
 #[inline(always)]
-fn look_up<R: Replace>(sets: &mut Sets<'_, R>, records: &mut [Record], pointers: &[u32; BATCH], asking: u64) -> u64 {
+fn look_up<R: Replace>(
+    sets: &mut Sets<'_, Exact, R>,
+    records: &mut [Record],
+    pointers: &[u32; BATCH],
+    asking: u64,
+) -> u64 {
     let mut missed = 0;
     for index in each(asking) {
         let id = pointers[index];
@@ -193,7 +199,13 @@ fn look_up<R: Replace>(sets: &mut Sets<'_, R>, records: &mut [Record], pointers:
 
 /// Reads lines through one cache, which is filled by those that miss. Leaves these at the front and returns their number.
 #[inline(always)]
-fn read<R: Replace>(sets: &mut Sets<'_, R>, lines: &mut [u32], places: &mut [u32], shift: u32, mask: u32) -> usize {
+fn read<R: Replace>(
+    sets: &mut Sets<'_, Exact, R>,
+    lines: &mut [u32],
+    places: &mut [u32],
+    shift: u32,
+    mask: u32,
+) -> usize {
     let mut missed = 0;
     for index in 0..lines.len() {
         let line = lines[index];

@@ -2,7 +2,7 @@
 
 use super::Machine;
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
-use crate::record::{MAX_WALK_CACHE, MAX_WAYS, PLACES};
+use crate::record::{MAX_WALK_CACHE, MAX_WAYS};
 use crate::table::MAX_TABLE_LEVELS;
 use crate::walker::ENTRY_BYTES;
 use superpage_pages::{Access, Ladder};
@@ -84,11 +84,10 @@ impl Machine {
         if !line.is_power_of_two() || line < ENTRY_BYTES {
             return fail("memory.line-bytes", format!("{line} is no power of two of at least {ENTRY_BYTES}"));
         }
-        if let Some(host) = &self.host
-            && host.backs_by != ladder.sizes()[0]
+        if let Some(size) = self.host.as_ref().and_then(|host| host.backs_by)
+            && ladder.level(size).is_none()
         {
-            let (base, found) = (ladder.sizes()[0], host.backs_by);
-            return fail("host.backs-by", format!("expected the base page, {base}, not {found}"));
+            return fail("host.backs-by", format!("{size} is not one of pages.sizes, {ladder}"));
         }
         self.check_table(&ladder).or_else(|(key, what)| fail(key, what))?;
         for tlb in &self.tlb {
@@ -118,13 +117,6 @@ impl Machine {
         }
         if self.tlb.len() > 32 {
             return fail("tlb", format!("at most 32 TLBs, not {}", self.tlb.len()));
-        }
-        if let Some(at) = self.places().iter().position(|place| *place >= PLACES) {
-            let (name, sizes) = (&self.tlb[at].name, &self.tlb[at].sizes);
-            return fail(
-                "tlb",
-                format!("at most {PLACES} TLBs may hold pages of one size; \"{name}\", of {sizes:?}, is one too many"),
-            );
         }
         for size in ladder.sizes() {
             for access in [Access::Read, Access::Write, Access::Execute] {

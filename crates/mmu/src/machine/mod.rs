@@ -155,9 +155,10 @@ pub struct PageTable {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Host {
-    /// The pages that back the guest's memory: the base page. A superpage of the guest then takes an entry in a TLB for each
-    /// base page of it that is used; its walks still end where the guest's tables have it.
-    pub backs_by: PageSize,
+    /// The pages that back the guest's memory: base pages if nothing is said. A larger page of the guest then takes an entry in a
+    /// TLB for each such page of it that is used; its walks still end where the guest's tables have it.
+    #[serde(default)]
+    pub backs_by: Option<PageSize>,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.

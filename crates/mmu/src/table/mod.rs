@@ -11,7 +11,6 @@
 
 mod frames;
 mod operations;
-mod pieces;
 mod validate;
 
 use crate::machine::{Machine, TableKind};
@@ -90,8 +89,6 @@ pub(crate) struct Found {
 pub(crate) struct Tables {
     ladder: Ladder,
     replicate_all: bool,
-    /// Superpages stand as their base pages, each with a record of its own (see `pieces`).
-    in_pieces: bool,
     /// The page-number bits that each level translates, from the lowest (index 0) up.
     bits: Vec<u32>,
     pub(crate) nodes: Nodes,
@@ -115,7 +112,6 @@ impl Tables {
         Tables {
             ladder: machine.ladder(),
             replicate_all: machine.page_table.kind == TableKind::Linear,
-            in_pieces: machine.host.is_some(),
             nodes: Nodes { spans, bits: bits.iter().copied().max().unwrap_or(0), all: Vec::new() },
             bits,
             records: Vec::new(),
@@ -162,11 +158,6 @@ impl Tables {
 
     /// The level of the tree where pages of this rung stand, and the logarithm of the number of entries they take there.
     pub(crate) fn layout(&self, rung: usize) -> (usize, u32) {
-        if self.in_pieces { (1, 0) } else { self.walked(rung) }
-    }
-
-    /// The level of the tree where walks to pages of this rung end, and the logarithm of the number of entries there.
-    pub(crate) fn walked(&self, rung: usize) -> (usize, u32) {
         let order = self.ladder.sizes()[rung].shift() - self.ladder.base().shift();
         if self.replicate_all {
             return (1, order);

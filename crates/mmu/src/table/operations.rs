@@ -27,9 +27,6 @@ impl Tables {
     ) -> Work {
         let rung = self.rung(size);
         assert!(at.is_aligned(1 << self.order(rung)), "page {at:?} is not aligned to {size}");
-        if self.in_pieces && rung > 0 {
-            return self.enter_pieces(space, at, frame, rung, protection, access);
-        }
         let (level, replicas) = self.layout(rung);
         let id = self.make(space, at, level);
         let leaf = Record::leaf(rung, replicas, protection, (true, access == Access::Write));
@@ -58,14 +55,6 @@ impl Tables {
 
     /// Removes a mapping; returns its last record.
     pub(crate) fn remove(&mut self, space: u32, at: Vpn, size: PageSize, watch: &mut impl Watch) -> (Record, Work) {
-        if self.in_pieces && size > self.ladder().base() {
-            return self.remove_pieces(space, at, size, watch);
-        }
-        self.remove_one(space, at, size, watch)
-    }
-
-    /// Removes a mapping that has a record of its own.
-    pub(super) fn remove_one(&mut self, space: u32, at: Vpn, size: PageSize, watch: &mut impl Watch) -> (Record, Work) {
         let (head, record) = self.expect(space, at, size);
         watch.leaf(head, at, record);
         let entries = 1 << record.replicas();
@@ -84,9 +73,6 @@ impl Tables {
         protection: Protection,
         watch: &mut impl Watch,
     ) -> Work {
-        if self.in_pieces && size > self.ladder().base() {
-            return self.change_pieces(space, at, size, |record| record.with_protection(protection), watch).1;
-        }
         let (head, record) = self.expect(space, at, size);
         watch.leaf(head, at, record);
         self.records[head as usize] = record.with_protection(protection);
@@ -103,9 +89,6 @@ impl Tables {
         watch: &mut impl Watch,
     ) -> Work {
         assert!(from < to, "a promotion from {from} to {to}");
-        if self.in_pieces {
-            return self.promote_pieces(space, at, from, to, watch);
-        }
         let rung = self.rung(to);
         let (level, replicas) = self.layout(rung);
         let (mut head, first) = self.expect(space, at, from);
@@ -144,9 +127,6 @@ impl Tables {
     /// Makes mappings of `to` out of one of `from`. Cost: O(entries of the extent).
     pub(crate) fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize, watch: &mut impl Watch) -> Work {
         assert!(from > to, "a demotion from {from} to {to}");
-        if self.in_pieces {
-            return self.demote_pieces(space, at, from, to, watch);
-        }
         let (old, record) = self.expect(space, at, from);
         watch.leaf(old, at, record);
         let frame = self.frames.get(old);
@@ -189,10 +169,7 @@ impl Tables {
 
     /// The record of a mapping, for its use bits.
     pub(crate) fn used(&self, space: u32, at: Vpn, size: PageSize) -> Record {
-        match self.in_pieces && size > self.ladder().base() {
-            true => self.used_pieces(space, at, size),
-            false => self.expect(space, at, size).1,
-        }
+        self.expect(space, at, size).1
     }
 
     /// Replaces the use bits of a mapping by those that `change` leaves; says what they were.
@@ -204,13 +181,6 @@ impl Tables {
         change: fn(Record) -> Record,
         watch: &mut impl Watch,
     ) -> (Record, Work) {
-        if self.in_pieces && size > self.ladder().base() {
-            let before = self.used_pieces(space, at, size);
-            return match change(before) == before {
-                true => (before, Work::default()),
-                false => self.change_pieces(space, at, size, change, watch),
-            };
-        }
         let (head, record) = self.expect(space, at, size);
         let cleared = change(record);
         if cleared == record {

@@ -2,12 +2,13 @@
 //! accesses, table operations and switches on every built-in machine and on made-up ones.
 
 mod naive;
+mod reach;
 mod replacement;
 mod runs;
 
 use naive::{Naive, Stop};
 use proptest::prelude::*;
-use superpage_mmu::{Counters, Machine, Mmu, Replacement, Request, Serves, Trap, Ways};
+use superpage_mmu::{Counters, Host, Machine, Mmu, Replacement, Request, Serves, Trap, Ways};
 use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
 
 const ACCESSES: [Access; 3] = [Access::Read, Access::Write, Access::Execute];
@@ -327,7 +328,41 @@ fn machines() -> Vec<Machine> {
     split.walk_cache.retain(|cache| cache.level == 3);
     split.line_cache.clear();
     machines.push(split);
+    // More ways than a record tells apart, and more TLBs for one page than it has places.
+    let mut wide = Machine::builtin("golden-cove").unwrap();
+    wide.name = "three levels".into();
+    let mut third = wide.tlb.iter().find(|tlb| tlb.name == "STLB 4K").unwrap().clone();
+    third.sizes = wide.pages.sizes.clone();
+    (third.level, third.entries, third.ways) = (3, 5 * 700, Ways::Of(700));
+    for tlb in &mut wide.tlb {
+        (tlb.entries, tlb.ways) = if tlb.level == 1 { (8, Ways::Full) } else { (300, Ways::Full) };
+    }
+    wide.tlb.push(third);
+    machines.push(wide);
+    machines.extend(fractured(&machines));
     machines
+}
+
+/// Guests of hosts with smaller pages: of one set and of many, linear and radix tables, inclusive levels, TLBs apart for each size.
+fn fractured(metal: &[Machine]) -> Vec<Machine> {
+    let hosts = [
+        ("zen4", None),
+        ("golden-cove", None),
+        ("golden-cove", Some("2M")),
+        ("neoverse-v2", Some("64K")),
+        ("alpha-21264", None),
+        ("odd lru", None),
+        ("odd random", Some("2M")),
+        ("three levels", None),
+    ];
+    let guest = |(name, size): (&str, Option<&str>)| {
+        let mut guest = metal.iter().find(|machine| machine.name == name).unwrap().clone();
+        guest.name = format!("{name} on a host with pages of {}", size.unwrap_or("the base size"));
+        guest.host =
+            Some(Host { backs_by: size.map(|size| size.parse().unwrap()), source: String::new(), assumed: Vec::new() });
+        guest
+    };
+    hosts.map(guest).into()
 }
 
 proptest! {

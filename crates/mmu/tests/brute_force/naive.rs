@@ -1,6 +1,7 @@
 //! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
 //! between two steps that could be found again, and no code is shared with the crate but the machine file.
 
+use crate::reach::{self, Entry};
 use crate::replacement::{self, Twin};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, WalkCacheSpec};
@@ -22,13 +23,12 @@ impl<T: Copy + PartialEq> Cache<T> {
         (number % self.sets.len() as u64) as usize
     }
 
-    fn hit(&mut self, number: u64, what: T) -> bool {
+    /// Uses the entry of which this is true, in the set of this number; returns it.
+    fn hit(&mut self, number: u64, wanted: impl Fn(T) -> bool) -> Option<T> {
         let set = self.set(number);
-        let found = self.sets[set].iter().position(|way| *way == Some(what));
-        if let Some(way) = found {
-            self.replacement.touch(set, way);
-        }
-        found.is_some()
+        let way = self.sets[set].iter().position(|way| way.is_some_and(&wanted))?;
+        self.replacement.touch(set, way);
+        self.sets[set][way]
     }
 
     fn fill(&mut self, number: u64, what: T) -> Option<T> {
@@ -64,8 +64,6 @@ impl<T: Copy + PartialEq> Cache<T> {
     }
 }
 
-/// What a TLB entry maps: space, page number in pages of the size, the size.
-type Entry = (u32, u64, PageSize);
 /// What a walk cache holds: space, level, page-number bits above what the entry spans.
 type Pointer = (u32, usize, u64);
 
@@ -80,7 +78,7 @@ pub(crate) struct Mapping {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Counts {
     pub(crate) references: [u64; 3],
-    pub(crate) misses: [[u64; 3]; 4],
+    pub(crate) misses: [[u64; 3]; 8],
     pub(crate) walk_references: u64,
     pub(crate) walk_cache_hits: [u64; 5],
     pub(crate) line_hits: [u64; 4],
@@ -223,9 +221,9 @@ impl Naive {
     }
 
     fn shoot(&mut self, space: u32, first: u64, size: PageSize) {
-        let entry = (space, first >> self.order(size), size);
+        let pages = self.pages(size);
         for (_, cache) in &mut self.tlbs {
-            self.counts.shootdown_entries += cache.drop(|held| held == entry);
+            self.counts.shootdown_entries += cache.drop(|held| held.meets(space, first, pages));
         }
     }
 
@@ -363,10 +361,11 @@ impl Naive {
             for (spec, cache) in &mut self.tlbs {
                 if spec.level == level && Naive::serves(spec, access) {
                     for (size, order) in orders.iter().filter(|(size, _)| spec.sizes.contains(size)) {
-                        let number = page >> order;
-                        if cache.hit(number, (self.space, number, *size)) {
+                        let of_size = |held: Entry| reach::translated(&self.machine, held.size) == *size;
+                        let wanted = |held: Entry| of_size(held) && held.covers(self.space, page);
+                        if let Some(held) = cache.hit(page >> order, wanted) {
                             assert!(hit.is_none(), "two entries for a page in a level");
-                            assert_eq!(mapping.unwrap().1.size, *size, "an entry that the table does not know");
+                            assert_eq!(mapping.unwrap().1.size, held.size, "an entry that the table does not know");
                             hit = Some(level);
                         }
                     }
@@ -380,12 +379,14 @@ impl Naive {
             }
         }
         if let Some((_, mapping)) = mapping {
-            let number = page >> self.order(mapping.size);
+            let size = reach::translated(&self.machine, mapping.size);
+            let (number, entry) =
+                (page >> self.order(size), reach::entry(&self.machine, self.space, page, mapping.size));
             for level in (1..hit.unwrap_or(deepest + 1)).rev() {
                 for index in 0..self.tlbs.len() {
                     let (spec, cache) = &mut self.tlbs[index];
-                    if spec.level == level && Naive::serves(spec, access) && spec.sizes.contains(&mapping.size) {
-                        let evicted = cache.fill(number, (self.space, number, mapping.size));
+                    if spec.level == level && Naive::serves(spec, access) && spec.sizes.contains(&size) {
+                        let evicted = cache.fill(number, entry);
                         let outer = spec.clone();
                         if let (true, Some(evicted)) = (outer.inclusive, evicted) {
                             self.drop_inner(&outer, evicted);
@@ -402,7 +403,7 @@ impl Naive {
         for (inner, cache) in &mut self.tlbs {
             let within = all.iter().all(|access| !Naive::serves(inner, *access) || Naive::serves(outer, *access));
             if inner.level < outer.level && within {
-                cache.drop(|held| held == evicted);
+                cache.drop(|held| held.meets(evicted.space, evicted.first, evicted.pages));
             }
         }
     }
@@ -420,7 +421,7 @@ impl Naive {
         for level in last + 1..=self.levels() {
             let pointer = (self.space, level, page >> self.below(level));
             let cache = self.walk_caches.iter_mut().find(|(spec, _)| spec.level == level);
-            if cache.is_some_and(|(_, cache)| cache.hit(0, pointer)) {
+            if cache.is_some_and(|(_, cache)| cache.hit(0, |held| held == pointer).is_some()) {
                 self.counts.walk_cache_hits[level - 1] += 1;
                 from = level - 1;
                 break;
@@ -445,7 +446,7 @@ impl Naive {
         self.counts.walk_references += 1;
         let mut served = None;
         for (level, (_, cache)) in self.line_caches.iter_mut().enumerate() {
-            if cache.hit(line, line) {
+            if cache.hit(line, |held| held == line).is_some() {
                 served = Some(level);
                 break;
             }
@@ -502,7 +503,7 @@ impl Naive {
         let mut held = Vec::new();
         for (index, (_, cache)) in self.tlbs.iter().enumerate() {
             for size in &self.machine.pages.sizes {
-                let count = cache.entries().filter(|entry| entry.2 == *size).count() as u64;
+                let count = cache.entries().filter(|entry| entry.size == *size).count() as u64;
                 if count > 0 {
                     held.push((index, *size, count));
                 }

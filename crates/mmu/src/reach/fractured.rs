@@ -1,0 +1,35 @@
+//! An entry is one piece of a mapping: a superpage of a guest whose host backs it by smaller pages, of which an entry can hold no
+//! more than one, since they lie anywhere.
+
+use super::Reach;
+use std::ops::Range;
+
+/// One entry a translation.
+#[derive(Clone, Debug)]
+pub(crate) struct Fractured;
+
+impl Reach for Fractured {
+    /// The low bits of the translation's number. Those above are the mapping's.
+    type Payload = u32;
+
+    #[inline(always)]
+    fn fill(number: u64) -> u32 {
+        number as u32
+    }
+
+    #[inline(always)]
+    fn covers(piece: u32, number: u64) -> bool {
+        piece == number as u32
+    }
+
+    fn covered(piece: u32, mapping: Range<u64>) -> Range<u64> {
+        let number = mapping.start + u64::from(piece.wrapping_sub(mapping.start as u32));
+        number..number + 1
+    }
+
+    #[inline(always)]
+    fn without(piece: u32, changed: &Range<u64>) -> Option<u32> {
+        let within = u64::from(piece.wrapping_sub(changed.start as u32)) < changed.end - changed.start;
+        (!within).then_some(piece)
+    }
+}
