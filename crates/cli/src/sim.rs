@@ -27,7 +27,7 @@ use superpage_trace::{Source, record, workload};
 #[command(after_long_help = after_help())]
 #[command(group = clap::ArgGroup::new("what").required(true).multiple(false).args(["workload", "trace", "command"]))]
 pub(crate) struct Sim {
-    /// A machine, by name or as the path of a machine file; repeat for several
+    /// A machine, by name or as the path of a machine file, with overlays as in zen5+fractured; repeat for several
     #[arg(short, long = "machine", value_name = "M", default_value = "golden-cove")]
     machines: Vec<String>,
 
@@ -123,7 +123,11 @@ fn after_help() -> String {
     for name in superpage_sim::machines() {
         help += &format!(" {name}");
     }
-    help += "\n\nPolicies:\n";
+    help += "\n  FILE.toml: your own\n\nOverlays, on any of them, as in zen5+fractured:\n ";
+    for name in superpage_sim::overlays() {
+        help += &format!(" {name}");
+    }
+    help += "\n  FILE.toml: your own, as in zen5+./mine.toml (docs/machines.md)\n\nPolicies:\n";
     help += &superpage_sim::policy_help();
     help += "\nWorkloads:\n";
     for kind in workload::all() {

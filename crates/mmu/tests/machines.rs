@@ -93,3 +93,64 @@ fn what_is_wrong_is_told() {
     let unknown = Machine::builtin("pdp-11").unwrap_err().to_string();
     assert!(unknown.contains("pdp-11") && unknown.contains("zen5"), "{unknown}");
 }
+
+/// The machine of this name with an overlay of this text.
+fn laid(name: &str, text: &str) -> Result<Machine, String> {
+    let read = |_: &str| Ok(format!("name = \"mine\"\ndescription = \"a test\"\n{text}"));
+    Machine::named(&format!("{name}+mine.toml"), read).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_overlay_says_what_is_different() {
+    let (plain, mine) = (Machine::builtin("skylake-sp").unwrap(), laid("skylake-sp", "").unwrap());
+    assert_eq!((mine.name.as_str(), &mine.tlb, &mine.costs), ("skylake-sp+mine", &plain.tlb, &plain.costs));
+    assert!(mine.description.ends_with("; a test"), "{}", mine.description);
+
+    let mine = laid("skylake-sp", "[[tlb]]\nname = \"STLB\"\nentries = 3072\n[costs]\nfault = 7\n").unwrap();
+    let stlb = |machine: &Machine| machine.tlb.iter().find(|tlb| tlb.name == "STLB").unwrap().clone();
+    assert_eq!((stlb(&mine).entries, stlb(&mine).ways, mine.costs.fault), (3072, stlb(&plain).ways, 7));
+    assert_eq!((mine.tlb.len(), mine.costs.promotion), (plain.tlb.len(), plain.costs.promotion));
+
+    let mine = laid("skylake-sp", "walk-cache = []\n[[tlb]]\nname = \"*\"\nreplacement = \"random\"\n").unwrap();
+    assert!(mine.walk_cache.is_empty() && mine.tlb.iter().all(|tlb| tlb.replacement.name() == "random"));
+    assert!(mine.tlb.iter().zip(&plain.tlb).all(|(mine, plain)| mine.name == plain.name));
+}
+
+#[test]
+fn what_an_overlay_says_is_assumed_if_it_says_so() {
+    let assumed = |text: &str| {
+        let mine = laid("skylake-sp", text).unwrap();
+        let of = |key: &str| mine.assumed().iter().any(|(known, _)| known == key);
+        [of("tlb.STLB.replacement"), of("costs.fault"), of("costs.promotion")]
+    };
+    assert_eq!(assumed(""), [true; 3]);
+    let patch = "[[tlb]]\nname = \"STLB\"\nreplacement = \"random\"\nsource = \"a paper\"\n[costs]\nfault = 7\n";
+    assert_eq!(assumed(patch), [false, false, true]);
+    assert_eq!(assumed(&format!("{patch}assumed = [\"fault\"]\n")), [false, true, true]);
+}
+
+#[test]
+fn what_is_wrong_with_an_overlay_is_told() {
+    let refused = |text: &str| laid("zen5", text).unwrap_err();
+    let entries = refused("[[tlb]]\nname = \"L1 DTLB\"\nentries = 0\n");
+    assert!(entries.contains("machines/zen5.toml with mine.toml: ") && entries.contains("from 1"), "{entries}");
+    assert!(refused("[[tlb]]\nname = \"L9\"\n").contains("missing field"));
+    assert!(refused("[cost]\nfault = 1\n").contains("cost"));
+    assert!(refused("tlb = [7]\n").contains("[[tlb]]"));
+    assert!(refused("[").contains("machine file mine.toml at line"));
+    let unknown = Machine::builtin("zen5+best").unwrap_err().to_string();
+    assert!(unknown.contains("overlay \"best\"") && unknown.contains("fractured"), "{unknown}");
+    let nameless = Machine::named("zen5+mine.toml", |_| Ok(String::new())).unwrap_err().to_string();
+    assert!(nameless.contains("mine.toml: overlay: expected a name"), "{nameless}");
+}
+
+/// Every overlay goes on every machine.
+#[test]
+fn every_built_in_overlay_fits_every_machine() {
+    for overlay in Machine::overlays() {
+        for name in Machine::names() {
+            let laid = Machine::builtin(&format!("{name}+{overlay}")).unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(laid.name, format!("{name}+{overlay}"));
+        }
+    }
+}

@@ -34,7 +34,7 @@ pub use disk::Files;
 pub use error::Error;
 pub use experiment::{Conditions, Progress, plan, plan_machines, run, run_parts};
 pub use fragment::Fragment;
-pub use machine::{machine, machines};
+pub use machine::{machine, machines, overlays};
 pub use parts::{Part, Run, Sample, Watch, rows};
 pub use policy::{SIMULATOR, expand, policies, policy, policy_help};
 pub use report::{Format, write};

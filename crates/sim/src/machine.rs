@@ -1,21 +1,23 @@
 //! Machines by name, or from a user's own file.
 
 use crate::Error;
-use superpage_mmu::Machine;
+use superpage_mmu::{Machine, MachineError};
 
 /// The names of the built-in machines.
 pub fn machines() -> impl Iterator<Item = &'static str> {
     Machine::names()
 }
 
-/// The machine of a name, or that of the file if `name` is a path that ends in `.toml`.
+/// The names of the built-in overlays.
+pub fn overlays() -> impl Iterator<Item = &'static str> {
+    Machine::overlays()
+}
+
+/// The machine of a name, with overlays as in `zen5+fractured`; a part that ends in `.toml` is the path of a file.
 ///
 /// # Errors
-/// A sentence that lists the names that there are, or says what in the file is wrong.
+/// A sentence that lists the names that there are, or says what in a file is wrong.
 pub fn machine(name: &str) -> Result<Machine, Error> {
-    if name.ends_with(".toml") {
-        let text = std::fs::read_to_string(name).map_err(|error| Error::Usage(format!("machine {name}: {error}")))?;
-        return Machine::parse(&text, name).map_err(|error| Error::Usage(error.to_string()));
-    }
-    Machine::builtin(name).map_err(|error| Error::Usage(error.to_string()))
+    let read = |path: &str| std::fs::read_to_string(path).map_err(|error| MachineError::unread(path, error));
+    Machine::named(name, read).map_err(|error| Error::Usage(error.to_string()))
 }

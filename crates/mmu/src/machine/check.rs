@@ -13,12 +13,18 @@ use superpage_pages::{Access, Ladder};
 pub struct MachineError(String);
 
 impl MachineError {
-    pub(super) fn unknown(name: &str) -> MachineError {
-        let known: Vec<&str> = Machine::names().collect();
+    pub(super) fn unknown(folder: &str, name: &str, known: &[(&str, &str)]) -> MachineError {
+        let what = if folder == "machines" { "machine" } else { "overlay" };
+        let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         MachineError(format!(
-            "there is no built-in machine \"{name}\"; take one of {}, or the path of a machine file",
+            "there is no built-in {what} \"{name}\"; take one of {}, or the path of a file of your own that ends in .toml",
             known.join(", ")
         ))
+    }
+
+    /// A file that cannot be read, and why.
+    pub fn unread(path: &str, why: impl std::fmt::Display) -> MachineError {
+        MachineError(format!("machine file {path}: {why}"))
     }
 
     /// What is wrong with a key.
@@ -35,11 +41,15 @@ impl MachineError {
     }
 }
 
+/// The tables of a file.
+pub(super) fn table(text: &str, origin: &str) -> Result<toml::Table, MachineError> {
+    toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))
+}
+
 /// The values marked as assumed, read from the file's own tables so that no key is forgotten.
-pub(super) fn assumed(text: &str, origin: &str) -> Result<Vec<(String, String)>, MachineError> {
-    let file: toml::Table = toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))?;
+pub(super) fn assumed(file: &toml::Table, origin: &str) -> Result<Vec<(String, String)>, MachineError> {
     let mut found = Vec::new();
-    for (name, value) in &file {
+    for (name, value) in file {
         let parts: Vec<(String, &toml::Table)> = match value {
             toml::Value::Table(table) => vec![(name.clone(), table)],
             toml::Value::Array(parts) => {

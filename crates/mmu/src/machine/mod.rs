@@ -2,9 +2,10 @@
 //!
 //! A file is TOML, one table for each part of the machine. Each table may say where its values come from (`source`) and
 //! which of its keys nobody has published (`assumed`, a list of keys; `"all"` stands for every one). Nothing about any
-//! machine is in the code.
+//! machine is in the code. An *overlay* is a file that says what differs, on any machine: see [`overlay`].
 
 mod check;
+mod overlay;
 mod range;
 
 use crate::replacement::Replacement;
@@ -388,40 +389,87 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     parse_bytes(&text).map_err(|error| serde::de::Error::custom(format!("\"{text}\": {error}")))
 }
 
-/// The built-in machines: name and file.
-const BUILTIN: [(&str, &str); 7] = [
-    ("alpha-21264", include_str!("../../../../machines/alpha-21264.toml")),
-    ("harpertown", include_str!("../../../../machines/harpertown.toml")),
-    ("skylake-sp", include_str!("../../../../machines/skylake-sp.toml")),
-    ("golden-cove", include_str!("../../../../machines/golden-cove.toml")),
-    ("zen4", include_str!("../../../../machines/zen4.toml")),
-    ("zen5", include_str!("../../../../machines/zen5.toml")),
-    ("neoverse-v2", include_str!("../../../../machines/neoverse-v2.toml")),
-];
+/// Files of this repository, by their names.
+macro_rules! built_in {
+    ($folder:literal: $($name:literal)+) => {
+        &[$(($name, include_str!(concat!("../../../../", $folder, "/", $name, ".toml")))),+]
+    };
+}
+
+/// The built-in machines, oldest first.
+const MACHINES: &[(&str, &str)] =
+    built_in!("machines": "alpha-21264" "harpertown" "skylake-sp" "golden-cove" "zen4" "zen5" "neoverse-v2");
+
+/// The built-in overlays.
+const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "fractured");
 
 impl Machine {
     /// The names of the built-in machines, oldest first.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        BUILTIN.iter().map(|(name, _)| *name)
+        MACHINES.iter().map(|(name, _)| *name)
     }
 
-    /// The built-in machine of this name.
+    /// The names of the built-in overlays.
+    pub fn overlays() -> impl Iterator<Item = &'static str> {
+        OVERLAYS.iter().map(|(name, _)| *name)
+    }
+
+    /// The built-in machine of this name, with overlays as in `zen5+fractured`.
     pub fn builtin(name: &str) -> Result<Machine, MachineError> {
-        match BUILTIN.iter().find(|(known, _)| *known == name) {
-            Some((known, text)) => Machine::parse(text, &format!("machines/{known}.toml")),
-            None => Err(MachineError::unknown(name)),
-        }
+        Machine::named(name, |path| Err(MachineError::unread(path, "this takes built-in names alone")))
+    }
+
+    /// The machine of a name, and any number of overlays: `zen5`, `zen5+fractured`, `./mine.toml+./my-tlb.toml`. A part that ends
+    /// in `.toml` is the path of a file, whose text `read` returns; what a path is to have no `+` in.
+    pub fn named(name: &str, read: impl Fn(&str) -> Result<String, MachineError>) -> Result<Machine, MachineError> {
+        let text = |part: &str, folder: &str, known: &[(&'static str, &'static str)]| {
+            if part.ends_with(".toml") {
+                return Ok((part.to_string(), read(part)?));
+            }
+            match known.iter().find(|(name, _)| *name == part) {
+                Some((name, text)) => Ok((format!("{folder}/{name}.toml"), text.to_string())),
+                None => Err(MachineError::unknown(folder, part, known)),
+            }
+        };
+        let mut parts = name.split('+');
+        let (origin, machine) = text(parts.next().unwrap_or_default(), "machines", MACHINES)?;
+        let overlays: Vec<(String, String)> =
+            parts.map(|part| text(part, "machines/overlays", OVERLAYS)).collect::<Result<_, _>>()?;
+        Machine::overlaid(&machine, &origin, &overlays)
     }
 
     /// Reads a machine file; `origin` names it in errors.
     pub fn parse(text: &str, origin: &str) -> Result<Machine, MachineError> {
-        let file: toml::Table = toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))?;
+        Machine::overlaid(text, origin, &[])
+    }
+
+    /// Reads a machine file and lays overlays over it in order, each given as origin and text.
+    fn overlaid(text: &str, origin: &str, overlays: &[(String, String)]) -> Result<Machine, MachineError> {
+        let mut file = check::table(text, origin)?;
+        // By itself first: errors can name a line in it.
+        let mut machine = Machine::read(&file, toml::from_str(text), origin)?;
+        let mut origin = origin.to_string();
+        for (patch, text) in overlays {
+            let patched = check::table(text, patch)?;
+            overlay::lay(&mut file, &patched).map_err(|problem| MachineError::of(patch, "overlay", &problem))?;
+            origin = format!("{origin} with {patch}");
+            machine = Machine::read(&file, file.clone().try_into(), &origin)?;
+        }
+        Ok(machine)
+    }
+
+    /// A machine of what its file says, and of the same as types.
+    fn read(
+        file: &toml::Table,
+        typed: Result<Machine, toml::de::Error>,
+        origin: &str,
+    ) -> Result<Machine, MachineError> {
         // Before the types, which cannot say what was expected of a number.
-        if let Some((key, problem)) = range::outside(&file) {
+        if let Some((key, problem)) = range::outside(file) {
             return Err(MachineError::of(origin, &key, &problem));
         }
-        let mut machine: Machine = toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))?;
-        machine.assumed = check::assumed(text, origin)?;
+        let mut machine = typed.map_err(|error| MachineError::syntax(origin, &error))?;
+        machine.assumed = check::assumed(file, origin)?;
         machine.check(origin)?;
         Ok(machine)
     }

@@ -1,0 +1,67 @@
+//! Overlays: files that say what is different, on any machine.
+//!
+//! A table of an overlay replaces the keys that it has, and leaves the others. Of the lists (`[[tlb]]`, `[[walk-cache]]`,
+//! `[[line-cache]]`) a part patches the one of the same `name` or `level`, or with `name = "*"` each of them; any other is
+//! a new one, and says all that such a part has. An empty list (`walk-cache = []`) leaves none. What an overlay says is
+//! assumed only if it says so too. Its `name` and `description` are added to those of the machine.
+
+use toml::{Table, Value};
+
+/// Lays an overlay over the file of a machine; or says what is wrong with it.
+pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
+    for key in ["name", "description"] {
+        let word =
+            overlay.get(key).and_then(Value::as_str).ok_or(format!("expected a {key}, as a machine file has"))?;
+        let whole = machine.get(key).and_then(Value::as_str).unwrap_or_default();
+        let joined = if key == "name" { format!("{whole}+{word}") } else { format!("{whole}; {word}") };
+        machine.insert(key.into(), Value::String(joined));
+    }
+    for (key, value) in overlay.iter().filter(|(key, _)| !matches!(key.as_str(), "name" | "description")) {
+        match (machine.get_mut(key), value) {
+            (Some(Value::Table(part)), Value::Table(patch)) => replace(part, patch),
+            (Some(Value::Array(parts)), Value::Array(patches)) if !patches.is_empty() => {
+                for patch in patches {
+                    let patch = patch.as_table().ok_or(format!("{key} is a list of tables, [[{key}]]"))?;
+                    in_list(parts, patch);
+                }
+            }
+            _ => _ = machine.insert(key.clone(), value.clone()),
+        }
+    }
+    Ok(())
+}
+
+/// Patches one part of a list, all, or adds one.
+fn in_list(parts: &mut Vec<Value>, patch: &Table) {
+    let label = |part: &Table| part.get("name").or(part.get("level")).cloned();
+    let every = label(patch) == Some(Value::String("*".into()));
+    let mut patched = every;
+    for part in parts.iter_mut().filter_map(Value::as_table_mut) {
+        if every {
+            let name = part.get("name").cloned();
+            replace(part, patch);
+            name.and_then(|name| part.insert("name".into(), name));
+        } else if label(part) == label(patch) {
+            replace(part, patch);
+            patched = true;
+        }
+    }
+    if !patched {
+        parts.push(Value::Table(patch.clone()));
+    }
+}
+
+/// Replaces keys of a part. Those that it has from the patch are assumed if that says so.
+fn replace(part: &mut Table, patch: &Table) {
+    let listed = |table: &Table| -> Vec<String> {
+        let all = || table.keys().filter(|key| !matches!(key.as_str(), "name" | "source" | "assumed")).cloned();
+        let keys = table.get("assumed").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
+        keys.flat_map(|key| if key == "all" { all().collect() } else { vec![key.to_string()] }).collect()
+    };
+    let mut assumed: Vec<String> = listed(part).into_iter().filter(|key| !patch.contains_key(key)).collect();
+    assumed.extend(listed(patch));
+    part.extend(patch.iter().map(|(key, value)| (key.clone(), value.clone())));
+    if !assumed.is_empty() || part.contains_key("assumed") {
+        part.insert("assumed".into(), Value::Array(assumed.into_iter().map(Value::String).collect()));
+    }
+}
