@@ -94,3 +94,50 @@ fn every_test_in_the_table_of_papers_exists() {
     }
     assert!(checked > 40, "only {checked} tests were found");
 }
+
+/// The fenced blocks of a document, each as the word behind its fence and its text.
+fn blocks(document: &str) -> Vec<(String, String)> {
+    let text = fs::read_to_string(root().join(document)).unwrap();
+    let fenced = text.split("\n```").skip(1).step_by(2);
+    fenced.map(|block| block.split_once('\n').unwrap()).map(|(kind, text)| (kind.into(), text.into())).collect()
+}
+
+/// The tutorial on machines, as a reader would follow it: each file is written where its first line says, each command
+/// run beside it.
+#[test]
+fn what_the_tutorial_on_machines_shows_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut ran = Vec::new();
+    for (kind, text) in blocks("docs/machines.md") {
+        if kind == "toml" {
+            let name = text.lines().next().unwrap().trim_start_matches("# ");
+            assert!(name.ends_with(".toml") && !name.contains('/'), "{name}: expected the name of a file");
+            fs::write(folder.path().join(name), &text).unwrap();
+        }
+        for line in text.lines().filter(|_| kind == "console") {
+            let words: Vec<&str> = line.strip_prefix("$ superpage ").unwrap().split(' ').collect();
+            let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_superpage"));
+            let done = command.args(&words).args(["--format", "json"]).current_dir(folder.path()).output().unwrap();
+            assert!(done.status.success(), "{line}: {}", String::from_utf8_lossy(&done.stderr));
+            let rows: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+            let rows = rows["rows"].as_array().unwrap_or_else(|| rows.as_array().unwrap()).clone();
+            ran.extend(rows.into_iter().filter(|row| row["policy"] == "thp"));
+        }
+    }
+    let told: Vec<(&str, u64)> =
+        ran.iter().map(|row| (row["machine"].as_str().unwrap(), row["tlb_misses"].as_u64().unwrap())).collect();
+    let names: Vec<&str> = told.iter().map(|(machine, _)| *machine).collect();
+    assert_eq!(names, ["toy", "zen5", "zen5+fractured", "zen5+fractured+late"]);
+    // Pages of 2 MB fit; in pieces of 4 KB they do not; in pieces of 2 MB they do again.
+    assert!(told[2].1 > 10 * told[1].1 && told[3].1 < 2 * told[1].1, "{told:?}");
+}
+
+/// What the page says of the names that there are is what the program knows.
+#[test]
+fn the_page_on_machines_names_all_replacements() {
+    let text = fs::read_to_string(root().join("docs/machines.md")).unwrap();
+    let registered = fs::read_to_string(root().join("crates/mmu/src/replacement/mod.rs")).unwrap();
+    let names = registered.lines().filter_map(|line| line.split_once("\" => ")?.0.split_once('"'));
+    let names: Vec<&str> = names.map(|(_, name)| name).collect();
+    assert!(names.len() > 4 && names.iter().all(|name| text.contains(name)), "{names:?}");
+}
