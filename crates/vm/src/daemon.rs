@@ -87,6 +87,7 @@ impl Vm {
                 self.exhausted[level.index()] = if met { None } else { changes };
             }
         }
+        self.take_tables(pmap);
         self.frames.stats.evictions > before
     }
 

@@ -138,6 +138,11 @@ impl Vm {
         if !entry.protection.allows(access) {
             return Err(FaultError::Protection(at, access));
         }
+        // Before anything is decided: to make room for a table may take a reservation or a cache page away.
+        if !self.give_tables(pmap, space, at, Level::BASE) {
+            self.frames.stats.faults_out_of_memory += 1;
+            return Err(FaultError::OutOfMemory(at));
+        }
         let site = Site { space, entry, at, access };
         let front = self.objects.get(entry.object);
         let (alone, file) = (front.backing.is_none(), front.file);
@@ -304,13 +309,20 @@ impl Vm {
         // All of it is populated, and filled and mapped now: an extent, or the page.
         let taken = if self.answers.takes_extents() { populated.allocated } else { Level::BASE };
         let to = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), taken);
-        let Ok(filled) = self.provide(memory, site.page(), (content, source), &populated, to) else {
+        let mappable = taken == Level::BASE || self.give_tables(pmap, space, at, taken);
+        let filled = if mappable {
+            let filled = self.provide(memory, site.page(), (content, source), &populated, to);
+            filled.map_err(|NoContents| FaultError::Contents(at))
+        } else {
+            self.frames.stats.faults_out_of_memory += 1;
+            Err(FaultError::OutOfMemory(at))
+        };
+        let filled = filled.inspect_err(|_| {
             // As if it had never been asked for.
             let pages = self.frames.ladder.pages(taken);
             self.frames.unpopulate(object, index & !(pages - 1), (index | (pages - 1)) + 1);
             self.objects.get_mut(object).low = low;
-            return Err(FaultError::Contents(at));
-        };
+        })?;
         let base = self.frames.ladder.base();
         if let Content::Copy(frame) = content
             && pmap.lookup(space, at).is_some()

@@ -118,7 +118,9 @@ impl Vm {
         let (low, high) = range(start, pages)?;
         self.none_busy(space, low, high)?;
         self.frames.stats.note_peak();
-        for entry in self.space(space)?.overlapping(low, high) {
+        let entries = self.space(space)?.overlapping(low, high);
+        pmap.gather(space, Vpn(low)..Vpn(high));
+        for entry in entries {
             let part = entry.within(low, high);
             self.remove_mapped(pmap, space, &entry, &part);
             self.cut(space, part.start);
@@ -126,6 +128,8 @@ impl Vm {
             self.space_mut(space).take(part.start);
             self.drop_entry(&part);
         }
+        pmap.flush_gathered(space);
+        self.take_tables(pmap);
         Ok(())
     }
 
@@ -148,7 +152,9 @@ impl Vm {
     ) -> Result<(), Error> {
         let (low, high) = range(start, pages)?;
         self.frames.stats.note_peak();
-        for entry in self.space(space)?.overlapping(low, high) {
+        let entries = self.space(space)?.overlapping(low, high);
+        pmap.gather(space, start..Vpn(high));
+        for entry in entries {
             if entry.protection == protection {
                 continue;
             }
@@ -171,6 +177,7 @@ impl Vm {
             self.join(space, part.start);
             self.join(space, part.end);
         }
+        pmap.flush_gathered(space);
         Ok(())
     }
 
@@ -183,7 +190,9 @@ impl Vm {
         let (low, high) = range(start, pages)?;
         self.none_busy(space, low, high)?;
         self.frames.stats.note_peak();
-        for entry in self.space(space)?.overlapping(low, high) {
+        let entries = self.space(space)?.overlapping(low, high);
+        pmap.gather(space, start..Vpn(high));
+        for entry in entries {
             let part = entry.within(low, high);
             self.remove_mapped(pmap, space, &entry, &part);
             let given_up = self.give_up(space, &part);
@@ -198,6 +207,8 @@ impl Vm {
             self.put_fresh(space, part);
             self.drop_entry(&part);
         }
+        pmap.flush_gathered(space);
+        self.take_tables(pmap);
         Ok(())
     }
 
@@ -306,7 +317,9 @@ impl Vm {
         }
         if from != to {
             self.unmap(pmap, space, to, to_pages)?;
-            for entry in self.space(space)?.overlapping(low, low + moving) {
+            let entries = self.space(space)?.overlapping(low, low + moving);
+            pmap.gather(space, from..Vpn(low + moving));
+            for entry in entries {
                 let part = entry.within(low, low + moving);
                 self.demote_edge(pmap, space, &entry, part.start);
                 self.demote_edge(pmap, space, &entry, part.end);
@@ -319,6 +332,8 @@ impl Vm {
                 self.space_mut(space).put(moved);
                 self.join(space, moved.start);
             }
+            pmap.flush_gathered(space);
+            self.take_tables(pmap);
         } else if to_pages > from_pages {
             self.unmap(pmap, space, to + moving, to_pages - moving)?;
         }

@@ -1,5 +1,6 @@
 //! The seam between the memory manager and the hardware.
 
+use core::ops::Range;
 use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
 
 /// The number of an address space. Numbers of ended spaces are used again.
@@ -30,8 +31,14 @@ pub struct Used {
 ///
 /// A kernel implements it on real page tables; the simulator on modelled ones. The calls cannot fail: the manager only
 /// asks for what its own state makes possible, `at` is always aligned to the size named, and every call leaves the TLBs
-/// consistent (an implementation shoots down what it must). A mapping is named by its first page and its size. What is
-/// entered has its contents ([`crate::Memory`]), so that other processors may use it at once.
+/// consistent (an implementation shoots down what it must), but for those between [`Pmap::gather`] and [`Pmap::flush_gathered`].
+/// A mapping is named by its first page and its size. What is entered has its contents ([`crate::Memory`]), so that other
+/// processors may use it at once.
+///
+/// *Frames for page tables* come from the manager, which counts them as the kernel's own: it asks how many are lacking before it enters
+/// a mapping, gives as many, and takes back what is not needed any more. To demote a superpage takes tables too, at a time when memory
+/// may be short; so they are asked for when it is entered, and the tables that a promotion makes superfluous are kept, as
+/// FreeBSD and Linux do. An implementation whose tables come from elsewhere leaves these three methods as they are.
 pub trait Pmap {
     /// Adds a mapping of `size` where nothing is mapped. `access` is what it is made for: the mapping starts referenced,
     /// and modified if that is a write.
@@ -61,6 +68,29 @@ pub trait Pmap {
 
     /// Clears the dirty bit of a mapping and says whether it was set.
     fn clear_modified(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool;
+
+    /// The calls that follow, until [`Pmap::flush_gathered`], belong to one change of these pages of the space. What is removed or loses
+    /// rights meanwhile may stay in TLBs until then, to be invalidated together, by page or all at once. Until then the manager gives
+    /// no frame that was mapped there to anyone else and writes none out; an implementation uses no page table again that
+    /// became empty. Changes are not nested.
+    fn gather(&mut self, _space: SpaceId, _pages: Range<Vpn>) {}
+
+    /// The change is made: TLBs hold nothing any more of what it has removed or restricted.
+    fn flush_gathered(&mut self, _space: SpaceId) {}
+
+    /// How many more frames the page tables need before a mapping of this size can be entered, and, if it is a superpage, be
+    /// demoted later.
+    fn tables_lacking(&self, _space: SpaceId, _at: Vpn, _size: PageSize) -> u64 {
+        0
+    }
+
+    /// Takes a frame for page tables, with anything in it.
+    fn give_table(&mut self, _frame: Pfn) {}
+
+    /// Gives back a frame that was given for page tables and is needed neither now nor for a demotion, if there is one.
+    fn take_table(&mut self) -> Option<Pfn> {
+        None
+    }
 
     /// All mappings of the space are going to be removed, one by one, and none is used meanwhile: an implementation may empty
     /// the TLBs of them at once here, and need not for each.

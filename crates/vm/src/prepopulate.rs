@@ -120,6 +120,9 @@ impl Vm {
             return false;
         }
         let (at, base) = (site.entry.page(index), self.frames.ladder.base());
+        if !self.give_spare_tables(pmap, site.space, at, Level::BASE) {
+            return false;
+        }
         let content = Content::new(object, self.objects.get(object).file, index);
         let walk = self.frames.populate_untouched(&self.answers, object, index);
         let frame = Pfn(u64::from(walk.frame));

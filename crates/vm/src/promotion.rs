@@ -273,15 +273,28 @@ impl Vm {
                 vm.frames.stats.mapped[0] -= vm.frames.ladder.pages(level);
                 return;
             }
-            if let Some((object, walk)) = holder
-                && vm.objects.get(object).sole
-            {
-                vm.count_superpage(&walk, level, -1);
-            }
-            let used = pmap.remove(space, at, vm.frames.ladder.size(level));
-            vm.note_modified(used, mapped.frame.0 as u32, vm.frames.ladder.pages(level));
-            vm.frames.stats.mapped[level.index()] -= 1;
+            vm.remove_one(pmap, space, entry, at, (level, mapped.frame));
         });
+    }
+
+    /// Removes a mapping of pages of the entry.
+    fn remove_one(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        entry: &Entry,
+        at: Vpn,
+        (level, frame): (Level, Pfn),
+    ) {
+        let holder = if level > Level::BASE { self.holder(entry.object, entry.index(at.0)) } else { None };
+        if let Some((object, walk)) = holder
+            && self.objects.get(object).sole
+        {
+            self.count_superpage(&walk, level, -1);
+        }
+        let used = pmap.remove(space, at, self.frames.ladder.size(level));
+        self.note_modified(used, frame.0 as u32, self.frames.ladder.pages(level));
+        self.frames.stats.mapped[level.index()] -= 1;
     }
 
     /// Demotes all of a superpage, step by step if that is the policy, to base pages.
@@ -326,7 +339,11 @@ impl Vm {
     ) {
         let to = Vpn(at.0 - entry.start + moved.start);
         let (size, pages) = (self.frames.ladder.size(level), self.frames.ladder.pages(level));
-        if to.is_aligned(pages) {
+        let aligned = to.is_aligned(pages);
+        if aligned && !self.give_spare_tables(pmap, space, to, level) {
+            // The program's next access there brings it back.
+            self.remove_one(pmap, space, entry, at, (level, frame));
+        } else if aligned {
             let used = pmap.remove(space, at, size);
             let access = if used.modified { Access::Write } else { Access::Read };
             pmap.enter(space, to, frame, size, rights, access);

@@ -7,7 +7,7 @@ use crate::{Error, Pmap, SpaceId};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
-use superpage_pages::Protection;
+use superpage_pages::{Protection, Vpn};
 
 impl Vm {
     /// The process makes a copy of itself. Shared mappings are shared with the copy; of private ones the pages are shared
@@ -20,6 +20,8 @@ impl Vm {
         let entries: Vec<Entry> = self.space(parent)?.iter().copied().collect();
         self.frames.stats.note_peak();
         let child = self.create_space();
+        let first = entries.first().map_or(Vpn(0), |entry| Vpn(entry.start));
+        pmap.gather(parent, first..Vpn(entries.last().map_or(0, |entry| entry.end)));
         for entry in entries {
             let object = self.objects.get_mut(entry.object);
             object.entries += 1;
@@ -35,6 +37,7 @@ impl Vm {
             }
             self.space_mut(child).put(Entry { copy, ..entry });
         }
+        pmap.flush_gathered(parent);
         Ok(child)
     }
 

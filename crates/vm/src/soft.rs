@@ -2,6 +2,7 @@
 
 use crate::{Mapped, Pmap, SpaceId, Used};
 use alloc::vec::Vec;
+use core::ops::Range;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
@@ -21,12 +22,15 @@ pub struct SoftPmap {
     mappings: HashMap<(SpaceId, Vpn), Mapping, FxBuildHasher>,
     /// Mappings of each space.
     counts: Vec<usize>,
+    /// The space of the change that is being made, and whether anything is to be invalidated for it.
+    gathering: Option<(SpaceId, bool)>,
+    shootdowns: u64,
 }
 
 impl SoftPmap {
     /// Page tables for a ladder of sizes, with nothing mapped.
     pub fn new(ladder: Ladder) -> SoftPmap {
-        SoftPmap { ladder, mappings: HashMap::default(), counts: Vec::new() }
+        SoftPmap { ladder, mappings: HashMap::default(), counts: Vec::new(), gathering: None, shootdowns: 0 }
     }
 
     /// What the hardware does at an access: sets the reference bit, and at a write the dirty bit. `false` if it would
@@ -45,6 +49,22 @@ impl SoftPmap {
     /// The number of mappings of all spaces.
     pub fn mappings(&self) -> usize {
         self.mappings.len()
+    }
+
+    /// How often TLBs were told to invalidate something: once for each mapping that was removed, changed or demoted, or for all
+    /// that one change gathered.
+    pub fn shootdowns(&self) -> u64 {
+        self.shootdowns
+    }
+
+    fn shoot_down(&mut self, space: SpaceId) {
+        match &mut self.gathering {
+            Some((of, stale)) => {
+                assert_eq!(*of, space, "another space is changed meanwhile");
+                *stale = true;
+            }
+            None => self.shootdowns += 1,
+        }
     }
 
     fn find(&self, space: SpaceId, at: Vpn) -> Option<((SpaceId, Vpn), Mapping)> {
@@ -99,14 +119,17 @@ impl Pmap for SoftPmap {
     }
 
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
+        self.shoot_down(space);
         self.take(space, at, size).used
     }
 
     fn protect(&mut self, space: SpaceId, at: Vpn, size: PageSize, protection: Protection) {
+        self.shoot_down(space);
         self.exact(space, at, size).protection = protection;
     }
 
     fn promote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        self.shoot_down(space);
         let level = self.level(to);
         let step = self.ladder.pages(self.level(from));
         let first = *self.exact(space, at, from);
@@ -122,6 +145,7 @@ impl Pmap for SoftPmap {
     }
 
     fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        self.shoot_down(space);
         let whole = self.take(space, at, from);
         let level = self.level(to);
         assert!(level < whole.level, "{from} is demoted to {to}");
@@ -142,11 +166,24 @@ impl Pmap for SoftPmap {
     }
 
     fn clear_referenced(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
+        self.shoot_down(space);
         core::mem::take(&mut self.exact(space, at, size).used.referenced)
     }
 
     fn clear_modified(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
+        self.shoot_down(space);
         core::mem::take(&mut self.exact(space, at, size).used.modified)
+    }
+
+    fn gather(&mut self, space: SpaceId, _pages: Range<Vpn>) {
+        assert_eq!(self.gathering, None, "changes are not nested");
+        self.gathering = Some((space, false));
+    }
+
+    fn flush_gathered(&mut self, space: SpaceId) {
+        let (of, stale) = self.gathering.take().expect("a change was begun");
+        assert_eq!(of, space, "another change was begun");
+        self.shootdowns += u64::from(stale);
     }
 
     fn destroy(&mut self, space: SpaceId) {

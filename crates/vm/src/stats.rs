@@ -106,6 +106,8 @@ pub struct Stats {
     pub unswappable_pages: u64,
     /// Pages in swap space, now.
     pub swap_used_pages: u64,
+    /// Frames that page tables have ([`crate::Pmap::give_table`]), now.
+    pub table_frames: u64,
     /// Frames wired, now.
     pub wired_frames: u64,
     /// Shadow objects that took over the pages of the object behind them.

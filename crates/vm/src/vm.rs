@@ -145,6 +145,7 @@ impl Vm {
         pmap.flush(space);
         self.unmap_all(pmap, space)?;
         pmap.destroy(space);
+        self.take_tables(pmap);
         self.spaces[space.0 as usize] = None;
         Ok(())
     }

@@ -4,12 +4,12 @@
 use crate::frames::Frames;
 use crate::policy::{Answers, Wired};
 use crate::vm::Vm;
-use crate::{Error, population::NONE};
+use crate::{Error, Pmap, SpaceId, population::NONE};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
-use superpage_pages::{Extent, Level, Pfn};
+use superpage_pages::{Extent, Level, Pfn, Vpn};
 
 /// A pool is at most this share of memory.
 const SHARE: u64 = 64;
@@ -134,6 +134,34 @@ impl Vm {
     pub fn unwire_page(&mut self, frame: Pfn) -> Result<(), Error> {
         let number = u32::try_from(frame.0).map_err(|_| Error::NotWired(frame))?;
         if self.frames.unwire_page(number) { Ok(()) } else { Err(Error::NotWired(frame)) }
+    }
+
+    /// Gives `pmap` the frames that its tables lack for a mapping of this level. `false` if memory has not as many; those given stay
+    /// there for the next try.
+    #[inline]
+    pub(crate) fn give_tables(&mut self, pmap: &mut impl Pmap, space: SpaceId, at: Vpn, level: Level) -> bool {
+        for _ in 0..pmap.tables_lacking(space, at, self.frames.ladder.size(level)) {
+            let Some(frame) = self.frames.wire_page(&self.answers) else { return false };
+            self.frames.stats.table_frames += 1;
+            pmap.give_table(Pfn(u64::from(frame)));
+        }
+        true
+    }
+
+    /// The same, without taking from any reservation.
+    pub(crate) fn give_spare_tables(&mut self, pmap: &mut impl Pmap, space: SpaceId, at: Vpn, level: Level) -> bool {
+        let lacking = pmap.tables_lacking(space, at, self.frames.ladder.size(level));
+        lacking <= self.frames.buddy.free_frames() && self.give_tables(pmap, space, at, level)
+    }
+
+    /// Takes back the frames that the page tables need no more.
+    #[inline]
+    pub(crate) fn take_tables(&mut self, pmap: &mut impl Pmap) {
+        while let Some(frame) = pmap.take_table() {
+            let ours = u32::try_from(frame.0).is_ok_and(|frame| self.frames.unwire_page(frame));
+            assert!(ours, "frame {} was not given for page tables", frame.0);
+            self.frames.stats.table_frames -= 1;
+        }
     }
 
     /// Frames of kernel pools that are in use; [`crate::Stats::wired_frames`] counts the pools whole.

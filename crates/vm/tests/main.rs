@@ -1,6 +1,8 @@
 //! All tests of the crate's public interface as one program: what changes in the crate is linked once, and a run takes the
 //! time of its longest test. One file a question; a new file needs its line here, and `every_file_is_listed` says if it lacks one.
 
+extern crate alloc;
+
 mod allocated;
 mod common;
 mod machine;
@@ -35,6 +37,7 @@ mod swap;
 mod touch;
 mod windows;
 mod wired;
+mod x86_64;
 
 #[test]
 fn every_file_is_listed() {

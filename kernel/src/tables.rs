@@ -1,0 +1,317 @@
+//! The page tables of x86-64, of four levels, as a [`Pmap`]: pages of 4 KB, 2 MB and 1 GB.
+//!
+//! Tables lie in frames that the manager gives. Those that a demotion will need are kept: one for a page of 2 MB, 513 for one of 1 GB.
+//! Entries are those of the hardware, which sets the accessed and the dirty bit; three of the bits that it leaves to software hold the
+//! rights, as x86-64 cannot say all of them. One processor: on several, an entry would be changed by an atomic
+//! exchange, so that no bit that the hardware sets meanwhile is lost, and the TLBs of the others be told.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::ops::Range;
+use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+use superpage_vm::{Mapped, Pmap, SpaceId, Used};
+
+const PRESENT: u64 = 1;
+const WRITE: u64 = 1 << 1;
+const USER: u64 = 1 << 2;
+const ACCESSED: u64 = 1 << 5;
+const DIRTY: u64 = 1 << 6;
+const LARGE: u64 = 1 << 7;
+/// Where the rights are, in bits for software.
+const RIGHTS: u32 = 9;
+/// For software too: a page that nobody may access is mapped nonetheless.
+const MAPPED: u64 = 1 << 52;
+const NO_EXECUTE: u64 = 1 << 63;
+const FRAME: u64 = 0x000f_ffff_ffff_f000;
+
+/// By level, the tables that it takes to make base pages of one page of that level.
+const OWED: [usize; 3] = [0, 1, 513];
+/// The level of the root.
+const ROOT: usize = 3;
+/// With more pages than that to invalidate, all of the TLB is; Linux has the same number.
+const MANY: usize = 33;
+
+/// The memory that tables lie in, and the TLB.
+pub(crate) trait Machine {
+    /// An entry of the table in a frame.
+    fn read(&self, table: Pfn, index: usize) -> u64;
+    /// Sets it.
+    fn write(&mut self, table: Pfn, index: usize, entry: u64);
+    /// Forgets what maps the page, however large, and what is cached of tables.
+    fn invalidate(&mut self, space: SpaceId, at: Vpn);
+    /// Forgets all of the space.
+    fn invalidate_all(&mut self, space: SpaceId);
+}
+
+/// The page tables of all spaces.
+pub(crate) struct Tables<M> {
+    pub(crate) machine: M,
+    roots: Vec<Option<Pfn>>,
+    /// The entries in use of each table.
+    entries: BTreeMap<Pfn, usize>,
+    /// Frames for tables.
+    spare: Vec<Pfn>,
+    /// So many of these are for demotions.
+    owed: usize,
+    /// The change that is being made: its space, what it has made stale, tables that became empty.
+    change: Option<(SpaceId, Vec<Vpn>, Vec<Pfn>)>,
+}
+
+fn level(size: PageSize) -> usize {
+    match size {
+        PageSize::KB4 => 0,
+        PageSize::MB2 => 1,
+        PageSize::GB1 => 2,
+        _ => panic!("{size} is no size of x86-64"),
+    }
+}
+
+/// The base pages of a page of a level.
+fn pages(level: usize) -> u64 {
+    1 << (9 * level)
+}
+
+fn index(at: Vpn, level: usize) -> usize {
+    (at.0 >> (9 * level) & 511) as usize
+}
+
+fn leaf(frame: Pfn, level: usize, protection: Protection, used: u64) -> u64 {
+    let set = |condition: bool, bits: u64| if condition { bits } else { 0 };
+    frame.0 << 12
+        | set(protection != Protection::NONE, PRESENT | USER)
+        | set(protection.contains(Protection::WRITE), WRITE)
+        | set(!protection.contains(Protection::EXECUTE), NO_EXECUTE)
+        | set(level > 0, LARGE)
+        | u64::from(protection.bits()) << RIGHTS
+        | used & (ACCESSED | DIRTY)
+        | MAPPED
+}
+
+fn frame(entry: u64) -> Pfn {
+    Pfn((entry & FRAME) >> 12)
+}
+
+fn protection(entry: u64) -> Protection {
+    Protection::from_bits((entry >> RIGHTS & 7) as u8)
+}
+
+fn used(entry: u64) -> Used {
+    Used { referenced: entry & ACCESSED > 0, modified: entry & DIRTY > 0 }
+}
+
+impl<M: Machine> Tables<M> {
+    /// No space, no table.
+    pub(crate) fn new(machine: M) -> Tables<M> {
+        Tables { machine, roots: Vec::new(), entries: BTreeMap::new(), spare: Vec::new(), owed: 0, change: None }
+    }
+
+    /// What CR3 is for a space; nothing is mapped in one that has none.
+    pub(crate) fn root(&self, space: SpaceId) -> Option<Pfn> {
+        self.roots.get(space.0 as usize).copied().flatten()
+    }
+
+    /// Frames that it has: of tables, and for tables.
+    pub(crate) fn frames(&self) -> usize {
+        self.entries.len() + self.spare.len()
+    }
+
+    /// The entry that maps a page, or the one where a table is missing: its table, its level, what it is. `None` without a root.
+    fn walk(&self, space: SpaceId, at: Vpn) -> Option<(Pfn, usize, u64)> {
+        let (mut table, mut level) = (self.root(space)?, ROOT);
+        loop {
+            let entry = self.machine.read(table, index(at, level));
+            if level == 0 || entry == 0 || entry & LARGE > 0 {
+                return Some((table, level, entry));
+            }
+            (table, level) = (frame(entry), level - 1);
+        }
+    }
+
+    /// The mapping of this size at a page.
+    fn exact(&self, space: SpaceId, at: Vpn, size: PageSize) -> (Pfn, u64) {
+        match self.walk(space, at) {
+            Some((table, found, entry)) if entry != 0 && found == level(size) => (table, entry),
+            other => panic!("no page of {size} is mapped at {at:?}, but {other:?}"),
+        }
+    }
+
+    fn set(&mut self, table: Pfn, index: usize, entry: u64) {
+        let before = self.machine.read(table, index);
+        self.machine.write(table, index, entry);
+        let entries = self.entries.get_mut(&table).expect("a table");
+        *entries = *entries + usize::from(entry != 0) - usize::from(before != 0);
+    }
+
+    fn new_table(&mut self) -> Pfn {
+        let table = self.spare.pop().expect("the manager has given as many as were lacking");
+        (0..512).for_each(|index| self.machine.write(table, index, 0));
+        self.entries.insert(table, 0);
+        table
+    }
+
+    fn free_table(&mut self, table: Pfn) {
+        self.entries.remove(&table);
+        match &mut self.change {
+            Some((_, _, emptied)) => emptied.push(table),
+            None => self.spare.push(table),
+        }
+    }
+
+    fn invalidate(&mut self, space: SpaceId, at: Vpn) {
+        match &mut self.change {
+            Some((_, stale, _)) => stale.push(at),
+            None => self.machine.invalidate(space, at),
+        }
+    }
+}
+
+impl<M: Machine> Pmap for Tables<M> {
+    fn tables_lacking(&self, space: SpaceId, at: Vpn, size: PageSize) -> u64 {
+        let (to, from) = match self.walk(space, at) {
+            Some((_, _, entry)) if entry != 0 => return 0,
+            walked => (level(size), walked.map_or(ROOT + 1, |(_, level, _)| level)),
+        };
+        (from - to + OWED[to] + self.owed).saturating_sub(self.spare.len()) as u64
+    }
+
+    fn give_table(&mut self, frame: Pfn) {
+        self.spare.push(frame);
+    }
+
+    fn take_table(&mut self) -> Option<Pfn> {
+        if self.spare.len() > self.owed { self.spare.pop() } else { None }
+    }
+
+    fn gather(&mut self, space: SpaceId, _: Range<Vpn>) {
+        assert!(self.change.is_none(), "changes are not nested");
+        self.change = Some((space, Vec::new(), Vec::new()));
+    }
+
+    fn flush_gathered(&mut self, space: SpaceId) {
+        let (_, stale, emptied) = self.change.take().expect("a change was begun");
+        if stale.len() > MANY {
+            self.machine.invalidate_all(space);
+        } else {
+            stale.into_iter().for_each(|at| self.machine.invalidate(space, at));
+        }
+        self.spare.extend(emptied);
+    }
+
+    fn enter(&mut self, space: SpaceId, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
+        let to = level(size);
+        if self.root(space).is_none() {
+            let (root, number) = (self.new_table(), space.0 as usize);
+            self.roots.resize(self.roots.len().max(number + 1), None);
+            self.roots[number] = Some(root);
+        }
+        let (mut table, mut level, entry) = self.walk(space, at).expect("it has a root");
+        assert_eq!(entry, 0, "{at:?} is mapped");
+        while level > to {
+            let below = self.new_table();
+            self.set(table, index(at, level), below.0 << 12 | PRESENT | WRITE | USER);
+            (table, level) = (below, level - 1);
+        }
+        let used = if access == Access::Write { ACCESSED | DIRTY } else { ACCESSED };
+        self.set(table, index(at, to), leaf(frame, to, protection, used));
+        self.owed += OWED[to];
+    }
+
+    fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
+        let (table, entry) = self.exact(space, at, size);
+        self.set(table, index(at, level(size)), 0);
+        self.invalidate(space, at);
+        self.owed -= OWED[level(size)];
+        // Tables that are empty now go, but for the root.
+        let (mut empty, mut above) = (table, level(size) + 1);
+        while above <= ROOT && self.entries[&empty] == 0 {
+            let mut parent = self.root(space).expect("it has mapped something");
+            for level in (above + 1..=ROOT).rev() {
+                parent = frame(self.machine.read(parent, index(at, level)));
+            }
+            self.set(parent, index(at, above), 0);
+            self.free_table(empty);
+            (empty, above) = (parent, above + 1);
+        }
+        used(entry)
+    }
+
+    fn protect(&mut self, space: SpaceId, at: Vpn, size: PageSize, protection: Protection) {
+        let (table, entry) = self.exact(space, at, size);
+        self.set(table, index(at, level(size)), leaf(frame(entry), level(size), protection, entry));
+        self.invalidate(space, at);
+    }
+
+    fn promote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        let (from, to) = (level(from), level(to));
+        assert_eq!(from + 1, to, "one level at a time");
+        let mut parent = self.root(space).expect("it has mapped something");
+        for level in (to + 1..=ROOT).rev() {
+            parent = frame(self.machine.read(parent, index(at, level)));
+        }
+        let table = frame(self.machine.read(parent, index(at, to)));
+        let first = self.machine.read(table, 0);
+        let mut used = 0;
+        for part in 0..512 {
+            let entry = self.machine.read(table, part as usize);
+            assert_eq!(frame(entry), frame(first) + part * pages(from), "the frames at {at:?} are not contiguous");
+            assert_eq!(protection(entry), protection(first), "the rights at {at:?} differ");
+            used |= entry;
+        }
+        self.set(parent, index(at, to), leaf(frame(first), to, protection(first), used));
+        self.owed = self.owed + OWED[to] - 512 * OWED[from];
+        self.machine.invalidate_all(space);
+        self.free_table(table);
+    }
+
+    fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        let (table, entry) = self.exact(space, at, from);
+        let (from, to) = (level(from), level(to));
+        let smaller = from - 1;
+        let below = self.new_table();
+        for part in 0..512 {
+            let entry = leaf(frame(entry) + part * pages(smaller), smaller, protection(entry), entry);
+            self.machine.write(below, part as usize, entry);
+        }
+        self.entries.insert(below, 512);
+        self.set(table, index(at, from), below.0 << 12 | PRESENT | WRITE | USER);
+        self.owed = self.owed + 512 * OWED[smaller] - OWED[from];
+        self.invalidate(space, at);
+        if smaller > to {
+            let sizes = [PageSize::KB4, PageSize::MB2];
+            (0..512).for_each(|part| self.demote(space, at + part * pages(smaller), sizes[smaller], sizes[to]));
+        }
+    }
+
+    fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {
+        let (_, level, entry) = self.walk(space, at).filter(|(_, _, entry)| *entry != 0)?;
+        let size = [PageSize::KB4, PageSize::MB2, PageSize::GB1][level];
+        Some(Mapped { frame: frame(entry) + at.0 % pages(level), size, protection: protection(entry) })
+    }
+
+    fn used(&self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
+        used(self.exact(space, at, size).1)
+    }
+
+    fn clear_referenced(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
+        let (table, entry) = self.exact(space, at, size);
+        self.set(table, index(at, level(size)), entry & !ACCESSED);
+        self.invalidate(space, at);
+        entry & ACCESSED > 0
+    }
+
+    fn clear_modified(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> bool {
+        let (table, entry) = self.exact(space, at, size);
+        self.set(table, index(at, level(size)), entry & !DIRTY);
+        self.invalidate(space, at);
+        entry & DIRTY > 0
+    }
+
+    fn destroy(&mut self, space: SpaceId) {
+        if let Some(root) = self.root(space) {
+            assert_eq!(self.entries[&root], 0, "a space that is destroyed has nothing mapped");
+            self.machine.invalidate_all(space);
+            self.roots[space.0 as usize] = None;
+            self.free_table(root);
+        }
+    }
+}
