@@ -1,9 +1,8 @@
 //! The file that is written in the same folder until it is whole.
 
-use crate::place::{Regular, folder};
-use rustix::fs::{AtFlags, Mode, OFlags, RawMode};
+use rustix::fs::{AtFlags, Mode, OFlags, RawMode, Stat};
 use std::ffi::OsString;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -21,26 +20,30 @@ pub(crate) struct Beside {
     /// Its name for the time being, where the file system has none without.
     part: Option<OsString>,
     name: OsString,
-    before: Option<Metadata>,
+    before: Option<Stat>,
 }
 
 impl Beside {
-    pub(crate) fn create(place: Regular) -> io::Result<Beside> {
-        Beside::with(place, unnamed)
+    /// Beside the file `before` of a folder, or where nothing has its name.
+    pub(crate) fn create(folder: &OwnedFd, name: OsString, before: Option<Stat>) -> io::Result<Beside> {
+        Beside::with(folder, name, before, unnamed)
     }
 
-    fn with(place: Regular, unnamed: impl Fn(&OwnedFd, Mode) -> io::Result<Option<OwnedFd>>) -> io::Result<Beside> {
-        let Regular { path, before } = place;
+    fn with(
+        folder: &OwnedFd,
+        name: OsString,
+        before: Option<Stat>,
+        unnamed: impl Fn(&OwnedFd, Mode) -> io::Result<Option<OwnedFd>>,
+    ) -> io::Result<Beside> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let name = path.file_name().ok_or(io::ErrorKind::IsADirectory)?.to_os_string();
-        let folder = rustix::fs::open(folder(&path), flags, Mode::empty())?;
+        let folder = rustix::fs::openat(folder, ".", flags, Mode::empty())?;
         // A file that may not be written to is not to be replaced either.
         if before.is_some() {
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             rustix::fs::openat(&folder, &name, flags, Mode::empty())?;
         }
         // What the umask leaves, as for any file; while it grows no more than the file that it will replace.
-        let mode = before.as_ref().map_or(0o666, |before| before.mode() & 0o777);
+        let mode = before.as_ref().map_or(0o666, |before| before.st_mode & 0o777);
         let mode = Mode::from_raw_mode(mode as RawMode);
         let (file, part) = match unnamed(&folder, mode)? {
             Some(file) => (file, None),
@@ -133,13 +136,13 @@ fn draw<T>(make: impl Fn(&OsString) -> rustix::io::Result<T>) -> io::Result<(OsS
 }
 
 /// Gives a file the mode of the one that it replaces, and its owner and group as far as this user may.
-fn take_after(file: &File, before: &Metadata) -> io::Result<()> {
+fn take_after(file: &File, before: &Stat) -> io::Result<()> {
     let now = file.metadata()?;
-    let mut mode = before.mode() & 0o777;
-    if (now.uid(), now.gid()) != (before.uid(), before.gid())
-        && fchown(file, Some(before.uid()), Some(before.gid())).is_err()
-        && now.gid() != before.gid()
-        && fchown(file, None, Some(before.gid())).is_err()
+    let (mut mode, user, group) = (before.st_mode & 0o777, before.st_uid, before.st_gid);
+    if (now.uid(), now.gid()) != (user, group)
+        && fchown(file, Some(user), Some(group)).is_err()
+        && now.gid() != group
+        && fchown(file, None, Some(group)).is_err()
     {
         // It is another group now, which gets no more than all others.
         mode &= !0o070 | (mode & 0o007) << 3;
@@ -150,14 +153,16 @@ fn take_after(file: &File, before: &Metadata) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::place::Place;
+    use crate::place::{Place, There};
     use std::fs;
     use std::io::Write;
 
     /// As on a file system without files that have no name.
     fn named(path: &std::path::Path) -> Beside {
-        let Ok(Place::Regular(place)) = Place::find(path) else { panic!("{}", path.display()) };
-        Beside::with(place, |_, _| Ok(None)).unwrap()
+        let Place { folder, name, there: There::Regular(before) } = Place::find(path).unwrap() else {
+            panic!("{}", path.display())
+        };
+        Beside::with(&folder, name, before, |_, _| Ok(None)).unwrap()
     }
 
     #[test]

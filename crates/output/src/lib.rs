@@ -3,14 +3,15 @@
 //!
 //! What will be a file is written to one without a name in the same folder (`O_TMPFILE`), or where the file system has no such
 //! files to one with a name that cannot be guessed and that must be new, and takes its place at the end. So what stands under
-//! the name stays until then; several that write at once each write their own, and the last whole one stays; and no file
-//! that somebody else put there beforehand is followed or overwritten. It knows nothing of what is in the files.
+//! the name stays until then; several that write at once each write their own, and the last whole one stays; and no file or
+//! link that another user may have put on the way is followed or overwritten. It knows nothing of what is in the files.
 
 mod beside;
 mod place;
 
 use beside::Beside;
-use place::Place;
+use place::{Place, There};
+use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
@@ -35,12 +36,18 @@ impl Output {
     ///
     /// # Errors
     /// No such folder, no right to make a file there or to write to the file that is there, a folder by that name; or a link or
-    /// a file that another user put into a folder where all may write. The text says the way out.
+    /// a file that another user put into a folder where all may write, or into their own. The text says the way out.
     pub fn create(path: &Path) -> io::Result<Output> {
-        let made = Place::find(path).and_then(|place| match place {
-            Place::Regular(place) => Beside::create(place).map(|beside| To::Whole(Box::new(beside))),
-            Place::Special(path) => File::options().write(true).open(path).map(To::Direct),
-            Place::Open(path) => File::options().append(true).open(path).map(To::Direct),
+        let made = Place::find(path).and_then(|Place { folder, name, there }| {
+            let direct = |flags: OFlags| {
+                let file = rustix::fs::openat(&folder, &name, OFlags::WRONLY | OFlags::CLOEXEC | flags, Mode::empty())?;
+                Ok(To::Direct(file.into()))
+            };
+            match there {
+                There::Regular(before) => Ok(To::Whole(Box::new(Beside::create(&folder, name, before)?))),
+                There::Special => direct(OFlags::NOFOLLOW),
+                There::Open => direct(OFlags::APPEND),
+            }
         });
         made.map(Output).map_err(refusal)
     }
@@ -50,8 +57,11 @@ impl Output {
     /// # Errors
     /// Those of [`Output::create`].
     pub fn check(path: &Path) -> io::Result<()> {
-        let place = Place::find(path).map_err(refusal)?;
-        if let Place::Regular(place) = place { Beside::create(place).map(drop).map_err(refusal) } else { Ok(()) }
+        let Place { folder, name, there } = Place::find(path).map_err(refusal)?;
+        match there {
+            There::Regular(before) => Beside::create(&folder, name, before).map(drop).map_err(refusal),
+            There::Special | There::Open => Ok(()),
+        }
     }
 
     /// The file, for a writer that wants one of its own.

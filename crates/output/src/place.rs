@@ -1,95 +1,160 @@
 //! Where an output goes: what its name leads to, and whether that may be trusted.
 
-use std::fs::{self, Metadata};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
+use std::ffi::{OsStr, OsString};
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
 
 /// As many links as Linux follows.
 const LINKS: usize = 40;
 
-/// What a name leads to.
+/// A folder that is only gone through need not be readable.
+#[cfg(target_os = "linux")]
+const SEARCH: OFlags = OFlags::PATH;
+#[cfg(not(target_os = "linux"))]
+const SEARCH: OFlags = OFlags::RDONLY;
+
+/// A name in a folder that is held open: whatever happens to the path meanwhile, it is this folder.
 #[derive(Debug)]
-pub(crate) enum Place {
-    /// A file, or a name for one.
-    Regular(Regular),
-    /// A pipe, a socket or a device.
-    Special(PathBuf),
-    /// A file that a process has open, by its number in `/proc`.
-    Open(PathBuf),
+pub(crate) struct Place {
+    pub(crate) folder: OwnedFd,
+    pub(crate) name: OsString,
+    pub(crate) there: There,
 }
 
-/// A file that is to be replaced, or a name that is still free.
+/// What has the name.
 #[derive(Debug)]
-pub(crate) struct Regular {
-    pub(crate) path: PathBuf,
-    /// The file that is there.
-    pub(crate) before: Option<Metadata>,
+pub(crate) enum There {
+    /// Nothing, or a file that is to be replaced.
+    Regular(Option<Stat>),
+    /// A pipe, a socket or a device.
+    Special,
+    /// A link of `/proc` to what a process has open.
+    Open,
 }
 
 impl Place {
-    /// Follows links one by one, as each must be looked at.
+    /// Walks down the path and follows links one by one, as each must be looked at.
     pub(crate) fn find(path: &Path) -> io::Result<Place> {
-        let mut path = path.to_path_buf();
-        for _ in 0..LINKS {
-            let there = match fs::symlink_metadata(&path) {
-                Ok(there) => there,
-                Err(error) if error.kind() == io::ErrorKind::NotFound && path.file_name().is_some() => {
-                    return Ok(Place::Regular(Regular { path, before: None }));
-                }
-                Err(error) => return Err(error),
-            };
-            refuse_planted(&path, &there)?;
-            if there.is_dir() {
-                return Err(io::ErrorKind::IsADirectory.into());
-            }
-            if there.is_file() {
-                return Ok(Place::Regular(Regular { path, before: Some(there) }));
-            }
-            if !there.is_symlink() {
-                return Ok(Place::Special(path));
-            }
-            if in_proc(&path) {
-                return Ok(Place::Open(path));
-            }
-            path = folder(&path).join(fs::read_link(&path)?);
+        if path.as_os_str().is_empty() {
+            return Err(io::ErrorKind::NotFound.into());
         }
-        Err(rustix::io::Errno::LOOP.into())
+        let mut folder = open_folder(rustix::fs::CWD, OsStr::new(if path.is_absolute() { "/" } else { "." }))?;
+        // What is left of the path, its end first.
+        let mut left = steps(path);
+        let mut links = 0;
+        while let Some(step) = left.pop() {
+            if step == "/" || step == ".." || step == "." {
+                folder = open_folder(&folder, &step)?;
+                continue;
+            }
+            let there = match rustix::fs::statat(&folder, &step, AtFlags::SYMLINK_NOFOLLOW) {
+                Ok(there) => there,
+                Err(rustix::io::Errno::NOENT) if left.is_empty() => {
+                    return Ok(Place { folder, name: step, there: There::Regular(None) });
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let last = left.is_empty();
+            match FileType::from_raw_mode(there.st_mode) {
+                FileType::Symlink if in_proc(&folder) && last => {
+                    return Ok(Place { folder, name: step, there: There::Open });
+                }
+                // What those of a process lead to is no name: the kernel goes there.
+                FileType::Symlink if in_proc(&folder) => {
+                    folder = rustix::fs::openat(
+                        &folder,
+                        &step,
+                        SEARCH | OFlags::DIRECTORY | OFlags::CLOEXEC,
+                        Mode::empty(),
+                    )?;
+                }
+                FileType::Symlink => {
+                    links += 1;
+                    if links > LINKS {
+                        return Err(rustix::io::Errno::LOOP.into());
+                    }
+                    left.extend(steps(&read_link(&folder, &step)?));
+                }
+                FileType::Directory => folder = open_folder(&folder, &step)?,
+                _ if !last => return Err(io::ErrorKind::NotADirectory.into()),
+                kind => {
+                    refuse_planted(&folder, &step, &there)?;
+                    let there =
+                        if kind == FileType::RegularFile { There::Regular(Some(there)) } else { There::Special };
+                    return Ok(Place { folder, name: step, there });
+                }
+            }
+        }
+        Err(io::ErrorKind::IsADirectory.into())
     }
 }
 
-/// The folder that a path is in.
-pub(crate) fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+/// The parts of a path, its end first. One that ends in a slash names a folder.
+fn steps(path: &Path) -> Vec<OsString> {
+    let mut steps: Vec<OsString> = path.components().map(|part: Component| part.as_os_str().to_os_string()).collect();
+    if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
+        steps.push(".".into());
+    }
+    steps.reverse();
+    steps
 }
 
-/// Refuses what another user has put into a folder where everybody may: it may lead anywhere, and be theirs to read. These
-/// are the rules of `fs.protected_symlinks` and `fs.protected_regular`, which not every system has switched on.
-fn refuse_planted(path: &Path, there: &Metadata) -> io::Result<()> {
+fn open_folder(at: impl std::os::fd::AsFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::openat(at, name, flags, Mode::empty())?)
+}
+
+/// Where a link leads to, if its owner may be trusted: what is looked at and what is read are the same link.
+#[cfg(target_os = "linux")]
+fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<PathBuf> {
+    let link = rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    refuse_planted(folder, name, &rustix::fs::fstat(&link)?)?;
+    Ok(OsString::from_vec(rustix::fs::readlinkat(&link, "", Vec::new())?.into_bytes()).into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<PathBuf> {
+    refuse_planted(folder, name, &rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)?;
+    Ok(OsString::from_vec(rustix::fs::readlinkat(folder, name, Vec::new())?.into_bytes()).into())
+}
+
+/// Refuses what another user has put where they may: it may lead anywhere, and be theirs to read. In a folder where all may
+/// write these are the rules of `fs.protected_symlinks` and `fs.protected_regular`, which not every system has switched on. A
+/// folder of another user is theirs as a whole, so what they put there is refused too; what root has put anywhere is not.
+fn refuse_planted(folder: &OwnedFd, name: &OsStr, there: &Stat) -> io::Result<()> {
     const ALL_MAY_WRITE: u32 = 0o002;
-    if there.uid() == rustix::process::geteuid().as_raw() {
+    let trusted = |user: u32| user == rustix::process::geteuid().as_raw() || user == 0;
+    if there.st_uid == rustix::process::geteuid().as_raw() {
         return Ok(());
     }
-    let folder = fs::metadata(folder(path))?;
-    if folder.mode() & ALL_MAY_WRITE == 0 || folder.uid() == there.uid() {
+    let folder = rustix::fs::fstat(folder)?;
+    #[allow(clippy::unnecessary_cast, reason = "not everywhere of 32 bits")]
+    let open_to_all = folder.st_mode as u32 & ALL_MAY_WRITE != 0 && folder.st_uid != there.st_uid;
+    let theirs = !trusted(folder.st_uid) && !trusted(there.st_uid);
+    if !open_to_all && !theirs {
         return Ok(());
     }
+    let whose = if open_to_all { "where all may write" } else { "of another user" };
     let text = format!(
-        "is there already, and belongs to user {}, in a folder where all may write; not followed, as it may be a trap",
-        there.uid()
+        "{} is there already, and belongs to user {}, in a folder {whose}; not followed, as it may be a trap",
+        name.display(),
+        there.st_uid
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Whether a link is one of those of `/proc` that lead to what is open, and not to a name.
-fn in_proc(path: &Path) -> bool {
+/// Whether the links of a folder may be those of `/proc` that lead to what is open, and not to a name.
+fn in_proc(folder: &OwnedFd) -> bool {
     #[cfg(target_os = "linux")]
     {
-        rustix::fs::statfs(folder(path)).is_ok_and(|system| system.f_type == rustix::fs::PROC_SUPER_MAGIC)
+        rustix::fs::fstatfs(folder).is_ok_and(|system| system.f_type == rustix::fs::PROC_SUPER_MAGIC)
     }
     #[cfg(not(target_os = "linux"))]
     {
-        let _ = path;
+        let _ = folder;
         false
     }
 }

@@ -149,9 +149,27 @@ fn what_another_user_planted_is_refused() {
         }
     }
     assert_eq!(fs::read_to_string(&victim).unwrap(), "root's");
-    // In a folder of their own it is no trap, and what is replaced stays theirs.
+    // Nor in a folder of their own, where they alone may write; what root has put there is replaced and stays root's.
     set_mode(&shared, 0o755);
     std::os::unix::fs::chown(&shared, Some(NOBODY), Some(NOBODY)).unwrap();
+    for planted in [&link, &file, &shared.join("way/x")] {
+        if !planted.exists() {
+            let way = shared.join("way");
+            symlink(folder.path(), &way).unwrap();
+            std::os::unix::fs::lchown(&way, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+        for error in [Output::check(planted).unwrap_err(), Output::create(planted).unwrap_err()] {
+            assert!(error.to_string().contains("user 65534, in a folder of another user"), "{error}");
+        }
+    }
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "root's");
+    let own = shared.join("own");
+    for text in ["new", "newer"] {
+        written(&own, text).commit().unwrap();
+        assert_eq!((fs::metadata(&own).unwrap().uid(), fs::read_to_string(&own).unwrap().as_str()), (0, text));
+    }
+    // A file of theirs in a folder of root's is no trap, and what is replaced stays theirs.
+    std::os::unix::fs::chown(&shared, Some(0), Some(0)).unwrap();
     written(&file, "new").commit().unwrap();
     let now = fs::metadata(&file).unwrap();
     assert_eq!((now.uid(), now.gid(), now.len()), (NOBODY, NOBODY, 3));
