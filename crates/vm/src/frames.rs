@@ -141,6 +141,34 @@ impl Frames {
         Populated { full: filled.full.min(level), reserved: false, allocated: extent.level, preempted: 0 }
     }
 
+    /// Populates all pages of a region of an object in which none is, in an extent that was allocated for it and holds contents of
+    /// `copied`, each by its place in the region: whether it is dirty, and whether nobody has touched it.
+    pub(crate) fn install_copied(&mut self, object: ObjectId, low: u64, extent: Extent, copied: &[(u64, bool, bool)]) {
+        let (level, first) = (extent.level.0, extent.start.0 as u32);
+        let mut copied = copied.iter().copied().peekable();
+        for position in 0..self.ladder.pages(extent.level) {
+            let mut walk = self.population.walk(object, low + position);
+            self.population.populate(object, low + position, &mut walk);
+            if position == 0 {
+                self.set_extent(level, walk.slots[level as usize], first);
+            }
+            let frame = first + position as u32;
+            match copied.next_if(|page| page.0 == position) {
+                Some((_, dirty, untouched)) => {
+                    if untouched {
+                        self.frame_used_untouched(frame)
+                    } else {
+                        self.frame_used(frame)
+                    }
+                    if let Some(pages) = &mut self.pages {
+                        pages.set_dirty(frame, dirty);
+                    }
+                }
+                None => self.frame_used_untouched(frame),
+            }
+        }
+    }
+
     /// Populates a page whose contents are in the cache, in `frame`: there if that can be, with as much of a reservation of
     /// the preferred size as is free around it; else in the page's reserved frame, and then contents must be copied.
     /// Gives also whether that is so. `None` if a frame to copy to cannot be had, which cannot be while one is reserved.

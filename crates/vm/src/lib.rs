@@ -50,6 +50,7 @@ mod policy;
 mod population;
 mod prepopulate;
 mod promotion;
+mod relocate;
 mod reservation;
 mod reverse;
 mod scanner;
@@ -73,6 +74,7 @@ pub use policy::{
     PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve,
     Scarce, Shortage, Target, Values, Wake, Wired,
 };
+pub use relocate::{How, Promoted, Refused};
 pub use scanner::{Census, Ripe, Sample, Scanner, ScannerError, Sweep};
 pub use soft::SoftPmap;
 pub use stats::Stats;

@@ -108,7 +108,7 @@ impl Vm {
 
     /// Populates, fills and maps a page whose frame is reserved, though nobody touches it. `false`: its contents cannot be had,
     /// or come later.
-    fn prepopulate_one(
+    pub(crate) fn prepopulate_one(
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
@@ -154,6 +154,11 @@ impl Frames {
         self.populate(answers, object, index, &mut walk, Level::BASE).expect("the frame is reserved");
         self.note_untouched(walk.frame, peak);
         walk
+    }
+
+    /// Whether the page in the frame was populated though nobody touched it.
+    pub(crate) fn is_untouched(&self, frame: u32) -> bool {
+        self.untouched.as_ref().is_some_and(|untouched| untouched.contains(frame as usize))
     }
 
     /// A page was populated in the frame though nobody touches it.

@@ -33,11 +33,23 @@ impl Vm {
         from: Level,
         full: Level,
     ) -> Level {
+        let wanted = self.answers.promote.when == Promote::FullPopulation;
+        if wanted { self.climb_to(pmap, of, at, frame, from, full) } else { from }
+    }
+
+    /// The same, whatever the policy says.
+    pub(crate) fn climb_to(
+        &mut self,
+        pmap: &mut impl Pmap,
+        of: Uniform<'_>,
+        at: Vpn,
+        frame: u32,
+        from: Level,
+        full: Level,
+    ) -> Level {
         let mut reached = from;
-        if self.answers.promote.when == Promote::FullPopulation {
-            while reached < full && self.assemble(pmap, of, at, frame, reached.up()) {
-                reached = reached.up();
-            }
+        while reached < full && self.assemble(pmap, of, at, frame, reached.up()) {
+            reached = reached.up();
         }
         reached
     }

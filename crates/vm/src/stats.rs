@@ -29,6 +29,8 @@ pub struct Stats {
     pub promotions: [u64; MAX_LEVELS],
     /// Those of them that a fault made at once: an entry written, and no promotion.
     pub promotions_at_fault: u64,
+    /// Those of them whose pages were copied into an extent.
+    pub promotions_by_copying: u64,
     /// Superpages taken apart, by their level.
     pub demotions: [u64; MAX_LEVELS],
     /// Extents taken by faults, by level: base pages, and above them reservations.

@@ -28,6 +28,7 @@ mod promotion_conditions;
 mod protect;
 mod random_operations;
 mod random_operations_reach;
+mod relocate;
 mod remap;
 mod requests;
 mod reservation_lists;

@@ -28,7 +28,7 @@ fn next(state: &mut u64) -> u64 {
 }
 
 /// How often one world came to each mechanism.
-fn counts(stats: &Stats) -> [(&'static str, u64); 29] {
+fn counts(stats: &Stats) -> [(&'static str, u64); 30] {
     [
         ("zero", stats.faults_zero),
         ("file", stats.faults_file),
@@ -39,6 +39,7 @@ fn counts(stats: &Stats) -> [(&'static str, u64); 29] {
         ("promoted", stats.promotions[1]),
         ("promoted twice", stats.promotions[2]),
         ("promoted three times", stats.promotions[3]),
+        ("promoted by copying", stats.promotions_by_copying),
         ("demoted", stats.demotions[1]),
         ("demoted from above", stats.demotions[2]),
         ("demoted from the third", stats.demotions[3]),

@@ -13,7 +13,7 @@ use setting::{Setting, setting};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use superpage_pages::{Access, Extent, Level, Pfn, Protection, Vpn};
 use superpage_vm::{
-    Backing, Buddy, Error, Fault, FaultError, FaultKind, Growth, Map, NoContents, Pmap, SoftPmap, SpaceId, Vm,
+    Backing, Buddy, Error, Fault, FaultError, FaultKind, Growth, How, Map, NoContents, Pmap, SoftPmap, SpaceId, Vm,
 };
 
 /// Sizes in pages: all operations lie below this page.
@@ -255,6 +255,13 @@ impl World {
                 if (start..start + pages).all(|page| self.access(space, page, Access::Read, false)) {
                     self.access(space, start + u64::from(length) % pages, Access::Write, false);
                 }
+            }
+            COLLAPSE | 30 => {
+                let ladder = self.vm.ladder();
+                let level = ladder.levels().rev().find(|level| ladder.pages(*level) <= pages).unwrap();
+                let start = Vpn(start).align_down(ladder.pages(level));
+                let how = [How::Either, How::Either, How::ByCopying, How::InPlace][more as usize % 4];
+                let _ = self.vm.promote_region(&mut self.pmap, &mut self.contents, (space, start), level, how);
             }
             PRESS => {
                 self.press(u64::from(length % 4) + 1, [1, 1, 7, 64][more as usize % 4]);

@@ -29,6 +29,7 @@ pub(crate) const DAEMON: u8 = 25;
 pub(crate) const IDLE: u8 = 26;
 pub(crate) const READ_AND_WRITE: u8 = 27;
 pub(crate) const PRESS: u8 = 28;
+pub(crate) const COLLAPSE: u8 = 29;
 const READ: u8 = 32;
 const WRITE: u8 = 33;
 const EXECUTE: u8 = 35;
@@ -90,6 +91,7 @@ fn spelled_out(op: Op) -> Vec<Op> {
             all(PROTECT, 0, 0),
             all(WRITE, 0, 0),
             part(DISCARD, 0),
+            all(COLLAPSE, 0, more & 3),
             all(WRITE, 0, 0),
         ],
         // A file is read whole and written in part, with what was there and with something new, and cleaned in between.
@@ -113,6 +115,7 @@ fn spelled_out(op: Op) -> Vec<Op> {
             press,
             all(READ, 0, 0),
             press,
+            all(COLLAPSE, 0, more & 3),
             all(READ, 0, 0),
             press,
             part(WRITE, 0),
@@ -138,6 +141,7 @@ fn spelled_out(op: Op) -> Vec<Op> {
             part(WRITE, 0),
             [WRITE, who.wrapping_add(1), place, order, 0, ALIGNED],
             [EXIT, who.wrapping_add(flags >> 6 & 1), place, length, flags, more],
+            all(COLLAPSE, 0, more & 3),
             all(WRITE, 0, 0),
         ],
         // A file is used and closed, and what is wanted then is contiguity.

@@ -1,0 +1,275 @@
+//! Superpages made of what lies anywhere: the pages of a region are copied into one extent, the rest of it is zeroed, all is mapped
+//! anew with one shootdown, and the old frames are freed. What Linux calls a collapse.
+
+use crate::fault::Site;
+use crate::object::ObjectId;
+use crate::promotion::Uniform;
+use crate::space::Entry;
+use crate::vm::Vm;
+use crate::{Memory, Page, Pmap, SpaceId, Used};
+use alloc::vec::Vec;
+use core::fmt;
+use superpage_pages::{Access, Level, Pfn, Vpn};
+
+/// How a region may be promoted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// Only where it lies in one extent already.
+    InPlace,
+    /// Only by copying it into another one.
+    ByCopying,
+    /// In place if that can be, else by copying.
+    Either,
+}
+
+/// What a promotion of a region came down to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Promoted {
+    /// Base pages that were copied.
+    pub copied: u64,
+    /// Base pages that were populated with zeroes, which nobody has touched.
+    pub zeroed: u64,
+}
+
+/// Why a region was not promoted. The state is as before, but for pages that were populated in place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refused {
+    /// There is no such space, or no such level; or no mapping that may be read holds all of the region, aligned as memory is.
+    Unmapped,
+    /// Nothing of it is populated.
+    Empty,
+    /// It is a superpage, or a part of one.
+    Superpage,
+    /// It is of a file.
+    File,
+    /// Others map pages of it, or it has pages that belong to others too.
+    Shared,
+    /// Pages of it are in swap space, or in the cache.
+    Away,
+    /// A page of it is being read in.
+    Busy,
+    /// No extent of its size is free.
+    NoExtent,
+    /// It cannot be done in this way: it lies in one extent, or it does not.
+    Otherwise,
+    /// Its mappings differ in their rights or dirty bits.
+    Mixed,
+    /// The memory cannot fill a frame.
+    Contents,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Refused::Unmapped => "no mapping holds all of it",
+            Refused::Empty => "nothing of it is populated",
+            Refused::Superpage => "it is a superpage",
+            Refused::File => "it is of a file",
+            Refused::Shared => "others have pages of it",
+            Refused::Away => "pages of it are in swap space or in the cache",
+            Refused::Busy => "a page of it is being read in",
+            Refused::NoExtent => "no extent of its size is free",
+            Refused::Otherwise => "it cannot be promoted in this way",
+            Refused::Mixed => "its mappings differ",
+            Refused::Contents => "the memory cannot fill a frame",
+        })
+    }
+}
+
+/// A region that was found fit to be promoted.
+struct Fit {
+    entry: Entry,
+    object: ObjectId,
+    /// The index of its first page.
+    low: u64,
+    /// Whether it lies in one extent.
+    in_place: bool,
+    /// Each page that is populated: where in the region, and its frame.
+    populated: Vec<(u64, u32)>,
+}
+
+impl Vm {
+    /// Makes one superpage of the region of `level` that begins at `start`, all of whose pages must be private, anonymous and
+    /// in memory: what is not populated of it is populated with zeroes. By copying it needs a free extent, takes no reservation and
+    /// wakes no daemon for it, and costs one shootdown. O(pages of the region); where the memory object was shared, times the address
+    /// spaces.
+    ///
+    /// # Errors
+    /// [`Refused`] says why not.
+    pub fn promote_region(
+        &mut self,
+        pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
+        (space, start): (SpaceId, Vpn),
+        level: Level,
+        how: How,
+    ) -> Result<Promoted, Refused> {
+        let fit = self.fit(pmap, space, start, level)?;
+        match (fit.in_place, how) {
+            (true, How::InPlace | How::Either) => self.promote_in_place(pmap, memory, (space, start), level, &fit),
+            (false, How::ByCopying | How::Either) => self.promote_by_copying(pmap, memory, (space, start), level, &fit),
+            _ => Err(Refused::Otherwise),
+        }
+    }
+
+    /// Looks whether a region can be promoted.
+    fn fit(&self, pmap: &impl Pmap, space: SpaceId, start: Vpn, level: Level) -> Result<Fit, Refused> {
+        let ladder = &self.frames.ladder;
+        if level == Level::BASE || level > ladder.largest() || !start.is_aligned(ladder.pages(level)) {
+            return Err(Refused::Unmapped);
+        }
+        let pages = ladder.pages(level);
+        let entry = self.space(space).ok().and_then(|map| map.find(start.0)).ok_or(Refused::Unmapped)?;
+        let (object, low) = (entry.object, entry.index(start.0));
+        let high = low + pages;
+        let known = self.objects.get(object);
+        let whole = start.0 + pages <= entry.end && low & (pages - 1) == 0 && low >= known.low && high <= known.high;
+        if !whole || !entry.protection.allows(Access::Read) {
+            return Err(Refused::Unmapped);
+        }
+        if known.file.is_some() {
+            return Err(Refused::File);
+        }
+        if pmap.lookup(space, start).is_some_and(|mapped| mapped.size >= ladder.size(level)) {
+            return Err(Refused::Superpage);
+        }
+        if self.frames.busy.of(object, &(low..high)).is_some() {
+            return Err(Refused::Busy);
+        }
+        let mut runs = Vec::new();
+        self.frames.population.runs(object, low, high, &mut runs);
+        if runs.is_empty() {
+            return Err(Refused::Empty);
+        }
+        let frame = |index| self.frames.population.walk(object, index).frame;
+        let populated: Vec<(u64, u32)> =
+            runs.iter().flat_map(|run| run.0..run.1).map(|index| (index - low, frame(index))).collect();
+        let away = &self.frames.away;
+        let (cached, swapped) = away.pages_in(object, low, high);
+        let held = |index: u64| populated.binary_search_by_key(&(index - low), |page| page.0).is_ok();
+        if !cached.is_empty() || !swapped.iter().all(|index| held(*index)) {
+            return Err(Refused::Away);
+        }
+        if populated.iter().any(|(_, frame)| self.frames.is_held(*frame)) {
+            return Err(Refused::Away);
+        }
+        let behind = |index| !held(index) && known.backing.is_some_and(|behind| self.holder(behind, index).is_some());
+        // Of a file that lies behind, every page has contents.
+        let of_file = || self.objects.chain(object).any(|object| self.objects.get(object).file.is_some());
+        if entry.copy || entry.shared || known.backing.is_some() && (of_file() || (low..high).any(behind)) {
+            return Err(Refused::Shared);
+        }
+        if !known.sole {
+            for (position, frame) in &populated {
+                let mappings = self.mappings(pmap, (object, low + position), *frame);
+                if mappings.iter().any(|mapping| mapping.space != space || mapping.at != start + *position) {
+                    return Err(Refused::Shared);
+                }
+            }
+        }
+        let in_place = self.frames.population.walk(object, low + populated[0].0).covered >= level.0;
+        Ok(Fit { entry, object, low, in_place, populated })
+    }
+
+    /// Populates the rest of a region in the extent that it lies in, and promotes its mappings size by size.
+    fn promote_in_place(
+        &mut self,
+        pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
+        (space, start): (SpaceId, Vpn),
+        level: Level,
+        fit: &Fit,
+    ) -> Result<Promoted, Refused> {
+        let Fit { entry, object, low, .. } = *fit;
+        let pages = self.frames.ladder.pages(level);
+        let (position, frame) = fit.populated[0];
+        let at = start + position;
+        let mapped = pmap.lookup(space, at).ok_or(Refused::Mixed)?;
+        let rights = mapped.protection;
+        let site = Site { space, entry, at, access: Access::Read };
+        let mut zeroed = 0;
+        for index in low..low + pages {
+            if self.frames.population.walk(object, index).populated {
+                continue;
+            }
+            if !self.prepopulate_one(pmap, memory, &site, (object, index), rights) {
+                return Err(Refused::Contents);
+            }
+            zeroed += 1;
+        }
+        let (of, from) = (Uniform { space, entry: &site.entry, object, rights }, self.level(mapped.size));
+        if self.climb_to(pmap, of, at, frame, from, level) < level {
+            return Err(Refused::Mixed);
+        }
+        Ok(Promoted { copied: 0, zeroed })
+    }
+
+    fn promote_by_copying(
+        &mut self,
+        pmap: &mut impl Pmap,
+        memory: &mut impl Memory,
+        (space, start): (SpaceId, Vpn),
+        level: Level,
+        fit: &Fit,
+    ) -> Result<Promoted, Refused> {
+        let Fit { entry, object, low, .. } = *fit;
+        let (pages, base) = (self.frames.ladder.pages(level), self.frames.ladder.base());
+        let extent = self.frames.buddy.allocate(level).ok_or(Refused::NoExtent)?;
+        self.frames.drop_cached_in(extent);
+        let page = |position: u64| Page::Mapped { space, at: start + position };
+        // What can fail comes first.
+        let mut holes = (0..pages).filter(|position| !populated(fit, *position));
+        if holes.any(|position| memory.zero(extent.start + position, 1, page(position)).is_err()) {
+            self.frames.buddy.free(extent);
+            return Err(Refused::Contents);
+        }
+        pmap.flush(space);
+        let mut used = Used::default();
+        let mut at = start;
+        while at < start + pages {
+            let Some(mapped) = pmap.lookup(space, at) else {
+                at = at + 1;
+                continue;
+            };
+            let smaller = self.level(mapped.size);
+            let of = pmap.remove(space, at, mapped.size);
+            used = Used { referenced: used.referenced || of.referenced, modified: used.modified || of.modified };
+            self.note_modified(of, mapped.frame.0 as u32, self.frames.ladder.pages(smaller));
+            self.frames.stats.mapped[smaller.index()] -= 1;
+            at = at + self.frames.ladder.pages(smaller);
+        }
+        let states: Vec<(u64, bool, bool)> = fit
+            .populated
+            .iter()
+            .map(|(position, frame)| {
+                memory.copy(Pfn(u64::from(*frame)), extent.start + *position, page(*position));
+                let dirty = self.frames.pages.as_ref().is_some_and(|pages| pages.dirty(*frame));
+                (*position, dirty, self.frames.is_untouched(*frame))
+            })
+            .collect();
+        self.frames.unpopulate(object, low, low + pages);
+        self.frames.install_copied(object, low, extent, &states);
+        let zeroed = pages - states.len() as u64;
+        let stats = &mut self.frames.stats;
+        stats.bytes_copied += states.len() as u64 * base.bytes();
+        stats.bytes_zeroed += zeroed * base.bytes();
+        stats.promotions[level.index()] += 1;
+        stats.promotions_by_copying += 1;
+        stats.mapped[level.index()] += 1;
+        let modified = used.modified || states.iter().any(|(_, dirty, _)| *dirty);
+        let rights = if modified { entry.protection } else { self.rights_if_clean(object, entry.protection) };
+        let access = if used.modified { Access::Write } else { Access::Read };
+        pmap.enter(space, start, extent.start, self.frames.ladder.size(level), rights, access);
+        if self.objects.get(object).sole {
+            let walk = self.frames.population.walk(object, low);
+            self.count_superpage(&walk, level, 1);
+            self.count_children(&walk, level, 0);
+        }
+        Ok(Promoted { copied: states.len() as u64, zeroed })
+    }
+}
+
+fn populated(fit: &Fit, position: u64) -> bool {
+    fit.populated.binary_search_by_key(&position, |page| page.0).is_ok()
+}
