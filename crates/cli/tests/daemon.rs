@@ -42,8 +42,8 @@ fn what_makes_no_sense_is_one_line_and_status_two() {
     let cases: [(&[&str], &str); 7] = [
         (&[], "--pid, --cgroup or --all"),
         (&["--all", "--policy", "thp"], "only policy is promote"),
-        (&["--all", "--policy", "promote:shore=1"], "it has share, age"),
-        (&["--all", "--policy", "promote:cpu=7"], "one core"),
+        (&["--all", "--policy", "promote:shore=1"], "its parameters: share=SHARE, age=TIME"),
+        (&["--all", "--policy", "promote:cpu=7"], "at most 1"),
         (&["--dry-run", "--pid", "4000000"], "no process 4000000"),
         (&["--cgroup", "/no/such/group"], "no control group"),
         (&["--config", bad.to_str().unwrap()], "bad.toml:5"),

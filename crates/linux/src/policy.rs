@@ -42,7 +42,7 @@ pub enum Policy {
 }
 
 /// Where policies are carried out here.
-pub const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings] };
+pub const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying] };
 
 impl Policy {
     /// The policies that are compared where none is named.

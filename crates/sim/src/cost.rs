@@ -20,7 +20,7 @@ pub(crate) struct Kernel {
     pub(crate) copy: u64,
     /// See [`superpages`].
     pub(crate) promotion: u64,
-    /// Pages that the daemon looked at, and digests.
+    /// Pages that the daemon looked at, regions that the background of a policy did, and digests.
     pub(crate) background: u64,
 }
 
@@ -38,7 +38,7 @@ impl Kernel {
             zero: kilobytes(stats.bytes_zeroed) * costs.zero_per_kb,
             copy: kilobytes(stats.bytes_copied + copied) * costs.copy_per_kb,
             promotion: superpages(machine, counters, stats),
-            background: stats.daemon_scanned * costs.daemon_page + digests,
+            background: (stats.daemon_scanned + stats.background_scanned) * costs.daemon_page + digests,
         }
     }
 

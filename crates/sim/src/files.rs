@@ -41,7 +41,7 @@ impl Point {
             Event::Close { file } => self.close(process, file, 1).map_err(Problem::run),
             Event::Read { file, start, pages } => self.read(file, start, pages),
             Event::Write { file, start, pages } => self.write(file, start, pages),
-            Event::Sync { file } => match self.vm.sync(&mut Hardware(&mut self.mmu), &mut self.disk, file) {
+            Event::Sync { file } => match self.vm.sync(&mut Hardware::new(&mut self.mmu), &mut self.disk, file) {
                 // Nothing of it was ever in memory.
                 Err(Error::NotOpen(_)) => Ok(()),
                 other => other.map_err(Problem::run),
@@ -129,7 +129,7 @@ impl Point {
     }
 
     fn read_page(&mut self, file: u32, page: u64) -> Result<(), Problem> {
-        self.file_page(|point| point.vm.read(&Hardware(&mut point.mmu), &mut point.disk, file, page))?;
+        self.file_page(|point| point.vm.read(&Hardware::new(&mut point.mmu), &mut point.disk, file, page))?;
         self.daemon();
         Ok(())
     }

@@ -9,6 +9,7 @@ use crate::hardware::Hardware;
 use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Piece};
+use crate::row::Sampled;
 use crate::{Digest, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{Mmu, Request};
@@ -48,8 +49,11 @@ pub(crate) struct Point {
     pub(crate) copied_bytes: u64,
     /// Pages whose digests the idle loop took.
     pub(crate) idle_hashed: u64,
-    /// What of the kernel's work the daemon did.
+    /// What of the kernel's work the daemon did, or the background of the policy.
     pub(crate) daemon_work: Kernel,
+    /// The background's part of it, and the modelled time from which on it is to be called again, in nanoseconds.
+    pub(crate) background_work: Kernel,
+    pub(crate) due_background: u64,
     pub(crate) windows: Windows,
     /// Why the run could not go on.
     pub(crate) failed: Option<String>,
@@ -119,6 +123,8 @@ impl Point {
             copied_bytes: 0,
             idle_hashed: 0,
             daemon_work: Kernel::default(),
+            background_work: Kernel::default(),
+            due_background: 0,
             windows: Windows::default(),
             failed: None,
             reasons: Vec::new(),
@@ -207,8 +213,9 @@ impl Point {
         }
     }
 
-    /// Takes a sample if one is due.
+    /// Lets the background of the policy run, and takes a sample, if one is due.
     fn look(&mut self) {
+        self.background();
         let Some(step) = self.watch.sample_seconds else { return };
         let seconds = self.seconds();
         if seconds < self.due {
@@ -230,7 +237,7 @@ impl Point {
     }
 
     /// The modelled time so far, idle time with it.
-    fn seconds(&self) -> f64 {
+    pub(crate) fn seconds(&self) -> f64 {
         self.cycles(&self.whole()) as f64 / self.setup.machine.clock.hertz as f64 + self.idle_microseconds as f64 / 1e6
     }
 
@@ -302,7 +309,7 @@ impl Point {
         let evidence = self.windows.evidence(&self.info, &self.setup.machine, &self.mmu);
         let spaces: Vec<SpaceId> = self.spaces.values().copied().collect();
         for space in spaces {
-            if let Err(error) = self.vm.exit(&mut Hardware(&mut self.mmu), space) {
+            if let Err(error) = self.vm.exit(&mut Hardware::new(&mut self.mmu), space) {
                 self.failed.get_or_insert(error.to_string());
             }
         }
@@ -317,7 +324,8 @@ impl Point {
             ..self.row()
         };
         row.complete &= complete;
-        estimate::own_errors(&mut row, evidence.as_ref());
+        let by_time = self.vm.has_background();
+        estimate::own_errors(&mut row, evidence.as_ref().filter(|_| !by_time));
         for part in &mut self.parts {
             part.row.workload.clone_from(&row.workload);
         }
@@ -403,7 +411,10 @@ impl Point {
             shootdowns: counters.shootdowns,
             unmapped_accesses: self.unmapped_accesses,
             widened_rights: self.widened_rights,
-            sampled: whole.sampled,
+            // A policy that goes by time does what it does at other times where time is an estimate.
+            sampled: whole
+                .sampled
+                .map(|sampled| Sampled { kernel_exact: sampled.kernel_exact && !self.vm.has_background(), ..sampled }),
             complete: error.is_empty(),
             error: (!error.is_empty()).then(|| error.join("; ")),
             memory_bytes: self.setup.frames * base,

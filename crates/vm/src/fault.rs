@@ -154,6 +154,11 @@ impl Vm {
             self.search(pmap, memory, site)?
         };
         self.hash_if_wanted(pmap, memory);
+        if self.events.faulted
+            && let Some(background) = &mut self.background
+        {
+            background.faulted(space, at, fault.mapped);
+        }
         Ok(fault)
     }
 

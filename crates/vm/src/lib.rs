@@ -32,8 +32,10 @@
 extern crate alloc;
 
 mod away;
+mod background;
 mod bitmap;
 mod buddy;
+mod budget;
 mod busy;
 mod daemon;
 mod dirt;
@@ -41,6 +43,7 @@ mod error;
 mod fault;
 mod file;
 mod frames;
+mod managed;
 mod mapping;
 mod memory;
 mod object;
@@ -62,6 +65,7 @@ mod validate;
 mod vm;
 mod wired;
 
+pub use background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
 pub use buddy::{Buddy, BuddyError};
 pub use error::{Error, FaultError, PAGES_LIMIT};
 pub use fault::{Fault, FaultKind};

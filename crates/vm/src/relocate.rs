@@ -215,6 +215,9 @@ impl Vm {
     ) -> Result<Promoted, Refused> {
         let Fit { entry, object, low, .. } = *fit;
         let (pages, base) = (self.frames.ladder.pages(level), self.frames.ladder.base());
+        if !self.give_spare_tables(pmap, space, start, level) {
+            return Err(Refused::NoExtent);
+        }
         let extent = self.frames.buddy.allocate(level).ok_or(Refused::NoExtent)?;
         self.frames.drop_cached_in(extent);
         let page = |position: u64| Page::Mapped { space, at: start + position };
@@ -224,7 +227,7 @@ impl Vm {
             self.frames.buddy.free(extent);
             return Err(Refused::Contents);
         }
-        pmap.flush(space);
+        pmap.gather(space, start..start + pages);
         let mut used = Used::default();
         let mut at = start;
         while at < start + pages {
@@ -239,6 +242,7 @@ impl Vm {
             self.frames.stats.mapped[smaller.index()] -= 1;
             at = at + self.frames.ladder.pages(smaller);
         }
+        pmap.flush_gathered(space);
         let states: Vec<(u64, bool, bool)> = fit
             .populated
             .iter()
@@ -266,6 +270,7 @@ impl Vm {
             self.count_superpage(&walk, level, 1);
             self.count_children(&walk, level, 0);
         }
+        self.take_tables(pmap);
         Ok(Promoted { copied: states.len() as u64, zeroed })
     }
 }

@@ -73,6 +73,8 @@ pub struct Stats {
     pub daemon_runs: u64,
     /// Pages whose reference bits it looked at.
     pub daemon_scanned: u64,
+    /// Regions that the background of the policy looked at.
+    pub background_scanned: u64,
     /// Superpages demoted to see which parts are in use.
     pub speculative_demotions: u64,
     /// Superpages made again by the daemon, as all their parts are in use.

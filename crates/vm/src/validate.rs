@@ -52,6 +52,9 @@ impl Vm {
     /// # Errors
     /// A sentence that says what disagrees.
     pub fn validate(&self, pmap: &impl Pmap) -> Result<(), String> {
+        if let Some(background) = &self.background {
+            background.validate()?;
+        }
         let superpages = self.validate_spaces(pmap)?;
         self.validate_objects()?;
         let buddy = &self.frames.buddy;

@@ -10,7 +10,8 @@ use crate::population::Population;
 use crate::reservation::Reservations;
 use crate::space::Space;
 use crate::wired::Pools;
-use crate::{Buddy, Error, PAGES_LIMIT, Pmap, SpaceId, Stats};
+use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, SpaceId, Stats, Time};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
@@ -35,6 +36,10 @@ pub struct Vm {
     pub(crate) objects: Objects,
     pub(crate) spaces: Vec<Option<Space>>,
     pub(crate) answers: Answers,
+    /// What the policy does in time of its own, the events that it asks for, and the time that it was told last.
+    pub(crate) background: Option<Box<dyn Background>>,
+    pub(crate) events: Events,
+    pub(crate) now: Time,
     /// Frames whose pages are to be hashed.
     pub(crate) to_hash: VecDeque<u32>,
     /// Decides on speculative demotions: the same for the same history.
@@ -57,7 +62,7 @@ impl Vm {
         }
         let buddy = Buddy::new(ladder, frames).map_err(|_| Error::Frames(frames))?;
         let orders: Vec<u32> = ladder.levels().skip(1).map(|level| ladder.order(level)).collect();
-        let answers = policy.answers;
+        let (answers, background) = (policy.answers, policy.background());
         let reclaims = answers.reclaim.pages != Reclaim::Nothing;
         let frames = Frames {
             ladder,
@@ -80,6 +85,9 @@ impl Vm {
             objects: Objects::new(),
             spaces: Vec::new(),
             answers,
+            events: background.as_ref().map(|background| background.events()).unwrap_or_default(),
+            background,
+            now: 0,
             to_hash: VecDeque::new(),
             dice: 0,
             exhausted: [None; MAX_LEVELS],
@@ -133,6 +141,7 @@ impl Vm {
     pub fn exec(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
         self.none_busy(space, 0, PAGES_LIMIT)?;
         pmap.flush(space);
+        self.tell_gone(space);
         self.unmap_all(pmap, space)
     }
 
@@ -146,6 +155,7 @@ impl Vm {
         self.unmap_all(pmap, space)?;
         pmap.destroy(space);
         self.take_tables(pmap);
+        self.tell_gone(space);
         self.spaces[space.0 as usize] = None;
         Ok(())
     }

@@ -8,6 +8,7 @@ mod common;
 mod machine;
 
 mod aging;
+mod background;
 mod buddy;
 mod buddy_cached;
 mod busy;

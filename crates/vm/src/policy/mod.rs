@@ -25,6 +25,8 @@ pub use self::parameter::{Given, Parameter, Values};
 
 use self::answers::KEYS;
 use self::parameter::SWITCH;
+use crate::Background;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -66,12 +68,19 @@ pub struct Definition {
 pub struct Made {
     /// What the fault path does.
     pub answers: Answers,
+    /// What is done in time of its own, if anything is.
+    pub background: Option<Box<dyn Background>>,
 }
 
 impl Made {
     /// A policy that consists of answers alone.
     pub fn answers(answers: Answers) -> Made {
-        Made { answers }
+        Made { answers, background: None }
+    }
+
+    /// A policy with a background.
+    pub fn with(answers: Answers, background: impl Background + 'static) -> Made {
+        Made { answers, background: Some(Box::new(background)) }
     }
 }
 
@@ -83,6 +92,8 @@ pub enum Need {
     Faults,
     /// The settings of a running Linux.
     Settings,
+    /// Superpages made by copying.
+    Copying,
 }
 
 impl fmt::Display for Need {
@@ -90,6 +101,7 @@ impl fmt::Display for Need {
         f.write_str(match self {
             Need::Faults => "faults that are resolved as it says",
             Need::Settings => "the settings of a running Linux",
+            Need::Copying => "superpages made by copying",
         })
     }
 }
@@ -105,7 +117,7 @@ pub struct Target {
 
 impl Target {
     /// The manager of this crate.
-    pub const MANAGER: Target = Target { name: "this memory manager", has: &[Need::Faults] };
+    pub const MANAGER: Target = Target { name: "this memory manager", has: &[Need::Faults, Need::Copying] };
 
     /// What of these needs it has not.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
@@ -218,6 +230,11 @@ impl Policy {
         &self.given
     }
 
+    /// Makes what it does in time of its own, from its start; `None` if it does nothing.
+    pub fn background(&self) -> Option<Box<dyn Background>> {
+        (self.definition().make)(&self.given).background
+    }
+
     /// The names that [`Policy::named`] knows.
     pub fn names() -> impl Iterator<Item = &'static str> {
         Target::MANAGER.policies().map(|definition| definition.name)
@@ -302,7 +319,7 @@ impl core::error::Error for PolicyError {}
 mod tests {
     use super::*;
 
-    const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings] };
+    const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying] };
 
     #[test]
     fn every_value_of_every_key_can_be_set() {
@@ -345,12 +362,12 @@ mod tests {
         let message = |text: &str| text.parse::<Policy>().unwrap_err().to_string();
         assert_eq!(
             message("reserve"),
-            "no policy is named `reserve`; this memory manager has base, reservation, freebsd, talluri-hill, thp"
+            "no policy is named `reserve`; this memory manager has base, reservation, freebsd, talluri-hill, thp, promote"
         );
         assert_eq!(
             message("hugetlb"),
             "policy hugetlb needs the settings of a running Linux, which this memory manager does not have; this memory \
-             manager has base, reservation, freebsd, talluri-hill, thp"
+             manager has base, reservation, freebsd, talluri-hill, thp, promote"
         );
         assert!(message("base:x=1").contains("no parameter `x`; its parameters: sizes, place, growing-limit"));
         assert!(message("base:preempt=maybe").ends_with("preempt is one of on, off, not `maybe`"));

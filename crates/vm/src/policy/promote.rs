@@ -1,15 +1,32 @@
-//! Base pages, and a scanner that makes superpages of what is populated and settled.
+//! Base pages, and a scanner that makes superpages of what is populated and settled: regions of 2 MB (the largest size up to that)
+//! that are populated to a share and have not changed for an age, the fullest first, as its budget of processor time allows.
+//!
+//! It looks at each address space now and then, at quiet ones ever more rarely. In a simulation, in a kernel and on live
+//! Linux it is this code that decides.
 
-use super::{Definition, Made, Need, Parameter, SWITCH, Values, base};
+use super::{Definition, Given, Made, Need, Parameter, SWITCH, Values, base};
+use crate::background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
+use crate::budget::Budget;
+use crate::{How, Ripe, Scanner, SpaceId};
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::time::Duration;
+use superpage_pages::{Ladder, Level};
 
 const fn parameter(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
     Parameter { name, values, default, help, needs: &[] }
 }
 
+const fn live(name: &'static str, values: Values, default: &'static str, help: &'static str) -> Parameter {
+    Parameter { needs: &[Need::Settings], ..parameter(name, values, default, help) }
+}
+
 pub(super) static POLICY: Definition = Definition {
     name: "promote",
     paper: "",
-    help: "base pages, and huge ones where all is populated and settled, for the command alone",
+    help: "base pages, and huge ones where all is populated and settled",
     parameters: &[
         parameter("share", Values::Share, "1", "the least share of a region's pages that are populated"),
         parameter("age", Values::Time, "2s", "how long its population has not changed"),
@@ -17,10 +34,300 @@ pub(super) static POLICY: Definition = Definition {
         parameter("burst", Values::Time, "100ms", "CPU time that may be saved up and used at once"),
         parameter("interval", Values::Time, "1s", "between two looks at what runs, and at a process that changes"),
         parameter("idle", Values::Time, "10s", "between two looks at a process that does not, at most"),
-        parameter("slowdown", Values::Share, "0.02", "by how much promotion may slow a process"),
+        live("slowdown", Values::Share, "0.02", "by how much promotion may slow a process"),
         parameter("batch", Values::Count(1, 1024), "4", "regions promoted in one call"),
-        parameter("shared", Values::Words(SWITCH), "on", "whether memory files (memfd, /dev/shm) are promoted too"),
+        live("shared", Values::Words(SWITCH), "on", "whether memory files (memfd, /dev/shm) are promoted too"),
     ],
-    needs: &[Need::Settings],
-    make: |_| Made::answers(base::ANSWERS),
+    needs: &[Need::Copying],
+    make: |given| Made::with(base::ANSWERS, Promote::new(given)),
 };
+
+/// The longest pause when no free extent can be had.
+const LONGEST_PAUSE: Time = 60 * SECOND;
+const SECOND: Time = 1_000_000_000;
+
+/// Regions asked of how many pieces they are made, when a queue is filled.
+const ASKED: usize = 64;
+
+/// See the module.
+#[derive(Debug)]
+struct Promote {
+    share: f64,
+    age: Time,
+    interval: Time,
+    idle: Time,
+    batch: usize,
+    burst: Time,
+    budget: Budget,
+    /// Half of the budget: what looks may use.
+    looks: Budget,
+    /// What of the time spent is charged already.
+    charged: Time,
+    spaces: BTreeMap<SpaceId, Watched>,
+    next_members: Time,
+    /// Since no free extent could be had: until when nothing is promoted, and how often in a row.
+    pause: (Time, u32),
+    /// When something is to be done next.
+    due: Time,
+}
+
+/// An address space that is watched.
+#[derive(Debug)]
+struct Watched {
+    scanner: Scanner,
+    next_look: Time,
+    /// Looks in a row that found nothing new.
+    quiet: u32,
+    /// Regions that are ripe, the first one last.
+    queue: Vec<Ripe>,
+    /// Until when it is left alone.
+    held: Time,
+}
+
+fn nanos(time: Duration) -> Time {
+    Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
+}
+
+/// The largest size of at most 2 MB.
+fn huge(ladder: &Ladder) -> Level {
+    ladder.levels().rev().find(|level| ladder.size(*level).bytes() <= 2 << 20).unwrap_or(Level::BASE)
+}
+
+impl Promote {
+    fn new(given: &Given) -> Promote {
+        let time = |name| nanos(given.time(name));
+        let (cpu, burst) = (given.share("cpu"), given.time("burst"));
+        Promote {
+            share: given.share("share"),
+            age: time("age"),
+            interval: time("interval").max(1),
+            idle: time("idle").max(1),
+            batch: given.number("batch").expect("it has a default") as usize,
+            burst: nanos(burst),
+            budget: Budget::new(cpu, burst),
+            looks: Budget::new(cpu / 2.0, burst / 2),
+            charged: 0,
+            spaces: BTreeMap::new(),
+            next_members: 0,
+            pause: (0, 0),
+            due: 0,
+        }
+    }
+
+    /// What was used since the last call. On a machine whose clock stands while it works, that is known only later.
+    fn charge(&mut self, system: &dyn System) -> Duration {
+        let used = Duration::from_nanos(system.spent().saturating_sub(self.charged));
+        self.charged = system.spent();
+        self.budget.spend(used);
+        used
+    }
+
+    /// Looks at which address spaces there are, and at those that are due.
+    fn look(&mut self, now: Time, level: Level, system: &mut dyn System) {
+        if now >= self.next_members {
+            self.next_members = now + self.interval;
+            let members = system.spaces();
+            self.spaces.retain(|space, _| members.binary_search(space).is_ok());
+            for space in members {
+                let pages = system.ladder().pages(level) as u32;
+                let watched = || Watched {
+                    scanner: Scanner::new(pages, self.share, self.age).expect("a share that was checked"),
+                    next_look: now + self.interval,
+                    quiet: 0,
+                    queue: Vec::new(),
+                    held: 0,
+                };
+                self.spaces.entry(space).or_insert_with(watched);
+            }
+        }
+        let began = system.spent();
+        let mut gone = Vec::new();
+        for (space, watched) in self.spaces.iter_mut().filter(|(_, watched)| watched.next_look <= now) {
+            let before = watched.scanner.census();
+            match watched.look(now, (*space, level), system) {
+                Look::Gone => gone.push(*space),
+                Look::Closed => (watched.next_look, watched.quiet) = (now + self.idle, 0),
+                Look::Seen | Look::Anew if watched.scanner.census() != before => {
+                    (watched.next_look, watched.quiet) = (now + self.interval, 0);
+                }
+                Look::Unchanged | Look::Seen | Look::Anew => watched.rest(now, self.interval, self.idle),
+            }
+            // One look at much memory may use all there is: the others are due again at the next call.
+            if system.spent() - began > self.burst / 2 {
+                break;
+            }
+        }
+        gone.iter().for_each(|space| drop(self.spaces.remove(space)));
+    }
+
+    /// Promotes one batch, in the busiest address space that has a ripe region.
+    fn promote(&mut self, now: Time, level: Level, system: &mut dyn System) {
+        if now < self.pause.0 {
+            return;
+        }
+        let ready = self.spaces.iter().filter(|(_, watched)| watched.ripe_at().is_some_and(|at| at <= now));
+        let busiest = ready.max_by(|(one, _), (other, _)| system.rate(**one).total_cmp(&system.rate(**other)));
+        let Some(space) = busiest.map(|(space, _)| *space) else { return };
+        let watched = self.spaces.get_mut(&space).expect("it was found there");
+        match system.ready(space) {
+            Ok(()) => {}
+            Err(Hold::Space(until)) => return watched.held = until,
+            Err(Hold::All(until)) => return self.pause.0 = until,
+        }
+        let batch = watched.take_batch(now, (space, level), self.batch, system);
+        if batch.changed {
+            watched.next_look = watched.next_look.min(now + self.interval);
+            watched.quiet = 0;
+        }
+        let outcomes = system.promote(space, level, &batch.regions, How::Either);
+        watched.held = system.held(space);
+        let (mut promoted, mut failed) = (false, false);
+        for (ripe, outcome) in batch.regions.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Promoted => {
+                    promoted = true;
+                    watched.scanner.forget(ripe.region);
+                }
+                Outcome::Changed => watched.scanner.forget(ripe.region),
+                Outcome::Later => watched.scanner.put_off(ripe.region, now),
+                Outcome::Stale => {
+                    watched.scanner.put_off(ripe.region, now);
+                    (watched.next_look, watched.quiet) = (now, 0);
+                }
+                Outcome::NoExtent => failed = true,
+            }
+        }
+        if failed {
+            watched.queue.clear();
+            let pause = (SECOND << self.pause.1.min(6)).min(LONGEST_PAUSE);
+            self.pause = (system.now() + pause, self.pause.1 + 1);
+        } else if promoted {
+            self.pause.1 = 0;
+        }
+    }
+
+    /// When something is to be done next, as far as is known at `now`.
+    fn rest(&mut self, now: Time) -> Time {
+        let wait = |budget: &mut Budget| now + nanos(budget.wait(Duration::from_nanos(now)));
+        let (all, looks) = (wait(&mut self.budget), wait(&mut self.looks));
+        let next = self.spaces.values().map(|watched| watched.next_look).min().unwrap_or(self.next_members);
+        let next = next.min(self.next_members).max(looks);
+        let ripe = self.spaces.values().filter_map(Watched::ripe_at).min();
+        ripe.map_or(next, |ripe| next.min(ripe.max(self.pause.0))).max(all)
+    }
+}
+
+impl Background for Promote {
+    fn next(&self) -> Option<Time> {
+        Some(self.due)
+    }
+
+    fn tick(&mut self, now: Time, system: &mut dyn System) {
+        let level = huge(system.ladder());
+        if level == Level::BASE {
+            self.due = Time::MAX;
+            return;
+        }
+        self.charge(system);
+        let at = Duration::from_nanos(now);
+        if self.budget.wait(at).is_zero() {
+            if self.looks.wait(at).is_zero() {
+                self.look(now, level, system);
+                let used = self.charge(system);
+                self.looks.spend(used);
+            }
+            self.promote(now, level, system);
+            let used = self.charge(system);
+            if !used.is_zero() {
+                self.budget.expect(used);
+            }
+        }
+        self.due = self.rest(system.now().max(now)).max(now + 1);
+    }
+
+    fn events(&self) -> Events {
+        Events { gone: true, ..Events::default() }
+    }
+
+    fn gone(&mut self, space: SpaceId) {
+        self.spaces.remove(&space);
+    }
+
+    fn validate(&self) -> Result<(), String> {
+        for (SpaceId(space), watched) in &self.spaces {
+            watched.scanner.validate().map_err(|error| format!("address space {space}: {error}"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Regions that were found as they should be for a promotion.
+struct Batch {
+    regions: Vec<Ripe>,
+    /// Whether others were not populated to the share any more.
+    changed: bool,
+}
+
+impl Watched {
+    /// Looks at the address space.
+    fn look(&mut self, now: Time, (space, level): (SpaceId, Level), system: &mut dyn System) -> Look {
+        let mut samples = Vec::new();
+        let look = system.look(space, level, &mut |sample| samples.push(sample));
+        match look {
+            Look::Gone | Look::Unchanged => return look,
+            Look::Anew | Look::Closed => self.scanner.clear(),
+            Look::Seen => {}
+        }
+        self.queue.clear();
+        let mut sweep = self.scanner.sweep(now);
+        samples.into_iter().for_each(|sample| sweep.see(sample));
+        sweep.finish();
+        look
+    }
+
+    /// Waits twice as long as before, up to the longest time.
+    fn rest(&mut self, now: Time, interval: Time, idle: Time) {
+        self.quiet = (self.quiet + 1).min(16);
+        self.next_look = now + (interval.saturating_mul(1 << self.quiet)).min(idle);
+    }
+
+    /// When a region is ripe, if any will be.
+    fn ripe_at(&self) -> Option<Time> {
+        let ripe = if self.queue.is_empty() { self.scanner.next_ripe() } else { Some(0) };
+        ripe.map(|at| at.max(self.held))
+    }
+
+    /// Takes the next regions to promote, each looked at just now; those that do not stand that are left.
+    fn take_batch(
+        &mut self,
+        now: Time,
+        (space, level): (SpaceId, Level),
+        most: usize,
+        system: &mut dyn System,
+    ) -> Batch {
+        if self.queue.is_empty() {
+            self.queue = self.scanner.ripe(now);
+            for ripe in self.queue.iter_mut().take(ASKED).filter(|ripe| ripe.pieces == u32::MAX) {
+                ripe.pieces = system.pieces(space, level, ripe.region).unwrap_or(u32::MAX);
+                self.scanner.rank(ripe.region, None, Some(ripe.pieces));
+            }
+            self.queue.sort_unstable_by(|one, other| other.order(one));
+        }
+        let mut batch = Batch { regions: Vec::new(), changed: false };
+        while batch.regions.len() < most
+            && let Some(ripe) = self.queue.pop()
+        {
+            match system.check(space, level, ripe.region) {
+                Check::Populated(populated) if populated >= self.scanner.least() => {
+                    batch.regions.push(Ripe { populated, ..ripe });
+                }
+                Check::Populated(_) => {
+                    batch.changed = true;
+                    self.scanner.forget(ripe.region);
+                }
+                Check::Shared => self.scanner.put_off(ripe.region, now),
+            }
+        }
+        batch
+    }
+}

@@ -11,7 +11,7 @@ use super::{
 pub(super) static POLICY: Definition = Definition {
     name: "thp",
     paper: "Linux 6.8, Documentation/admin-guide/mm/transhuge.rst; mm/huge_memory.c",
-    help: "Linux: all of an aligned 2 MB of anonymous memory at its first touch, else base pages (live: a setting of the whole system)",
+    help: "Linux: all of an aligned 2 MB at its first touch (live: a setting of the whole system)",
     parameters: &[Parameter {
         name: "malloc",
         values: Values::Words(SWITCH),

@@ -83,6 +83,8 @@ pub(crate) struct World {
     wired: Vec<Extent>,
     kernel: Vec<Pfn>,
     written: u32,
+    /// In nanoseconds.
+    now: u64,
 }
 
 impl World {
@@ -109,6 +111,7 @@ impl World {
             wired: Vec::new(),
             kernel: Vec::new(),
             written: 0,
+            now: 0,
         };
         world.create();
         world
@@ -173,6 +176,9 @@ impl World {
 
     /// The daemon comes if it is called, in half of the worlds.
     pub(crate) fn answer_daemon(&mut self) -> bool {
+        // Time passes too, for policies that go by it.
+        self.now += 400_000_000;
+        self.vm.advance(&mut self.pmap, &mut self.contents, self.now, 0);
         let comes = self.daemon_comes && self.vm.daemon_wanted();
         if comes {
             self.vm.run_daemon(&mut self.pmap, &mut self.contents);

@@ -1,0 +1,93 @@
+//! The processor time that a background may use: a bucket that fills at its share of one core.
+
+use core::time::Duration;
+
+/// CPU time saved up, in seconds; less than none when more was used than was there.
+#[derive(Clone, Debug)]
+pub(crate) struct Budget {
+    rate: f64,
+    depth: f64,
+    have: f64,
+    /// What has to be there before anything is done: about what it will use.
+    need: f64,
+    at: Duration,
+}
+
+impl Budget {
+    /// Full, at time zero. It fills at `rate` seconds a second and holds `depth`.
+    pub(crate) fn new(rate: f64, depth: Duration) -> Budget {
+        Budget { rate, depth: depth.as_secs_f64(), have: depth.as_secs_f64(), need: 0.0, at: Duration::ZERO }
+    }
+
+    /// Takes what was used. More than there was is owed, and waited for.
+    pub(crate) fn spend(&mut self, used: Duration) {
+        self.have -= used.as_secs_f64();
+    }
+
+    /// What is done next will use about so much. More than can be saved up cannot be waited for.
+    pub(crate) fn expect(&mut self, cost: Duration) {
+        self.need = cost.as_secs_f64().min(self.depth);
+    }
+
+    /// How long nothing may be done; zero if something may.
+    pub(crate) fn wait(&mut self, now: Duration) -> Duration {
+        let gained = now.saturating_sub(self.at).as_secs_f64() * self.rate;
+        self.have = (self.have + gained).min(self.depth);
+        self.at = now;
+        Duration::from_secs_f64((self.need - self.have).max(0.0) / self.rate)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn what_is_expected_is_saved_up_before() {
+        let mut budget = Budget::new(0.01, 100 * MS);
+        budget.spend(100 * MS);
+        budget.expect(5 * MS);
+        assert!(budget.wait(499 * MS) > Duration::ZERO);
+        assert_eq!(budget.wait(501 * MS), Duration::ZERO);
+        // Never more than can be saved up.
+        budget.expect(1000 * MS);
+        assert!(budget.wait(501 * MS) < Duration::from_secs(10));
+        assert_eq!(budget.wait(Duration::from_secs(11)), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_is_owed_is_waited_for() {
+        let mut budget = Budget::new(0.01, 100 * MS);
+        assert_eq!(budget.wait(Duration::ZERO), Duration::ZERO);
+        budget.spend(130 * MS);
+        let wait = budget.wait(Duration::ZERO);
+        assert!((wait.as_secs_f64() - 3.0).abs() < 1e-6);
+        assert!(budget.wait(2999 * MS) > Duration::ZERO);
+        assert_eq!(budget.wait(3001 * MS), Duration::ZERO);
+    }
+
+    #[test]
+    fn over_time_no_more_than_the_rate_is_used() {
+        let mut budget = Budget::new(0.01, 100 * MS);
+        let (mut now, mut used) = (Duration::ZERO, Duration::ZERO);
+        let mut state = 7_u64;
+        let mut random = |of: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((state >> 33) % of) as u32
+        };
+        while now < Duration::from_secs(1000) {
+            let wait = budget.wait(now);
+            if wait.is_zero() {
+                let work = (random(7) + 1) * MS;
+                budget.spend(work);
+                used += work;
+                now += work;
+            }
+            now += wait.max(MS * random(50));
+        }
+        assert!(used <= now.mul_f64(0.01) + 108 * MS, "{used:?} in {now:?}");
+        assert!(used >= now.mul_f64(0.0099), "{used:?} in {now:?}");
+    }
+}

@@ -1,0 +1,182 @@
+//! The manager as a [`System`], and its time.
+
+use crate::background::{Check, Look, Outcome, System, Time};
+use crate::object::Growth;
+use crate::vm::Vm;
+use crate::{How, Memory, Pmap, Refused, Ripe, Sample, SpaceId};
+use alloc::vec::Vec;
+use superpage_pages::{Ladder, Level, Vpn};
+
+impl Vm {
+    /// It is `now`: the background of the policy, if it has one and is due, does what it has to do. `spent` is the processor time
+    /// that it has used in all calls before, for those policies that go by a budget. Returns when this is to be called next; `None`:
+    /// not before another call of the manager. O(1) if nothing is due, and without cost for a policy without a background.
+    ///
+    /// Time is that of the caller, in nanoseconds, and never decreases.
+    pub fn advance(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, now: Time, spent: Time) -> Option<Time> {
+        let mut background = self.background.take()?;
+        debug_assert!(now >= self.now, "time never decreases");
+        self.now = now;
+        if background.next().is_some_and(|due| due <= now) {
+            background.tick(now, &mut Managed { vm: self, pmap, memory, now, spent });
+        }
+        let next = background.next();
+        self.background = Some(background);
+        next
+    }
+
+    /// Whether the policy does something in time of its own, so that [`Vm::advance`] is to be called.
+    #[inline]
+    pub fn has_background(&self) -> bool {
+        self.background.is_some()
+    }
+
+    /// Tells the background, if it asked for that, that an address space has ended.
+    pub(crate) fn tell_gone(&mut self, space: SpaceId) {
+        if self.events.gone
+            && let Some(background) = &mut self.background
+        {
+            background.gone(space);
+        }
+    }
+}
+
+/// See the module.
+struct Managed<'a, P, M> {
+    vm: &'a mut Vm,
+    pmap: &'a mut P,
+    memory: &'a mut M,
+    now: Time,
+    spent: Time,
+}
+
+impl<P: Pmap, M: Memory> Managed<'_, P, M> {
+    fn start(&self, level: Level, region: u64) -> Vpn {
+        Vpn(region * self.vm.frames.ladder.pages(level))
+    }
+}
+
+impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
+    fn ladder(&self) -> &Ladder {
+        &self.vm.frames.ladder
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn spent(&self) -> Time {
+        self.spent
+    }
+
+    fn spaces(&mut self) -> Vec<SpaceId> {
+        let spaces = self.vm.spaces.iter().enumerate();
+        spaces.filter(|(_, space)| space.is_some()).map(|(number, _)| SpaceId(number as u32)).collect()
+    }
+
+    fn look(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Look {
+        let Ok(map) = self.vm.space(space) else { return Look::Gone };
+        let (ladder, mut seen) = (&self.vm.frames.ladder, 0);
+        let pages = ladder.pages(level);
+        let mut runs = Vec::new();
+        for entry in map.iter() {
+            let known = self.vm.objects.get(entry.object);
+            let aligned = (entry.start ^ entry.offset) & (pages - 1) == 0;
+            if known.file.is_some() || entry.shared || entry.copy || !aligned {
+                continue;
+            }
+            // What lies below the lowest page of a stack is not there yet.
+            let low = if known.growth == Growth::Down { entry.offset.max(known.low) } else { entry.offset };
+            let (low, high) = (low.next_multiple_of(pages), entry.offset_end().min(known.high) & !(pages - 1));
+            runs.clear();
+            self.vm.frames.population.runs(entry.object, low, high, &mut runs);
+            let mut current: Option<(u64, u32)> = None;
+            let mut tell = |(index, populated): (u64, u32)| {
+                let start = entry.page(index * pages);
+                let mapped = self.pmap.lookup(space, start);
+                let superpage = mapped.is_some_and(|mapped| mapped.size >= ladder.size(level));
+                seen += 1;
+                see(Sample { region: start.0 / pages, populated, superpage });
+            };
+            for (mut from, to) in runs.iter().copied() {
+                while from < to {
+                    let (index, end) = (from / pages, to.min((from / pages + 1) * pages));
+                    let more = (end - from) as u32;
+                    current = match current {
+                        Some((same, populated)) if same == index => Some((index, populated + more)),
+                        other => {
+                            other.into_iter().for_each(&mut tell);
+                            Some((index, more))
+                        }
+                    };
+                    from = end;
+                }
+            }
+            current.into_iter().for_each(&mut tell);
+        }
+        self.vm.frames.stats.background_scanned += seen;
+        Look::Seen
+    }
+
+    fn accessed(&mut self, space: SpaceId, level: Level, region: u64) -> Option<u32> {
+        let (start, pages) = (self.start(level, region), self.vm.frames.ladder.pages(level));
+        let (mut at, mut accessed) = (start, 0);
+        while at < start + pages {
+            let Some(mapped) = self.pmap.lookup(space, at) else {
+                at = at + 1;
+                continue;
+            };
+            let step = self.vm.frames.ladder.pages(self.vm.level(mapped.size));
+            if self.pmap.clear_referenced(space, at.align_down(step), mapped.size) {
+                // What the page daemon would have seen is not lost.
+                (0..step.min(pages)).for_each(|page| self.vm.frames.used_again(mapped.frame.0 as u32 + page as u32));
+                accessed += step.min(pages) as u32;
+            }
+            at = at.align_down(step) + step;
+        }
+        Some(accessed)
+    }
+
+    fn free_extents(&mut self, level: Level) -> Option<u64> {
+        let free = self.vm.frames.buddy.iter().filter(|extent| extent.level >= level);
+        let pages = |level| self.vm.frames.ladder.pages(level);
+        Some(free.map(|extent| pages(extent.level) / pages(level)).sum())
+    }
+
+    fn check(&mut self, space: SpaceId, level: Level, region: u64) -> Check {
+        let (start, pages) = (self.start(level, region), self.vm.frames.ladder.pages(level));
+        let entry = self.vm.space(space).ok().and_then(|map| map.find(start.0));
+        let Some(entry) = entry.filter(|entry| start.0 + pages <= entry.end) else { return Check::Populated(0) };
+        let (mut runs, low) = (Vec::new(), entry.index(start.0));
+        self.vm.frames.population.runs(entry.object, low, low + pages, &mut runs);
+        Check::Populated(runs.iter().map(|(from, to)| (to - from) as u32).sum())
+    }
+
+    fn promote(&mut self, space: SpaceId, level: Level, regions: &[Ripe], how: How) -> Vec<Outcome> {
+        let pages = self.vm.frames.ladder.pages(level);
+        let each = |ripe: &Ripe| {
+            let start = Vpn(ripe.region * pages);
+            match self.vm.promote_region(self.pmap, self.memory, (space, start), level, how) {
+                Ok(_) => Outcome::Promoted,
+                Err(Refused::NoExtent) => Outcome::NoExtent,
+                Err(Refused::Superpage | Refused::Empty | Refused::Unmapped) => Outcome::Changed,
+                Err(_) => Outcome::Later,
+            }
+        };
+        regions.iter().map(each).collect()
+    }
+
+    fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {
+        let start = self.start(level, region);
+        let Some(entry) = self.vm.space(space).ok().and_then(|map| map.find(start.0)) else { return false };
+        let mapped = self.pmap.lookup(space, start).map(|mapped| self.vm.level(mapped.size));
+        let holder = self.vm.holder(entry.object, entry.index(start.0));
+        match (mapped, holder) {
+            (Some(mapped), Some((object, _))) if mapped == level => {
+                self.vm.demote_around(self.pmap, space, &entry, object, start, false);
+                true
+            }
+            _ => false,
+        }
+    }
+}

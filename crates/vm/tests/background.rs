@@ -1,0 +1,189 @@
+//! Policies that do something in time of their own: `promote` on this crate's manager, and on a system that is none.
+
+use crate::machine::Machine;
+use std::collections::BTreeMap;
+use superpage_pages::{Ladder, Level};
+use superpage_vm::{
+    Background, Check, Growth, Hold, How, Look, Outcome, Policy, Ripe, Sample, SpaceId, System, Target, Time,
+};
+
+const X86: &str = "4K 2M 1G";
+const SECOND: Time = 1_000_000_000;
+
+fn advance(machine: &mut Machine, seconds: u64, spent: Time) -> Option<Time> {
+    let next = machine.vm.advance(&mut machine.pmap, &mut machine.disk, seconds * SECOND, spent);
+    machine.vm.validate(&machine.pmap).unwrap();
+    next
+}
+
+#[test]
+fn promote_waits_for_what_is_full_and_settled() {
+    let mut machine = Machine::new(X86, 8192, "promote:share=90%,age=3s");
+    machine.anonymous(512, 3 * 512, Growth::Fixed);
+    // Full, populated to the share, and below it.
+    for (start, pages) in [(512, 512), (1024, 461), (1536, 460)] {
+        (start..start + pages).for_each(|page| machine.put(page, page));
+    }
+    for second in 0..4 {
+        advance(&mut machine, second, 0);
+        assert_eq!(machine.level(512), Some(Level::BASE), "{second}");
+    }
+    (4..12).for_each(|second| assert!(advance(&mut machine, second, 0).is_some()));
+    assert_eq!([512, 1024, 1536].map(|page| machine.level(page)), [Some(Level(1)), Some(Level(1)), Some(Level::BASE)]);
+    let stats = machine.vm.stats();
+    assert_eq!((stats.promotions[1], stats.promotions_by_copying, stats.untouched_pages), (2, 2, 51));
+    assert!((1024..1024 + 461).all(|page| machine.get(page) == page) && machine.get(1535) == 0);
+    machine.end();
+}
+
+#[test]
+fn promote_keeps_to_its_budget_and_waits_where_no_extent_is_free() {
+    let mut machine = Machine::new(X86, 1024, "promote:age=0s,cpu=0.01,burst=100ms,interval=1s");
+    machine.anonymous(512, 1024, Growth::Fixed);
+    (512..1024).for_each(|page| machine.put(page, page));
+    // Nothing is left of the budget for ten seconds.
+    let due = advance(&mut machine, 0, 200_000_000).unwrap();
+    assert_eq!(due, 10 * SECOND);
+    let taken = machine.vm.wire_page().unwrap();
+    (10..30).for_each(|second| assert!(advance(&mut machine, second, 200_000_000).is_some()));
+    assert_eq!(machine.level(512), Some(Level::BASE), "no extent is free");
+    machine.vm.unwire_page(taken).unwrap();
+    (30..60).for_each(|second| assert!(advance(&mut machine, second, 200_000_000).is_some()));
+    assert_eq!(machine.level(512), Some(Level(1)));
+    machine.end();
+}
+
+#[test]
+fn policies_without_a_background_ask_for_no_time() {
+    let mut machine = Machine::new(X86, 1024, "reservation");
+    assert!(!machine.vm.has_background());
+    assert_eq!(advance(&mut machine, 1, 0), None);
+    machine.end();
+}
+
+/// Address spaces that are numbers, and what was asked of them.
+struct Mock {
+    ladder: Ladder,
+    now: Time,
+    spent: Time,
+    /// By space and region: pages, and whether it is a superpage.
+    regions: BTreeMap<(u32, u64), (u32, bool)>,
+    busiest: u32,
+    hold: Option<Hold>,
+    outcome: Outcome,
+    promoted: Vec<(u32, u64)>,
+}
+
+impl System for Mock {
+    fn ladder(&self) -> &Ladder {
+        &self.ladder
+    }
+
+    fn now(&self) -> Time {
+        self.now
+    }
+
+    fn spent(&self) -> Time {
+        self.spent
+    }
+
+    fn spaces(&mut self) -> Vec<SpaceId> {
+        let mut spaces: Vec<SpaceId> = self.regions.keys().map(|(space, _)| SpaceId(*space)).collect();
+        spaces.dedup();
+        spaces
+    }
+
+    fn look(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Look {
+        for ((_, region), (populated, superpage)) in self.regions.range((space.0, 0)..(space.0 + 1, 0)) {
+            see(Sample { region: *region, populated: *populated, superpage: *superpage });
+        }
+        Look::Seen
+    }
+
+    fn rate(&self, space: SpaceId) -> f64 {
+        f64::from(u8::from(space.0 == self.busiest))
+    }
+
+    fn free_extents(&mut self, _: Level) -> Option<u64> {
+        None
+    }
+
+    fn check(&mut self, space: SpaceId, _: Level, region: u64) -> Check {
+        Check::Populated(self.regions.get(&(space.0, region)).map_or(0, |region| region.0))
+    }
+
+    fn ready(&mut self, _: SpaceId) -> Result<(), Hold> {
+        self.hold.map_or(Ok(()), Err)
+    }
+
+    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Ripe], _: How) -> Vec<Outcome> {
+        self.spent += 1_000_000 * regions.len() as u64;
+        for ripe in regions {
+            if self.outcome == Outcome::Promoted {
+                self.regions.insert((space.0, ripe.region), (512, true));
+            }
+            self.promoted.push((space.0, ripe.region));
+        }
+        vec![self.outcome; regions.len()]
+    }
+
+    fn demote(&mut self, _: SpaceId, _: Level, _: u64) -> bool {
+        false
+    }
+}
+
+fn promote(parameters: &str) -> Box<dyn Background> {
+    Policy::parse(&format!("promote:{parameters}"), &Target::MANAGER).unwrap().background().unwrap()
+}
+
+fn mock(regions: &[(u32, u64, u32)]) -> Mock {
+    let regions = regions.iter().map(|(space, region, pages)| ((*space, *region), (*pages, false))).collect();
+    let outcome = Outcome::Promoted;
+    let ladder = Ladder::X86_64;
+    Mock { ladder, now: 0, spent: 0, regions, busiest: 0, hold: None, outcome, promoted: Vec::new() }
+}
+
+/// Calls the background whenever it asks, up to a time.
+fn run(background: &mut dyn Background, system: &mut Mock, seconds: u64) {
+    while let Some(due) = background.next().filter(|due| *due <= seconds * SECOND) {
+        system.now = system.now.max(due);
+        background.tick(system.now, system);
+        background.validate().unwrap();
+    }
+    system.now = seconds * SECOND;
+}
+
+#[test]
+fn the_busiest_space_comes_first_and_in_it_the_fullest_region() {
+    let mut background = promote("age=1s,interval=1s,share=50%,batch=2,cpu=1");
+    let mut system = mock(&[(1, 7, 512), (2, 3, 300), (2, 4, 512), (2, 5, 400), (2, 6, 100)]);
+    system.busiest = 2;
+    run(&mut *background, &mut system, 10);
+    assert_eq!(system.promoted, [(2, 4), (2, 5), (2, 3), (1, 7)]);
+}
+
+#[test]
+fn what_is_refused_is_tried_ever_more_rarely() {
+    let mut background = promote("age=1s,interval=1s,idle=1s,cpu=1");
+    let mut system = mock(&[(1, 7, 512)]);
+    system.outcome = Outcome::Later;
+    run(&mut *background, &mut system, 100);
+    // At 2 s, and 2, 4, 8, 16 and 32 s after that.
+    assert_eq!(system.promoted.len(), 6);
+    system.hold = Some(Hold::All(1000 * SECOND));
+    run(&mut *background, &mut system, 999);
+    assert_eq!(system.promoted.len(), 6);
+}
+
+#[test]
+fn a_share_of_a_core_is_all_that_is_used() {
+    let mut background = promote("age=0s,interval=100ms,idle=100ms,cpu=0.01,burst=10ms,batch=1");
+    let mut system = mock(&(0..1000).map(|region| (1, region, 512)).collect::<Vec<_>>());
+    run(&mut *background, &mut system, 20);
+    let promoted = system.promoted.len();
+    assert!((190..=211).contains(&promoted), "{promoted} of 1 ms each in 20 s");
+    // A free extent cannot be had: it asks once a second, then ever more rarely.
+    system.outcome = Outcome::NoExtent;
+    run(&mut *background, &mut system, 150);
+    assert!(system.promoted.len() - promoted <= 8, "{}", system.promoted.len() - promoted);
+}
