@@ -1,9 +1,9 @@
 //! Promoting the memory of running programs: what `superpage daemon` and `run --policy promote` do.
 //!
-//! A [`Promoter`] looks at its processes now and then, at quiet ones ever more rarely. Where memory changed it reads how far
-//! regions of a huge page's size are populated ([`crate::scan`]); [`superpage_vm::Scanner`] decides which are ripe: populated
-//! to the share, unchanged for the age. Those it promotes by `process_madvise(MADV_COLLAPSE)`, a few in a call, each checked
-//! page by page right before, within its CPU budget, and more slowly in a process that it slows.
+//! What is done when is decided by the policy's background, the same as in a simulation (`crates/vm/src/policy/promote.rs`). Here is what it
+//! sees and does, a [`System`] of live processes: it reads how far regions of a huge page's size are populated
+//! ([`crate::scan`]), where memory changed; it promotes by `process_madvise(MADV_COLLAPSE)`, a few regions in a call, each checked page by
+//! page right before, where that leaves headroom to others, and more slowly in a process that it slows.
 //!
 //! Nothing is named by a number that may come to mean something else. The process is pinned by a `pidfd` and its memory by the
 //! open page map, which shows nothing any more once the process has ended or runs another program; then nothing is promoted.
@@ -11,9 +11,9 @@
 //! the promotion, and an `exec` in them may promote a region of the new program that happens to lie at the same address.
 //! Neither changes what any memory contains.
 
-mod budget;
 mod collapse;
 mod counters;
+mod cpu;
 pub(crate) mod headroom;
 mod options;
 mod pace;
@@ -26,9 +26,9 @@ pub use self::options::{Options, Span};
 pub use self::process::Excluded;
 pub use self::target::{Target, cgroup};
 
-use self::budget::{Budget, process_cpu, thread_cpu};
+use self::cpu::{process_cpu, thread_cpu};
 use self::headroom::{Claims, Headroom, Place, admit};
-use self::process::{Batch, Looked, Process};
+use self::process::Process;
 use crate::inspect::{Reason, Why};
 use crate::{Error, scan};
 use rustix::fd::AsFd;
@@ -36,37 +36,80 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use superpage_vm::{Ripe, Scanner};
+use superpage_pages::{Ladder, Level, PageSize};
+use superpage_vm::{Background, Check, Hold, How, Look, Outcome, Ripe, Sample, Scanner, SpaceId, System, Time};
 
 /// The longest that [`Promoter::run`] sleeps before it looks whether it shall stop.
 const NAP: Duration = Duration::from_millis(100);
 
-/// The longest pause when no free huge page can be had.
-const LONGEST_MEMORY_PAUSE: Duration = Duration::from_secs(60);
-
 /// How long promotion waits where tasks wait for memory: as long as that is seen in the kernel's averages.
 const PRESSURE_PAUSE: Duration = Duration::from_secs(10);
+
+/// Regions asked of how many pieces they are made, in a survey of a process: about one millisecond.
+const ASKED: usize = 64;
 
 /// Promotes the memory of other processes. All it does is on the thread that calls [`Promoter::step`] or [`Promoter::run`],
 /// whose CPU time is its budget.
 #[derive(Debug)]
 pub struct Promoter {
+    background: Box<dyn Background>,
+    live: Live,
+}
+
+/// The processes, as a policy sees them.
+#[derive(Debug)]
+struct Live {
     options: Options,
     target: Target,
-    /// Bytes in a region.
+    ladder: Ladder,
+    /// Bytes in a region, and base pages of it that have to be populated.
     size: u64,
+    least: u32,
     processes: BTreeMap<i32, Process>,
-    budget: Budget,
-    /// Half of the budget: what looks and scans may use.
-    scans: Budget,
-    /// Where all of the process counts: what of its CPU time is charged already.
-    charged: Option<Duration>,
+    headroom: Headroom,
     counters: Counters,
     began: Instant,
-    next_members: Duration,
-    /// Since no free huge page could be had: until when nothing is promoted, and how often in a row.
-    memory: (Duration, u32),
-    headroom: Headroom,
+    clock: Clock,
+}
+
+/// The CPU time that counts as the background's own.
+#[derive(Debug, Default)]
+struct Clock {
+    /// Whether all of this process counts, and not only the thread that works.
+    whole: bool,
+    /// What counted up to the time that `mark` was taken.
+    used: Duration,
+    mark: Duration,
+    /// What of the CPU time was used in looks.
+    scans: Duration,
+}
+
+impl Clock {
+    fn read(&self) -> Duration {
+        if self.whole { process_cpu(std::process::id() as i32).unwrap_or_default() } else { thread_cpu() }
+    }
+
+    /// Work begins; gives what this process has used beside, where all of it counts.
+    fn begin(&mut self) -> Duration {
+        let now = self.read();
+        let beside = if self.whole { now.saturating_sub(self.mark) } else { Duration::ZERO };
+        self.used += beside;
+        self.mark = now;
+        beside
+    }
+
+    /// Work ends; gives what it used.
+    fn end(&mut self) -> Duration {
+        let now = self.read();
+        let used = now.saturating_sub(self.mark);
+        self.used += used;
+        self.mark = now;
+        used
+    }
+
+    fn spent(&self) -> Duration {
+        self.used + self.read().saturating_sub(self.mark)
+    }
 }
 
 /// What would be promoted in a process, and what not and why; in regions.
@@ -113,38 +156,28 @@ impl Promoter {
     pub fn observer(options: Options, target: Target) -> Result<Promoter, Error> {
         options.validate()?;
         let size = scan::huge_page_size(Path::new("/sys"))?;
-        let budget = Budget::new(options.cpu, options.burst.0);
-        let scans = Budget::new(options.cpu / 2.0, options.burst.0 / 2);
-        let counters = Counters { region_bytes: size, ..Counters::default() };
-        let processes = BTreeMap::new();
-        let (began, next_members, memory) = (Instant::now(), Duration::ZERO, (Duration::ZERO, 0));
-        Ok(Promoter {
+        let page = rustix::param::page_size() as u64;
+        let sizes: Option<Vec<PageSize>> = [page, size].into_iter().map(PageSize::from_bytes).collect();
+        let ladder = sizes.and_then(|sizes| Ladder::new(&sizes).ok());
+        let ladder = ladder.ok_or_else(|| Error::Unable(format!("huge pages of {size} bytes are of no use here")))?;
+        let live = Live {
+            least: scanner(&options, size).least(),
             options,
             target,
+            ladder,
             size,
-            processes,
-            budget,
-            scans,
-            charged: None,
-            counters,
-            began,
-            next_members,
-            memory,
+            processes: BTreeMap::new(),
             headroom: Headroom::of("/"),
-        })
+            counters: Counters { region_bytes: size, ..Counters::default() },
+            began: Instant::now(),
+            clock: Clock::default(),
+        };
+        Ok(Promoter { background: live.options.background(), live })
     }
 
     /// This process is here for the promoter alone: all that it uses counts, from its start, and no CPU time is saved up.
     pub fn count_the_process(&mut self) {
-        self.budget.empty();
-        self.scans.empty();
-        self.charged = Some(Duration::ZERO);
-    }
-
-    /// A clock of the CPU time that the budget is for: this thread's, or this process's.
-    fn own_cpu(&self) -> impl Fn() -> Duration + use<> {
-        let whole = self.charged.is_some();
-        move || if whole { process_cpu(std::process::id() as i32).unwrap_or_default() } else { thread_cpu() }
+        self.live.clock = Clock { whole: true, used: self.live.options.burst.0, ..Clock::default() };
     }
 
     /// What is done, with these options from now on. What is known of the processes is kept, but not for how long their
@@ -154,39 +187,37 @@ impl Promoter {
     /// [`Error::Usage`]: the options make no sense; nothing is changed.
     pub fn reconfigure(&mut self, options: Options, target: Target) -> Result<(), Error> {
         options.validate()?;
-        self.budget.change(options.cpu, options.burst.0);
-        self.scans.change(options.cpu / 2.0, options.burst.0 / 2);
-        self.options = options;
-        self.target = target;
-        let now = self.began.elapsed();
-        for process in self.processes.values_mut() {
-            process.scanner = scanner(&self.options, self.size);
-            process.queue.clear();
-            process.scan_again(now);
-        }
-        self.next_members = now;
+        self.background = options.background();
+        let live = &mut self.live;
+        live.least = scanner(&options, live.size).least();
+        // Nothing is saved up.
+        live.clock.used = options.burst.0;
+        live.options = options;
+        live.target = target;
+        live.processes.values_mut().for_each(Process::scan_again);
         Ok(())
     }
 
     /// The options in force.
     pub fn options(&self) -> &Options {
-        &self.options
+        &self.live.options
     }
 
     /// What was done so far.
     pub fn counters(&self) -> Counters {
-        let mut counters = self.counters.clone();
-        counters.elapsed = self.began.elapsed();
-        let watched = || self.processes.values().filter(|process| process.watched());
+        let live = &self.live;
+        let mut counters = live.counters.clone();
+        counters.elapsed = live.began.elapsed();
+        let watched = || live.processes.values().filter(|process| process.watched());
         counters.watched = watched().count() as u64;
-        counters.excluded = process::count_excluded(self.processes.values());
-        for (why, bytes) in self.processes.values().flat_map(Process::left) {
+        counters.excluded = process::count_excluded(live.processes.values());
+        for (why, bytes) in live.processes.values().flat_map(Process::left) {
             *counters.left.entry(why.name()).or_default() += bytes;
         }
         let sum = |of: fn(&Process) -> u64| watched().map(of).sum();
-        counters.huge_regions = sum(|process| process.census().superpages + process.promoted);
-        counters.candidate_regions = sum(|process| process.scanner.candidates() as u64);
-        counters.sparse_regions = sum(|process| process.census().sparse);
+        counters.huge_regions = sum(|process| process.seen.huge + process.promoted);
+        counters.candidate_regions = sum(|process| process.seen.candidates.saturating_sub(process.promoted));
+        counters.sparse_regions = sum(|process| process.seen.sparse);
         counters
     }
 
@@ -200,219 +231,70 @@ impl Promoter {
 
     /// Does what is due: looks at processes, and at most one batch of promotions. Gives how long there is nothing to do.
     pub fn step(&mut self) -> Duration {
-        let own_cpu = self.own_cpu();
-        let before = own_cpu();
-        if let Some(charged) = self.charged {
-            let beside = before.saturating_sub(charged);
-            self.counters.cpu += beside;
-            self.budget.spend(beside);
-            self.charged = Some(before);
+        let Promoter { background, live } = self;
+        live.counters.cpu += live.clock.begin();
+        let now = live.now();
+        if background.next().is_some_and(|due| due <= now) {
+            let scans = live.clock.scans;
+            background.tick(now, live);
+            let (used, scans) = (live.clock.end(), live.clock.scans.saturating_sub(scans));
+            live.counters.cpu += used;
+            live.counters.scan_cpu += scans;
+            live.counters.promote_cpu += used.saturating_sub(scans);
         }
-        let now = self.began.elapsed();
-        let wait = self.budget.wait(now);
-        if !wait.is_zero() {
-            return wait;
-        }
-        self.look(now);
-        let looked = own_cpu();
-        let calls = self.counters.calls;
-        self.promote(now);
-        let after = own_cpu();
-        if self.counters.calls > calls {
-            self.budget.expect(after.saturating_sub(before));
-        }
-        self.counters.scan_cpu += looked.saturating_sub(before);
-        self.counters.promote_cpu += after.saturating_sub(looked);
-        self.counters.cpu += after.saturating_sub(before);
-        self.scans.spend(looked.saturating_sub(before));
-        self.budget.spend(after.saturating_sub(before));
-        self.charged = self.charged.map(|_| after);
-        self.rest()
-    }
-
-    /// Looks at which processes there are, and at those that are due, as far as the budget goes.
-    fn look(&mut self, now: Duration) {
-        if !self.scans.wait(now).is_zero() {
-            return;
-        }
-        if now >= self.next_members {
-            self.meet(now);
-        }
-        let own_cpu = self.own_cpu();
-        let began = own_cpu();
-        let mut gone = Vec::new();
-        for process in self.processes.values_mut().filter(|process| process.next_look <= now) {
-            match process.look(now, &self.options, self.size) {
-                Ok(Looked::Gone) => gone.push(process.pid),
-                Ok(Looked::Quiet) => self.counters.quiet_looks += 1,
-                Ok(Looked::Scanned) => {
-                    self.counters.scans += 1;
-                    let (pid, name, census) = (process.pid, process.name.as_str(), process.census());
-                    tracing::trace!(
-                        pid,
-                        name,
-                        huge = census.superpages,
-                        candidates = census.candidates,
-                        sparse = census.sparse,
-                        "scanned"
-                    );
-                }
-                Err(error) => tracing::warn!(pid = process.pid, "{error}"),
-            }
-            // One look at much memory may use all there is: the others are due again at the next step.
-            if own_cpu().saturating_sub(began) > self.options.burst.0 / 2 {
-                break;
-            }
-        }
-        for pid in gone {
-            self.processes.remove(&pid);
-        }
-    }
-
-    /// Finds out which processes there are. One that ends within the first interval is never scanned.
-    fn meet(&mut self, now: Duration) {
-        self.next_members = now + self.options.interval.0;
-        let members = self.target.members();
-        self.processes.retain(|pid, _| members.contains(pid));
-        for pid in members {
-            let new = || Process::new(pid, scanner(&self.options, self.size), now + self.options.interval.0);
-            self.processes.entry(pid).or_insert_with(new);
-        }
-    }
-
-    /// The process whose turn it is: the busiest that has a ripe region.
-    fn next_process(&self, now: Duration) -> Option<i32> {
-        let ready = self.processes.values().filter(|process| process.ripe_at().is_some_and(|at| at <= now));
-        ready.max_by(|one, other| one.pace.rate().total_cmp(&other.pace.rate())).map(|process| process.pid)
-    }
-
-    /// Promotes one batch.
-    fn promote(&mut self, now: Duration) {
-        if now < self.memory.0 {
-            return;
-        }
-        let Some(process) = self.next_process(now).and_then(|pid| self.processes.get_mut(&pid)) else { return };
-        let Some(cpu) = process_cpu(process.pid) else {
-            let pid = process.pid;
-            self.processes.remove(&pid);
-            return;
-        };
-        process.pace.look(self.began.elapsed(), cpu);
-        if let Some(place) = self.headroom.pressed(process.pid) {
-            tracing::debug!(pid = process.pid, "tasks wait for memory in {place}: promotion waits");
-            self.counters.pressure_backoffs += 1;
-            match place {
-                Place::System => self.memory.0 = now + PRESSURE_PAUSE,
-                Place::Group(_) => process.pace.pause(now + PRESSURE_PAUSE),
-            }
-            return;
-        }
-        let Batch { regions: batch, shared, changed } = process.take_batch(now, &self.options, self.size);
-        self.counters.shared += shared;
-        self.counters.changed += changed;
-        let page = rustix::param::page_size() as u64;
-        let room = self.headroom.room(process.pid);
-        let (batch, no_room) = admit(batch, &room, self.size, page);
-        self.counters.no_room += no_room.len() as u64;
-        for ripe in &no_room {
-            process.scanner.put_off(ripe.region, process::millis(now));
-        }
-        if room.copies < self.size {
-            tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
-            process.pace.pause(now + self.options.idle.0);
-        }
-        let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) else { return };
-        let addresses: Vec<u64> = batch.iter().map(|ripe| ripe.region * self.size).collect();
-        let from = (self.began.elapsed(), process_cpu(process.pid).unwrap_or(cpu));
-        let outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, self.size);
-        let to = (self.began.elapsed(), process_cpu(process.pid).unwrap_or(from.1));
-        self.counters.calls += 1;
-        if process.pace.batch(from, to, self.options.slowdown) {
-            self.counters.backoffs += 1;
-        }
-        let (pid, name) = (process.pid, process.name.as_str());
-        let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-        let took = (to.0 - from.0).as_micros() as u64;
-        tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
-        let mut out_of_memory = false;
-        for (ripe, outcome) in batch.iter().zip(outcomes) {
-            let outcome = match outcome {
-                // The kernel says the same of a range that was unmapped since the check.
-                Err(Refusal::NoMemory) if !process.still_stands(ripe.region, self.size) => Err(Refusal::Unmapped),
-                other => other,
-            };
-            let Err(refusal) = outcome else {
-                self.counters.promoted_regions += 1;
-                self.counters.grown_bytes += self.size - u64::from(ripe.populated) * page;
-                process.scanner.forget(ripe.region);
-                process.promoted += 1;
-                continue;
-            };
-            self.counters.refuse(refusal);
-            tracing::debug!(pid, address = format_args!("{:#x}", ripe.region * self.size), ?refusal, "refused");
-            match refusal {
-                Refusal::Gone => process.pinned = None,
-                Refusal::Rights => process.excluded = Some(Excluded::Rights),
-                Refusal::NoMemory => out_of_memory = true,
-                Refusal::Unmapped => process.scanner.forget(ripe.region),
-                Refusal::GroupLimit => process.pace.pause(to.0 + self.options.idle.0),
-                Refusal::Again | Refusal::Other(_) => process.scanner.put_off(ripe.region, process::millis(now)),
-                Refusal::Ineligible => {
-                    process.scanner.put_off(ripe.region, process::millis(now));
-                    process.learn_flags(now, &self.options);
-                }
-            }
-        }
-        if out_of_memory {
-            let pause = Duration::from_secs(1 << self.memory.1.min(6)).min(LONGEST_MEMORY_PAUSE);
-            self.memory = (to.0 + pause, self.memory.1 + 1);
-            self.counters.memory_backoffs += 1;
-            process.queue.clear();
-            tracing::warn!("no free huge page could be had; the next try is in {} s", pause.as_secs());
-        } else if done > 0 {
-            self.memory.1 = 0;
-        }
-    }
-
-    /// How long nothing is due.
-    fn rest(&mut self) -> Duration {
-        let now = self.began.elapsed();
-        let scans = now + self.scans.wait(now);
-        let looks = self.processes.values().map(|process| process.next_look).min().unwrap_or(self.next_members);
-        let looks = looks.min(self.next_members).max(scans);
-        let ripe = self.processes.values().filter_map(Process::ripe_at).min();
-        let next = ripe.map_or(looks, |ripe| looks.min(ripe.max(self.memory.0)));
-        next.saturating_sub(now).max(self.budget.wait(now))
+        let next = background.next().map_or(Duration::MAX, Duration::from_nanos);
+        next.saturating_sub(live.began.elapsed())
     }
 
     /// What would be promoted, and what not and why: looks at every process, waits for the age, and looks again. Promotes
     /// nothing, and goes by no budget. Ends early, with less, when `stop` is set.
     pub fn survey(&mut self, stop: &AtomicBool) -> Vec<Finding> {
-        self.meet(self.began.elapsed());
-        self.find();
-        let until = self.began.elapsed() + self.options.age.0 + Duration::from_millis(1);
-        while !stop.load(Ordering::Relaxed) && self.began.elapsed() < until {
-            std::thread::sleep(NAP.min(until.saturating_sub(self.began.elapsed())));
+        let live = &mut self.live;
+        live.spaces();
+        let mut scanners = BTreeMap::new();
+        live.find(&mut scanners);
+        let until = live.began.elapsed() + live.options.age.0 + Duration::from_millis(1);
+        while !stop.load(Ordering::Relaxed) && live.began.elapsed() < until {
+            std::thread::sleep(NAP.min(until.saturating_sub(live.began.elapsed())));
         }
-        let mut findings = self.find();
+        let mut findings = live.find(&mut scanners);
         findings.sort_by_key(|finding| (std::cmp::Reverse(finding.ripe), finding.pid));
         findings
     }
 
-    fn find(&mut self) -> Vec<Finding> {
+    /// Bytes in a region: the size of the kernel's huge pages.
+    pub fn region_bytes(&self) -> u64 {
+        self.live.size
+    }
+}
+
+impl Live {
+    fn process(&self, space: SpaceId) -> Option<&Process> {
+        self.processes.get(&(space.0 as i32))
+    }
+
+    /// Looks at every process, and says what would be promoted in it by what its scanner knows of it.
+    fn find(&mut self, scanners: &mut BTreeMap<i32, Scanner>) -> Vec<Finding> {
         let now = self.began.elapsed();
         let mut findings = Vec::new();
         for process in self.processes.values_mut() {
             process.learn_flags(now, &self.options);
             process.measure_again();
-            if !matches!(process.look(now, &self.options, self.size), Ok(Looked::Quiet | Looked::Scanned)) {
-                continue;
+            let scanner = scanners.entry(process.pid).or_insert_with(|| scanner(&self.options, self.size));
+            let mut sweep = scanner.sweep(nanos(now));
+            let looked = process.look(now, (&self.options, self.size, self.least), &mut |sample| sweep.see(sample));
+            match looked {
+                Ok(Look::Gone) | Err(_) => continue,
+                Ok(Look::Unchanged) => drop(sweep),
+                Ok(_) => sweep.finish(),
             }
-            process.fill_queue(now, self.size);
-            let candidates = process.scanner.candidates() as u64;
-            let young = candidates - process.queue.len() as u64;
-            let shared = process.drop_shared(self.size);
-            let census = process.census();
+            let mut ripe = scanner.ripe(nanos(now));
+            for ripe in ripe.iter_mut().take(ASKED) {
+                ripe.pieces = process.pieces(ripe.region, self.size).unwrap_or(u32::MAX);
+            }
+            ripe.sort_unstable_by(Ripe::order);
+            let young = scanner.candidates() as u64 - ripe.len() as u64;
+            let shared = process.drop_shared(&mut ripe, self.size, self.least);
             let left = process.left().chain([(Why::SharedByFork, shared)]).filter(|(_, bytes)| *bytes > 0);
             let finding = Finding {
                 pid: process.pid,
@@ -420,8 +302,8 @@ impl Promoter {
                 excluded: process.excluded.map(Excluded::name),
                 ripe: 0,
                 young,
-                sparse: census.sparse,
-                huge: census.superpages,
+                sparse: process.seen.sparse,
+                huge: process.seen.huge,
                 unsuitable_bytes: process
                     .unsuitable
                     .iter()
@@ -431,19 +313,18 @@ impl Promoter {
                 reasons: left.map(|(why, bytes)| Reason::of(why, bytes, self.size)).collect(),
                 first: Vec::new(),
             };
-            findings.push((process.pace.rate(), finding));
+            findings.push((process.pace.rate(), finding, ripe));
         }
-        // The busiest come first, as in `next_process`.
-        findings.sort_by(|(one, _), (other, _)| other.total_cmp(one));
+        // The busiest come first, as where it promotes.
+        findings.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
         let mut claims = Claims::default();
-        for (_, finding) in &mut findings {
-            let queue = &self.processes[&finding.pid].queue;
-            if !queue.is_empty() {
-                self.ration(finding, queue.iter().rev().copied().collect(), &mut claims);
+        for (_, finding, ripe) in &mut findings {
+            if !ripe.is_empty() {
+                self.ration(finding, std::mem::take(ripe), &mut claims);
             }
             finding.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
         }
-        findings.into_iter().map(|(_, finding)| finding).collect()
+        findings.into_iter().map(|(_, finding, _)| finding).collect()
     }
 
     /// Says which of a process's regions that are ripe would be promoted beside the `claims` of others, and which wait for memory.
@@ -468,16 +349,193 @@ impl Promoter {
             });
         }
     }
+}
 
-    /// Bytes in a region: the size of the kernel's huge pages.
-    pub fn region_bytes(&self) -> u64 {
-        self.size
+impl System for Live {
+    fn ladder(&self) -> &Ladder {
+        &self.ladder
     }
+
+    fn now(&self) -> Time {
+        nanos(self.began.elapsed())
+    }
+
+    fn spent(&self) -> Time {
+        nanos(self.clock.spent())
+    }
+
+    /// The processes that there are. One that ends within the first interval is never scanned.
+    fn spaces(&mut self) -> Vec<SpaceId> {
+        let before = self.clock.read();
+        let members = self.target.members();
+        self.processes.retain(|pid, _| members.contains(pid));
+        let met = self.began.elapsed() + self.options.interval.0;
+        for pid in &members {
+            self.processes.entry(*pid).or_insert_with(|| Process::new(*pid, met));
+        }
+        self.clock.scans += self.clock.read().saturating_sub(before);
+        members.into_iter().map(|pid| SpaceId(pid as u32)).collect()
+    }
+
+    fn look(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Look {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Look::Gone };
+        let before = self.clock.read();
+        let looked = process.look(self.began.elapsed(), (&self.options, self.size, self.least), see);
+        self.clock.scans += self.clock.read().saturating_sub(before);
+        match looked {
+            Ok(Look::Gone) => drop(self.processes.remove(&(space.0 as i32))),
+            Ok(Look::Unchanged) => self.counters.quiet_looks += 1,
+            Ok(Look::Closed) => {}
+            Ok(Look::Seen | Look::Anew) => {
+                self.counters.scans += 1;
+                let (pid, name, seen) = (process.pid, process.name.as_str(), process.seen);
+                tracing::trace!(
+                    pid,
+                    name,
+                    huge = seen.huge,
+                    candidates = seen.candidates,
+                    sparse = seen.sparse,
+                    "scanned"
+                );
+            }
+            Err(ref error) => tracing::warn!(pid = process.pid, "{error}"),
+        }
+        looked.unwrap_or(Look::Closed)
+    }
+
+    fn rate(&self, space: SpaceId) -> f64 {
+        self.process(space).map_or(0.0, |process| process.pace.rate())
+    }
+
+    fn pieces(&mut self, space: SpaceId, _: Level, region: u64) -> Option<u32> {
+        self.process(space)?.pieces(region, self.size)
+    }
+
+    fn free_extents(&mut self, _: Level) -> Option<u64> {
+        None
+    }
+
+    fn check(&mut self, space: SpaceId, _: Level, region: u64) -> Check {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Check::Populated(0) };
+        let check = process.check(region, self.size, self.least);
+        match check {
+            Check::Shared => self.counters.shared += 1,
+            Check::Populated(populated) if populated < self.least => {
+                self.counters.changed += 1;
+                process.scan_again();
+            }
+            Check::Populated(_) => {}
+        }
+        check
+    }
+
+    fn ready(&mut self, space: SpaceId) -> Result<(), Hold> {
+        let now = self.began.elapsed();
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
+            return Err(Hold::Space(nanos(now + self.options.interval.0)));
+        };
+        if let Some(cpu) = process_cpu(process.pid) {
+            process.pace.look(now, cpu);
+        }
+        let Some(place) = self.headroom.pressed(process.pid) else { return Ok(()) };
+        tracing::debug!(pid = process.pid, "tasks wait for memory in {place}: promotion waits");
+        self.counters.pressure_backoffs += 1;
+        let until = nanos(now + PRESSURE_PAUSE);
+        Err(match place {
+            Place::System => Hold::All(until),
+            Place::Group(_) => Hold::Space(until),
+        })
+    }
+
+    /// Promotes in place or by copying as the kernel does: it copies.
+    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Ripe], how: How) -> Vec<Outcome> {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)).filter(|_| how != How::InPlace) else {
+            return vec![Outcome::Later; regions.len()];
+        };
+        let now = self.began.elapsed();
+        let page = rustix::param::page_size() as u64;
+        let room = self.headroom.room(process.pid);
+        let (batch, no_room) = admit(regions.to_vec(), &room, self.size, page);
+        self.counters.no_room += no_room.len() as u64;
+        if room.copies < self.size {
+            tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
+            process.pace.pause(now + self.options.idle.0);
+        }
+        let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) else {
+            return vec![Outcome::Later; regions.len()];
+        };
+        let addresses: Vec<u64> = batch.iter().map(|ripe| ripe.region * self.size).collect();
+        let cpu = |before| process_cpu(process.pid).unwrap_or(before);
+        let from = (self.began.elapsed(), cpu(Duration::ZERO));
+        let outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, self.size);
+        let to = (self.began.elapsed(), cpu(from.1));
+        self.counters.calls += 1;
+        if process.pace.batch(from, to, self.options.slowdown) {
+            self.counters.backoffs += 1;
+        }
+        let (pid, name) = (process.pid, process.name.as_str());
+        let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        let took = (to.0 - from.0).as_micros() as u64;
+        tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
+        let mut told = BTreeMap::new();
+        let mut no_memory = false;
+        for (ripe, outcome) in batch.iter().zip(outcomes) {
+            let stands = |process: &Process| matches!(process.check(ripe.region, self.size, self.least), Check::Populated(pages) if pages >= self.least);
+            let outcome = match outcome {
+                // The kernel says the same of a range that was unmapped since the check.
+                Err(Refusal::NoMemory) if !stands(process) => Err(Refusal::Unmapped),
+                other => other,
+            };
+            let Err(refusal) = outcome else {
+                self.counters.promoted_regions += 1;
+                self.counters.grown_bytes += self.size - u64::from(ripe.populated) * page;
+                process.promoted += 1;
+                told.insert(ripe.region, Outcome::Promoted);
+                continue;
+            };
+            self.counters.refuse(refusal);
+            tracing::debug!(pid, address = format_args!("{:#x}", ripe.region * self.size), ?refusal, "refused");
+            let outcome = match refusal {
+                Refusal::NoMemory => Outcome::NoExtent,
+                Refusal::Unmapped => Outcome::Changed,
+                Refusal::Ineligible => Outcome::Stale,
+                _ => Outcome::Later,
+            };
+            no_memory |= outcome == Outcome::NoExtent;
+            told.insert(ripe.region, outcome);
+            match refusal {
+                Refusal::Gone => process.pinned = None,
+                Refusal::Rights => process.excluded = Some(Excluded::Rights),
+                Refusal::GroupLimit => process.pace.pause(to.0 + self.options.idle.0),
+                Refusal::Ineligible => process.learn_flags(now, &self.options),
+                _ => {}
+            }
+        }
+        if no_memory {
+            self.counters.memory_backoffs += 1;
+            tracing::warn!("no free huge page could be had: promotion waits");
+        }
+        regions.iter().map(|ripe| told.get(&ripe.region).copied().unwrap_or(Outcome::Later)).collect()
+    }
+
+    fn held(&self, space: SpaceId) -> Time {
+        self.process(space).map_or(0, |process| nanos(process.pace.until()))
+    }
+
+    /// Linux offers no call for that.
+    fn demote(&mut self, _: SpaceId, _: Level, _: u64) -> bool {
+        false
+    }
+}
+
+/// A time of the promoter as policies count it.
+fn nanos(time: Duration) -> Time {
+    Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
 }
 
 fn scanner(options: &Options, size: u64) -> Scanner {
     let pages = (size / rustix::param::page_size() as u64) as u32;
-    Scanner::new(pages, options.share, process::millis(options.age.0)).expect("options that were checked")
+    Scanner::new(pages, options.share, nanos(options.age.0)).expect("options that were checked")
 }
 
 /// Whether the kernel can promote for others and lets this process.

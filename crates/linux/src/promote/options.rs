@@ -7,7 +7,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, Unexpected
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
-use superpage_vm::{Definition, Given, Policy};
+use superpage_vm::{Background, Definition, Given, Policy};
 
 /// A time for people: `250ms`, `2s`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -74,6 +74,12 @@ impl Options {
             batch: given.number("batch").expect("it has a default") as usize,
             shared: given.is_on("shared"),
         }
+    }
+
+    /// What the policy does with them, from its start.
+    pub(super) fn background(&self) -> Box<dyn Background> {
+        let policy = Policy::parse(&format!("promote:{self}"), &LINUX).expect("it is written as it is read");
+        policy.background().expect("it does what it does in time of its own")
     }
 
     /// The policy that they are parameters of.

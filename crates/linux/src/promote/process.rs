@@ -1,7 +1,7 @@
 //! One process that is watched: what is known of it, and the next look at it.
 
 use super::Options;
-use super::budget::process_cpu;
+use super::cpu::process_cpu;
 use super::pace::Pace;
 use crate::Error;
 use crate::inspect::Why;
@@ -10,7 +10,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use superpage_vm::{Census, Ripe, Sample, Scanner};
+use superpage_vm::{Check, Look, Ripe, Sample};
 
 /// Why nothing is promoted in a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -77,48 +77,33 @@ pub(super) struct Pinned {
     pub(super) pagemap: Pagemap,
 }
 
-/// Regions that were found as they should be for a promotion, and how many were not.
-#[derive(Debug, Default)]
-pub(super) struct Batch {
-    pub(super) regions: Vec<Ripe>,
-    /// Others have their pages too.
-    pub(super) shared: u64,
-    /// They are not populated to the share any more.
-    pub(super) changed: u64,
+/// What the last scan saw, in regions; each is counted once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Seen {
+    /// Huge pages already.
+    pub(super) huge: u64,
+    /// Populated below the share.
+    pub(super) sparse: u64,
+    /// Populated at least to the share.
+    pub(super) candidates: u64,
 }
 
-/// What a look found.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Looked {
-    /// The process has ended.
-    Gone,
-    /// Nothing can have changed.
-    Quiet,
-    /// It was scanned.
-    Scanned,
-}
-
-/// A process that is watched. Times are since the promoter began; the scanner's are in milliseconds of that.
+/// A process that is watched. Times are since the promoter began.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: i32,
     pub(super) name: String,
-    pub(super) scanner: Scanner,
+    pub(super) seen: Seen,
     pub(super) excluded: Option<Excluded>,
     pub(super) pace: Pace,
     pub(super) pinned: Option<Pinned>,
     /// Regions promoted since the last scan.
     pub(super) promoted: u64,
-    /// Regions that are ripe, the first one last.
-    pub(super) queue: Vec<Ripe>,
-    pub(super) next_look: Duration,
     /// Ranges that the program or their kind excludes.
     pub(super) unsuitable: Vec<Unsuitable>,
     identity: Option<(u64, u64)>,
     cpu: Option<Duration>,
     memory: Option<(u64, u64)>,
-    /// Looks in a row that found nothing new.
-    quiet: u32,
     flags_read: Option<Duration>,
     /// Resident bytes of mappings that hold no region, and of regions populated below the share, by the reason.
     left: BTreeMap<Why, u64>,
@@ -129,104 +114,81 @@ pub(super) struct Process {
     unmeasured: bool,
 }
 
-/// A time in the scanner's unit.
-pub(super) fn millis(time: Duration) -> u64 {
-    time.as_millis() as u64
-}
-
 impl Process {
-    /// A process seen for the first time, to be looked at from `next_look` on.
-    pub(super) fn new(pid: i32, scanner: Scanner, next_look: Duration) -> Process {
+    /// A process seen for the first time, to be looked at from `met` on.
+    pub(super) fn new(pid: i32, met: Duration) -> Process {
         Process {
             pid,
             name: String::new(),
-            scanner,
+            seen: Seen::default(),
             excluded: None,
             pace: Pace::default(),
             pinned: None,
             promoted: 0,
-            queue: Vec::new(),
-            next_look,
             unsuitable: Vec::new(),
             identity: None,
             cpu: None,
             memory: None,
-            quiet: 0,
             flags_read: None,
             left: BTreeMap::new(),
-            met: next_look,
+            met,
             next_measure: Duration::ZERO,
             unmeasured: false,
         }
     }
 
-    /// When a region is ripe, if any will be.
-    pub(super) fn ripe_at(&self) -> Option<Duration> {
-        if self.excluded.is_some() {
-            return None;
-        }
-        let ripe = if self.queue.is_empty() {
-            self.scanner.next_ripe().map(Duration::from_millis)
-        } else {
-            Some(Duration::ZERO)
-        };
-        ripe.map(|at| at.max(self.pace.until()))
-    }
-
-    /// Looks at the process: scans its memory if that may have changed. A process that has not run costs one call of less than
-    /// a microsecond, one that has not touched memory reads one small file.
+    /// Looks at the process: scans its memory if that may have changed, and tells what it holds. A process that has not run costs
+    /// one call of less than a microsecond, one that has not touched memory reads one small file.
     ///
     /// # Errors
     /// What the kernel refused, other than by the end of the process.
-    pub(super) fn look(&mut self, now: Duration, options: &Options, size: u64) -> Result<Looked, Error> {
-        let Some(cpu) = process_cpu(self.pid) else { return Ok(Looked::Gone) };
+    pub(super) fn look(
+        &mut self,
+        now: Duration,
+        (options, size, least): (&Options, u64, u32),
+        see: &mut dyn FnMut(Sample),
+    ) -> Result<Look, Error> {
+        let Some(cpu) = process_cpu(self.pid) else { return Ok(Look::Gone) };
         self.pace.look(now, cpu);
         let measure = self.unmeasured && now >= self.next_measure;
         if self.cpu.replace(cpu) == Some(cpu) && self.memory.is_some() && !measure {
-            self.rest(now, options);
-            return Ok(Looked::Quiet);
+            return Ok(Look::Unchanged);
         }
-        let Ok(stat) = Stat::read(self.pid) else { return Ok(Looked::Gone) };
-        if self.identity.replace(stat.identity) != Some(stat.identity) {
+        let Ok(stat) = Stat::read(self.pid) else { return Ok(Look::Gone) };
+        let anew = self.identity.replace(stat.identity) != Some(stat.identity);
+        if anew {
             self.begin(&stat);
         }
         let memory = (stat.faults, stat.resident_pages);
         if self.excluded == Some(Excluded::Kernel) || (self.memory.replace(memory) == Some(memory) && !measure) {
             self.memory = Some(memory);
-            self.rest(now, options);
-            return Ok(Looked::Quiet);
+            return Ok(Look::Unchanged);
         }
-        let before = self.scanner.census();
-        match self.scan(now, options, size) {
+        match self.scan(now, (options, size, least), see) {
             Ok(()) if self.excluded == Some(Excluded::Disabled) => {
                 let resident = stat.resident_pages * rustix::param::page_size() as u64;
                 self.left = [(Why::Disabled, resident)].into();
+                Ok(Look::Closed)
             }
-            Ok(()) => self.excluded = None,
+            Ok(()) => {
+                self.excluded = None;
+                Ok(if anew { Look::Anew } else { Look::Seen })
+            }
             Err(error) => {
-                self.scanner.clear();
+                self.seen = Seen::default();
                 self.pinned = None;
-                return self.cannot(error, now, options);
+                self.cannot(error)
             }
         }
-        if self.scanner.census() == before {
-            self.rest(now, options);
-        } else {
-            self.quiet = 0;
-            self.next_look = now + options.interval.0;
-        }
-        Ok(Looked::Scanned)
     }
 
     /// The process runs a program that is new to us.
     fn begin(&mut self, stat: &Stat) {
-        self.scanner.clear();
-        self.queue.clear();
+        self.seen = Seen::default();
         self.pinned = None;
         self.unsuitable.clear();
         self.flags_read = None;
         self.memory = None;
-        self.quiet = 0;
         self.left.clear();
         self.next_measure = Duration::ZERO;
         // Any bytes: what a process calls itself. Whoever prints it escapes it.
@@ -238,33 +200,27 @@ impl Process {
         }
     }
 
-    /// Waits twice as long as before, up to the longest time.
-    fn rest(&mut self, now: Duration, options: &Options) {
-        self.quiet = (self.quiet + 1).min(16);
-        self.next_look = now + (options.interval.0 * (1 << self.quiet)).min(options.idle.0);
-    }
-
-    fn cannot(&mut self, error: Error, now: Duration, options: &Options) -> Result<Looked, Error> {
+    fn cannot(&mut self, error: Error) -> Result<Look, Error> {
         let source = match &error {
             Error::File { source, .. } | Error::System { source, .. } => source.raw_os_error(),
             _ => None,
         };
         match source {
-            Some(libc::ENOENT | libc::ESRCH) => Ok(Looked::Gone),
+            Some(libc::ENOENT | libc::ESRCH) => Ok(Look::Gone),
             Some(libc::EACCES | libc::EPERM) => {
                 self.excluded = Some(Excluded::Rights);
-                self.next_look = now + options.idle.0;
-                Ok(Looked::Quiet)
+                Ok(Look::Closed)
             }
-            _ => {
-                self.next_look = now + options.idle.0;
-                Err(error)
-            }
+            _ => Err(error),
         }
     }
 
-    fn scan(&mut self, now: Duration, options: &Options, size: u64) -> Result<(), Error> {
-        self.queue.clear();
+    fn scan(
+        &mut self,
+        now: Duration,
+        (options, size, least): (&Options, u64, u32),
+        see: &mut dyn FnMut(Sample),
+    ) -> Result<(), Error> {
         if self.excluded == Some(Excluded::Disabled) {
             if thp_disabled(self.pid) {
                 return Ok(());
@@ -278,8 +234,7 @@ impl Process {
         mappings.retain(|mapping| options.shared || mapping.kind == scan::Kind::Anonymous);
         let page = rustix::param::page_size() as u64;
         let pages = (size / page) as u32;
-        let (least, mut sparse) = (self.scanner.least(), 0);
-        let mut sweep = self.scanner.sweep(millis(now));
+        let (mut seen, mut sparse) = (Seen::default(), 0);
         for mapping in &mappings {
             if self.unsuitable.iter().any(|unsuitable| unsuitable.range.contains(&mapping.range.start)) {
                 continue;
@@ -288,14 +243,15 @@ impl Process {
                 if !found.huge && found.populated < least {
                     sparse += u64::from(found.populated) * page;
                 }
-                sweep.see(Sample {
-                    region: found.region,
-                    populated: found.populated.min(pages),
-                    superpage: found.huge,
-                });
+                match found.huge {
+                    true => seen.huge += 1,
+                    false if found.populated >= least => seen.candidates += 1,
+                    false => seen.sparse += u64::from(found.populated > 0),
+                }
+                see(Sample { region: found.region, populated: found.populated.min(pages), superpage: found.huge });
             })?;
         }
-        sweep.finish();
+        self.seen = seen;
         self.left.remove(&Why::Disabled);
         self.left.insert(Why::NotPopulated, sparse);
         self.unmeasured = now < self.next_measure;
@@ -304,7 +260,7 @@ impl Process {
             self.next_measure = now + now.saturating_sub(self.met).max(options.interval.0);
         }
         self.promoted = 0;
-        self.pinned = (self.scanner.candidates() > 0).then_some(Pinned { pidfd, pagemap });
+        self.pinned = (seen.candidates > 0).then_some(Pinned { pidfd, pagemap });
         Ok(())
     }
 
@@ -334,15 +290,26 @@ impl Process {
         self.left.iter().map(|(why, bytes)| (*why, *bytes)).chain([(Why::AdvisedAgainst, advised)])
     }
 
-    /// Takes regions whose pages others have too from the queue; gives their bytes.
-    pub(super) fn drop_shared(&mut self, size: u64) -> u64 {
-        let Some(pinned) = &self.pinned else { return 0 };
-        let (before, least) = (self.queue.len(), self.scanner.least());
-        self.queue.retain(|ripe| {
-            let pages = pinned.pagemap.pages(ripe.region, size).unwrap_or_default();
-            pages.own + pages.file >= least || pages.own + pages.file + pages.shared < least
-        });
-        (before - self.queue.len()) as u64 * size
+    /// Takes regions whose pages others have too out of those that are ripe; returns their bytes.
+    pub(super) fn drop_shared(&self, ripe: &mut Vec<Ripe>, size: u64, least: u32) -> u64 {
+        let before = ripe.len();
+        ripe.retain(|ripe| self.check(ripe.region, size, least) != Check::Shared);
+        (before - ripe.len()) as u64 * size
+    }
+
+    /// Looks at a region page by page: how far it is populated, or that others have too many of its pages.
+    pub(super) fn check(&self, region: u64, size: u64, least: u32) -> Check {
+        let Some(pinned) = self.pinned.as_ref().filter(|_| self.excluded.is_none()) else {
+            return Check::Populated(0);
+        };
+        let pages = pinned.pagemap.pages(region, size).unwrap_or_default();
+        let populated = pages.own + pages.file;
+        if populated < least && populated + pages.shared >= least { Check::Shared } else { Check::Populated(populated) }
+    }
+
+    /// Of how many physically contiguous pieces a region is made.
+    pub(super) fn pieces(&self, region: u64, size: u64) -> Option<u32> {
+        self.pinned.as_ref()?.pagemap.pages(region, size).ok()?.pieces
     }
 
     /// Reads which ranges are unsuitable, unless that was done a short while ago; they have no part in the scans that follow.
@@ -351,78 +318,18 @@ impl Process {
         if self.flags_read.is_none_or(|read| now >= read + options.idle.0) {
             self.flags_read = Some(now);
             self.unsuitable = scan::unsuitable(self.pid).unwrap_or_default();
-            self.scan_again(now);
+            self.scan_again();
         }
     }
 
-    /// What is known of the memory is out of date.
-    pub(super) fn scan_again(&mut self, at: Duration) {
+    /// What is known of the memory is out of date: the next look scans it.
+    pub(super) fn scan_again(&mut self) {
         self.memory = None;
-        self.quiet = 0;
-        self.next_look = self.next_look.min(at);
-    }
-
-    /// Fills the queue with what is ripe. The first few are asked of how many pieces they are made, which sorts them.
-    pub(super) fn fill_queue(&mut self, now: Duration, size: u64) {
-        /// About one millisecond.
-        const ASKED: usize = 64;
-        self.queue = self.scanner.ripe(millis(now));
-        if let Some(pinned) = &self.pinned {
-            for ripe in self.queue.iter_mut().take(ASKED).filter(|ripe| ripe.pieces == u32::MAX) {
-                ripe.pieces =
-                    pinned.pagemap.pages(ripe.region, size).ok().and_then(|pages| pages.pieces).unwrap_or(u32::MAX);
-                self.scanner.rank(ripe.region, None, Some(ripe.pieces));
-            }
-        }
-        self.queue.sort_unstable_by(|one, other| other.order(one));
-    }
-
-    /// Takes the next regions to promote, each looked at page by page just now; those that do not stand that are left.
-    pub(super) fn take_batch(&mut self, now: Duration, options: &Options, size: u64) -> Batch {
-        let mut batch = Batch::default();
-        if self.queue.is_empty() {
-            self.fill_queue(now, size);
-        }
-        let Some(pinned) = &self.pinned else {
-            self.queue.clear();
-            self.scanner.clear();
-            return batch;
-        };
-        let least = self.scanner.least();
-        while batch.regions.len() < options.batch
-            && let Some(ripe) = self.queue.pop()
-        {
-            let pages = pinned.pagemap.pages(ripe.region, size).unwrap_or_default();
-            let populated = pages.own + pages.file;
-            if populated >= least {
-                batch.regions.push(Ripe { populated, ..ripe });
-            } else if populated + pages.shared >= least {
-                batch.shared += 1;
-                self.scanner.put_off(ripe.region, millis(now));
-            } else {
-                batch.changed += 1;
-                self.scanner.forget(ripe.region);
-            }
-        }
-        if batch.changed > 0 {
-            self.scan_again(now + options.interval.0);
-        }
-        batch
     }
 
     /// Whether it was looked at and is not left alone.
     pub(super) fn watched(&self) -> bool {
         self.identity.is_some() && self.excluded.is_none()
-    }
-
-    /// Whether a region is still populated to the share: an error that can also mean that it is unmapped meant something else.
-    pub(super) fn still_stands(&self, region: u64, size: u64) -> bool {
-        let pages = self.pinned.as_ref().and_then(|pinned| pinned.pagemap.pages(region, size).ok()).unwrap_or_default();
-        pages.own + pages.file >= self.scanner.least()
-    }
-
-    pub(super) fn census(&self) -> Census {
-        self.scanner.census()
     }
 }
 
