@@ -65,6 +65,7 @@ pub(crate) fn tell_range(runs: &Runs, code: u64, address: u64, length: u64) {
 
 /// Tells new rights.
 pub(crate) fn tell_protect(runs: &Runs, address: u64, length: u64, rights: u64) {
+    TOUCHED.restrict(address / PAGE, length.div_ceil(PAGE), rights & 1 != 0, rights & 4 != 0);
     runs.event(code::PROTECT, &[[address / PAGE, length.div_ceil(PAGE)], [rights & 7, 0]]);
 }
 

@@ -315,7 +315,7 @@ impl Runs {
             self.end_run(other);
         }
         self.turn();
-        if self.keep(page / PAGE, kind == STORES) {
+        if self.keep(page / PAGE, kind) {
             let slot = self.push(wire::run(page, in_wire(kind)) + (1 << COUNT_SHIFT));
             if self.recording.get() {
                 open.word.set(slot);
@@ -364,7 +364,7 @@ impl Runs {
         self.end_run(FETCHES);
         self.turn();
         let index = page / PAGE;
-        let kept = self.keep(index, false);
+        let kept = self.keep(index, FETCHES);
         if kept {
             let count = if self.recording.get() { number } else { 1 };
             let slot = self.push(wire::run(page, EXECUTE | straddle) + (count << COUNT_SHIFT));

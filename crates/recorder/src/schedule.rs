@@ -11,6 +11,9 @@
 //! recording begins with has a beginning: the length of a window is measured whole, and the periods after it double until
 //! they are as long as the others. Each window stands for its period. As these begin where they begin, each is divided into
 //! halves of windows, of which one is measured, any with the same chance; the half before it is for warming.
+//!
+//! A TLB under LRU holds what was used last, whatever was before. So what was used last in a gap goes before the window that
+//! ends it, one access a page, the least recent first; as many less count as left out.
 
 /// What part of a sampled stream accesses belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,6 +26,10 @@ pub enum Phase {
     /// The second half of a window, which stands for the whole.
     Measured,
 }
+
+/// A window begins with the pages that were used last in the gap before it, at most so many: twice as many as the largest TLB has
+/// entries.
+pub(crate) const RECENT: usize = 8192;
 
 /// A phase as it is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,9 @@
 //! Which pages a process has touched and written: what decides, while a sampled recording leaves accesses out, that an
-//! access is the first to its page and must stay.
+//! access is the first to its page and must stay. And in which order they were used last meanwhile, so that the window that follows
+//! can begin with TLBs that hold what they would hold (Barr et al., ISPASS 2005: a memory timestamp record).
 
-use std::sync::atomic::{AtomicPtr, AtomicU8, Ordering::Relaxed};
+use crate::schedule::RECENT;
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 const LEAF_BITS: u32 = 18;
 const LEAF_PAGES: usize = 1 << LEAF_BITS;
@@ -12,17 +14,24 @@ const LEAF: std::alloc::Layout = std::alloc::Layout::new::<Leaf>();
 const TOUCHED: u8 = 1;
 const WRITTEN: u8 = 2;
 
-/// Two bits a page for 47 bits of address, in leaves of 1 GB that come with the first touch. Shared by threads: two that
-/// touch a page for the first time at once may both be told so.
+/// Marks and stamps of pages for 47 bits of address, in leaves of 1 GB that come with the first touch. Shared by threads: two that
+/// touch a page for the first time at once may both be told so, and have equal stamps.
 pub(crate) struct Touched {
     leaves: [AtomicPtr<Leaf>; LEAVES],
+    /// The last stamp.
+    clock: AtomicU32,
 }
 
-struct Leaf([AtomicU8; LEAF_PAGES]);
+struct Leaf {
+    marks: [AtomicU8; LEAF_PAGES],
+    /// When each page was last used: by loads and stores, by fetches. 0: not since it was last asked for.
+    stamps: [[AtomicU32; LEAF_PAGES]; 2],
+}
 
 impl Touched {
     pub(crate) const fn new() -> Touched {
-        Touched { leaves: [const { AtomicPtr::new(std::ptr::null_mut()) }; LEAVES] }
+        let leaves = [const { AtomicPtr::new(std::ptr::null_mut()) }; LEAVES];
+        Touched { leaves, clock: AtomicU32::new(0) }
     }
 
     /// Marks a page and returns whether that is news: not touched before, or with `write` not written before. Pages
@@ -40,20 +49,61 @@ impl Touched {
     /// Whether a page has been touched, and whether it has been written.
     #[inline]
     pub(crate) fn known(&self, page: u64) -> (bool, bool) {
-        let marks = self.leaf(page).map_or(0, |leaf| leaf.0[page as usize % LEAF_PAGES].load(Relaxed));
+        let marks = self.leaf(page).map_or(0, |leaf| leaf.marks[page as usize % LEAF_PAGES].load(Relaxed));
         (marks & TOUCHED != 0, marks & WRITTEN != 0)
+    }
+
+    /// A touched page was used just now, by a load or store or by a fetch. Others are let be.
+    #[inline]
+    pub(crate) fn stamp(&self, page: u64, fetch: bool) {
+        let Some(leaf) = self.leaf(page) else { return };
+        // Threads may lose a tick to each other; after 2^32 of them what comes is all as recent.
+        let now = self.clock.load(Relaxed).saturating_add(1);
+        self.clock.store(now, Relaxed);
+        leaf.stamps[usize::from(fetch)][page as usize % LEAF_PAGES].store(now, Relaxed);
+    }
+
+    /// What was used last since this was last asked for, at most [`RECENT`] pages, the most recent last; whether by a fetch.
+    pub(crate) fn recent(&self) -> Vec<(u64, bool)> {
+        let mut found = Vec::new();
+        for index in 0..LEAVES as u64 {
+            let Some(leaf) = self.leaf(index << LEAF_BITS) else { continue };
+            for (fetch, stamps) in [false, true].into_iter().zip(&leaf.stamps) {
+                for (page, stamp) in stamps.iter().enumerate().filter(|(_, stamp)| stamp.load(Relaxed) > 0) {
+                    found.push((stamp.swap(0, Relaxed), index << LEAF_BITS | page as u64, fetch));
+                }
+            }
+        }
+        self.clock.store(0, Relaxed);
+        found.sort_unstable();
+        found.drain(..found.len().saturating_sub(RECENT));
+        found.into_iter().map(|(_, page, fetch)| (page, fetch)).collect()
+    }
+
+    /// The pages of a range have new rights: those that may not be read, or not be executed, were not used lately.
+    pub(crate) fn restrict(&self, start: u64, pages: u64, read: bool, execute: bool) {
+        for (may, stamps) in [read, execute].into_iter().zip(0..) {
+            if !may {
+                self.each(start, pages, |leaf, page| leaf.stamps[stamps][page].store(0, Relaxed));
+            }
+        }
     }
 
     /// Forgets a range of pages: what is touched there next is new.
     pub(crate) fn forget(&self, start: u64, pages: u64) {
+        self.each(start, pages, |leaf, page| {
+            leaf.marks[page].store(0, Relaxed);
+            leaf.stamps.iter().for_each(|stamps| stamps[page].store(0, Relaxed));
+        });
+    }
+
+    fn each(&self, start: u64, pages: u64, change: impl Fn(&Leaf, usize)) {
         let end = start.saturating_add(pages).min((LEAVES * LEAF_PAGES) as u64);
         let mut page = start;
         while page < end {
             let stop = end.min((page | (LEAF_PAGES as u64 - 1)) + 1);
             if let Some(leaf) = self.leaf(page) {
-                for page in page..stop {
-                    leaf.0[page as usize % LEAF_PAGES].store(0, Relaxed);
-                }
+                (page..stop).for_each(|page| change(leaf, page as usize % LEAF_PAGES));
             }
             page = stop;
         }
@@ -96,7 +146,7 @@ impl Touched {
                 self.leaf(page)?
             }
         };
-        Some(&leaf.0[page as usize % LEAF_PAGES])
+        Some(&leaf.marks[page as usize % LEAF_PAGES])
     }
 }
 
@@ -116,6 +166,26 @@ mod tests {
         assert!(TOUCHED.mark(1 << 34, true));
         assert!(!TOUCHED.mark(1 << 34, false));
         assert!(!TOUCHED.mark(1 << 36, true), "beyond the user's half");
+    }
+
+    #[test]
+    fn the_pages_used_last_are_told_in_order_and_once() {
+        static TOUCHED: Touched = Touched::new();
+        for page in 10..20 {
+            TOUCHED.mark(page, false);
+        }
+        for (page, fetch) in [(10, false), (11, true), (12, false), (10, false), (13, false), (14, true), (12, true)] {
+            TOUCHED.stamp(page, fetch);
+        }
+        TOUCHED.stamp(5 << LEAF_BITS, false);
+        TOUCHED.forget(13, 1);
+        TOUCHED.restrict(14, 1, true, false);
+        assert_eq!(TOUCHED.recent(), [(11, true), (12, false), (10, false), (12, true)]);
+        assert_eq!(TOUCHED.recent(), []);
+        TOUCHED.mark(1 << 30, false);
+        (0..RECENT as u64 + 5).for_each(|page| TOUCHED.stamp((1 << 30) + page, false));
+        let recent = TOUCHED.recent();
+        assert_eq!((recent.len(), recent[0]), (RECENT, ((1 << 30) + 5, false)));
     }
 
     #[test]

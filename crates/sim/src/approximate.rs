@@ -87,25 +87,25 @@ pub(crate) fn known(row: &Row, text: String) -> String {
 
 /// What must be said below a table of a sampled stream.
 pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
-    let Some(sampled) = rows.first().and_then(|row| row.sampled.as_ref()) else { return Vec::new() };
-    let exact = |row: &&Row| row.sampled.as_ref().is_some_and(|sampled| sampled.kernel_exact);
-    let unsure = |row: &Row| row.sampled.as_ref().is_some_and(|sampled| sampled.no_errors.is_some());
+    // A table may hold rows of a stream that is whole too.
+    let rows: Vec<(&Row, &Sampled)> = rows.iter().filter_map(|row| Some((row, row.sampled.as_ref()?))).collect();
+    let Some((_, sampled)) = rows.first() else { return Vec::new() };
     let mut notes = vec![format!(
         "sampled: {} of every {} accesses ({:.2} %), with all mappings and first touches{}; misses, walks and time are estimates \
          from {} windows{}",
         count(sampled.on),
         count(sampled.period),
         100.0 * sampled.share,
-        if rows.iter().all(|row| exact(&row)) { ", so what the kernel does is known" } else { "" },
+        if rows.iter().all(|(_, sampled)| sampled.kernel_exact) { ", so what the kernel does is known" } else { "" },
         count(sampled.windows),
-        if rows.iter().any(|row| !unsure(row)) { ", ± half a 95 % interval" } else { "" }
+        if rows.iter().any(|(_, sampled)| sampled.no_errors.is_none()) { ", ± half a 95 % interval" } else { "" }
     )];
     if sampled.windows < 2 {
         notes.push("too few windows for an estimate: record with a shorter period, or without --sample".into());
     } else {
         let mut reasons: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        for row in rows {
-            if let Some(why) = row.sampled.as_ref().and_then(|sampled| sampled.no_errors) {
+        for (row, sampled) in &rows {
+            if let Some(why) = sampled.no_errors {
                 reasons.entry(why).or_default().insert(&row.machine);
             }
         }
@@ -114,8 +114,8 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
             notes.push(format!("nobody knows how good the estimates (≈) on {machines} are: {why}"));
         }
     }
-    let short: Vec<String> =
-        rows.iter().filter(|row| !exact(row)).map(|row| format!("{} {}", row.machine, row.policy)).collect();
+    let short = rows.iter().filter(|(_, sampled)| !sampled.kernel_exact);
+    let short: Vec<String> = short.map(|(row, _)| format!("{} {}", row.machine, row.policy)).collect();
     if !short.is_empty() {
         notes.push(format!(
             "memory was short under {}: what is taken away then depends on references that the sample left out, so that \

@@ -16,7 +16,7 @@ use crate::piece::Window;
 use crate::row::{Row, Sampled};
 use superpage_mmu::{Counters, Machine, Mmu, Replacement};
 use superpage_pages::Access;
-use superpage_trace::Info;
+use superpage_trace::{Info, Sampling};
 
 /// What walks come to.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -259,7 +259,8 @@ impl Windows {
             accesses: (self.accesses + skipped) as f64,
             placed: sampling.seed.is_some(),
             forgets: forgets(machine),
-            warms: warms(machine, sampling.on),
+            warms: warms(machine),
+            cold: info.cold_windows,
         })
     }
 }
@@ -281,8 +282,10 @@ pub(crate) struct Evidence {
     placed: bool,
     /// Whether TLBs forget in what state a window found them.
     forgets: bool,
-    /// Whether windows warm for long enough that they can.
+    /// Whether what windows begin with fills them.
     warms: bool,
+    /// Whether windows begin with whatever TLBs held before.
+    cold: bool,
 }
 
 /// Estimated counts of the whole stream.
@@ -338,8 +341,10 @@ impl Evidence {
             Some("the trace does not say where its windows lie: record it again")
         } else if !self.forgets {
             Some("replacement in its TLBs is neither LRU nor random, and what a gap changes can last")
+        } else if self.cold {
+            Some("the trace does not say what was used last before its windows: record it again")
         } else if !self.warms {
-            Some("windows too short to fill its TLBs while they warm: record longer ones, or without --sample")
+            Some("its TLBs hold more than what windows begin with: record without --sample")
         } else if self.windows.len() < LEAST_WINDOWS {
             Some("fewer than 30 windows: record with a shorter period, or without --sample")
         } else {
@@ -368,15 +373,20 @@ impl Evidence {
     /// of a Poisson count of such windows, times what they hold on average, scaled to the whole. Misses come many at a
     /// time, so it is not they that are counted. 0 where more windows hold some, which show their spread themselves.
     fn rare(&self) -> f64 {
-        let misses = || self.windows.iter().map(|(window, _)| window.others.count());
-        let holding = misses().filter(|misses| *misses > 0).count() as f64;
+        self.rare_of(|window| window.others.count())
+    }
+
+    /// The same of any count.
+    fn rare_of(&self, count: impl Fn(&Tally) -> u64) -> f64 {
+        let counts = || self.windows.iter().map(|(window, _)| count(window));
+        let holding = counts().filter(|count| *count > 0).count() as f64;
         if holding >= RARE {
             return 0.0;
         }
         // Without any, as many as a window finds while it warms.
         let together = match holding {
-            0.0 => self.recorded.others.count() as f64 / self.windows.len().max(1) as f64,
-            _ => misses().sum::<u64>() as f64 / holding,
+            0.0 => count(&self.recorded) as f64 / self.windows.len().max(1) as f64,
+            _ => counts().sum::<u64>() as f64 / holding,
         };
         (1.92 + 1.96 * (holding + 0.96).sqrt()) * together.max(1.0) * self.factor(&self.measured)
     }
@@ -386,6 +396,15 @@ impl Evidence {
         let Tally { faulting, others, .. } = self.recorded;
         let walks = if others.count() > 0 { others } else { faulting };
         self.rare() * cost(&walks) as f64 / walks.count().max(1) as f64
+    }
+
+    /// The same as cycles, with those of rare hits in later levels.
+    fn rare_cycles(&self) -> f64 {
+        let hits = |tally: &Tally| tally.later_hits.iter().sum::<u64>();
+        let all = hits(&self.recorded);
+        let each = self.recorded.tlb_hit_cycles as f64 / all.max(1) as f64;
+        let hits = if all > 0 { self.rare_of(hits) * each } else { 0.0 };
+        hits + self.rare_cost(|walks| walks.cycles)
     }
 }
 
@@ -405,15 +424,10 @@ fn forgets(machine: &Machine) -> bool {
     machine.tlb.iter().all(|tlb| matches!(tlb.replacement, Replacement::Lru | Replacement::Random))
 }
 
-/// Whether the first half of a window of `on` accesses can fill the TLBs of a machine: else what they miss for lack of warmth
-/// counts as misses of the program, and no spread shows it. Of the accesses many are fetches, or to the page before.
-fn warms(machine: &Machine, on: u64) -> bool {
-    machine.tlb.iter().all(|tlb| WARMTH * tlb.entries as u64 <= on / 2)
+/// Whether what windows begin with fills the TLBs of a machine, also where pages are spread over their sets by chance.
+fn warms(machine: &Machine) -> bool {
+    machine.tlb.iter().all(|tlb| 2 * tlb.entries <= Sampling::RECENT)
 }
-
-/// So many accesses fill an entry of a TLB, on average. With 2.5 of them, `zipf` on `zen5` has 0.5 % more misses than in
-/// truth, and every fifth interval does not hold the truth (`make coverage`).
-const WARMTH: u64 = 4;
 
 /// Gives a row of a sampled stream its own errors.
 pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
@@ -430,7 +444,7 @@ pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
     let error = evidence.error(|without| evidence.counts(without).walk_references);
     sampled.walk_memory_references_error = at_least(error, evidence.rare_cost(|walks| walks.references));
     let error = evidence.error(|without| evidence.counts(without).translation());
-    sampled.cycles_error = at_least(error, evidence.rare_cost(|walks| walks.cycles));
+    sampled.cycles_error = at_least(error, evidence.rare_cycles());
 }
 
 /// Gives a row of a sampled stream the errors of what compares it with `base`.
@@ -458,8 +472,7 @@ pub(crate) fn compared_errors(row: &mut Row, own: Option<&Evidence>, base: &Row,
         let own_time = |without| rests.0 + own.counts(without).translation();
         let their_time = |without| rests.1 + theirs.counts(without).translation();
         let speedup = |without| their_time(without) / own_time(without);
-        let cycles = |evidence: &Evidence| evidence.rare_cost(|walks| walks.cycles);
-        let least = rare(cycles(theirs) + cycles(own) * speedup(None)) / own_time(None);
+        let least = rare(theirs.rare_cycles() + own.rare_cycles() * speedup(None)) / own_time(None);
         sampled.speedup_error = own.error(speedup).map(|error| error.max(least));
     }
 }

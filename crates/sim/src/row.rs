@@ -204,8 +204,8 @@ pub struct Sampled {
     /// that were left out. Then every other count is that of another run, and no error is given.
     pub kernel_exact: bool,
     /// Why none of the errors below is given, if that is so though what the kernel did is exact: fewer than 30 windows,
-    /// windows too short to fill the TLBs while they warm, TLBs with replacement that is neither LRU nor random, or a trace
-    /// that does not say where its windows lie (before version 3 of the file format).
+    /// TLBs that hold more than what windows begin with, TLBs with replacement that is neither LRU nor random, or a trace
+    /// that does not say where its windows lie or what was used last before them (before version 4 of the file format).
     pub no_errors: Option<&'static str>,
     /// Half the width of the 95 % confidence interval of `tlb_misses`.
     pub tlb_misses_error: Option<f64>,

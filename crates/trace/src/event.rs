@@ -316,6 +316,9 @@ impl Phase {
 }
 
 impl Sampling {
+    /// A window begins with the pages that were used last in the gap before it: at most so many.
+    pub const RECENT: usize = crate::schedule::RECENT;
+
     /// Sampling with places of windows that are drawn now, by the system's random numbers.
     pub fn drawn(on: u64, period: u64) -> Sampling {
         use std::hash::{BuildHasher, RandomState};
@@ -337,6 +340,9 @@ pub struct Info {
     /// Whether the runs of writes hold the reads of the same page after them too, which then have no run of their own. Files
     /// of versions 1 and 2 are so. Such a stream is exact on machines whose loads and stores ask the same TLBs.
     pub loads_in_writes: bool,
+    /// Whether the windows of a sampled stream begin with whatever TLBs held before: files of before version 4 are so. Else each
+    /// begins with an access to each of the pages that were used last in the gap before it.
+    pub cold_windows: bool,
     /// Runs to come, if known: for progress only.
     pub runs: Option<u64>,
 }

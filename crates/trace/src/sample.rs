@@ -1,10 +1,10 @@
 //! Sampling a whole stream in the way in which the recorder samples a program.
 
 use crate::event::{Batch, Event, Growth, Info, ProcessId, Run, Sampling, Source};
-use crate::schedule::Schedule;
+use crate::schedule::{RECENT, Schedule};
 use crate::{Error, Phase};
 use hashbrown::HashMap;
-use superpage_pages::Access;
+use superpage_pages::{Access, Protection};
 
 /// A run that goes on for longer than so many others, with no event between them, is taken to end there. Recorded runs end
 /// sooner, where a thread's buffer of 8192 words is handed over.
@@ -44,7 +44,9 @@ pub struct Sample {
     threads: HashMap<u32, Thread>,
     thread: u32,
     process: ProcessId,
-    touched: HashMap<ProcessId, HashMap<u64, u8>>,
+    touched: HashMap<ProcessId, HashMap<u64, Page>>,
+    /// The last stamp.
+    clock: u64,
     /// The pages of mappings that grow up, by their first.
     heaps: HashMap<(ProcessId, u64), u64>,
     /// The runs of `whole` that go on, and where they stand in the sample if they do.
@@ -62,6 +64,14 @@ struct Open {
     left_out: bool,
 }
 
+/// What is known of a page that was touched.
+#[derive(Clone, Copy, Default)]
+struct Page {
+    marks: u8,
+    /// When it was last used in a gap, by loads and stores and by fetches; 0: not since the last window.
+    stamps: [u64; 2],
+}
+
 #[derive(Clone, Copy)]
 struct Thread {
     process: ProcessId,
@@ -76,7 +86,7 @@ struct Thread {
 impl Sample {
     /// Leaves out of `inner`, a whole stream, what `sampling` does. A sampling that leaves nothing out changes nothing.
     pub fn new(inner: Box<dyn Source>, sampling: Sampling) -> Sample {
-        let info = Info { sampling: Some(sampling), runs: None, ..inner.info().clone() };
+        let info = Info { sampling: Some(sampling), cold_windows: false, runs: None, ..inner.info().clone() };
         Sample {
             inner,
             info,
@@ -89,6 +99,7 @@ impl Sample {
             thread: 0,
             process: ProcessId(0),
             touched: HashMap::new(),
+            clock: 0,
             heaps: HashMap::new(),
             open: Vec::new(),
             ended: false,
@@ -111,9 +122,17 @@ impl Sample {
         });
         self.find_ends(self.open.iter().map(|open| open.run).min().unwrap_or(self.done), end);
         for index in self.done..stop {
-            self.open.retain(|open| self.ends[open.run] > index);
+            for place in (0..self.open.len()).rev() {
+                if self.ends[self.open[place].run] <= index {
+                    let over = self.open.remove(place);
+                    self.stamp(&state, over.run);
+                }
+            }
             if state.left <= 0 {
-                state.turn(batch);
+                for place in (0..self.open.len()).rev() {
+                    self.stamp(&state, self.open[place].run);
+                }
+                self.turn(&mut state, batch);
                 self.open.iter_mut().for_each(|open| (open.kept, open.left_out) = (None, false));
             }
             self.open.insert(0, Open { run: index, kept: None, left_out: false });
@@ -192,11 +211,61 @@ impl Sample {
         state.skipped[1] += u64::from(instructions) * u64::from(!recording);
     }
 
+    /// Begins the next phase, or where a run was longer than that, the one after it. A window begins with what was used last in
+    /// the gap before it, each for one access that was left out.
+    fn turn(&mut self, state: &mut Thread, batch: &mut Batch) {
+        let (gap, mut period, mut recent) = (state.phase == Phase::Gap, None, Vec::new());
+        while state.left <= 0 {
+            let next = state.schedule.next();
+            state.left += next.length as i64;
+            (state.phase, period) = (next.phase, next.period);
+        }
+        if gap && state.phase != Phase::Gap {
+            recent = self.recent(&mut state.skipped);
+        }
+        state.tell_skipped(batch);
+        batch.event(Event::Phase { phase: state.phase, period });
+        recent.into_iter().for_each(|run| batch.run(run));
+    }
+
+    /// The page of a run was used just now; noted where accesses are left out.
+    fn stamp(&mut self, state: &Thread, run: usize) {
+        let run = self.whole.runs[run];
+        if state.phase == Phase::Gap
+            && let Some(page) = self.touched.get_mut(&self.process).and_then(|touched| touched.get_mut(&run.page()))
+        {
+            self.clock += 1;
+            page.stamps[usize::from(run.access() == Access::Execute)] = self.clock;
+        }
+    }
+
+    /// An access each to the pages that were used last in the gap, the most recent last; no more than were skipped.
+    fn recent(&mut self, skipped: &mut [u64; 2]) -> Vec<Run> {
+        let mut found = Vec::new();
+        for (number, page) in self.touched.entry(self.process).or_default() {
+            for (stream, stamp) in page.stamps.iter_mut().enumerate().filter(|(_, stamp)| **stamp > 0) {
+                found.push((std::mem::take(stamp), *number, stream));
+            }
+        }
+        found.sort_unstable_by_key(|(stamp, ..)| std::cmp::Reverse(*stamp));
+        found.truncate(RECENT);
+        found.retain(|(_, _, stream)| {
+            let some = skipped[*stream] > 0;
+            skipped[*stream] -= u64::from(some);
+            some
+        });
+        let run = |(_, page, stream): (u64, u64, usize)| match stream {
+            0 => Run::new(page, Access::Read, 1, 0),
+            _ => Run::new(page, Access::Execute, 1, 1),
+        };
+        found.into_iter().rev().map(run).collect()
+    }
+
     /// Marks the page of a run; whether that is news.
     fn mark(&mut self, run: Run) -> bool {
-        let marks = self.touched.entry(self.process).or_default().entry(run.page()).or_default();
-        let new = *marks | if run.access() == Access::Write { TOUCHED | WRITTEN } else { TOUCHED };
-        std::mem::replace(marks, new) != new
+        let page = self.touched.entry(self.process).or_default().entry(run.page()).or_default();
+        let new = page.marks | if run.access() == Access::Write { TOUCHED | WRITTEN } else { TOUCHED };
+        std::mem::replace(&mut page.marks, new) != new
     }
 
     fn forget(&mut self, start: u64, pages: u64) {
@@ -211,6 +280,20 @@ impl Sample {
         }
     }
 
+    /// The pages of a range have new rights: those that may not be read, or not be executed, were not used lately.
+    fn restrict(&mut self, start: u64, pages: u64, protection: Protection) {
+        let Some(touched) = self.touched.get_mut(&self.process) else { return };
+        let range = start..start.saturating_add(pages);
+        for (stream, access) in [Access::Read, Access::Execute].into_iter().enumerate() {
+            if !protection.allows(access) {
+                touched
+                    .iter_mut()
+                    .filter(|(page, _)| range.contains(page))
+                    .for_each(|(_, page)| page.stamps[stream] = 0);
+            }
+        }
+    }
+
     fn event(&mut self, event: &Event, batch: &mut Batch) {
         match *event {
             Event::Switch { process, thread } => (self.process, self.thread) = (process, thread),
@@ -221,6 +304,7 @@ impl Sample {
                 }
             }
             Event::Unmap { start, pages } | Event::Discard { start, pages } => self.forget(start, pages),
+            Event::Protect { start, pages, protection } => self.restrict(start, pages, protection),
             Event::Grow { start, pages } => {
                 let before = self.heaps.insert((self.process, start), pages).unwrap_or(pages);
                 self.forget(start + pages.min(before), pages.abs_diff(before));
@@ -260,19 +344,11 @@ impl Sample {
 }
 
 impl Thread {
-    /// Begins the next phase, or where a run was longer than that, the one after it.
-    fn turn(&mut self, batch: &mut Batch) {
+    fn tell_skipped(&mut self, batch: &mut Batch) {
         let [references, instructions] = std::mem::take(&mut self.skipped);
         if references + instructions > 0 {
             batch.event(Event::Skipped { references, instructions });
         }
-        let mut period = None;
-        while self.left <= 0 {
-            let next = self.schedule.next();
-            self.left += next.length as i64;
-            (self.phase, period) = (next.phase, next.period);
-        }
-        batch.event(Event::Phase { phase: self.phase, period });
     }
 }
 

@@ -434,7 +434,7 @@ fn a_trace_of_version_1_is_read() {
     assert!(reader.info().loads_in_writes);
     assert_eq!(read_all(&mut reader).unwrap().runs, written.runs);
     let bytes = encode(&example_info(), &[]);
-    assert_eq!(Reader::from_bytes(bytes, "a trace", false).unwrap().version(), 3);
+    assert_eq!(Reader::from_bytes(bytes, "a trace", false).unwrap().version(), 4);
 }
 
 #[test]
@@ -445,4 +445,15 @@ fn a_trace_of_version_2_says_that_loads_are_in_its_write_runs_and_a_copy_too() {
     assert!(reader.info().loads_in_writes);
     assert_eq!(Reader::from_bytes(encode(reader.info(), &[]), "a copy", false).unwrap().version(), 2);
     assert!(!Reader::from_bytes(encode(&example_info(), &[]), "a trace", false).unwrap().info().loads_in_writes);
+}
+
+#[test]
+fn a_sample_of_version_3_begins_its_windows_with_anything_and_a_copy_too() {
+    let info = Info { cold_windows: true, ..example_info() };
+    let old = encode(&info, &[]);
+    assert_eq!(old[8..12], 3u32.to_le_bytes());
+    let reader = Reader::from_bytes(old, "a trace", false).unwrap();
+    assert_eq!(*reader.info(), Info { runs: reader.info().runs, ..info });
+    assert_eq!(Reader::from_bytes(encode(reader.info(), &[]), "a copy", false).unwrap().version(), 3);
+    assert!(!Reader::from_bytes(encode(&example_info(), &[]), "a trace", false).unwrap().info().cold_windows);
 }

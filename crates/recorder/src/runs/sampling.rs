@@ -6,10 +6,10 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{COUNT_SHIFT, GATHERING, LARGEST, NOWHERE, OFFSET, PAGE, Runs, STORES};
+use super::{COUNT_SHIFT, FETCHES, GATHERING, LARGEST, LOADS, NOWHERE, OFFSET, PAGE, Runs, STORES};
 use crate::schedule::{Phase, Schedule, Stage};
 use crate::touched::Touched;
-use crate::wire::code;
+use crate::wire::{self, EXECUTE, READ, code};
 
 /// What keeps accesses of each period and leaves out the rest.
 #[derive(Clone, Copy)]
@@ -32,7 +32,9 @@ impl Runs {
             && (written || kind != STORES)
         {
             // Where nothing is recorded, loads and stores may be on two pages.
+            self.stamp(kind);
             open.page.store(address & !OFFSET, Relaxed);
+            self.stamp(kind);
             self.add(open, 1);
         } else {
             self.data_anywhere(info, address);
@@ -44,7 +46,9 @@ impl Runs {
     pub(super) fn fetches_left_out(&self, block: u64, straddle: u64) {
         let (page, number) = (block & !OFFSET, block & OFFSET);
         if straddle == 0 && self.fetch.page.load(Relaxed) != NOWHERE && self.known(page).is_some_and(|known| known.0) {
+            self.stamp(FETCHES);
             self.fetch.page.store(page, Relaxed);
+            self.stamp(FETCHES);
             self.add(&self.fetch, number);
         } else {
             self.begin_fetches_anywhere(block, straddle);
@@ -63,12 +67,21 @@ impl Runs {
         Some(touched.known(address / PAGE))
     }
 
-    /// Whether a new run stays in the stream.
-    pub(super) fn keep(&self, page: u64, write: bool) -> bool {
-        match &self.sampler.get() {
-            None => true,
-            Some(sampler) => sampler.touched.mark(page, write) || self.recording.get(),
+    /// The page of the open run of a kind is used just now.
+    fn stamp(&self, kind: usize) {
+        if let Some(sampler) = self.sampler.get() {
+            sampler.touched.stamp(self.open(kind).page.load(Relaxed) / PAGE, kind == FETCHES);
         }
+    }
+
+    /// Whether a new run of a kind stays in the stream.
+    pub(super) fn keep(&self, page: u64, kind: usize) -> bool {
+        let Some(sampler) = self.sampler.get() else { return true };
+        let news = sampler.touched.mark(page, kind == STORES);
+        if !self.recording.get() {
+            sampler.touched.stamp(page, kind == FETCHES);
+        }
+        news || self.recording.get()
     }
 
     /// Changes the phase when its accesses are used up.
@@ -78,7 +91,10 @@ impl Runs {
         }
         // One stream may stay on a page for long while the other brings us here.
         if self.left.get() <= self.in_runs() as i64 {
-            self.tell_skipped();
+            if !self.recording.get() {
+                [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.stamp(kind));
+            }
+            self.close();
             self.begin_phase();
         }
     }
@@ -86,14 +102,34 @@ impl Runs {
     /// Begins the next phase, or where a run was longer than that, the one after it.
     pub(super) fn begin_phase(&self) {
         let Some(mut sampler) = self.sampler.get() else { return };
+        let gap = !self.recording.get();
         let mut now = Stage { phase: Phase::Gap, length: 0, period: None };
         while self.left.get() <= 0 {
             now = sampler.schedule.next();
             self.left.update(|left| left + now.length as i64);
         }
         self.sampler.set(Some(sampler));
+        let mut recent = Vec::new();
+        if gap && now.phase != Phase::Gap {
+            // Each stands for one of those that were left out.
+            recent = sampler.touched.recent();
+            for (stream, skipped) in self.skipped.iter().enumerate() {
+                let all = recent.iter().filter(|(_, fetch)| usize::from(*fetch) == stream).count() as u64;
+                let mut over = all.saturating_sub(skipped.get());
+                skipped.update(|skipped| skipped.saturating_sub(all));
+                recent.retain(|(_, fetch)| {
+                    let less = usize::from(*fetch) == stream && over > 0;
+                    over -= u64::from(less);
+                    !less
+                });
+            }
+        }
+        self.tell_skipped();
         self.recording.set(now.phase != Phase::Gap);
         self.event(code::PHASE, &[[now.phase as u64, now.period.unwrap_or(0)]]);
+        for (page, fetch) in recent {
+            self.push(wire::run(page * PAGE, if fetch { EXECUTE } else { READ }) + (1 << COUNT_SHIFT));
+        }
     }
 
     /// Says how many accesses were left out since it was last said.

@@ -142,7 +142,7 @@ fn an_event_ends_runs_and_an_interrupt_does_not() {
 #[test]
 fn sampling_keeps_first_touches_and_counts_the_rest() {
     static TOUCHED: Touched = Touched::new();
-    let runs = begun(5, 1 << 16, Some(Sampler { schedule: Schedule::new(10, 1000, 3, 0), touched: &TOUCHED }));
+    let runs = begun(5, 1 << 16, Some(Sampler { schedule: Schedule::new(10, 20_000, 3, 0), touched: &TOUCHED }));
     let mut numbers = Numbers(3);
     let (mut pages, mut written) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
     const ACCESSES: u64 = 50_000;
@@ -175,5 +175,6 @@ fn sampling_keeps_first_touches_and_counts_the_rest() {
     }
     assert_eq!(kept + skipped, ACCESSES);
     assert!(seen.is_empty() && seen_written.is_empty());
-    assert!(kept < (pages.len() + written.len()) as u64 + ACCESSES / 50, "{kept} were kept");
+    // Three windows at most, each of which begins with the pages that were used in the gap before.
+    assert!(kept < (pages.len() + written.len() + 3 * (pages.len() + 10)) as u64, "{kept} were kept");
 }

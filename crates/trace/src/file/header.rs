@@ -9,7 +9,7 @@ pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
 
 /// The version that this crate writes, and the newest that it reads. Version 1 knew fewer kinds of events; in 1 and 2 reads
 /// after a write of the same page counted in its run, and samples did not say where their windows lie; in 3 all periods of a
-/// sample were as long.
+/// sample were as long, and windows did not begin with what was used last.
 pub const VERSION: u32 = 4;
 
 /// The first version in which all accesses of a run are of its kind.
@@ -18,9 +18,16 @@ const KINDS_APART: u32 = 3;
 /// The first version that says where the windows of a sample lie.
 const PLACED: u32 = 3;
 
+/// The first version in which a window begins with what was used last before it.
+const WARM: u32 = 4;
+
 /// The version in which a stream is written: a copy of an old one stays one.
 pub(crate) fn version(info: &Info) -> u32 {
-    if info.loads_in_writes { KINDS_APART - 1 } else { VERSION }
+    match info {
+        Info { loads_in_writes: true, .. } => KINDS_APART - 1,
+        Info { cold_windows: true, .. } => WARM - 1,
+        _ => VERSION,
+    }
 }
 
 /// The bytes before the description: magic, version, its length.
@@ -80,5 +87,6 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
     }
     bytes.end()?;
     let (fetches, loads_in_writes) = (flags & FETCHES != 0, version < KINDS_APART);
-    Ok((Info { workload, sampling, fetches, loads_in_writes, runs: None }, notes))
+    let cold_windows = sampling.is_some() && version < WARM;
+    Ok((Info { workload, sampling, fetches, loads_in_writes, cold_windows, runs: None }, notes))
 }
