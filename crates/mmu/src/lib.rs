@@ -11,7 +11,9 @@ mod batch;
 mod cache;
 mod cost;
 mod counters;
+mod lines;
 mod machine;
+mod mappings;
 mod mmu;
 mod reach;
 mod record;
@@ -19,15 +21,15 @@ mod replacement;
 mod request;
 mod table;
 mod tlb;
-mod walker;
 
 pub use cost::TranslationCycles;
 pub use counters::{Counters, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 pub use machine::{
     Clock, Costs, Disk, Host, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages, Serves, SetBy, Spaces,
-    TableKind, TlbSpec, Walk, WalkCacheSpec, Ways,
+    TlbSpec, Walk, WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};
 pub use replacement::Replacement;
 pub use request::{Request, Trap};
+pub use table::TableKind;
 pub use tlb::Held;

@@ -2,56 +2,38 @@
 //! on page tables that an operating system asks for.
 
 use crate::batch::{BATCH, Batch, kind};
-use crate::counters::{Counters, MAX_WALK_LEVELS};
+use crate::counters::Counters;
+use crate::lines::Lines;
 use crate::machine::Machine;
+use crate::mappings::{Mappings, Watch, Work};
 use crate::record::Record;
 use crate::request::{Request, Trap};
-use crate::table::{Tables, Watch, Work};
+use crate::table::{Format, TableFormat, on_format};
 use crate::tlb::{Held, Tlbs};
-use crate::walker::Walker;
 use std::ops::Range;
-use superpage_pages::{Access, MAX_LEVELS, PageSize, Pfn, Protection, Vpn};
-
-/// Parts of the upper tree that are remembered, each for what one table of the second level spans.
-const STRETCHES: usize = 16;
-
-/// Where the second level of the tree has the entries of one stretch of pages.
-#[derive(Clone, Copy, Debug)]
-struct Stretch {
-    number: u64,
-    first: u32,
-    /// The bits of the index that count: none where the whole stretch is one page.
-    mask: u32,
-}
-
-const NO_STRETCH: Stretch = Stretch { number: u64::MAX, first: 0, mask: 0 };
+use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
 
 /// The TLBs, page tables and walker of one core, and what they counted.
 #[derive(Clone, Debug)]
 pub struct Mmu {
-    tables: Tables,
+    mappings: Mappings,
     caches: Caches,
     counters: Counters,
     /// What of it walks to absent pages counted.
     faulting: Counters,
     space: u32,
-    stretches: [Stretch; STRETCHES],
-    /// What `tables.changes` was when the stretches were learned.
-    learned: u64,
     numbers: Numbers,
-    low_bits: (u32, u32),
-    /// The level of the tree where pages of each rung of the ladder are.
-    leaf_levels: [u8; MAX_LEVELS],
     batch: Batch,
     /// The space and the pages that were shot down last, with nothing translated since: no TLB holds anything of them.
     shot: Option<(u32, Range<u64>)>,
 }
 
-/// What caches translations, apart from the tables, so that the tables can tell it of changes.
+/// What caches translations, apart from the mappings, so that these can tell it of changes.
 #[derive(Clone, Debug)]
 struct Caches {
     tlbs: Tlbs,
-    walker: Walker,
+    format: Format,
+    lines: Lines,
     dropped: u64,
 }
 
@@ -61,7 +43,7 @@ impl Watch for Caches {
     }
 
     fn pointer(&mut self, id: u32, level: usize, record: Record) {
-        self.walker.forget(id, level, record);
+        on_format!(&mut self.format, format => format.forget(id, level, record));
     }
 }
 
@@ -108,23 +90,17 @@ impl Numbers {
 impl Mmu {
     /// A core of this machine with empty TLBs, running space 0, which has no tables yet.
     pub fn new(machine: &Machine) -> Mmu {
-        let tables = Tables::new(machine);
-        let walker = Walker::new(machine, &tables);
+        let shape = machine.page_table.kind.shape(machine);
+        let (format, lines) = (Format::new(machine, &shape), Lines::new(machine));
         let mut numbers = Numbers::new(machine.spaces.number_bits);
         numbers.switch(0);
-        let mut leaf_levels = [1; MAX_LEVELS];
-        (0..tables.ladder().len()).for_each(|rung| leaf_levels[rung] = tables.layout(rung).0 as u8);
         Mmu {
-            low_bits: tables.low_bits(),
-            caches: Caches { tlbs: Tlbs::new(machine), walker, dropped: 0 },
-            tables,
+            mappings: Mappings::new(machine.ladder(), &shape),
+            caches: Caches { tlbs: Tlbs::new(machine), format, lines, dropped: 0 },
             counters: Counters::default(),
             faulting: Counters::default(),
             space: 0,
-            stretches: [NO_STRETCH; STRETCHES],
-            learned: 0,
             numbers,
-            leaf_levels,
             batch: Batch::new(),
             shot: None,
         }
@@ -142,7 +118,7 @@ impl Mmu {
 
     /// What each TLB holds now, by page size.
     pub fn held(&self) -> Vec<Held> {
-        self.caches.tlbs.held(&self.tables)
+        self.caches.tlbs.held(&self.mappings)
     }
 
     /// The address space that requests are for.
@@ -157,11 +133,11 @@ impl Mmu {
         }
         self.space = space;
         self.counters.switches += 1;
-        self.stretches = [NO_STRETCH; STRETCHES];
+        self.mappings.forget_stretches();
         if self.numbers.switch(space) {
             self.counters.flushes += 1;
             self.caches.tlbs.flush();
-            self.caches.walker.flush();
+            on_format!(&mut self.caches.format, format => format.flush());
         }
     }
 
@@ -193,7 +169,7 @@ impl Mmu {
             return Err(trap);
         }
         self.shot = None;
-        self.caches.tlbs.translate(&mut self.tables.records, &self.tables.nodes, &self.batch);
+        self.caches.tlbs.translate(&mut self.mappings.records, &self.mappings.nodes, &self.batch);
         Ok(())
     }
 
@@ -202,20 +178,17 @@ impl Mmu {
     /// located before the first is translated: their loads overlap.
     #[inline(always)]
     fn locate(&mut self, requests: &[Request]) -> Option<Trap> {
-        if self.learned != self.tables.changes {
-            self.learned = self.tables.changes;
-            self.stretches = [NO_STRETCH; STRETCHES];
-        }
+        self.mappings.refresh();
         for (index, request) in requests.iter().enumerate() {
             let (page, access) = (request.page(), request.access_bits());
-            let Some(entry) = self.entry(page) else {
+            let Some(entry) = self.mappings.entry(self.space, page) else {
                 self.batch.close(index);
                 return Some(Trap::Absent);
             };
-            let (mut head, mut record) = (entry, self.tables.records[entry as usize]);
+            let (mut head, mut record) = (entry, self.mappings.records[entry as usize]);
             if !record.is_ready(access) {
                 match self.make_ready(entry, access) {
-                    Ok(found) => (head, record) = (found, self.tables.records[found as usize]),
+                    Ok(found) => (head, record) = (found, self.mappings.records[found as usize]),
                     Err(trap) => {
                         self.batch.close(index);
                         return Some(trap);
@@ -230,8 +203,8 @@ impl Mmu {
 
     /// The head of the mapping that the record belongs to, its use bits set as the access does; or why it traps.
     fn make_ready(&mut self, entry: u32, access: u64) -> Result<u32, Trap> {
-        let head = Tables::head(entry, self.tables.records[entry as usize]);
-        let record = &mut self.tables.records[head as usize];
+        let head = Mappings::head(entry, self.mappings.records[entry as usize]);
+        let record = &mut self.mappings.records[head as usize];
         if !record.allows(access) {
             return Err(match record.is_leaf() {
                 true => Trap::Rights { held: record.protection() },
@@ -247,52 +220,23 @@ impl Mmu {
         Ok(head)
     }
 
-    /// The record that a walk to the page ends at, if the tree reaches down to its second level.
-    #[inline(always)]
-    fn entry(&mut self, page: Vpn) -> Option<u32> {
-        let (low, second) = self.low_bits;
-        let number = page.0 >> second;
-        let mut stretch = self.stretches[number as usize % STRETCHES];
-        if stretch.number != number {
-            stretch = self.learn(page)?;
-        }
-        let above = stretch.first + ((page.0 >> low) as u32 & stretch.mask);
-        let record = self.tables.records[above as usize];
-        Some(if record.is_table() { record.child() + (page.0 as u32 & ((1 << low) - 1)) } else { above })
-    }
-
-    #[cold]
-    fn learn(&mut self, page: Vpn) -> Option<Stretch> {
-        let (low, second) = self.low_bits;
-        let number = page.0 >> second;
-        let found = self.tables.find(self.space, page, 2)?;
-        let mask = (1u32 << (second - low)) - 1;
-        let stretch = match found.level {
-            2 => Stretch { number, first: found.id - ((page.0 >> low) as u32 & mask), mask },
-            _ if self.tables.records[found.id as usize].is_leaf() => Stretch { number, first: found.id, mask: 0 },
-            _ => return None,
-        };
-        self.stretches[number as usize % STRETCHES] = stretch;
-        Some(stretch)
-    }
-
     /// Takes the batch through the TLBs, and walks where none has the page.
     #[inline(always)]
     fn translate(&mut self) {
-        let Tables { records, parents, nodes, .. } = &mut self.tables;
+        let Mappings { records, nodes, .. } = &mut self.mappings;
         let served = self.caches.tlbs.translate(records, nodes, &self.batch);
-        let mut levels = [0; MAX_WALK_LEVELS];
         for (kind, requests) in self.batch.groups() {
-            let (access, rung) = (*kind as usize & 3, *kind as usize >> 2);
+            let access = *kind as usize & 3;
             self.counters.references[access % 3] += requests.count_ones() as u64;
             self.counters.walks[access % 3] += (requests & served.walks).count_ones() as u64;
             for (counts, hits) in self.counters.lower_hits.iter_mut().zip(served.hits).skip(1) {
                 counts[access % 3] += (requests & hits).count_ones() as u64;
             }
-            levels[self.leaf_levels[rung] as usize - 1] |= requests & served.walks;
         }
         if served.walks != 0 {
-            self.caches.walker.walk(records, parents, &self.batch.entries, levels, &mut self.counters);
+            let Caches { format, lines, .. } = &mut self.caches;
+            let (mappings, counters) = (&mut self.mappings, &mut self.counters);
+            on_format!(format, format => format.walk(mappings, &self.batch, served.walks, lines, counters));
         }
     }
 
@@ -300,13 +244,12 @@ impl Mmu {
     #[cold]
     fn count_trap(&mut self, request: Request, trap: Trap) {
         let (page, access) = (request.page(), request.access_bits());
-        self.tables.make_root(self.space, page);
-        let found = self.tables.find(self.space, page, 1).expect("the root was just made");
         match trap {
             Trap::Rights { .. } => {
-                let head = Tables::head(found.id, self.tables.records[found.id as usize]);
-                let record = self.tables.records[head as usize];
-                self.batch.set(0, head, found.id, self.caches.tlbs.number(page, record), kind(record, access));
+                let entry = self.mappings.entry(self.space, page).expect("something is mapped there");
+                let head = Mappings::head(entry, self.mappings.records[entry as usize]);
+                let record = self.mappings.records[head as usize];
+                self.batch.set(0, head, entry, self.caches.tlbs.number(page, record), kind(record, access));
                 self.batch.close(1);
                 self.translate();
             }
@@ -314,12 +257,9 @@ impl Mmu {
                 let mut walk = Counters::default();
                 walk.references[access as usize] += 1;
                 walk.walks[access as usize] += 1;
-                let mut levels = [0; MAX_WALK_LEVELS];
-                levels[found.level - 1] = 1;
-                let Tables { records, parents, .. } = &mut self.tables;
-                let mut entries = [0; BATCH];
-                entries[0] = found.id;
-                self.caches.walker.walk(records, parents, &entries, levels, &mut walk);
+                let Caches { format, lines, .. } = &mut self.caches;
+                let page = (self.space, page);
+                on_format!(format, format => format.walk_absent(&mut self.mappings, page, lines, &mut walk));
                 self.counters.add_walks(&walk);
                 self.faulting.add_walks(&walk);
             }
@@ -334,7 +274,7 @@ impl Mmu {
     fn count_shootdown(&mut self, work: Work, space: u32, at: Vpn, size: PageSize) {
         self.count_work(work);
         self.counters.shootdown_entries += std::mem::take(&mut self.caches.dropped);
-        self.shoot(space, at.0..at.0 + (size.bytes() >> self.tables.ladder().base().shift()));
+        self.shoot(space, at.0..at.0 + (size.bytes() >> self.mappings.ladder().base().shift()));
     }
 
     /// The TLBs must forget these pages: nothing to do where they have not loaded any of them since the last time.
@@ -349,45 +289,45 @@ impl Mmu {
     /// Adds a mapping of `size` where nothing is mapped, referenced, and dirty if it is made for a write. Panics if
     /// something is mapped there or `at` is not aligned: the memory manager's state is wrong then.
     pub fn enter(&mut self, space: u32, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
-        let work = self.tables.enter(space, at, frame, size, protection, access);
+        let work = self.mappings.enter(space, at, frame, size, protection, access);
         self.count_work(work);
     }
 
     /// Removes the mapping of `size` at `at`; says whether it was referenced, and whether modified. Panics if there is
     /// none, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
-        let (record, work) = self.tables.remove(space, at, size, &mut self.caches);
+        let (record, work) = self.mappings.remove(space, at, size, &mut self.caches);
         self.count_shootdown(work, space, at, size);
         Used::of(record)
     }
 
     /// Changes the rights of a mapping.
     pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
-        let work = self.tables.protect(space, at, size, protection, &mut self.caches);
+        let work = self.mappings.protect(space, at, size, protection, &mut self.caches);
         self.count_shootdown(work, space, at, size);
     }
 
     /// Makes one mapping of `to` out of all mappings of `from` in it, which have contiguous frames and equal rights.
     /// Goes through all their entries, as real kernels do to gather the use bits.
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
-        let work = self.tables.promote(space, at, from, to, &mut self.caches);
+        let work = self.mappings.promote(space, at, from, to, &mut self.caches);
         self.count_shootdown(work, space, at, to);
     }
 
     /// Makes mappings of `to` out of one of `from`, with its rights and use each.
     pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
-        let work = self.tables.demote(space, at, from, to, &mut self.caches);
+        let work = self.mappings.demote(space, at, from, to, &mut self.caches);
         self.count_shootdown(work, space, at, from);
     }
 
     /// The frame of the base page `at`, the size of the page that maps it, and its rights.
     pub fn lookup(&self, space: u32, at: Vpn) -> Option<(Pfn, PageSize, Protection)> {
-        self.tables.lookup(space, at)
+        self.mappings.lookup(space, at)
     }
 
     /// How a mapping was used since that was cleared.
     pub fn used(&self, space: u32, at: Vpn, size: PageSize) -> Used {
-        Used::of(self.tables.used(space, at, size))
+        Used::of(self.mappings.used(space, at, size))
     }
 
     /// Clears the reference bit of a mapping and says whether it was set. If it was, the page leaves the TLBs, so that
@@ -402,7 +342,7 @@ impl Mmu {
     }
 
     fn clear(&mut self, space: u32, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
-        let (before, work) = self.tables.clear(space, at, size, change, &mut self.caches);
+        let (before, work) = self.mappings.clear(space, at, size, change, &mut self.caches);
         if work != Work::default() {
             self.count_shootdown(work, space, at, size);
         }
@@ -411,22 +351,23 @@ impl Mmu {
 
     /// All mappings of a space are about to be removed, and none is used meanwhile: one flush does for all of them.
     pub fn flush(&mut self, space: u32) {
-        if self.tables.has_root(space) {
+        if self.mappings.has_root(space) {
             self.shoot(space, 0..u64::MAX);
         }
     }
 
     /// Gives back the tables of a space, whose number may be used for another one.
     pub fn destroy(&mut self, space: u32) {
-        self.tables.destroy(space, &mut self.caches);
+        self.mappings.destroy(space, &mut self.caches);
         self.counters.shootdown_entries += std::mem::take(&mut self.caches.dropped);
     }
 
     /// Checks tables, TLBs and walker, each by itself and against each other. Cost: O(everything).
     pub fn validate(&self) -> Result<(), String> {
-        self.tables.validate()?;
-        self.caches.tlbs.validate(&self.tables)?;
-        self.caches.walker.validate(&self.tables)
+        self.mappings.validate()?;
+        self.caches.tlbs.validate(&self.mappings)?;
+        self.caches.lines.validate()?;
+        on_format!(&self.caches.format, format => format.validate(&self.mappings))
     }
 }
 

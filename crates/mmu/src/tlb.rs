@@ -9,10 +9,11 @@ use crate::batch::{Batch, KINDS, each};
 use crate::cache::{Cache, EMPTY, Sets, on_sets};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::Machine;
+use crate::mappings::{Mappings, Nodes};
 use crate::reach::{Entries, Reach, on_entries};
 use crate::record::{PLACES, Record, WAYS_NOTED};
 use crate::replacement::Replace;
-use crate::table::{Nodes, Tables};
+
 use std::ops::Range;
 use superpage_pages::{MAX_LEVELS, PageSize, Vpn};
 
@@ -187,11 +188,11 @@ impl Tlbs {
     }
 
     /// What each TLB holds, by size; what holds none is left out.
-    pub(crate) fn held(&self, tables: &Tables) -> Vec<Held> {
+    pub(crate) fn held(&self, mappings: &Mappings) -> Vec<Held> {
         let mut held: Vec<Held> = Vec::new();
         for tlb in &self.all {
-            for (rung, size) in tables.ladder().sizes().iter().enumerate() {
-                let of_size = |id: u32| tables.records[id as usize].rung() == rung;
+            for (rung, size) in mappings.ladder().sizes().iter().enumerate() {
+                let of_size = |id: u32| mappings.records[id as usize].rung() == rung;
                 let entries = on_entries!(&tlb.entries, cache => {
                     cache.entries().filter(|(_, _, id, _)| of_size(*id)).count() as u64
                 });
@@ -206,23 +207,23 @@ impl Tlbs {
 
     /// Checks that every entry is a mapping of a size that its TLB holds, in its set, where its record says, so that no
     /// page is in a TLB twice; and that inclusive levels enclose what they must.
-    pub(crate) fn validate(&self, tables: &Tables) -> Result<(), String> {
-        self.all.iter().try_for_each(|tlb| on_entries!(&tlb.entries, cache => self.validate_one(tlb, cache, tables)))
+    pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        self.all.iter().try_for_each(|tlb| on_entries!(&tlb.entries, cache => self.validate_one(tlb, cache, mappings)))
     }
 
-    fn validate_one<C: Reach>(&self, tlb: &Tlb, cache: &Cache<C>, tables: &Tables) -> Result<(), String> {
+    fn validate_one<C: Reach>(&self, tlb: &Tlb, cache: &Cache<C>, mappings: &Mappings) -> Result<(), String> {
         let index = tlb.index;
         cache.validate().map_err(|error| format!("TLB {index}: {error}"))?;
         for (set, way, id, payload) in cache.entries() {
-            let record = tables.records[id as usize];
+            let record = mappings.records[id as usize];
             let wrong = |what: &str| Err(format!("TLB {index} set {set} way {way}: {what}, {record:?}"));
-            if !record.is_leaf() || Tables::head(id, record) != id {
+            if !record.is_leaf() || Mappings::head(id, record) != id {
                 return wrong("the entry is no mapping");
             }
             if tlb.rungs >> record.rung() & 1 == 0 {
                 return wrong("the TLB does not hold this size");
             }
-            let covered = C::covered(payload, self.numbers(tables.nodes.first_page(id), record));
+            let covered = C::covered(payload, self.numbers(mappings.nodes.first_page(id), record));
             let number = covered.start;
             if !cache.selects(number, set) || cache.find(number, noted(record, tlb.place), id) != Some(way) {
                 return wrong("the entry is not where its page belongs");

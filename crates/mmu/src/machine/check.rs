@@ -2,9 +2,9 @@
 
 use super::Machine;
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
+use crate::lines::ENTRY_BYTES;
 use crate::record::{MAX_WALK_CACHE, MAX_WAYS};
 use crate::table::MAX_TABLE_LEVELS;
-use crate::walker::ENTRY_BYTES;
 use superpage_pages::{Access, Ladder};
 
 /// Why there is no such machine, in one sentence with the file, the key and what was expected.
@@ -156,17 +156,9 @@ impl Machine {
         if let Some(wide) = bits.iter().find(|bits| !(1..=16).contains(*bits)) {
             return Err(("page-table.bits", format!("each level has 1 to 16 bits, not {wide}")));
         }
-        let order = |index: usize| ladder.sizes()[index].shift() - ladder.base().shift();
-        let (largest, low) = (order(ladder.len() - 1), bits[0] as u32);
-        match self.page_table.kind {
-            super::TableKind::Linear if largest > low => Err((
-                "page-table.bits",
-                format!("a page of {} is not within one table of 2^{low} entries", ladder.size(ladder.largest())),
-            )),
-            super::TableKind::Radix if largest > bits.iter().map(|bits| *bits as u32).sum() => {
-                Err(("page-table.bits", format!("a page of {} exceeds the tree", ladder.size(ladder.largest()))))
-            }
-            _ => Ok(()),
+        match self.page_table.kind.refuses(bits, ladder) {
+            Some(why) => Err(("page-table.bits", why)),
+            None => Ok(()),
         }
     }
 

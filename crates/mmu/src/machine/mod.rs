@@ -9,6 +9,7 @@ mod overlay;
 mod range;
 
 use crate::replacement::Replacement;
+use crate::table::TableKind;
 use serde::{Deserialize, Deserializer};
 use superpage_pages::{Ladder, PageSize, parse_bytes};
 
@@ -110,17 +111,6 @@ pub struct Spaces {
     /// The keys whose values are assumed.
     #[serde(default)]
     pub assumed: Vec<String>,
-}
-
-/// What kind of page table.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum TableKind {
-    /// Every size is a replicated entry for each of its base pages (Navarro et al., section 6.1); the levels above the
-    /// lowest locate the pieces of the linear table.
-    Linear,
-    /// Sizes that match what an entry of a level spans are one entry there; others are replicated below.
-    Radix,
 }
 
 /// Who sets a use bit.

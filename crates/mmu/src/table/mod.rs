@@ -1,288 +1,106 @@
-//! Page tables: trees of nodes, whose records stand in one array.
+//! Page-table formats, each a file: where what is mapped lies in memory, and so what a walk touches.
 //!
-//! The number of a record times eight is its *synthetic physical address*: nodes take distinct, aligned places in a
-//! memory of their own, in the order in which they are needed, and a freed place is used again. So a walk touches
-//! definite cache lines, which depend on nothing but the sequence of operations.
-//!
-//! One mechanism serves both kinds. A *radix* table has a page as one leaf at the highest level whose entries do not
-//! span more than it; a size between two levels (64 KB with the contiguous bit) is replicated within one node. A
-//! *linear* table (Alpha) replicates every size among the entries of the lowest level, and its upper levels only locate
-//! its pieces. Addresses wider than the tree are no error: the root grows sideways, by one node for each stretch in use.
+//! What is mapped is for [`crate::mappings`], and is looked up there for each request; a format is asked at a miss, and told of
+//! changes. To add one, write its file (a type with [`TableFormat`]) and a line in the list below; machine files know it by its
+//! name (`page-table.kind`). Its naive twin goes into the tests (`brute_force`).
 
-mod frames;
-mod operations;
-mod validate;
-
-use crate::machine::{Machine, TableKind};
+use crate::batch::Batch;
+use crate::counters::Counters;
+use crate::lines::Lines;
+use crate::machine::Machine;
+use crate::mappings::{Mappings, Shape};
 use crate::record::Record;
-use frames::Frames;
-use superpage_pages::{Ladder, PageSize, Vpn};
+use serde::Deserialize;
+use superpage_pages::{Ladder, Vpn};
 
-pub(crate) use operations::Work;
+mod linear;
+mod radix;
 
-/// Told of each record that caches may hold, just before it changes.
-pub(crate) trait Watch {
-    /// The mapping with this head, first page and record changes.
-    fn leaf(&mut self, head: u32, first: Vpn, record: Record);
-    /// The pointer to a table goes.
-    fn pointer(&mut self, id: u32, level: usize, record: Record);
+pub(crate) use radix::MAX_LEVELS as MAX_TABLE_LEVELS;
+
+/// Where mappings lie in memory, with the caches of the walker, which hold parts of that.
+pub(crate) trait TableFormat: Sized {
+    /// Why a table whose levels translate so many bits each cannot hold pages of this ladder, if it cannot.
+    fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String>;
+
+    /// How mappings are indexed and how many entries each takes. What the format derives addresses from must be there.
+    fn shape(machine: &Machine) -> Shape;
+
+    /// Empty caches, as the machine file describes them.
+    fn new(machine: &Machine, shape: &Shape) -> Self;
+
+    /// Walks for these requests of a batch, whose pages are mapped, in their order.
+    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, lines: &mut Lines, counters: &mut Counters);
+
+    /// Walks to where the page would be, which nothing maps.
+    fn walk_absent(&mut self, mappings: &mut Mappings, page: (u32, Vpn), lines: &mut Lines, counters: &mut Counters);
+
+    /// This record of a level of the index pointed to others, and goes.
+    fn forget(&mut self, id: u32, level: usize, record: Record);
+
+    /// Empties the caches of the walker. What is in memory stays.
+    fn flush(&mut self);
+
+    /// Checks the caches against what is mapped.
+    fn validate(&self, mappings: &Mappings) -> Result<(), String>;
 }
 
-/// The most levels of a tree.
-pub(crate) const MAX_TABLE_LEVELS: usize = 5;
-
-/// No node above: a root.
-pub(crate) const NO_PARENT: u32 = u32::MAX;
-
-/// What is known of a node besides its records.
-#[derive(Clone, Copy, Debug)]
-struct Node {
-    /// 1 is the lowest; 0 marks a free node.
-    level: u8,
-    space: u32,
-    /// The first page that its first entry spans.
-    first: Vpn,
-    /// Records that are not absent.
-    live: u32,
-}
-
-/// Which record belongs to which node.
-#[derive(Clone, Debug)]
-pub(crate) struct Nodes {
-    /// The page-number bits below an entry of each level (index 0: the lowest level, whose entries span one page).
-    spans: Vec<u32>,
-    /// Every node has this many bits of records, so that a record's node is a shift away.
-    bits: u32,
-    all: Vec<Node>,
-}
-
-impl Nodes {
-    /// The level of the node that the record is in.
-    #[inline(always)]
-    pub(crate) fn level_of(&self, id: u32) -> usize {
-        self.all[(id >> self.bits) as usize].level as usize
-    }
-
-    /// The first page that the record spans.
-    pub(crate) fn first_page(&self, id: u32) -> Vpn {
-        let node = &self.all[(id >> self.bits) as usize];
-        let index = (id & ((1 << self.bits) - 1)) as u64;
-        node.first + (index << self.spans[node.level as usize - 1])
-    }
-
-    fn of(&mut self, id: u32) -> &mut Node {
-        &mut self.all[(id >> self.bits) as usize]
-    }
-}
-
-/// Where a page is in the tree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
-    /// The record that the walk ends at: a leaf, or the absent entry that stopped it.
-    pub(crate) id: u32,
-    /// Its level.
-    pub(crate) level: usize,
-}
-
-/// The tables of all address spaces.
-#[derive(Clone, Debug)]
-pub(crate) struct Tables {
-    ladder: Ladder,
-    replicate_all: bool,
-    /// The page-number bits that each level translates, from the lowest (index 0) up.
-    bits: Vec<u32>,
-    pub(crate) nodes: Nodes,
-    pub(crate) records: Vec<Record>,
-    /// The frame of each leaf's head.
-    frames: Frames,
-    /// For each node the record that points to it.
-    pub(crate) parents: Vec<u32>,
-    free: Vec<u32>,
-    /// The roots of each space: page-number bits above the tree, first record.
-    roots: Vec<Vec<(u64, u32)>>,
-    /// Goes up when a record above the lowest level changes: what was learned of the upper tree may be wrong.
-    pub(crate) changes: u64,
-}
-
-impl Tables {
-    /// No tables yet, of the machine's kind.
-    pub(crate) fn new(machine: &Machine) -> Tables {
-        let bits: Vec<u32> = machine.page_table.bits.iter().map(|bits| *bits as u32).collect();
-        let spans = bits.iter().scan(0, |below, bits| Some(std::mem::replace(below, *below + bits))).collect();
-        Tables {
-            ladder: machine.ladder(),
-            replicate_all: machine.page_table.kind == TableKind::Linear,
-            nodes: Nodes { spans, bits: bits.iter().copied().max().unwrap_or(0), all: Vec::new() },
-            bits,
-            records: Vec::new(),
-            frames: Frames::default(),
-            parents: Vec::new(),
-            free: Vec::new(),
-            roots: Vec::new(),
-            changes: 0,
+/// Makes of the list of formats what needs all of them: the enum that machine files name, and a format of any kind.
+macro_rules! formats {
+    ($dollar:tt $($kind:ident $name:literal => $module:ident;)+) => {
+        /// A format, by the name that machine files use.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+        pub enum TableKind {
+            $(
+                #[doc = concat!("`", $name, "`: see `table/", stringify!($module), ".rs`.")]
+                #[serde(rename = $name)]
+                $kind,
+            )+
         }
-    }
 
-    pub(crate) fn ladder(&self) -> &Ladder {
-        &self.ladder
-    }
-
-    /// The number of levels.
-    pub(crate) fn levels(&self) -> usize {
-        self.bits.len()
-    }
-
-    /// The page-number bits of the lowest level, and those of the two lowest.
-    pub(crate) fn low_bits(&self) -> (u32, u32) {
-        (self.bits[0], self.bits[0] + self.bits[1])
-    }
-
-    /// The shift from a record's number to its node's.
-    pub(crate) fn node_bits(&self) -> u32 {
-        self.nodes.bits
-    }
-
-    /// The head of the mapping that the leaf `id` is part of.
-    #[inline(always)]
-    pub(crate) fn head(id: u32, record: Record) -> u32 {
-        id & (u32::MAX << record.replicas())
-    }
-
-    /// The level of the ladder that `size` is.
-    fn rung(&self, size: PageSize) -> usize {
-        match self.ladder.level(size) {
-            Some(level) => level.index(),
-            None => panic!("{size} is no page size of this machine, whose ladder is {}", self.ladder),
-        }
-    }
-
-    /// The level of the tree where pages of this rung stand, and the logarithm of the number of entries they take there.
-    pub(crate) fn layout(&self, rung: usize) -> (usize, u32) {
-        let order = self.ladder.sizes()[rung].shift() - self.ladder.base().shift();
-        if self.replicate_all {
-            return (1, order);
-        }
-        let level = self.nodes.spans.iter().rposition(|span| *span <= order).unwrap_or(0);
-        (level + 1, order - self.nodes.spans[level])
-    }
-
-    /// The index of the page in its node at `level`.
-    fn index(&self, at: Vpn, level: usize) -> u32 {
-        (at.0 >> self.nodes.spans[level - 1]) as u32 & ((1 << self.bits[level - 1]) - 1)
-    }
-
-    /// The first record of the root for the page, if there is one yet.
-    fn root(&self, space: u32, at: Vpn) -> Option<u32> {
-        let prefix = self.prefix(at);
-        let roots = self.roots.get(space as usize)?;
-        roots.iter().find(|(above, _)| *above == prefix).map(|(_, first)| *first)
-    }
-
-    /// Whether the space has tables.
-    pub(crate) fn has_root(&self, space: u32) -> bool {
-        self.roots.get(space as usize).is_some_and(|roots| !roots.is_empty())
-    }
-
-    fn prefix(&self, at: Vpn) -> u64 {
-        let top = self.levels() - 1;
-        at.0.checked_shr(self.nodes.spans[top] + self.bits[top]).unwrap_or(0)
-    }
-
-    /// The root for the page, made if there is none.
-    pub(crate) fn make_root(&mut self, space: u32, at: Vpn) -> u32 {
-        if let Some(first) = self.root(space, at) {
-            return first;
-        }
-        if self.roots.len() <= space as usize {
-            self.roots.resize(space as usize + 1, Vec::new());
-        }
-        let first = self.make_node(self.levels(), space, at, NO_PARENT);
-        let prefix = self.prefix(at);
-        self.roots[space as usize].push((prefix, first));
-        first
-    }
-
-    /// Follows the tree from the root towards the page, down to `lowest`.
-    pub(crate) fn find(&self, space: u32, at: Vpn, lowest: usize) -> Option<Found> {
-        let mut level = self.levels();
-        let mut id = self.root(space, at)? + self.index(at, level);
-        while level > lowest && self.records[id as usize].is_table() {
-            level -= 1;
-            id = self.records[id as usize].child() + self.index(at, level);
-        }
-        Some(Found { id, level })
-    }
-
-    /// The head of what maps the page, its record, and its first page.
-    pub(crate) fn mapping(&self, space: u32, at: Vpn) -> Option<(u32, Record, Vpn)> {
-        let found = self.find(space, at, 1)?;
-        let record = self.records[found.id as usize];
-        if !record.is_leaf() {
-            return None;
-        }
-        let head = Tables::head(found.id, record);
-        let record = self.records[head as usize];
-        Some((head, record, self.nodes.first_page(head)))
-    }
-
-    /// The number of base pages' bits in a page of this rung.
-    pub(crate) fn order(&self, rung: usize) -> u32 {
-        self.ladder.sizes()[rung].shift() - self.ladder.base().shift()
-    }
-
-    fn make_node(&mut self, level: usize, space: u32, at: Vpn, parent: u32) -> u32 {
-        let spanned = self.nodes.spans[level - 1] + self.bits[level - 1];
-        let first = Vpn(at.0.checked_shr(spanned).unwrap_or(0).checked_shl(spanned).unwrap_or(0));
-        let number = self.free.pop().unwrap_or_else(|| {
-            let records = self.records.len() + (1 << self.nodes.bits);
-            assert!(records < u32::MAX as usize, "more than 32 GB of page tables");
-            self.records.resize(records, Record::ABSENT);
-            self.frames.resize(records);
-            self.parents.push(NO_PARENT);
-            self.nodes.all.push(Node { level: 0, space: 0, first: Vpn(0), live: 0 });
-            self.nodes.all.len() as u32 - 1
-        });
-        self.nodes.all[number as usize] = Node { level: level as u8, space, first, live: 0 };
-        self.parents[number as usize] = parent;
-        number << self.nodes.bits
-    }
-
-    /// The record of the page at `level`, with all nodes above it made.
-    fn make(&mut self, space: u32, at: Vpn, lowest: usize) -> u32 {
-        let mut id = self.make_root(space, at) + self.index(at, self.levels());
-        for level in (lowest..self.levels()).rev() {
-            let record = self.records[id as usize];
-            assert!(!record.is_leaf(), "page {at:?} of space {space} is mapped by a larger page already");
-            let child = if record.is_table() {
-                record.child()
-            } else {
-                let child = self.make_node(level, space, at, id);
-                self.records[id as usize] = Record::table(child);
-                self.nodes.all[(id >> self.nodes.bits) as usize].live += 1;
-                self.changes += 1;
-                child
-            };
-            id = child + self.index(at, level);
-        }
-        id
-    }
-
-    /// Counts `gone` records of a node as absent, and frees it and those above that are empty now.
-    fn release(&mut self, id: u32, gone: u32, watch: &mut impl Watch) {
-        let (mut id, mut gone) = (id, gone);
-        loop {
-            let number = (id >> self.nodes.bits) as usize;
-            self.nodes.all[number].live -= gone;
-            let above = self.parents[number];
-            if self.nodes.all[number].live > 0 || above == NO_PARENT {
-                return;
+        impl TableKind {
+            pub(crate) fn refuses(self, bits: &[u8], ladder: &Ladder) -> Option<String> {
+                match self {
+                    $(TableKind::$kind => $module::$kind::refuses(bits, ladder),)+
+                }
             }
-            self.nodes.all[number].level = 0;
-            self.free.push(number as u32);
-            watch.pointer(above, self.nodes.level_of(above), self.records[above as usize]);
-            self.records[above as usize] = Record::ABSENT;
-            self.changes += 1;
-            (id, gone) = (above, 1);
+
+            pub(crate) fn shape(self, machine: &Machine) -> Shape {
+                match self {
+                    $(TableKind::$kind => $module::$kind::shape(machine),)+
+                }
+            }
         }
-    }
+
+        /// The format of a machine, and the caches of its walker.
+        #[derive(Clone, Debug)]
+        pub(crate) enum Format {
+            $($kind($module::$kind),)+
+        }
+
+        impl Format {
+            /// With empty caches.
+            pub(crate) fn new(machine: &Machine, shape: &Shape) -> Format {
+                match machine.page_table.kind {
+                    $(TableKind::$kind => Format::$kind($module::$kind::new(machine, shape)),)+
+                }
+            }
+        }
+
+        /// Evaluates an expression with the format in a [`Format`], compiled for each kind.
+        macro_rules! on_format {
+            ($dollar format:expr, $dollar kind:ident => $dollar body:expr) => {
+                match $dollar format {
+                    $(crate::table::Format::$kind($dollar kind) => $dollar body,)+
+                }
+            };
+        }
+        pub(crate) use on_format;
+    };
+}
+
+// Name in the code, name in machine files, module.
+formats! { $
+    Radix "radix" => radix;
+    Linear "linear" => linear;
 }

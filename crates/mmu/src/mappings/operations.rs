@@ -1,6 +1,6 @@
 //! What the memory manager asks of page tables: enter, remove, protect, promote, demote, and the use bits.
 
-use super::{Tables, Watch};
+use super::{Mappings, Watch};
 use crate::record::Record;
 use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
 
@@ -13,7 +13,7 @@ pub(crate) struct Work {
     pub(crate) traversals: u64,
 }
 
-impl Tables {
+impl Mappings {
     /// Adds a mapping where nothing is mapped. Cost: O(entries it takes).
     #[allow(clippy::too_many_arguments, reason = "the call of the seam, with what it needs and no more")]
     pub(crate) fn enter(

@@ -1,9 +1,9 @@
 //! The invariants of page tables.
 
-use super::{NO_PARENT, Tables};
+use super::{Mappings, NO_PARENT};
 use crate::record::Record;
 
-impl Tables {
+impl Mappings {
     /// Checks that every node is reached once from a root or is free and empty, that pointers and parents agree, that
     /// live records are counted right, and that every mapping is whole: aligned, its entries alike, within its node.
     /// Cost: O(records).
@@ -68,7 +68,7 @@ impl Tables {
                 return Err(format!("record {id:#x}: {record:?} does not belong at level {level}"));
             }
             let entries = 1 << record.replicas();
-            if Tables::head(id, record) != id {
+            if Mappings::head(id, record) != id {
                 return Err(format!("record {id:#x}: {record:?} is no head and follows none"));
             }
             let like = Record::leaf(record.rung(), record.replicas(), Default::default(), (false, false));

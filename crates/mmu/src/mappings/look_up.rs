@@ -1,0 +1,79 @@
+//! The one look-up that each request takes.
+
+use super::Mappings;
+use superpage_pages::Vpn;
+
+/// Parts of the upper index that are remembered, each for what one node of the second level spans.
+const STRETCHES: usize = 16;
+
+/// Where the second level of the index has the records of one stretch of pages.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    number: u64,
+    first: u32,
+    /// The bits of the index that count: none where the whole stretch is one page.
+    mask: u32,
+}
+
+const NO_STRETCH: Stretch = Stretch { number: u64::MAX, first: 0, mask: 0 };
+
+/// What is remembered of the upper index, of one space.
+#[derive(Clone, Debug)]
+pub(super) struct Stretches {
+    all: [Stretch; STRETCHES],
+    /// What [`Mappings::changes`] was when they were learned.
+    learned: u64,
+    /// The page-number bits of the lowest level, and those of the two lowest.
+    low_bits: (u32, u32),
+}
+
+impl Stretches {
+    pub(super) fn new(bits: &[u32]) -> Stretches {
+        Stretches { all: [NO_STRETCH; STRETCHES], learned: 0, low_bits: (bits[0], bits[0] + bits[1]) }
+    }
+}
+
+impl Mappings {
+    /// What was remembered is of another space, or no longer true.
+    pub(crate) fn forget_stretches(&mut self) {
+        self.stretches.all = [NO_STRETCH; STRETCHES];
+    }
+
+    /// Makes what is remembered true, if the index has changed above the lowest level; before look-ups.
+    #[inline(always)]
+    pub(crate) fn refresh(&mut self) {
+        if self.stretches.learned != self.changes {
+            self.stretches.learned = self.changes;
+            self.forget_stretches();
+        }
+    }
+
+    /// The record of the page: of its mapping, or one that is absent; nothing if the index does not reach that far down.
+    #[inline(always)]
+    pub(crate) fn entry(&mut self, space: u32, page: Vpn) -> Option<u32> {
+        let (low, second) = self.stretches.low_bits;
+        let number = page.0 >> second;
+        let mut stretch = self.stretches.all[number as usize % STRETCHES];
+        if stretch.number != number {
+            stretch = self.learn(space, page)?;
+        }
+        let above = stretch.first + ((page.0 >> low) as u32 & stretch.mask);
+        let record = self.records[above as usize];
+        Some(if record.is_table() { record.child() + (page.0 as u32 & ((1 << low) - 1)) } else { above })
+    }
+
+    #[cold]
+    fn learn(&mut self, space: u32, page: Vpn) -> Option<Stretch> {
+        let (low, second) = self.stretches.low_bits;
+        let number = page.0 >> second;
+        let found = self.find(space, page, 2)?;
+        let mask = (1u32 << (second - low)) - 1;
+        let stretch = match found.level {
+            2 => Stretch { number, first: found.id - ((page.0 >> low) as u32 & mask), mask },
+            _ if self.records[found.id as usize].is_leaf() => Stretch { number, first: found.id, mask: 0 },
+            _ => return None,
+        };
+        self.stretches.all[number as usize % STRETCHES] = stretch;
+        Some(stretch)
+    }
+}

@@ -1,0 +1,301 @@
+//! What is mapped, exactly, and its use bits.
+//!
+//! Mappings are found by an index, a tree of nodes whose records stand in one array; a request takes one look-up, mostly of two
+//! records (see `look_up`). A mapping is a record, or several that repeat it, of which the first is its *head*. The page-table format
+//! says how many bits each level of the index has and at which level a page of each size stands ([`Shape`]), so that it can tell from
+//! a record where in memory the entry lies; nothing here depends on what it makes of that (see [`crate::table`]). Addresses wider
+//! than the tree are no error: the root grows sideways, by one node for each stretch in use.
+
+mod frames;
+mod look_up;
+mod operations;
+mod validate;
+
+use crate::machine::Machine;
+use crate::record::Record;
+use frames::Frames;
+use look_up::Stretches;
+use superpage_pages::{Ladder, PageSize, Vpn};
+
+pub(crate) use operations::Work;
+
+/// Told of each record that caches may hold, just before it changes.
+pub(crate) trait Watch {
+    /// The mapping with this head, first page and record changes.
+    fn leaf(&mut self, head: u32, first: Vpn, record: Record);
+    /// The pointer to a table goes.
+    fn pointer(&mut self, id: u32, level: usize, record: Record);
+}
+
+/// No node above: a root.
+pub(crate) const NO_PARENT: u32 = u32::MAX;
+
+/// The shape of the index.
+#[derive(Clone, Debug)]
+pub(crate) struct Shape {
+    /// The page-number bits that each level translates, from the lowest (index 0) up.
+    pub(crate) bits: Vec<u32>,
+    /// For pages at each level of the ladder the level of the index where they stand (1 is the lowest), and the logarithm of
+    /// the number of records there.
+    pub(crate) layouts: Vec<(usize, u32)>,
+}
+
+impl Shape {
+    /// With the bits of the machine's table; `layout` is told the page-number bits below the records of each level and
+    /// those of a page.
+    pub(crate) fn new(machine: &Machine, layout: impl Fn(&[u32], u32) -> (usize, u32)) -> Shape {
+        let bits: Vec<u32> = machine.page_table.bits.iter().map(|bits| *bits as u32).collect();
+        let spans = Shape::spans(&bits);
+        let base = machine.ladder().base().shift();
+        let layouts = machine.pages.sizes.iter().map(|size| layout(&spans, size.shift() - base)).collect();
+        Shape { bits, layouts }
+    }
+
+    fn spans(bits: &[u32]) -> Vec<u32> {
+        bits.iter().scan(0, |below, bits| Some(std::mem::replace(below, *below + bits))).collect()
+    }
+
+    /// Every node has this many bits of records, so that a record's node is a shift away.
+    pub(crate) fn node_bits(&self) -> u32 {
+        self.bits.iter().copied().max().unwrap_or(0)
+    }
+}
+
+/// What is known of a node besides its records.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    /// 1 is the lowest; 0 marks a free node.
+    level: u8,
+    space: u32,
+    /// The first page that its first entry spans.
+    first: Vpn,
+    /// Records that are not absent.
+    live: u32,
+}
+
+/// Which record belongs to which node.
+#[derive(Clone, Debug)]
+pub(crate) struct Nodes {
+    /// The page-number bits below an entry of each level (index 0: the lowest level, whose entries span one page).
+    spans: Vec<u32>,
+    /// Every node has this many bits of records, so that a record's node is a shift away.
+    bits: u32,
+    all: Vec<Node>,
+}
+
+impl Nodes {
+    /// The level of the node that the record is in.
+    #[inline(always)]
+    pub(crate) fn level_of(&self, id: u32) -> usize {
+        self.all[(id >> self.bits) as usize].level as usize
+    }
+
+    /// The first page that the record spans.
+    pub(crate) fn first_page(&self, id: u32) -> Vpn {
+        let node = &self.all[(id >> self.bits) as usize];
+        let index = (id & ((1 << self.bits) - 1)) as u64;
+        node.first + (index << self.spans[node.level as usize - 1])
+    }
+
+    fn of(&mut self, id: u32) -> &mut Node {
+        &mut self.all[(id >> self.bits) as usize]
+    }
+}
+
+/// Where a page is in the tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Found {
+    /// The record that the walk ends at: a leaf, or the absent entry that stopped it.
+    pub(crate) id: u32,
+    /// Its level.
+    pub(crate) level: usize,
+}
+
+/// The mappings of all address spaces.
+#[derive(Clone, Debug)]
+pub(crate) struct Mappings {
+    ladder: Ladder,
+    /// The page-number bits that each level translates, from the lowest (index 0) up.
+    bits: Vec<u32>,
+    layouts: Vec<(usize, u32)>,
+    pub(crate) nodes: Nodes,
+    pub(crate) records: Vec<Record>,
+    /// The frame of each leaf's head.
+    frames: Frames,
+    /// For each node the record that points to it.
+    pub(crate) parents: Vec<u32>,
+    free: Vec<u32>,
+    /// The roots of each space: page-number bits above the tree, first record.
+    roots: Vec<Vec<(u64, u32)>>,
+    /// Goes up when a record above the lowest level changes: what was learned of the upper tree may be wrong.
+    changes: u64,
+    stretches: Stretches,
+}
+
+impl Mappings {
+    /// No mappings yet.
+    pub(crate) fn new(ladder: Ladder, shape: &Shape) -> Mappings {
+        let bits = shape.bits.clone();
+        Mappings {
+            ladder,
+            nodes: Nodes { spans: Shape::spans(&bits), bits: shape.node_bits(), all: Vec::new() },
+            stretches: Stretches::new(&bits),
+            bits,
+            layouts: shape.layouts.clone(),
+            records: Vec::new(),
+            frames: Frames::default(),
+            parents: Vec::new(),
+            free: Vec::new(),
+            roots: Vec::new(),
+            changes: 0,
+        }
+    }
+
+    pub(crate) fn ladder(&self) -> &Ladder {
+        &self.ladder
+    }
+
+    /// The number of levels.
+    pub(crate) fn levels(&self) -> usize {
+        self.bits.len()
+    }
+
+    /// The head of the mapping that the leaf `id` is part of.
+    #[inline(always)]
+    pub(crate) fn head(id: u32, record: Record) -> u32 {
+        id & (u32::MAX << record.replicas())
+    }
+
+    /// The level of the ladder that `size` is.
+    fn rung(&self, size: PageSize) -> usize {
+        match self.ladder.level(size) {
+            Some(level) => level.index(),
+            None => panic!("{size} is no page size of this machine, whose ladder is {}", self.ladder),
+        }
+    }
+
+    /// The level of the index where pages of this rung stand, and the logarithm of the number of records they take there.
+    fn layout(&self, rung: usize) -> (usize, u32) {
+        self.layouts[rung]
+    }
+
+    /// The index of the page in its node at `level`.
+    fn index(&self, at: Vpn, level: usize) -> u32 {
+        (at.0 >> self.nodes.spans[level - 1]) as u32 & ((1 << self.bits[level - 1]) - 1)
+    }
+
+    /// The first record of the root for the page, if there is one yet.
+    fn root(&self, space: u32, at: Vpn) -> Option<u32> {
+        let prefix = self.prefix(at);
+        let roots = self.roots.get(space as usize)?;
+        roots.iter().find(|(above, _)| *above == prefix).map(|(_, first)| *first)
+    }
+
+    /// Whether the space has tables.
+    pub(crate) fn has_root(&self, space: u32) -> bool {
+        self.roots.get(space as usize).is_some_and(|roots| !roots.is_empty())
+    }
+
+    fn prefix(&self, at: Vpn) -> u64 {
+        let top = self.levels() - 1;
+        at.0.checked_shr(self.nodes.spans[top] + self.bits[top]).unwrap_or(0)
+    }
+
+    /// The root for the page, made if there is none.
+    pub(crate) fn make_root(&mut self, space: u32, at: Vpn) -> u32 {
+        if let Some(first) = self.root(space, at) {
+            return first;
+        }
+        if self.roots.len() <= space as usize {
+            self.roots.resize(space as usize + 1, Vec::new());
+        }
+        let first = self.make_node(self.levels(), space, at, NO_PARENT);
+        let prefix = self.prefix(at);
+        self.roots[space as usize].push((prefix, first));
+        first
+    }
+
+    /// Follows the tree from the root towards the page, down to `lowest`.
+    pub(crate) fn find(&self, space: u32, at: Vpn, lowest: usize) -> Option<Found> {
+        let mut level = self.levels();
+        let mut id = self.root(space, at)? + self.index(at, level);
+        while level > lowest && self.records[id as usize].is_table() {
+            level -= 1;
+            id = self.records[id as usize].child() + self.index(at, level);
+        }
+        Some(Found { id, level })
+    }
+
+    /// The head of what maps the page, its record, and its first page.
+    pub(crate) fn mapping(&self, space: u32, at: Vpn) -> Option<(u32, Record, Vpn)> {
+        let found = self.find(space, at, 1)?;
+        let record = self.records[found.id as usize];
+        if !record.is_leaf() {
+            return None;
+        }
+        let head = Mappings::head(found.id, record);
+        let record = self.records[head as usize];
+        Some((head, record, self.nodes.first_page(head)))
+    }
+
+    /// The number of base pages' bits in a page of this rung.
+    pub(crate) fn order(&self, rung: usize) -> u32 {
+        self.ladder.sizes()[rung].shift() - self.ladder.base().shift()
+    }
+
+    fn make_node(&mut self, level: usize, space: u32, at: Vpn, parent: u32) -> u32 {
+        let spanned = self.nodes.spans[level - 1] + self.bits[level - 1];
+        let first = Vpn(at.0.checked_shr(spanned).unwrap_or(0).checked_shl(spanned).unwrap_or(0));
+        let number = self.free.pop().unwrap_or_else(|| {
+            let records = self.records.len() + (1 << self.nodes.bits);
+            assert!(records < u32::MAX as usize, "more than 32 GB of page tables");
+            self.records.resize(records, Record::ABSENT);
+            self.frames.resize(records);
+            self.parents.push(NO_PARENT);
+            self.nodes.all.push(Node { level: 0, space: 0, first: Vpn(0), live: 0 });
+            self.nodes.all.len() as u32 - 1
+        });
+        self.nodes.all[number as usize] = Node { level: level as u8, space, first, live: 0 };
+        self.parents[number as usize] = parent;
+        number << self.nodes.bits
+    }
+
+    /// The record of the page at `level`, with all nodes above it made.
+    fn make(&mut self, space: u32, at: Vpn, lowest: usize) -> u32 {
+        let mut id = self.make_root(space, at) + self.index(at, self.levels());
+        for level in (lowest..self.levels()).rev() {
+            let record = self.records[id as usize];
+            assert!(!record.is_leaf(), "page {at:?} of space {space} is mapped by a larger page already");
+            let child = if record.is_table() {
+                record.child()
+            } else {
+                let child = self.make_node(level, space, at, id);
+                self.records[id as usize] = Record::table(child);
+                self.nodes.all[(id >> self.nodes.bits) as usize].live += 1;
+                self.changes += 1;
+                child
+            };
+            id = child + self.index(at, level);
+        }
+        id
+    }
+
+    /// Counts `gone` records of a node as absent, and frees it and those above that are empty now.
+    fn release(&mut self, id: u32, gone: u32, watch: &mut impl Watch) {
+        let (mut id, mut gone) = (id, gone);
+        loop {
+            let number = (id >> self.nodes.bits) as usize;
+            self.nodes.all[number].live -= gone;
+            let above = self.parents[number];
+            if self.nodes.all[number].live > 0 || above == NO_PARENT {
+                return;
+            }
+            self.nodes.all[number].level = 0;
+            self.free.push(number as u32);
+            watch.pointer(above, self.nodes.level_of(above), self.records[above as usize]);
+            self.records[above as usize] = Record::ABSENT;
+            self.changes += 1;
+            (id, gone) = (above, 1);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! A linear table, as on the Alpha: every size is an entry for each of its base pages, alike, of which the first is the one with
+//! the use bits (Navarro et al., section 6.1). The levels above the lowest only locate the pieces of the table.
+
+use super::TableFormat;
+use super::radix::Radix;
+use crate::batch::Batch;
+use crate::counters::Counters;
+use crate::lines::Lines;
+use crate::machine::Machine;
+use crate::mappings::{Mappings, Shape};
+use crate::record::Record;
+use superpage_pages::{Ladder, Vpn};
+
+/// Walks as those of a tree: only where pages stand in it is different.
+#[derive(Clone, Debug)]
+pub(crate) struct Linear(Radix);
+
+impl TableFormat for Linear {
+    fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String> {
+        let largest = ladder.size(ladder.largest());
+        let order = largest.shift() - ladder.base().shift();
+        (order > bits[0] as u32)
+            .then(|| format!("a page of {largest} is not within one table of 2^{} entries", bits[0]))
+    }
+
+    fn shape(machine: &Machine) -> Shape {
+        Shape::new(machine, |_, order| (1, order))
+    }
+
+    fn new(machine: &Machine, shape: &Shape) -> Linear {
+        Linear(Radix::new(machine, shape))
+    }
+
+    #[inline(always)]
+    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, lines: &mut Lines, counters: &mut Counters) {
+        self.0.walk(mappings, batch, walks, lines, counters);
+    }
+
+    fn walk_absent(&mut self, mappings: &mut Mappings, page: (u32, Vpn), lines: &mut Lines, counters: &mut Counters) {
+        self.0.walk_absent(mappings, page, lines, counters);
+    }
+
+    fn forget(&mut self, id: u32, level: usize, record: Record) {
+        self.0.forget(id, level, record);
+    }
+
+    fn flush(&mut self) {
+        self.0.flush();
+    }
+
+    fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        self.0.validate(mappings)
+    }
+}

@@ -1,0 +1,185 @@
+//! A tree: a page is one entry at the highest level whose entries do not span more than it; a size between two levels (64 KB with
+//! the contiguous bit) is repeated within one table.
+//!
+//! The index of what is mapped has the shape of the tree, so its records are the entries: the number of a record times eight is
+//! the *synthetic physical address* of its entry. Tables take distinct, aligned places in a memory of their own, in the order in
+//! which they are needed, and a freed place is used again. So a walk touches definite cache lines, which depend on nothing but
+//! the sequence of operations.
+//!
+//! A walk starts below the lowest table whose pointer a walk cache holds, then reads one entry a level. The walk caches are
+//! searched from the lowest level up; only the one that hits counts as used, and those below it are filled.
+
+use super::TableFormat;
+use crate::batch::{BATCH, Batch, each};
+use crate::cache::{Cache, Sets, on_sets};
+use crate::counters::{Counters, MAX_WALK_LEVELS};
+use crate::lines::Lines;
+use crate::machine::Machine;
+use crate::mappings::{Mappings, Shape};
+use crate::reach::Exact;
+use crate::record::Record;
+use crate::replacement::{Replace, Replacement};
+use superpage_pages::{Ladder, Vpn};
+
+/// The most levels of a tree.
+pub(crate) const MAX_LEVELS: usize = MAX_WALK_LEVELS;
+
+/// The walk caches, and where walks end.
+#[derive(Clone, Debug)]
+pub(crate) struct Radix {
+    /// For pointers at level n, at index n - 1; the lowest level has none.
+    caches: [Option<Cache>; MAX_LEVELS],
+    levels: usize,
+    /// The level of the entries of pages at each level of the ladder.
+    leaf_levels: [u8; superpage_pages::MAX_LEVELS],
+    /// From the number of a record to that of its table.
+    node_bits: u32,
+    /// For each level the pointers that the walks of a batch come to; in the lowest their last entries.
+    pointers: [[u32; BATCH]; MAX_LEVELS],
+}
+
+impl TableFormat for Radix {
+    fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String> {
+        let largest = ladder.size(ladder.largest());
+        let order = largest.shift() - ladder.base().shift();
+        (order > bits.iter().map(|bits| *bits as u32).sum()).then(|| format!("a page of {largest} exceeds the tree"))
+    }
+
+    fn shape(machine: &Machine) -> Shape {
+        Shape::new(machine, |spans, order| {
+            let level = spans.iter().rposition(|span| *span <= order).unwrap_or(0);
+            (level + 1, order - spans[level])
+        })
+    }
+
+    fn new(machine: &Machine, shape: &Shape) -> Radix {
+        let mut caches = [const { None }; MAX_LEVELS];
+        for cache in &machine.walk_cache {
+            caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru, cache.entries));
+        }
+        let mut leaf_levels = [1; superpage_pages::MAX_LEVELS];
+        for (level, (leaf, _)) in leaf_levels.iter_mut().zip(&shape.layouts) {
+            *level = *leaf as u8;
+        }
+        let (levels, node_bits) = (shape.bits.len(), shape.node_bits());
+        Radix { caches, levels, leaf_levels, node_bits, pointers: [[0; BATCH]; MAX_LEVELS] }
+    }
+
+    #[inline(always)]
+    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, lines: &mut Lines, counters: &mut Counters) {
+        let mut levels = [0; MAX_LEVELS];
+        for (kind, requests) in batch.groups() {
+            levels[self.leaf_levels[*kind as usize >> 2] as usize - 1] |= requests & walks;
+        }
+        self.climb(mappings, &batch.entries, levels, lines, counters);
+    }
+
+    fn walk_absent(
+        &mut self,
+        mappings: &mut Mappings,
+        (space, page): (u32, Vpn),
+        lines: &mut Lines,
+        counters: &mut Counters,
+    ) {
+        mappings.make_root(space, page);
+        let found = mappings.find(space, page, 1).expect("the root was just made");
+        let (mut levels, mut entries) = ([0; MAX_LEVELS], [0; BATCH]);
+        (levels[found.level - 1], entries[0]) = (1, found.id);
+        self.climb(mappings, &entries, levels, lines, counters);
+    }
+
+    fn forget(&mut self, id: u32, level: usize, record: Record) {
+        if let Some(cache) = &mut self.caches[level - 1] {
+            cache.forget(0..1, record.walk_place(), id);
+        }
+    }
+
+    fn flush(&mut self) {
+        self.caches.iter_mut().flatten().for_each(Cache::flush);
+    }
+
+    /// Checks that walk caches hold only pointers of their level, where the records say.
+    fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        for (index, cache) in self.caches.iter().enumerate() {
+            let Some(cache) = cache else { continue };
+            cache.validate()?;
+            for (_, way, id, ()) in cache.entries() {
+                let record = mappings.records[id as usize];
+                if !record.is_table() || mappings.nodes.level_of(id) != index + 1 || record.walk_place() != way {
+                    return Err(format!("walk cache {} holds record {id:#x} in way {way}: {record:?}", index + 1));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Radix {
+    /// Walks to the records `entries`, leaves or the absent entries that end the walks; `levels` says which of them are
+    /// at each level (index 0: the lowest), as bit sets.
+    #[inline(always)]
+    fn climb(
+        &mut self,
+        mappings: &mut Mappings,
+        entries: &[u32; BATCH],
+        levels: [u64; MAX_LEVELS],
+        lines: &mut Lines,
+        counters: &mut Counters,
+    ) {
+        let Mappings { records, parents, .. } = mappings;
+        // From the lowest level up, who comes to each level: a walk that no cache below it could shorten.
+        let mut coming = levels;
+        let mut reached = 1;
+        self.pointers[0] = *entries;
+        for level in 1..self.levels.min(MAX_LEVELS) {
+            let (below, here) = self.pointers.split_at_mut(level);
+            let (below, here) = (&below[level - 1], &mut here[0]);
+            for index in each(levels[level]) {
+                here[index] = entries[index];
+            }
+            // Those whose entry is below this level and that no cache served yet.
+            let climbing = coming[level - 1];
+            for index in each(climbing) {
+                here[index] = parents[(below[index] >> self.node_bits) as usize];
+            }
+            let missed = match &mut self.caches[level] {
+                Some(cache) if climbing != 0 => on_sets!(cache, sets => look_up(&mut sets, records, here, climbing)),
+                _ => climbing,
+            };
+            counters.walk_cache_hits[level] += (climbing & !missed).count_ones() as u64;
+            coming[level] |= missed;
+            if coming[level] != 0 {
+                reached = level + 1;
+            }
+        }
+
+        let mut count = 0;
+        for index in each(levels.iter().fold(0, |all, level| all | level)) {
+            for level in (0..reached).rev() {
+                lines.want(count, self.pointers[level][index]);
+                count += (coming[level] >> index & 1) as usize;
+            }
+        }
+        lines.read(count, records.len(), counters);
+    }
+}
+
+/// Looks pointers up in a walk cache, which is filled by those that miss; returns which.
+#[inline(always)]
+fn look_up<R: Replace>(
+    sets: &mut Sets<'_, Exact, R>,
+    records: &mut [Record],
+    pointers: &[u32; BATCH],
+    asking: u64,
+) -> u64 {
+    let mut missed = 0;
+    for index in each(asking) {
+        let id = pointers[index];
+        let record = &mut records[id as usize];
+        if !sets.hit(0, record.walk_place(), id) {
+            record.set_walk_place(sets.fill(0, id).0);
+            missed |= 1 << index;
+        }
+    }
+    missed
+}
