@@ -93,7 +93,16 @@ impl<C: Reach> Cache<C> {
 
     /// Drops what covers these translations of the mapping `tag`; `noted` is what its record remembers. Returns the number of
     /// entries dropped.
+    #[inline(always)]
     pub(crate) fn forget(&mut self, numbers: Range<u64>, noted: usize, tag: u32) -> u64 {
+        let here = self.shape.set_of(numbers.start) * self.shape.ways + noted;
+        if C::WHOLE && self.shape.noted >= self.shape.ways && self.tags[here] != tag {
+            return 0;
+        }
+        self.drop_all(numbers, noted, tag)
+    }
+
+    fn drop_all(&mut self, numbers: Range<u64>, noted: usize, tag: u32) -> u64 {
         on_sets!(self, sets => sets.forget(numbers, noted, tag))
     }
 
@@ -111,7 +120,9 @@ impl<C: Reach> Cache<C> {
 
     /// The way that holds this translation of the mapping `tag`, if one does.
     pub(crate) fn find(&self, number: u64, noted: usize, tag: u32) -> Option<usize> {
-        find::<C>(&self.tags, &self.payloads, self.shape, number, noted, tag)
+        let at = self.shape.set_of(number) * self.shape.ways + noted;
+        let here = self.tags[at] == tag && C::covers(self.payloads[at], number);
+        if here { Some(noted) } else { search::<C>(&self.tags, &self.payloads, self.shape, number, noted, tag) }
     }
 
     /// Whether the number selects this set.
@@ -142,9 +153,9 @@ impl<C: Reach> Cache<C> {
     }
 }
 
-/// The way that holds this translation of the mapping `tag`, if one does. Of a mapping that is noted whole, a comparison.
-#[inline(always)]
-fn find<C: Reach>(
+/// The way from `from` on that holds this translation of the mapping `tag`, of those that a record does not tell from it.
+#[cold]
+fn search<C: Reach>(
     tags: &[u32],
     payloads: &[C::Payload],
     shape: Shape,
@@ -153,14 +164,8 @@ fn find<C: Reach>(
     tag: u32,
 ) -> Option<usize> {
     let first = shape.set_of(number) * shape.ways;
-    let holds = |way: usize| tags[first + way] == tag && C::covers(payloads[first + way], number);
-    if holds(noted) {
-        Some(noted)
-    } else if shape.noted < shape.ways {
-        (noted % shape.noted..shape.ways).step_by(shape.noted).find(|way| holds(*way))
-    } else {
-        None
-    }
+    let mut ways = (noted % shape.noted..shape.ways).step_by(shape.noted);
+    ways.find(|way| tags[first + way] == tag && C::covers(payloads[first + way], number))
 }
 
 impl<C: Reach, R: Replace> Sets<'_, C, R> {
@@ -168,11 +173,26 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// that the mapping's record remembers.
     #[inline(always)]
     pub(crate) fn hit(&mut self, number: u64, noted: usize, tag: u32) -> bool {
-        let found = find::<C>(self.tags, self.payloads, self.shape, number, noted, tag);
+        let set = self.shape.set_of(number);
+        let at = set * self.shape.ways + noted;
+        if self.tags[at] == tag && C::covers(self.payload(at), number) {
+            self.kept.touch(set, noted);
+            return true;
+        }
+        if self.shape.noted >= self.shape.ways {
+            return false;
+        }
+        let found = search::<C>(self.tags, self.payloads, self.shape, number, noted, tag);
         if let Some(way) = found {
-            self.kept.touch(self.shape.set_of(number), way);
+            self.kept.touch(set, way);
         }
         found.is_some()
+    }
+
+    /// The payload of an entry: nothing to load, not even to check, where payloads are nothing.
+    #[inline(always)]
+    fn payload(&self, at: usize) -> C::Payload {
+        self.payloads.get(at).copied().unwrap_or_default()
     }
 
     /// Puts a translation that is not there into its set; returns the way, for its record to remember, and the tag and payload
@@ -185,7 +205,10 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
             Some(way) => way,
             None => self.kept.victim(set),
         };
-        let payload = std::mem::replace(&mut self.payloads[first + way], C::fill(number));
+        let payload = self.payload(first + way);
+        if let Some(held) = self.payloads.get_mut(first + way) {
+            *held = C::fill(number);
+        }
         (way, std::mem::replace(&mut self.tags[first + way], tag), payload)
     }
 
@@ -229,13 +252,15 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     }
 
     fn forget(&mut self, numbers: Range<u64>, noted: usize, tag: u32) -> u64 {
-        let (sets, ways) = (self.shape.sets as u64, self.shape.ways);
+        let (set, ways) = (self.shape.set_of(numbers.start), self.shape.ways);
+        if C::WHOLE && self.shape.noted >= ways {
+            return self.drop_part(set, noted, tag, &numbers);
+        }
         let mut dropped = 0;
         // Numbers in a row select sets in a row.
-        for number in numbers.start..numbers.end.min(numbers.start + sets) {
+        for number in numbers.start..numbers.end.min(numbers.start + self.shape.sets as u64) {
             let set = self.shape.set_of(number);
-            let tried = if self.shape.noted < ways { 0..ways } else { noted..noted + 1 };
-            for way in tried {
+            for way in 0..ways {
                 dropped += self.drop_part(set, way, tag, &numbers);
             }
         }
@@ -243,12 +268,13 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     }
 
     /// Drops what one way holds of these translations; whether nothing was left of the entry.
+    #[inline(always)]
     fn drop_part(&mut self, set: usize, way: usize, tag: u32, numbers: &Range<u64>) -> u64 {
         let at = set * self.shape.ways + way;
         if self.tags[at] != tag {
             return 0;
         }
-        if let Some(left) = C::without(self.payloads[at], numbers) {
+        if let Some(left) = C::without(self.payload(at), numbers) {
             self.payloads[at] = left;
             return 0;
         }

@@ -22,6 +22,8 @@ pub struct Mmu {
     /// What of it walks to absent pages counted.
     faulting: Counters,
     space: u32,
+    /// The number of TLB levels.
+    levels: usize,
     numbers: Numbers,
     batch: Batch,
     /// The space and the pages that were shot down last, with nothing translated since: no TLB holds anything of them.
@@ -100,6 +102,7 @@ impl Mmu {
             counters: Counters::default(),
             faulting: Counters::default(),
             space: 0,
+            levels: machine.tlb_levels(),
             numbers,
             batch: Batch::new(),
             shot: None,
@@ -229,7 +232,7 @@ impl Mmu {
             let access = *kind as usize & 3;
             self.counters.references[access % 3] += requests.count_ones() as u64;
             self.counters.walks[access % 3] += (requests & served.walks).count_ones() as u64;
-            for (counts, hits) in self.counters.lower_hits.iter_mut().zip(served.hits).skip(1) {
+            for (counts, hits) in self.counters.lower_hits.iter_mut().zip(served.hits).take(self.levels).skip(1) {
                 counts[access % 3] += (requests & hits).count_ones() as u64;
             }
         }

@@ -137,6 +137,12 @@ impl Record {
         self.places[index % PLACES] as usize
     }
 
+    /// The same of a record in registers, and 0 for a TLB that has no place here.
+    #[inline(always)]
+    pub(crate) fn noted(self, index: usize) -> usize {
+        u32::from_le_bytes(self.places).checked_shr(8 * index as u32).unwrap_or(0) as u8 as usize
+    }
+
     /// Notes a way.
     #[inline(always)]
     pub(crate) fn set_place(&mut self, index: usize, way: usize) {

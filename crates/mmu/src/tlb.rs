@@ -148,7 +148,7 @@ impl Tlbs {
             let asked =
                 |tlb: &Tlb| batch.groups().iter().any(|(k, which)| which >> index & tlb.kinds as u64 >> k & 1 != 0);
             let hit = self.all.iter_mut().position(|tlb| {
-                let noted = noted(records[head as usize], tlb.place);
+                let noted = records[head as usize].noted(tlb.place);
                 asked(tlb)
                     && on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => sets.hit(number, noted, head)))
             });
@@ -225,11 +225,11 @@ impl Tlbs {
             }
             let covered = C::covered(payload, self.numbers(mappings.nodes.first_page(id), record));
             let number = covered.start;
-            if !cache.selects(number, set) || cache.find(number, noted(record, tlb.place), id) != Some(way) {
+            if !cache.selects(number, set) || cache.find(number, record.noted(tlb.place), id) != Some(way) {
                 return wrong("the entry is not where its page belongs");
             }
             let holds = |outer: &Tlb| {
-                let noted = noted(record, outer.place);
+                let noted = record.noted(outer.place);
                 on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find(number, noted, id).is_some()))
             };
             let must = |outer: &&Tlb| outer.rungs >> record.rung() & 1 != 0 && outer.encloses >> index & 1 != 0;
@@ -239,12 +239,6 @@ impl Tlbs {
         }
         Ok(())
     }
-}
-
-/// The way that a mapping's record remembers for the TLBs of this place.
-#[inline(always)]
-fn noted(record: Record, place: usize) -> usize {
-    if place < PLACES { record.place(place) } else { 0 }
 }
 
 /// Takes some requests of a batch through one TLB, which is filled by those that miss; returns which.
@@ -257,12 +251,13 @@ fn pass<C: Reach, R: Replace>(
     asking: u64,
 ) -> u64 {
     let mut missed = 0;
+    let (place, mask) = if place < PLACES { (place, usize::MAX) } else { (0, 0) };
     for index in each(asking) {
         let (head, number) = (batch.heads[index], batch.numbers[index]);
         let record = &mut records[head as usize];
-        if !sets.hit(number, noted(*record, place), head) {
+        if !sets.hit(number, record.place(place) & mask, head) {
             let way = sets.fill(number, head).0;
-            if place < PLACES {
+            if mask != 0 {
                 record.set_place(place, way);
             }
             missed |= 1 << index;
@@ -275,7 +270,7 @@ fn pass<C: Reach, R: Replace>(
 fn drop_from(tlbs: &mut [Tlb], which: u32, head: u32, numbers: Range<u64>, record: Record) -> u64 {
     let holders = tlbs.iter_mut().filter(|tlb| which >> tlb.index & tlb.rungs >> record.rung() & 1 != 0);
     let dropped = holders.map(|tlb| {
-        let noted = noted(record, tlb.place);
+        let noted = record.noted(tlb.place);
         on_entries!(&mut tlb.entries, cache => cache.forget(numbers.clone(), noted, head))
     });
     dropped.sum()

@@ -10,6 +10,8 @@ pub(crate) struct Exact;
 impl Reach for Exact {
     type Payload = ();
 
+    const WHOLE: bool = true;
+
     #[inline(always)]
     fn fill(_: u64) {}
 

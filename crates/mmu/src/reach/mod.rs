@@ -23,6 +23,9 @@ pub(crate) trait Reach: Clone + Debug {
     /// What an entry holds beside its key.
     type Payload: Copy + PartialEq + Debug + Default;
 
+    /// Whether an entry is a whole mapping, so that there is one at most, where the mapping's record says.
+    const WHOLE: bool = false;
+
     /// The payload of a new entry, filled for this translation.
     fn fill(number: u64) -> Self::Payload;
 
