@@ -43,6 +43,13 @@ pub struct Ripe {
     pub since: u64,
 }
 
+impl From<Sample> for Ripe {
+    /// A region of which nothing more is known.
+    fn from(sample: Sample) -> Ripe {
+        Ripe { region: sample.region, populated: sample.populated, accessed: 0, pieces: u32::MAX, since: 0 }
+    }
+}
+
 impl Ripe {
     /// Which of two regions is promoted first: the lesser one.
     pub fn order(&self, other: &Ripe) -> Ordering {

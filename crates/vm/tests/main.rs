@@ -37,6 +37,7 @@ mod speculation;
 mod stride;
 mod swap;
 mod touch;
+mod tutorial;
 mod windows;
 mod wired;
 mod x86_64;

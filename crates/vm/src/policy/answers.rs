@@ -248,6 +248,9 @@ pub struct Answers {
 }
 
 impl Answers {
+    /// Those of the policy `base`.
+    pub const BASE: Answers = super::base::ANSWERS;
+
     /// Whether all of an extent is populated at the first touch of one of its pages.
     pub(crate) fn takes_extents(&self) -> bool {
         self.place.frames == Place::Extent

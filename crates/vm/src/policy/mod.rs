@@ -194,6 +194,19 @@ impl Policy {
             let (target, names) = (target.name, target.names());
             return Err(PolicyError(format!("no policy is named `{name}`; {target} has {names}")));
         };
+        Policy::of(definition, parameters, target)
+    }
+
+    /// The policy of a definition, which need not be one of this crate's, with these parameters.
+    ///
+    /// # Errors
+    /// As for [`Policy::parse`].
+    pub fn of<'a>(
+        definition: &'static Definition,
+        parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
+        target: &Target,
+    ) -> Result<Policy, PolicyError> {
+        let name = definition.name;
         if let Some(need) = target.lacks(definition.needs) {
             let (target, names) = (target.name, target.names());
             return Err(PolicyError(format!(
