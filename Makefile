@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
-.PHONY: help build install demo test lint bench corpus coverage fuzz mutants reproduce
+.PHONY: help build install demo test kernel lint bench corpus coverage fuzz mutants reproduce
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -19,6 +19,12 @@ demo: ## what superpages do to recorded real programs, on two machines
 
 test: ## all tests
 	$(CARGO) test --workspace --locked
+
+QEMU = qemu-system-x86_64 -accel tcg -m 128M -display none -monitor none -serial stdio -no-reboot -net none \
+	-device isa-debug-exit,iobase=0xf4,iosize=4
+kernel: ## boot a small kernel on superpage-vm in QEMU (needs qemu-system-x86)
+	cd kernel && $(CARGO) build --release --locked --target-dir ../target/kernel
+	@$(QEMU) -kernel target/kernel/release/superpage-kernel; test $$? = 1
 
 lint: ## what CI checks beside the tests: format, clippy, docs
 	$(CARGO) fmt --all --check

@@ -41,6 +41,8 @@ pub(crate) trait Machine {
     fn invalidate(&mut self, space: SpaceId, at: Vpn);
     /// Forgets all of the space.
     fn invalidate_all(&mut self, space: SpaceId);
+    /// A space has this root, which is empty. What is entered there by other means belongs to the kernel, and stays.
+    fn new_root(&mut self, _root: Pfn) {}
 }
 
 /// The page tables of all spaces.
@@ -203,6 +205,7 @@ impl<M: Machine> Pmap for Tables<M> {
             let (root, number) = (self.new_table(), space.0 as usize);
             self.roots.resize(self.roots.len().max(number + 1), None);
             self.roots[number] = Some(root);
+            self.machine.new_root(root);
         }
         let (mut table, mut level, entry) = self.walk(space, at).expect("it has a root");
         assert_eq!(entry, 0, "{at:?} is mapped");

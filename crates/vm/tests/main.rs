@@ -20,6 +20,7 @@ mod daemon_limits;
 mod dirty;
 mod files;
 mod fork;
+mod kernel;
 mod metadata;
 mod near_full;
 mod out_of_memory;

@@ -1,0 +1,286 @@
+//! A demonstration kernel on `superpage-vm`: it boots in QEMU, runs programs that check what they read, and prints what the manager did
+//! for them, under two policies. Programs are functions that use memory of their own address space, in ring 0; their faults are the
+//! processor's, and so are the accessed and dirty bits that the page daemon goes by. One processor, one thread.
+#![no_std]
+#![no_main]
+
+extern crate alloc;
+
+mod boot;
+mod heap;
+mod tables;
+
+use core::cell::UnsafeCell;
+use core::fmt::{self, Write};
+use superpage_pages::{Access, Extent, Ladder, Level, Pfn, Vpn};
+use superpage_vm::{Backed, Config, FaultError, Filled, Map, Memory, NoContents, Page, SpaceId, Stats, Vm};
+use tables::{Machine, Tables};
+
+const PAGE: usize = 4096;
+/// Memory that the manager has: 32 MB.
+const FRAMES: u64 = 8192;
+/// Of which the kernel's own text and data are the first 8 MB.
+const KERNEL: u64 = 2048;
+/// The disk for swap is memory too, from here on: 64 MB.
+const DISK: u64 = FRAMES * PAGE as u64;
+const SLOTS: u64 = 16_384;
+/// Where programs have their memory: at 512 GB, the second entry of the root.
+const START: Vpn = Vpn(1 << 27);
+/// Words of a page that programs use: one a cache line.
+const STEP: u64 = 64;
+
+struct Serial;
+
+impl Write for Serial {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.bytes().for_each(boot::print_byte);
+        Ok(())
+    }
+}
+
+macro_rules! println {
+    ($($what:tt)*) => { let _ = writeln!(Serial, $($what)*); };
+}
+
+/// Physical memory, mapped as it is, and the TLB of the one processor.
+struct Physical;
+
+fn frame(frame: Pfn) -> *mut [u8; PAGE] {
+    (frame.0 as usize * PAGE) as *mut [u8; PAGE]
+}
+
+fn slot(from: Backed) -> *mut [u8; PAGE] {
+    let Backed::Swap { slot } = from else { panic!("there are no files here") };
+    (DISK as usize + slot as usize * PAGE) as *mut [u8; PAGE]
+}
+
+impl Machine for Physical {
+    fn read(&self, table: Pfn, index: usize) -> u64 {
+        // SAFETY: a frame that the manager gave for tables; volatile, as the processor sets bits in it.
+        unsafe { frame(table).cast::<u64>().add(index).read_volatile() }
+    }
+
+    fn write(&mut self, table: Pfn, index: usize, entry: u64) {
+        // SAFETY: as above.
+        unsafe { frame(table).cast::<u64>().add(index).write_volatile(entry) };
+    }
+
+    fn new_root(&mut self, root: Pfn) {
+        Machine::write(self, root, 0, boot::kernel_entry());
+    }
+
+    // The TLB holds nothing of other spaces than the one that runs: to load a root empties it.
+    fn invalidate(&mut self, _: SpaceId, at: Vpn) {
+        boot::invalidate(at.0 * PAGE as u64);
+    }
+
+    fn invalidate_all(&mut self, _: SpaceId) {
+        boot::load_root(boot::root());
+    }
+}
+
+impl Memory for Physical {
+    fn zero(&mut self, first: Pfn, frames: u64, _: Page) -> Result<(), NoContents> {
+        // SAFETY: frames that the manager has just allocated; the same for the two below.
+        unsafe { frame(first).cast::<u8>().write_bytes(0, frames as usize * PAGE) };
+        Ok(())
+    }
+
+    fn copy(&mut self, from: Pfn, to: Pfn, _: Page) {
+        // SAFETY: see `zero`.
+        unsafe { frame(to).copy_from(frame(from), 1) };
+    }
+
+    fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<Filled, NoContents> {
+        // SAFETY: see `zero`; slots are behind the memory that the manager has.
+        unsafe { frame(to).copy_from(slot(from), 1) };
+        Ok(Filled::Now)
+    }
+
+    fn write(&mut self, to: Backed, from: Pfn) {
+        // SAFETY: see `read`.
+        unsafe { slot(to).copy_from(frame(from), 1) };
+    }
+
+    fn digest(&mut self, _: Pfn) -> u128 {
+        panic!("no policy here asks for digests")
+    }
+}
+
+struct Kernel {
+    vm: Vm,
+    tables: Tables<Physical>,
+    running: SpaceId,
+    faults: u64,
+}
+
+impl Kernel {
+    fn run(&mut self, space: SpaceId) {
+        self.running = space;
+        boot::load_root(self.tables.root(space).map_or_else(boot::first_root, |root| root.0 * PAGE as u64));
+    }
+
+    /// The page-fault handler.
+    fn fault(&mut self, error: u64, address: u64) -> Result<(), FaultError> {
+        let access = match error {
+            error if error & 16 > 0 => Access::Execute,
+            error if error & 2 > 0 => Access::Write,
+            _ => Access::Read,
+        };
+        self.faults += 1;
+        let at = Vpn(address / PAGE as u64);
+        while let Err(error) = self.vm.fault(&mut self.tables, &mut Physical, self.running, at, access) {
+            let full = matches!(error, FaultError::OutOfMemory(_));
+            if !full || !self.vm.run_daemon(&mut self.tables, &mut Physical) {
+                return Err(error);
+            }
+        }
+        if self.vm.daemon_wanted() {
+            self.vm.run_daemon(&mut self.tables, &mut Physical);
+        }
+        // Its first fault gave the space a root.
+        let root = self.tables.root(self.running).map(|root| root.0 * PAGE as u64);
+        if let Some(root) = root.filter(|root| *root != boot::root()) {
+            boot::load_root(root);
+        }
+        Ok(())
+    }
+}
+
+struct Cell(UnsafeCell<Option<Kernel>>);
+
+// SAFETY: one processor; a program that may fault holds nothing of the kernel meanwhile.
+unsafe impl Sync for Cell {}
+
+static THE: Cell = Cell(UnsafeCell::new(None));
+
+/// The kernel, for what `call` does: nothing that faults.
+fn kernel<R>(call: impl FnOnce(&mut Kernel) -> R) -> R {
+    // SAFETY: see `Cell`.
+    call(unsafe { (*THE.0.get()).as_mut().expect("it was made") })
+}
+
+pub(crate) extern "C" fn page_fault(error: u64, address: u64) {
+    if let Err(why) = kernel(|kernel| kernel.fault(error, address)) {
+        panic!("a program used {address:#x}: {why}");
+    }
+}
+
+pub(crate) extern "C" fn other_fault() -> ! {
+    panic!("an exception that is no page fault");
+}
+
+/// What a program writes to an address, the `time`th time.
+fn word(address: u64, time: u64) -> u64 {
+    (address ^ time << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
+}
+
+/// Uses some words of each page of a range, which `write` writes and else are held against what `time` wrote. Returns how many were wrong.
+fn program(pages: impl Iterator<Item = u64>, write: bool, time: u64) -> u64 {
+    let mut wrong = 0;
+    for page in pages {
+        let start = (START + page).0 * PAGE as u64;
+        for address in (start..start + PAGE as u64).step_by(STEP as usize) {
+            let place = address as *mut u64;
+            // SAFETY: memory of the program, which page faults make real.
+            unsafe {
+                if write {
+                    place.write_volatile(word(address, time));
+                } else {
+                    wrong += u64::from(place.read_volatile() != word(address, time));
+                }
+            }
+        }
+    }
+    wrong
+}
+
+fn report(what: &str, wrong: u64) {
+    let (stats, faults, tables) = kernel(|kernel| (kernel.vm.stats(), kernel.faults, kernel.tables.frames()));
+    let Stats { promotions, demotions, mapped, page_ins, page_outs, .. } = stats;
+    println!(
+        "  {what:<35} {faults:>6} faults  {:>3} promotions {:>3} demotions  {:>5} x 4K {:>2} x 2M  {page_outs:>5} out {page_ins:>5} in  {tables:>3} \
+         tables  {wrong} wrong words",
+        promotions.iter().sum::<u64>(),
+        demotions.iter().sum::<u64>(),
+        mapped[0],
+        mapped[1],
+    );
+}
+
+/// Runs the programs under a policy; returns how many words they found wrong.
+fn demonstrate(policy: &str) -> u64 {
+    println!("{policy}:");
+    let answers = policy.parse().unwrap_or_else(|error| panic!("{error}"));
+    let config = Config { ladder: Ladder::X86_64, frames: FRAMES, policy: answers, swap_pages: SLOTS };
+    let mut vm = Vm::new(config).unwrap_or_else(|error| panic!("{error}"));
+    for start in (0..KERNEL).step_by(512) {
+        vm.wire(Extent { start: Pfn(start), level: Level(1) }).expect("nobody has it yet");
+    }
+    let running = vm.create_space();
+    let new = Kernel { vm, tables: Tables::new(Physical), running, faults: 0 };
+    // SAFETY: see `Cell`.
+    unsafe { *THE.0.get() = Some(new) };
+    let map = |pages| {
+        kernel(|kernel| {
+            let Kernel { vm, tables, running, .. } = kernel;
+            vm.map(tables, *running, Map::anonymous(START, pages)).expect("a range of the program's");
+        });
+    };
+    let mut all = 0;
+    let mut done = |what, wrong| {
+        all += wrong;
+        report(what, wrong);
+    };
+
+    map(4096);
+    program(0..2048, true, 1);
+    done("8 MB written", 0);
+    done("and read", program(0..2048, false, 1));
+
+    let parent = running;
+    let child = kernel(|kernel| kernel.vm.fork(&mut kernel.tables, parent).expect("the space is there"));
+    program((0..2048).step_by(3), true, 2);
+    let mut wrong = program((0..2048).step_by(3), false, 2) + program((0..2048).filter(|page| page % 3 > 0), false, 1);
+    done("forked, and each third page written", wrong);
+    kernel(|kernel| kernel.run(child));
+    wrong = program(0..2048, false, 1);
+    program(0..2048, true, 3);
+    wrong += program(0..2048, false, 3);
+    done("its child reads and writes all", wrong);
+    kernel(|kernel| {
+        kernel.run(parent);
+        kernel.vm.exit(&mut kernel.tables, child).expect("the space is there");
+    });
+
+    map(12_288);
+    program(0..12_288, true, 4);
+    done("48 MB written in 24 MB", 0);
+    wrong = program((0..12_288).map(|step| step * 5 % 12_288), false, 4);
+    done("and read in another order", wrong);
+
+    kernel(|kernel| {
+        kernel.vm.validate(&kernel.tables).unwrap_or_else(|why| panic!("{why}"));
+        boot::load_root(boot::first_root());
+        kernel.vm.exit(&mut kernel.tables, parent).expect("the space is there");
+        kernel.vm.validate(&kernel.tables).unwrap_or_else(|why| panic!("{why}"));
+        assert_eq!(kernel.vm.buddy().free_frames(), FRAMES - KERNEL, "every frame is free again");
+    });
+    all
+}
+
+pub(crate) extern "C" fn main() -> ! {
+    boot::take_faults();
+    let mut wrong = 0;
+    for policy in ["reservation", "thp"] {
+        wrong += demonstrate(policy);
+    }
+    println!("{wrong} wrong words in all");
+    boot::leave(u8::from(wrong > 0));
+}
+
+#[panic_handler]
+fn panic(information: &core::panic::PanicInfo) -> ! {
+    println!("{information}");
+    boot::leave(2);
+}
