@@ -16,7 +16,7 @@ fn a_kernel_boots_and_its_programs_read_what_they_wrote() {
     assert!(told.contains("\n0 wrong words in all"), "{told}");
     let number = |line: &str, after: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
-        words.windows(2).find(|pair| pair[1] == after).and_then(|pair| pair[0].parse::<u64>().ok())
+        words.windows(2).find_map(|pair| pair[0].parse::<u64>().ok().filter(|_| pair[1] == after))
     };
     let lines: Vec<&str> = told.lines().filter(|line| line.contains(" wrong words") && line.starts_with(' ')).collect();
     assert_eq!(lines.len(), 12, "{told}");
