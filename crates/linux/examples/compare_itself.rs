@@ -32,7 +32,7 @@ fn main() {
 #[cfg(target_os = "linux")]
 mod live {
     use std::process::{Command, Stdio};
-    use std::sync::atomic::AtomicBool;
+    use std::sync::Arc;
     use std::time::Instant;
     use superpage_linux::Policy;
     use superpage_linux::compare::statistics::{Ratio, Spread, order};
@@ -60,7 +60,7 @@ mod live {
 
     /// One run of the command as it is, as compare times it, with the whole row.
     fn compared(options: &Options) -> Vec<Row> {
-        match compare(options, &AtomicBool::new(false), &mut ()) {
+        match compare(options, &Arc::default(), &mut ()) {
             Ok(comparison) => comparison.rows,
             Err(error) => {
                 eprintln!("{error}");

@@ -34,10 +34,11 @@ pub fn base_page_bytes() -> u64 {
 /// How many bytes of a range of a process huge pages map.
 pub(crate) fn huge_bytes(pid: u32, range: Range<u64>) -> Result<u64, Error> {
     let pagemap = open(pid)?;
-    let told = if pagemap.scans() { None } else { Some(mapping::told(&process::smaps(pid)?, &range)) };
+    let told = if pagemap.scans() { None } else { Some(mapping::told(&process::smaps(pid, &|| true)?, &range)) };
     let mut pages = 0;
     let count = |_, block: &[Entry]| {
         pages += block.iter().filter(|entry| entry.resident() && entry.huge()).count() as u64;
+        true
     };
     pagemap.blocks(range, told, count).map_err(|error| refused(pid, error))?;
     Ok(pages * pagemap.base())
@@ -47,9 +48,14 @@ pub(crate) fn huge_bytes(pid: u32, range: Range<u64>) -> Result<u64, Error> {
 pub(crate) fn private_copies(pid: u32, range: Range<u64>) -> Result<bool, Error> {
     let mut copies = false;
     let copy = |entry: &Entry| (entry.resident() && entry.anonymous()) || entry.swapped();
-    let blocks = open(pid)?.blocks(range, None, |_, block| copies |= block.iter().any(copy));
-    blocks.map_err(|error| refused(pid, error))?;
-    Ok(copies)
+    let blocks = open(pid)?.blocks(range, None, |_, block| {
+        copies |= block.iter().any(copy);
+        !copies
+    });
+    match blocks {
+        Err(error) if !copies => Err(refused(pid, error)),
+        _ => Ok(copies),
+    }
 }
 
 /// The page of an address, if that is in a mapping of a file and no private copy yet: a write through `ptrace` makes one.
@@ -73,6 +79,9 @@ fn refused(pid: u32, error: io::Error) -> Error {
             "process {pid} may not be looked into: it is another user's or protected; run as that user, or as root"
         )),
         _ if gone(&error) => ended(pid),
+        _ if error.kind() == io::ErrorKind::TimedOut => {
+            Error::Unable(format!("the look at process {pid} was given up before its end"))
+        }
         _ => Error::System { what: format!("read the page table of process {pid}"), source: error },
     }
 }

@@ -4,11 +4,34 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-/// Reads one of them whole, in pieces as large as the kernel gives.
+/// Reads one of them whole.
 pub(crate) fn read(path: &str) -> io::Result<Vec<u8>> {
+    read_while(path, &|| true)
+}
+
+/// Reads one of them in pieces as large as the kernel gives, which is a page, asking before each whether to go on: `smaps` of
+/// a process with much memory or many mappings can take the kernel seconds.
+///
+/// # Errors
+/// [`io::ErrorKind::TimedOut`] if not.
+pub(crate) fn read_while(path: &str, go_on: &dyn Fn() -> bool) -> io::Result<Vec<u8>> {
     // With room from the start: without, the first read is of a few bytes, for which the kernel writes a single line.
-    let mut text = Vec::with_capacity(64 << 10);
-    File::open(path)?.read_to_end(&mut text)?;
+    let (mut file, mut text, mut have) = (File::open(path)?, vec![0; 64 << 10], 0);
+    loop {
+        if !go_on() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        if text.len() - have < 16 << 10 {
+            text.resize(2 * text.len(), 0);
+        }
+        match file.read(&mut text[have..]) {
+            Ok(0) => break,
+            Ok(read) => have += read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    text.truncate(have);
     Ok(text)
 }
 

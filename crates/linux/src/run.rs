@@ -1,20 +1,23 @@
 //! One command under one policy, from start to end.
 
-use crate::compare::sample::{Budget, Memory, Plan as Looks, Sampler};
+use crate::compare::sample::{Budget, Memory, Plan as Looks, Sampler, Walk};
 use crate::inspect::Reach;
 use crate::launch::{Plan, Promoting};
 use crate::promote::Counters;
 use crate::settings::{Settings, System};
 use crate::signals::Signals;
 use crate::text::{self, Placement, Way};
-use crate::tree::{Ended, Tree, Usage};
+use crate::tree::{Ended, Tree, Usage, descendants};
 use crate::{Error, Policy};
 use std::ffi::OsString;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What watching may cost: 1 % of one core, most of it for huge pages and folios.
-const WATCH: Budget = Budget { resident: 0.002, huge: 0.004, folios: 0.004 };
+/// What watching may cost, besides what [`Watch`] does: 0.7 % of one core, most of it for huge pages and folios.
+const WATCH: Budget = Budget { resident: 0.002, huge: 0.0025, folios: 0.0025 };
 
 /// How a command is to be run.
 #[derive(Clone, Debug)]
@@ -23,7 +26,7 @@ pub struct Options {
     pub policy: Policy,
     /// Wait for all that the command has started, not for the command alone.
     pub wait: bool,
-    /// Look at the memory of the command and its descendants now and then: 1 % of one core.
+    /// Look at the memory of the command and its descendants now and then: 0.1 s and 1 % of one core.
     pub watch: bool,
     /// Put its code on huge pages, also where the policy does not.
     pub text: Option<Way>,
@@ -111,15 +114,11 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
         placed.notes.push(format!("perf will know no symbols of the remapped code: {error}"));
         None
     });
-    let mut watch = options.watch.then(Watch::new);
-    while tree.ended().is_none() || (options.wait && !tree.wait_all(Some(Duration::ZERO))?) {
-        let pause = watch.as_mut().map(|watch| watch.look(&tree));
-        match tree.ended() {
-            None => drop(tree.wait(pause)?),
-            Some(_) => drop(tree.wait_all(pause)?),
-        }
+    let watch = options.watch.then(Watch::start);
+    let ended = tree.wait(None)?.expect("it was waited for");
+    if options.wait {
+        tree.wait_all(None)?;
     }
-    let ended = tree.ended().expect("it was waited for");
     // Descendants that have just ended are counted, and what runs on is not waited for.
     let members = if tree.wait_all(Some(Duration::ZERO))? { Vec::new() } else { tree.members() };
     let left = members.into_iter().map(|pid| (pid, name(pid))).collect();
@@ -138,7 +137,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let (text, text_notes) = (placed.code, placed.notes);
     // What was seen while memory was small says little of what there was later.
     let peak = memory.as_ref().map_or(0, |memory| memory.peak).max(usage.peak_process_bytes);
-    let reach = watch.and_then(|watch| watch.best).filter(|reach| 4 * reach.resident >= peak);
+    let reach = watch.and_then(Watch::finish).filter(|reach| 4 * reach.resident >= peak);
     Ok(Outcome { code, ended, usage, memory, reach, left, promoted, text, text_notes, notes })
 }
 
@@ -148,50 +147,59 @@ fn name(pid: i32) -> String {
     String::from_utf8_lossy(&name).trim_end_matches('\n').to_string()
 }
 
-/// Looks at what the policy comes to, ever more rarely: each time that the command has run a quarter longer.
+/// A thread that looks at what the policy comes to, ever more rarely: each time that the command has run a quarter longer.
 struct Watch {
-    began: Instant,
-    best: Option<Reach>,
-    next: Duration,
-    /// What all looks together have taken of a processor.
-    spent: Duration,
+    /// Set when the command has ended: a look that goes on is given up.
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<Option<Reach>>,
 }
 
 impl Watch {
     /// When the first look is; most programs have read their libraries then.
     const FIRST: Duration = Duration::from_millis(100);
     /// The most that looking may take of a processor's time, beyond what is free.
-    const SHARE: f64 = 0.01;
+    const SHARE: f64 = 0.003;
     const FREE: Duration = Duration::from_millis(100);
+    /// How long a look waits that the budget does not allow yet.
+    const AGAIN: Duration = Duration::from_secs(1);
 
-    fn new() -> Watch {
-        Watch { began: Instant::now(), best: None, next: Watch::FIRST, spent: Duration::ZERO }
+    fn start() -> Watch {
+        let over = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&over);
+        Watch { over, thread: std::thread::spawn(move || Watch::looks(&|| flag.load(Ordering::Relaxed))) }
     }
 
-    /// Looks if it is time. Gives how long it is to the next look.
-    fn look(&mut self, tree: &Tree) -> Duration {
-        let now = self.began.elapsed();
-        if now < self.next {
-            return self.next - now;
-        }
-        let before = processor_time();
-        let seen = Reach::read(&tree.members());
-        self.spent += processor_time().saturating_sub(before);
-        // What was seen last counts where there was about as much memory as there ever was.
-        if self.best.as_ref().is_none_or(|best| seen.resident as f64 >= 0.9 * best.resident as f64) {
-            self.best = Some(seen);
-        }
-        let affordable = self.spent.saturating_sub(Watch::FREE).div_f64(Watch::SHARE);
-        let elapsed = self.began.elapsed();
-        self.next = (elapsed + now / 4).max(affordable);
-        self.next - elapsed
+    /// Ends the looking. Gives what was seen last where there was about as much memory as there ever was.
+    fn finish(self) -> Option<Reach> {
+        self.over.store(true, Ordering::Relaxed);
+        self.thread.thread().unpark();
+        self.thread.join().expect("looking does not panic")
     }
-}
 
-/// What this thread has used of a processor.
-fn processor_time() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+    fn looks(over: &dyn Fn() -> bool) -> Option<Reach> {
+        // A first guess is as good as none: what takes longer is given up.
+        let (began, mut walk) = (Instant::now(), Walk::new(0.0, 0.0));
+        let (mut best, mut next): (Option<Reach>, _) = (None, Watch::FIRST);
+        while !over() {
+            let now = began.elapsed();
+            if now < next {
+                std::thread::park_timeout(next - now);
+                continue;
+            }
+            let allowed = Watch::FREE + now.mul_f64(Watch::SHARE);
+            let look = |go_on: &dyn Fn() -> bool| Reach::read_while(&descendants(std::process::id() as i32), go_on);
+            match walk.look(1, Some(allowed), over, look) {
+                Some(seen) => {
+                    if best.as_ref().is_none_or(|best| seen.resident as f64 >= 0.9 * best.resident as f64) {
+                        best = Some(seen);
+                    }
+                    next = began.elapsed() + now / 4;
+                }
+                None => next = began.elapsed() + Watch::AGAIN,
+            }
+        }
+        best
+    }
 }
 
 /// When to look at memory: folios of one size are counted where the policy is about them.
@@ -200,5 +208,5 @@ fn looks(policy: &Policy) -> Looks {
         Policy::Mthp { size } => Some(*size),
         _ => None,
     };
-    Looks { budget: WATCH, expected: 0, folio, thorough: false }
+    Looks { budget: WATCH, expected: 0, folio, thorough: false, stop: Arc::default() }
 }

@@ -17,7 +17,9 @@ pub(crate) fn read(path: impl AsRef<Path>) -> io::Result<String> {
 pub(crate) fn mappings(text: &[u8]) -> ProcResult<MemoryMaps> {
     let text = String::from_utf8_lossy(text);
     let mut safe = String::new();
-    for line in text.split_inclusive('\n').filter(|_| text.contains(SEGMENT)) {
+    // Looked for once: most texts have none, and are long.
+    let lines = if text.contains(SEGMENT) { text.split_inclusive('\n') } else { "".split_inclusive('\n') };
+    for line in lines {
         // A mapping's line: address, permissions, offset, device, inode, spaces, path.
         match line.find(" /").map(|at| line.split_at(at + 1)) {
             Some((rest, path)) if path.starts_with(SEGMENT) && !is_segment(path) => {
@@ -29,6 +31,19 @@ pub(crate) fn mappings(text: &[u8]) -> ProcResult<MemoryMaps> {
         }
     }
     MemoryMaps::from_buf_read(if safe.is_empty() { text.as_bytes() } else { safe.as_bytes() })
+}
+
+/// The text of `maps` or `smaps` in parts of whole mappings, each as large as `size` or hardly larger.
+pub(crate) fn parts(mut text: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        // A mapping begins with its address, in small hexadecimal digits; what is told of it, with a capital letter.
+        let begins = |pair: &[u8]| pair[0] == b'\n' && (pair[1].is_ascii_digit() || pair[1].is_ascii_lowercase());
+        let end =
+            text.get(size - 1..).and_then(|rest| rest.windows(2).position(begins)).map_or(text.len(), |at| size + at);
+        let (part, rest) = text.split_at(end);
+        text = rest;
+        (!part.is_empty()).then_some(part)
+    })
 }
 
 /// How the kernel names segments of System V shared memory: `/SYSV` and eight hexadecimal digits.
@@ -102,6 +117,29 @@ mod tests {
         assert_eq!(parsed("/tmp/SYSVx"), MMapPath::Path("/tmp/SYSVx".into()));
         let both = [line("/usr/bin/a"), "Rss:   4 kB\n".into(), line("/SYSVx")].concat();
         assert_eq!(mappings(both.as_bytes()).unwrap().0.len(), 2);
+    }
+
+    #[test]
+    fn parts_hold_whole_mappings() {
+        let one = "7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \nRss:   4 kB\nVmFlags: rd wr \n";
+        let text = one.repeat(9);
+        for size in [1, one.len() - 1, one.len(), one.len() + 1, text.len(), 2 * text.len()] {
+            let parts: Vec<&[u8]> = parts(text.as_bytes(), size).collect();
+            assert_eq!(parts.concat(), text.as_bytes());
+            assert!(parts.iter().all(|part| part.len() % one.len() == 0), "{size}");
+            assert_eq!(parts.len(), 9_usize.div_ceil(size.div_ceil(one.len()).max(1)), "{size}");
+        }
+    }
+
+    /// It takes a second; where all of the text was gone through for each line, it took minutes.
+    #[test]
+    fn the_time_for_mappings_is_linear_in_them() {
+        let line = "7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \n";
+        let about = "Rss:                   4 kB\n".repeat(20);
+        let text = format!("{line}{about}").repeat(16000);
+        let before = std::time::Instant::now();
+        assert_eq!(mappings(text.as_bytes()).unwrap().0.len(), 16000);
+        assert!(before.elapsed() < std::time::Duration::from_secs(10), "{:?}", before.elapsed());
     }
 
     #[test]

@@ -35,6 +35,7 @@ use experiment::Kind;
 use finding::Values;
 use live::{Found, Jobs};
 use lookup::Lookup;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use streams::Passes;
 use superpage_report::Figure;
@@ -65,7 +66,7 @@ impl Report {
 /// Runs the experiments, each stream once for all of them, and judges what comes out.
 ///
 /// When `stop` is set the work ends soon, and the report has what was done by then.
-pub fn run(experiments: Vec<Experiment>, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Report {
+pub fn run(experiments: Vec<Experiment>, options: &Options, stop: &Arc<AtomicBool>, watch: &dyn Watch) -> Report {
     let mut passes = Passes::of(&experiments, options.long);
     passes.run(options, stop, watch);
     let mut jobs = Jobs::of(&experiments, options.long);
@@ -76,7 +77,7 @@ pub fn run(experiments: Vec<Experiment>, options: &Options, stop: &AtomicBool, w
 }
 
 /// Findings and drawings of an experiment whose streams have run.
-fn judge(experiment: Experiment, passes: &Passes, jobs: &Jobs, stop: &AtomicBool) -> Done {
+fn judge(experiment: Experiment, passes: &Passes, jobs: &Jobs, stop: &Arc<AtomicBool>) -> Done {
     let mut computed = match experiment.kind {
         _ if stop.load(Ordering::Relaxed) => Computed::default(),
         Kind::Coverage => coverage::compute(&experiment),

@@ -12,6 +12,7 @@ use crate::measure::Value;
 use crate::streams::{Options, Outcome, Watch};
 use program::Job;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_report::Point;
 
@@ -65,7 +66,7 @@ impl Jobs {
     }
 
     /// Runs all of them, one after the other, until `stop` is set.
-    pub(crate) fn run(&mut self, options: &Options, stop: &AtomicBool, watch: &dyn Watch) {
+    pub(crate) fn run(&mut self, options: &Options, stop: &Arc<AtomicBool>, watch: &dyn Watch) {
         let of = self.wanted.len();
         for (index, wanted) in self.wanted.iter_mut().enumerate() {
             if stop.load(Ordering::Relaxed) {

@@ -35,6 +35,7 @@ use sample::Budget;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_pages::PageSize;
 
@@ -216,7 +217,7 @@ pub fn settings(options: &Options) -> Settings {
 /// # Errors
 /// [`Error::Usage`] for options that make no sense; [`Error::Unable`] when a run fails, or none of the policies can be
 /// carried out here but the reference; others of the settings and of the system. Settings are put back in any case.
-pub fn compare(options: &Options, stop: &AtomicBool, watch: &mut dyn Watch) -> Result<Comparison, Error> {
+pub fn compare(options: &Options, stop: &Arc<AtomicBool>, watch: &mut dyn Watch) -> Result<Comparison, Error> {
     compare_with(settings(options), options, stop, watch)
 }
 
@@ -227,7 +228,7 @@ pub fn compare(options: &Options, stop: &AtomicBool, watch: &mut dyn Watch) -> R
 pub fn compare_with(
     mut settings: Settings,
     options: &Options,
-    stop: &AtomicBool,
+    stop: &Arc<AtomicBool>,
     watch: &mut dyn Watch,
 ) -> Result<Comparison, Error> {
     if options.command.is_empty() {
@@ -417,7 +418,7 @@ impl Comparing<'_> {
         expected: u64,
         warm: u64,
         round: Option<usize>,
-        stop: &AtomicBool,
+        stop: &Arc<AtomicBool>,
     ) -> Result<Option<Run>, Error> {
         let options = self.options;
         if let Some(prepare) = &options.prepare {
@@ -428,7 +429,8 @@ impl Comparing<'_> {
             return Ok(None);
         }
         let budget = if round.is_some() { Budget::TIMED } else { Budget::WARMUP };
-        let looks = sample::Plan { budget, expected, folio: entry.folio, thorough: round.is_none() };
+        let looks =
+            sample::Plan { budget, expected, folio: entry.folio, thorough: round.is_none(), stop: Arc::clone(stop) };
         let plan = entry.plan.clone();
         // What places code traces the command itself, at its start.
         let places = matches!(entry.policy, Policy::Text { .. });
@@ -543,8 +545,7 @@ mod tests {
 
     #[test]
     fn options_that_make_no_sense_are_refused() {
-        let usage =
-            |options: Options| matches!(compare(&options, &AtomicBool::new(false), &mut ()), Err(Error::Usage(_)));
+        let usage = |options: Options| matches!(compare(&options, &Arc::default(), &mut ()), Err(Error::Usage(_)));
         assert!(usage(Options { policies: Vec::new(), ..Options::new([""; 0]) }));
         assert!(usage(Options { policies: Vec::new(), runs: 0, ..Options::new(["true"]) }));
     }

@@ -3,14 +3,16 @@
 //! A thread looks now and then at every member of the tree: at `status`, which is cheap, and, when memory is near its
 //! peak, at `smaps_rollup`, which walks the page tables; in runs that do not count also away from the peak, at what the
 //! program asked for, and, for a policy that is about folios of one size, at every page's folio. Each has a budget of processor time in proportion to the time that the run has
-//! taken, and the thread sleeps until the budget allows the next look; so it costs a run the same share whatever the run
-//! does. A run that does not count can have each of its processes looked at in the moment in which it ends, too
+//! taken, and the thread sleeps until the budget allows the next look; one that takes longer than was expected is given up
+//! where the budget ends. So it costs a run the same share whatever the run does. A run that does not count can have each of its processes looked at in the moment in which it ends, too
 //! ([`Sampler::at_ends`]): so something is seen of the shortest.
 
 use crate::inspect::{Kind, Process, Reach};
 use crate::tree::descendants;
 use serde::Serialize;
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -67,6 +69,8 @@ pub struct Plan {
     pub folio: Option<PageSize>,
     /// Look at huge pages also where memory is not near its peak, and at what the program asked for.
     pub thorough: bool,
+    /// Set by who wants no more looks: a look that goes on is given up.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What is asked of the thread that looks.
@@ -79,6 +83,8 @@ enum Ask {
 /// A thread that looks at the tree of this process's descendants.
 pub struct Sampler {
     ask: Sender<Ask>,
+    /// Set when the run has ended: what goes on then is given up.
+    over: Arc<AtomicBool>,
     thread: JoinHandle<Seen>,
     /// What this process itself has resident: a command that is about to be executed is a copy of it.
     own: u64,
@@ -89,8 +95,10 @@ impl Sampler {
     pub fn start(plan: Plan) -> Sampler {
         let own = status(std::process::id() as i32).map_or(0, |status| status.resident);
         let (ask, asked) = channel();
+        let over = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&over);
         let thread = std::thread::spawn(move || {
-            let mut look = Look::new(plan);
+            let mut look = Look::new(plan, flag);
             let mut pause = look.look(false);
             loop {
                 match asked.recv_timeout(pause) {
@@ -103,10 +111,11 @@ impl Sampler {
                 }
             }
         });
-        Sampler { ask, thread, own }
+        Sampler { ask, over, thread, own }
     }
 
-    /// To be called when a process of the tree ends and waits for that: looks at the tree at once, whatever it costs.
+    /// To be called when a process of the tree ends and waits for that: looks at the tree at once, whatever it costs, unless the
+    /// plan's flag is set.
     pub fn at_ends(&self) -> impl FnMut(i32) + use<> {
         let ask = self.ask.clone();
         move |_| {
@@ -125,6 +134,7 @@ impl Sampler {
 
     /// As [`finish`](Sampler::finish), with what the program asked for, if that was looked at.
     pub fn finish_thorough(self, most: u64) -> (Memory, Option<Reach>) {
+        self.over.store(true, Ordering::Relaxed);
         let _ = self.ask.send(Ask::End);
         let seen = self.thread.join().expect("looking does not panic");
         (seen.with_peak(most, self.own), seen.reach)
@@ -148,36 +158,51 @@ impl Part {
     }
 }
 
-/// A kind of look that walks page tables: what it has cost so far, and what it saw last.
+/// A kind of look that walks page tables: what it has cost so far, and what the next one is expected to.
 #[derive(Clone, Copy, Debug)]
-struct Walk {
-    spent: Duration,
+pub(crate) struct Walk {
+    pub(crate) spent: Duration,
     /// Seconds that a look is expected to take for each byte that is resident, and besides.
     per_byte: f64,
     besides: f64,
 }
 
 impl Walk {
-    fn new(seconds_per_gb: f64, besides: f64) -> Walk {
+    pub(crate) fn new(seconds_per_gb: f64, besides: f64) -> Walk {
         Walk { spent: Duration::ZERO, per_byte: seconds_per_gb / (1u64 << 30) as f64, besides }
     }
 
-    /// Looks, if that stays within the budget; without one, it looks anyhow.
-    fn look<T>(&mut self, resident: u64, allowed: Option<Duration>, look: impl FnOnce() -> T) -> Option<T> {
+    /// Looks, if that is expected to stay within the budget; without one, it looks anyhow. `look` is told by what it asks now
+    /// and then whether to go on: until `over` is set, or the budget is used up.
+    pub(crate) fn look<T>(
+        &mut self,
+        resident: u64,
+        allowed: Option<Duration>,
+        over: &dyn Fn() -> bool,
+        look: impl FnOnce(&dyn Fn() -> bool) -> T,
+    ) -> Option<T> {
         let bytes = resident as f64;
         let expected = Duration::from_secs_f64(bytes * self.per_byte + self.besides);
         if resident == 0 || allowed.is_some_and(|allowed| self.spent + expected > allowed) {
             return None;
         }
         let before = processor_time();
-        let seen = look();
-        let took = processor_time().saturating_sub(before);
+        let most = allowed.map(|allowed| allowed.saturating_sub(self.spent));
+        let took = || processor_time().saturating_sub(before);
+        let go_on = || !over() && most.is_none_or(|most| took() <= most);
+        let seen = go_on().then(|| look(&go_on));
+        let (whole, took) = (go_on(), took());
         self.spent += took;
+        if !whole {
+            // How long it would have taken nobody knows; the next is to have room for twice as much.
+            self.besides = self.besides.max(2.0 * took.as_secs_f64());
+            return None;
+        }
         // What is beyond the guess for the bytes is taken for a cost of every look; a guess that was too high is lowered.
         self.per_byte = self.per_byte.min(took.as_secs_f64() / bytes);
         // Rounding may take it below zero.
         self.besides = (took.as_secs_f64() - bytes * self.per_byte).max(0.0);
-        Some(seen)
+        seen
     }
 }
 
@@ -206,6 +231,7 @@ impl Seen {
 
 struct Look {
     plan: Plan,
+    over: Arc<AtomicBool>,
     started: Instant,
     sum: u64,
     largest: u64,
@@ -217,12 +243,12 @@ struct Look {
 }
 
 impl Look {
-    fn new(plan: Plan) -> Look {
+    fn new(plan: Plan, over: Arc<AtomicBool>) -> Look {
         // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is looked at, and 50 ms for
         // tables of all physical memory.
         let (huge, folios, reach) = (Walk::new(15e-3, 0.0), Walk::new(100e-3, 50e-3), Walk::new(20e-3, 0.0));
         let (started, spent, seen) = (Instant::now(), Duration::ZERO, Seen::default());
-        Look { plan, started, sum: 0, largest: 0, spent, huge, folios, reach, seen }
+        Look { plan, over, started, sum: 0, largest: 0, spent, huge, folios, reach, seen }
     }
 
     /// One look; at an end it goes by no budget, since there is no later one. Returns how long to wait until the next.
@@ -241,11 +267,14 @@ impl Look {
         let near = sum as f64 >= NEAR * self.sum.max(expected) as f64;
         let (budget, elapsed) = (self.plan.budget, self.started.elapsed());
         let allowed = |share: f64| (!at_end).then(|| elapsed.mul_f64(share));
+        let (stop, over) = (Arc::clone(&self.plan.stop), Arc::clone(&self.over));
+        let over = || stop.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
         // Members that ended in between leave nothing to divide by.
         let part = |(bytes, of): (u64, u64)| (of > 0).then_some(Part { bytes, of, resident: sum });
         if near || thorough {
-            let seen = self.huge.look(sum, allowed(budget.huge), || {
-                let rollups = members.iter().filter_map(|pid| rollup(*pid));
+            let seen = self.huge.look(sum, allowed(budget.huge), &over, |go_on| {
+                // The kernel sums up a process in one call.
+                let rollups = members.iter().take_while(|_| go_on()).filter_map(|pid| rollup(*pid));
                 rollups.fold((0, 0), |(huge, all), rollup| (huge + rollup.huge, all + rollup.resident))
             });
             if let Some(part) = seen.and_then(part) {
@@ -254,7 +283,7 @@ impl Look {
             }
         }
         if near && thorough {
-            let seen = self.reach.look(sum, allowed(budget.huge), || Reach::read(&members));
+            let seen = self.reach.look(sum, allowed(budget.huge), &over, |go_on| Reach::read_while(&members, go_on));
             self.seen.reach = seen.or(self.seen.reach.take());
         }
         if near && let Some(size) = self.plan.folio {
@@ -262,7 +291,7 @@ impl Look {
             // have given all back when the budget allows one.
             let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
             let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
-            let seen = self.folios.look(sum, allowed, || in_folios(&members, size));
+            let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, size, go_on));
             self.seen.folios = seen.and_then(part).or(self.seen.folios);
         }
         let due = self.spent.as_secs_f64() / self.plan.budget.resident;
@@ -276,9 +305,10 @@ impl Look {
 
 /// The bytes of memory that no file backs that are in folios of a size, and all resident bytes of the members that could be
 /// looked into.
-fn in_folios(members: &[i32], size: PageSize) -> (u64, u64) {
+fn in_folios(members: &[i32], size: PageSize, go_on: &dyn Fn() -> bool) -> (u64, u64) {
     let (mut bytes, mut of) = (0, 0);
-    for process in members.iter().filter_map(|pid| Process::read(*pid as u32).ok()) {
+    let members = members.iter().take_while(|_| go_on());
+    for process in members.filter_map(|pid| Process::read_while(*pid as u32, go_on).ok()) {
         for (mapping, folios) in process.mappings.iter().filter_map(|map| Some((map, map.folio_bytes.as_ref()?))) {
             if matches!(mapping.kind, Kind::Anonymous | Kind::SharedMemory) {
                 bytes += folios.get(&size).copied().unwrap_or(0);
@@ -360,18 +390,31 @@ mod tests {
     }
 
     #[test]
+    fn a_walk_that_takes_longer_than_expected_is_given_up() {
+        let mut walk = Walk::new(1e-9, 0.0);
+        let endless = |go_on: &dyn Fn() -> bool| while go_on() {};
+        let (budget, before) = (Duration::from_millis(20), processor_time());
+        assert_eq!(walk.look(1 << 20, Some(budget), &|| false, endless), None);
+        let took = processor_time() - before;
+        assert!(took >= budget && took < 2 * budget, "{took:?}");
+        assert!(walk.look(1 << 20, Some(2 * budget), &|| false, |_| ()).is_none(), "it would be given up again");
+        assert!(walk.look(1 << 20, Some(4 * budget), &|| false, |_| ()).is_some());
+        assert_eq!(walk.look(1 << 20, None, &|| true, |_| ()), None, "nobody wants it any more");
+    }
+
+    #[test]
     fn a_walk_keeps_to_its_budget() {
         let mut walk = Walk::new(1.0, 0.0);
-        let allowed = Some(Duration::from_millis(900));
-        assert_eq!(walk.look(1 << 30, allowed, || panic!("it would take a second")), None::<()>);
-        assert_eq!(walk.look(1 << 20, allowed, || 7), Some(7));
-        assert_eq!(walk.look(0, None, || 7), None, "there is nothing to look at");
+        let (allowed, never) = (Some(Duration::from_millis(900)), || false);
+        assert_eq!(walk.look(1 << 30, allowed, &never, |_| panic!("it would take a second")), None::<()>);
+        assert_eq!(walk.look(1 << 20, allowed, &never, |_| 7), Some(7));
+        assert_eq!(walk.look(0, None, &never, |_| 7), None, "there is nothing to look at");
         assert!(walk.per_byte * ((1u64 << 30) as f64) < 1.0, "the cost is now the measured one");
         // Sizes that do not divide evenly: what a look costs besides is never less than nothing.
         for bytes in (3..100_000).step_by(7) {
             let mut walk = Walk::new(1.0, 0.0);
-            assert_eq!(walk.look(bytes, None, || std::hint::black_box(bytes)), Some(bytes));
-            assert_eq!(walk.look(0, None, || 0), None, "what is looked at has ended");
+            assert_eq!(walk.look(bytes, None, &never, |_| std::hint::black_box(bytes)), Some(bytes));
+            assert_eq!(walk.look(0, None, &never, |_| 0), None, "what is looked at has ended");
         }
     }
 }

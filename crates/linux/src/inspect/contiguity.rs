@@ -69,7 +69,10 @@ pub fn contiguity(pid: u32, range: Range<u64>) -> Result<Contiguity, Error> {
         return Err(Error::Usage(format!("{start:#x}..{end:#x} is no range of whole pages of {base} bytes")));
     }
     let mut count = Count::new(pagemap.base(), pagemap.huge());
-    let blocks = pagemap.blocks(range, None, |page, block| count.block(page, block));
+    let blocks = pagemap.blocks(range, None, |page, block| {
+        count.block(page, block);
+        true
+    });
     blocks.map_err(|error| refused(pid, error))?;
     count.finish().ok_or_else(hidden)
 }

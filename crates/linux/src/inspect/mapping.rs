@@ -75,6 +75,8 @@ pub(super) struct Surroundings<'a> {
     pub(super) disabled: bool,
     /// File systems in memory: device -> the rule of its mount, if that has one.
     pub(super) tmpfs: &'a BTreeMap<(i32, i32), Option<String>>,
+    /// Whether to go on looking.
+    pub(super) go_on: &'a dyn Fn() -> bool,
 }
 
 impl Mapping {
@@ -88,7 +90,10 @@ impl Mapping {
         let hugetlb = PageSize::from_bytes(page_bytes).filter(|_| kind == Kind::Hugetlb);
         let mut tally = Tally::new(&circumstances, start..end, around.pagemap, hugetlb, folios);
         let told = Some(told([map], &(start..end)));
-        let blocks = around.pagemap.blocks(start..end, told, |page, block| tally.block(page, block));
+        let blocks = around.pagemap.blocks(start..end, told, |page, block| {
+            tally.block(page, block);
+            (around.go_on)()
+        });
         blocks.map_err(|error| refused(around.pid, error))?;
         let tally = tally.finish();
 

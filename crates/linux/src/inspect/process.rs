@@ -10,6 +10,7 @@ use crate::{maps, told};
 use procfs::FromBufRead;
 use procfs::process::{MemoryMap, MountInfos, Status};
 use std::collections::BTreeMap;
+use std::io;
 
 /// A process and all its mappings.
 #[derive(Clone, PartialEq, Debug)]
@@ -29,13 +30,21 @@ impl Process {
     ///
     /// It takes some 0.2 s of CPU time for each GB in use by base pages, and 0.04 s by huge pages, of which the kernel takes
     /// most to fill in `/proc/PID/smaps` and `/proc/kpageflags`; folios cost no more than 0.04 s for each GB of physical
-    /// memory. The process runs on meanwhile, but waits where it maps or unmaps.
+    /// memory, and each mapping some 20 us. The process runs on meanwhile, but waits where it maps or unmaps.
     ///
     /// # Errors
     /// No such process ([`Error::Usage`]); one that may not be looked into, has no memory or ended meanwhile
     /// ([`Error::Unable`]).
     pub fn read(pid: u32) -> Result<Process, Error> {
-        Process::of(pid, &open(pid)?)
+        Process::read_while(pid, &|| true)
+    }
+
+    /// As [`read`](Process::read), and asks every few dozen microseconds whether to go on.
+    ///
+    /// # Errors
+    /// As [`read`](Process::read), and [`Error::Unable`] if it was not to go on.
+    pub fn read_while(pid: u32, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {
+        Process::seen(pid, &open(pid)?, go_on)
     }
 
     /// Looks at a process by a page table that was opened before, [`without_scan`](Pagemap::without_scan) perhaps.
@@ -43,11 +52,15 @@ impl Process {
     /// # Errors
     /// As [`read`](Process::read).
     pub fn of(pid: u32, pagemap: &Pagemap) -> Result<Process, Error> {
+        Process::seen(pid, pagemap, &|| true)
+    }
+
+    fn seen(pid: u32, pagemap: &Pagemap, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {
         let file = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).map_err(|error| refused(pid, error));
         let status = file("status")?;
         let text = String::from_utf8_lossy(&status);
         let status = Status::from_buf_read(text.as_bytes()).map_err(|_| ended(pid))?;
-        let smaps = smaps(pid)?;
+        let smaps = smaps(pid, go_on)?;
         if smaps.is_empty() {
             return Err(ended(pid));
         }
@@ -55,7 +68,7 @@ impl Process {
         let tmpfs = tmpfs();
         let mut folios = Frames::open().map(|frames| Folios::new(frames, pagemap.huge() / pagemap.base()));
         let disabled = disabled(&text);
-        let around = Surroundings { pid, pagemap, rules: &rules, disabled, tmpfs: &tmpfs };
+        let around = Surroundings { pid, pagemap, rules: &rules, disabled, tmpfs: &tmpfs, go_on };
         // Of the last page of all addresses, which no page table holds, there is nothing to tell.
         let known = smaps.iter().filter(|map| map.address.1 <= 1 << 63);
         let mappings = known.map(|map| Mapping::read(map, &around, folios.as_mut())).collect::<Result<_, _>>()?;
@@ -77,10 +90,18 @@ impl Process {
 }
 
 /// The mappings of a process.
-pub(super) fn smaps(pid: u32) -> Result<Vec<MemoryMap>, Error> {
-    let text = maps::read(&format!("/proc/{pid}/smaps")).map_err(|error| refused(pid, error))?;
-    let maps = told::mappings(&text).map_err(|_| ended(pid))?;
-    Ok(maps::newest(maps.0, |map| map.address, |map, end| map.address.1 = end))
+pub(super) fn smaps(pid: u32, go_on: &dyn Fn() -> bool) -> Result<Vec<MemoryMap>, Error> {
+    /// Some dozens of mappings: 0.2 ms.
+    const PART: usize = 64 << 10;
+    let text = maps::read_while(&format!("/proc/{pid}/smaps"), go_on).map_err(|error| refused(pid, error))?;
+    let mut maps = Vec::new();
+    for part in told::parts(&text, PART) {
+        if !go_on() {
+            return Err(refused(pid, io::ErrorKind::TimedOut.into()));
+        }
+        maps.extend(told::mappings(part).map_err(|_| ended(pid))?.0);
+    }
+    Ok(maps::newest(maps, |map| map.address, |map, end| map.address.1 = end))
 }
 
 /// Whether a process disabled huge pages for itself, by `/proc/PID/status`. One that did so except where it is advised does

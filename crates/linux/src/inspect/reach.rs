@@ -46,11 +46,16 @@ impl Reach {
     /// Looks at processes, summed up; those that end meanwhile or may not be looked into count for nothing. Reads `smaps` of
     /// each, which walks its page table: some 15 ms for a GB of base pages.
     pub fn read(pids: &[i32]) -> Reach {
+        Reach::read_while(pids, &|| true)
+    }
+
+    /// As [`read`](Reach::read), and asks every few dozen microseconds whether to go on; if not, what it gives is not whole.
+    pub fn read_while(pids: &[i32], go_on: &dyn Fn() -> bool) -> Reach {
         let (rules, tmpfs) = (Rules::default(), tmpfs());
         let (mut sum, mut most) = (Reach::default(), 0);
-        for pid in pids {
+        for pid in pids.iter().take_while(|_| go_on()) {
             let Ok(status) = std::fs::read(format!("/proc/{pid}/status")) else { continue };
-            let Ok(smaps) = smaps(*pid as u32) else { continue };
+            let Ok(smaps) = smaps(*pid as u32, go_on) else { continue };
             let disabled = disabled(&String::from_utf8_lossy(&status));
             let mut one = Reach::default();
             for map in &smaps {

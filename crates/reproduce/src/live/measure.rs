@@ -6,13 +6,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use superpage_linux::Policy;
 use superpage_linux::compare::counters::{Available, Event};
 use superpage_linux::compare::{Options, compare};
 
 /// Runs the job in a folder of its own, which is gone afterwards: once to warm up, then so often that it counts, in turns.
-pub(super) fn measure(job: &Job, policies: &[String], programs: &Path, stop: &AtomicBool) -> Result<Measured, Outcome> {
+pub(super) fn measure(
+    job: &Job,
+    policies: &[String],
+    programs: &Path,
+    stop: &Arc<AtomicBool>,
+) -> Result<Measured, Outcome> {
     let folder = tempfile::Builder::new().prefix("superpage").tempdir();
     let folder = folder.map_err(|error| Outcome::Failed(format!("cannot make a folder to run it in: {error}")))?;
     let path = folder.path();
