@@ -5,7 +5,7 @@ use crate::sim::Bar;
 use crate::stop::Stop;
 use crate::{Failure, export};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use superpage_reproduce::{Experiment, Options, Watch};
@@ -70,6 +70,9 @@ impl Reproduce {
             };
             print(all.iter().map(line).collect::<String>())?;
             return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(page) = &self.export_html {
+            self.names.iter().try_for_each(|name| export::apart(Path::new(name), page))?;
         }
         let page = export::create(self.export_html.as_ref())?;
         let beside = || {

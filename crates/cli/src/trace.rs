@@ -1,9 +1,9 @@
 //! `superpage trace`.
 
-use crate::Failure;
 use crate::print::{self, Width, print};
 use crate::sim::Bar;
 use crate::stop::Stop;
+use crate::{Failure, export as files};
 use clap::Subcommand;
 use clap::builder::PossibleValuesParser;
 use std::path::{Path, PathBuf};
@@ -72,8 +72,14 @@ impl Trace {
                 print(text)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Trace::Import { format, file, output } => convert(import::import(format, file)?.as_mut(), output),
+            Trace::Import { format, file, output } => {
+                files::apart(file, output)?;
+                convert(import::import(format, file)?.as_mut(), output)
+            }
             Trace::Export { format, file, output, up_to_cut } => {
+                if let Some(output) = output {
+                    files::apart(file, output)?;
+                }
                 let mut reader = open(file, *up_to_cut)?;
                 match export::export(format, &mut reader, output.as_deref()) {
                     Err(Error::Io { path, source }) if path == Path::new(export::STANDARD_OUTPUT) => {

@@ -350,3 +350,32 @@ fn without_qemu_recording_says_what_to_install() {
     assert!(error.contains("apt install qemu-user"), "{error}");
     assert!(!Path::new("unwritten.sp").exists());
 }
+
+/// Under its own name, through a link and through another name of the file.
+#[test]
+fn an_input_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = trace(folder.path());
+    let (foreign, experiment) = (folder.path().join("small.lackey"), folder.path().join("own.toml"));
+    std::fs::copy(
+        PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../experiments/navarro02/table3.toml"),
+        &experiment,
+    )
+    .unwrap();
+    for (verb, option, input) in [
+        (&["trace", "export", "csv"][..], "-o", &ours),
+        (&["trace", "import", "lackey"], "-o", &foreign),
+        (&["reproduce"], "--export-html", &experiment),
+    ] {
+        let before = std::fs::read(input).unwrap();
+        let (link, name) = (folder.path().join("link"), folder.path().join("name"));
+        std::os::unix::fs::symlink(input, &link).unwrap();
+        std::fs::hard_link(input, &name).unwrap();
+        for output in [input, &link, &name] {
+            let words = [verb, &[input.to_str().unwrap(), option, output.to_str().unwrap()]].concat();
+            refused(&words, &["is the input too", "name another file"]);
+        }
+        assert_eq!(std::fs::read(input).unwrap(), before);
+        let _ = (std::fs::remove_file(link), std::fs::remove_file(name));
+    }
+}

@@ -91,6 +91,22 @@ impl Output {
     }
 }
 
+/// Makes sure that writing `output` does not destroy `input`: that they are not the same file, under whatever names.
+///
+/// # Errors
+/// They are ([`io::ErrorKind::InvalidInput`]). The text says the way out.
+pub fn apart(input: &Path, output: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let file = |path: &Path| std::fs::metadata(path).ok().filter(|file| file.is_file());
+    match (file(input), file(output)) {
+        (Some(one), Some(other)) if (one.dev(), one.ino()) == (other.dev(), other.ino()) => {
+            let text = "is the input too, and would be replaced; name another file to write";
+            Err(io::Error::new(io::ErrorKind::InvalidInput, text))
+        }
+        _ => Ok(()),
+    }
+}
+
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.inner().write(bytes)

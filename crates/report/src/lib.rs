@@ -22,5 +22,6 @@ pub use format::{bytes, count, time};
 pub use grid::grid;
 pub use page::{escape, page, prose};
 pub use screen::Screen;
+pub use superpage_output::apart;
 pub use table::{Column, Table};
 pub use tell::tell;
