@@ -1,6 +1,7 @@
 //! Files with findings: looked at before anything runs, written when all is done.
 
 use crate::Failure;
+use crate::print::print;
 use std::path::{Path, PathBuf};
 use superpage_report::Export;
 
@@ -10,9 +11,23 @@ pub(crate) fn create(path: Option<&PathBuf>) -> Result<Option<Export>, Failure> 
     export.map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Puts the text there.
-pub(crate) fn write(export: Export, text: &str) -> Result<(), Failure> {
-    export.write(text).map_err(|error| Failure::Run(error.to_string()))
+/// Writes each of the files, also where another cannot be written, and then prints, whatever came of them: what took long to find
+/// is to be seen somewhere.
+///
+/// # Errors
+/// [`Failure::Run`] with a sentence for each file that could not be written, and for the printing.
+pub(crate) fn write_and_print(
+    files: impl IntoIterator<Item = (Export, String)>,
+    findings: impl AsRef<[u8]>,
+) -> Result<(), Failure> {
+    let mut failed = Vec::new();
+    for (file, text) in files {
+        failed.extend(file.write(&text).err().map(|error| error.to_string()));
+    }
+    if let Err(Failure::Run(sentence) | Failure::Usage(sentence)) = print(findings) {
+        failed.push(sentence);
+    }
+    if failed.is_empty() { Ok(()) } else { Err(Failure::Run(failed.join("\n"))) }
 }
 
 /// Refuses to write a file that is an input too.

@@ -85,11 +85,10 @@ impl Reproduce {
         let report = superpage_reproduce::run(experiments, &options, stop.flag(), &Bars(Mutex::new(None)));
         let mut findings = Vec::new();
         superpage_reproduce::write(&report, self.format, self.width.screen(), &mut findings)?;
-        // Before the printing, which may fail.
-        if let Some(page) = page {
-            export::write(page, &superpage_reproduce::html(&report))?;
-        }
-        print(findings)?;
+        let kept = if page.is_some() { "; no file was written, and what was there is as it was" } else { "" };
+        // An interrupted one is not what the file's name stands for.
+        let page = page.filter(|_| !stop.is_set()).map(|page| (page, superpage_reproduce::html(&report)));
+        export::write_and_print(page, findings)?;
         for note in &report.notes {
             eprintln!("superpage: {note}");
         }
@@ -97,7 +96,7 @@ impl Reproduce {
             eprintln!("superpage: {failure}");
         }
         if stop.is_set() {
-            eprintln!("superpage: interrupted; the rows above are those that were done by then");
+            eprintln!("superpage: interrupted; the rows above are those that were done by then{kept}");
             return Ok(stop.status());
         }
         Ok(if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) })

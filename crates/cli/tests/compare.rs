@@ -389,3 +389,30 @@ fn the_table_is_no_wider_than_a_hundred_columns_unless_it_is_asked_for() {
     let wide = output(&[&options[..], &["--wide"]].concat(), &["true"]);
     assert!(text(&wide.stdout).contains("faults  major"), "{}", text(&wide.stdout));
 }
+
+/// A small file system of its own that is full, in a namespace where mounts are private.
+#[test]
+fn a_full_disk_costs_neither_the_table_nor_the_other_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let (full, other) = (folder.path().join("full"), folder.path().join("other.csv"));
+    fs::create_dir(&full).unwrap();
+    let script = "mount -t tmpfs -o size=4k none $0 || exit 77; head -c 4096 /dev/zero > $0/all; shift 0; exec \"$@\"";
+    let (json, csv) = (full.join("a.json"), other.clone());
+    let output = Command::new("unshare")
+        .args(["-m", "sh", "-c", script, full.to_str().unwrap(), env!("CARGO_BIN_EXE_superpage"), "compare", "-r", "1"])
+        .args(["-w", "0", "--policy", "now", "--export-json", json.to_str().unwrap()])
+        .args(["--export-csv", csv.to_str().unwrap(), "--", "true"])
+        .output();
+    let Ok(output) = output.as_ref().map_err(|_| ()).and_then(|output| match output.status.code() {
+        Some(77) => Err(()),
+        _ if text(&output.stderr).contains("unshare failed") => Err(()),
+        _ => Ok(output),
+    }) else {
+        return println!("skipped: no file system can be mounted here");
+    };
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(text(&output.stdout).contains("1 rounds"), "{}", text(&output.stdout));
+    assert!(error.contains("a.json") && error.contains("free some space"), "{error}");
+    assert!(fs::read_to_string(&other).unwrap().starts_with("command,"), "{error}");
+}

@@ -220,3 +220,30 @@ fn a_bad_file_is_refused_with_its_place() {
         assert_eq!(error.trim_end().lines().count(), 1, "{error}");
     }
 }
+
+/// A page that is there stays as it was, and it is said.
+#[test]
+#[cfg(unix)]
+fn an_interrupt_writes_no_page() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), &SMALL.replace("touch:bytes=64K ; touch:bytes=128K", "touch:bytes=64M,passes=1000000"));
+    let page = folder.path().join("page.html");
+    std::fs::write(&page, "before").unwrap();
+    for (signal, status) in [("INT", 130), ("QUIT", 131), ("USR1", 138)] {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_superpage"))
+            .args(["reproduce", path.to_str().unwrap(), "--export-html", page.to_str().unwrap()])
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(1500));
+        assert!(child.try_wait().unwrap().is_none(), "it is to run until it is stopped");
+        let kill = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{error}");
+        assert!(error.contains("no file was written"), "{error}");
+        assert_eq!(std::fs::read_to_string(&page).unwrap(), "before");
+    }
+}

@@ -133,7 +133,7 @@ pub fn explain(source: io::Error) -> io::Error {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     match source.kind() {
         kind @ (StorageFull | QuotaExceeded | FileTooLarge) => {
-            io::Error::new(kind, format!("{source}; nothing was kept: free some space or write to another place"))
+            io::Error::new(kind, format!("{source}; no new file was left there: free some space or write to another place"))
         }
         _ => source,
     }

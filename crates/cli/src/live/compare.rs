@@ -124,11 +124,8 @@ impl Compare {
         let stop = Stop::of(&[SIGINT, SIGTERM, SIGHUP], Second::Waits);
         let comparison = compare_with(settings, &options, stop.flag(), &mut Bar::new())?;
         if !comparison.stopped {
-            // Before the printing, which may fail.
-            for (file, write) in exports {
-                files::write(file, &write(&comparison))?;
-            }
-            self.print(&comparison)?;
+            let exports = exports.into_iter().map(|(file, write)| (file, write(&comparison)));
+            files::write_and_print(exports, self.findings(&comparison))?;
             return Ok(ExitCode::SUCCESS);
         }
         let kept = if exports.is_empty() { "" } else { "; no file was written, and what was there is as it was" };
@@ -137,7 +134,7 @@ impl Compare {
             "superpage: interrupted; what is shown are the {rounds} of {} rounds that were complete{kept}",
             self.runs
         );
-        self.print(&comparison)?;
+        print(self.findings(&comparison))?;
         Ok(stop.status())
     }
 
@@ -177,14 +174,14 @@ impl Compare {
         Ok(wanted.into_iter().filter_map(|(file, write)| Some((file?, write))).collect())
     }
 
-    fn print(&self, comparison: &Comparison) -> Result<(), Failure> {
-        print(match self.format {
+    fn findings(&self, comparison: &Comparison) -> String {
+        match self.format {
             Format::Json => {
                 comparison.notes.iter().for_each(|note| eprintln!("superpage: {note}"));
                 serde_json::to_string_pretty(&comparison.rows).expect("rows are plain values") + "\n"
             }
             Format::Table => shown(comparison, Screen::stdout(self.wide)),
-        })
+        }
     }
 }
 

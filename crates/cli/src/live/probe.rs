@@ -74,13 +74,9 @@ impl Measure {
             );
             return Ok(stop.status());
         }
-        if let Some(page) = page {
-            export::write(page, &probe.html())?;
-        }
-        if let Some(machine) = machine {
-            export::write(machine, &probe.machine_file())?;
-        }
-        print(findings)?;
+        let page = page.map(|page| (page, probe.html()));
+        let machine = machine.map(|machine| (machine, probe.machine_file()));
+        export::write_and_print(page.into_iter().chain(machine), findings)?;
         Ok(ExitCode::SUCCESS)
     }
 }
