@@ -1,10 +1,14 @@
-//! SIGINT, SIGTERM and SIGHUP: a flag that long work looks at between two steps, and the status to end with.
+//! Signals that would end this process: a flag that long work looks at between two steps, and the status to end with.
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
+
+/// The signals that end a process which does not catch them, and that are sent to ask for that. Those that say that a program is
+/// broken (SIGSEGV and the like) are not among them.
+pub(crate) const ENDING: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
 
 /// Whether a signal came that asks to stop, and which.
 pub(crate) struct Stop {
@@ -22,16 +26,16 @@ pub(crate) enum Second {
 }
 
 impl Stop {
-    /// From now on the first of the three signals sets the flag, and a second one ends the process at once. A SIGHUP that is
-    /// ignored, as under `nohup`, stays so; SIGINT is caught also where a shell has a script's background jobs ignore it.
+    /// From now on the first of [`ENDING`] sets the flag, and a second one ends the process at once. One that is ignored, as
+    /// SIGHUP under `nohup`, stays so; SIGINT is caught also where a shell has a script's background jobs ignore it.
     pub(crate) fn catch() -> Stop {
-        Stop::of(&[SIGINT, SIGTERM, SIGHUP], Second::Ends)
+        Stop::of(&ENDING, Second::Ends)
     }
 
     /// As [`catch`](Stop::catch), for these signals.
     pub(crate) fn of(signals: &[i32], second: Second) -> Stop {
         let stop = Stop { flag: Arc::default(), signal: Arc::new(AtomicUsize::new(SIGINT as usize)) };
-        for &signal in signals.iter().filter(|signal| **signal != SIGHUP || !ignored(SIGHUP)) {
+        for &signal in signals.iter().filter(|signal| [SIGINT, SIGTERM].contains(signal) || !ignored(**signal)) {
             let ends = || match second {
                 Second::Ends => {
                     signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.flag))

@@ -210,7 +210,9 @@ fn an_interrupt_ends_the_command_shows_the_complete_rounds_and_leaves_files() {
     let export = folder.path().join("export.json");
     fs::write(&export, "before").unwrap();
     let options = ["-w", "0", "--policy", "now", "-p", &prepare, "--export-json", export.to_str().unwrap()];
-    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+    for (signal, status) in
+        [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131), ("USR1", 138), ("USR2", 140), ("ALRM", 142)]
+    {
         let _ = (fs::remove_file(&log), fs::remove_file(&alive));
         let child = compare(&options, &["sh", "-c", &script]).spawn().unwrap();
         let pid = wait_for(&alive);
@@ -396,7 +398,7 @@ fn a_full_disk_costs_neither_the_table_nor_the_other_files() {
     let folder = tempfile::tempdir().unwrap();
     let (full, other) = (folder.path().join("full"), folder.path().join("other.csv"));
     fs::create_dir(&full).unwrap();
-    let script = "mount -t tmpfs -o size=4k none $0 || exit 77; head -c 4096 /dev/zero > $0/all; shift 0; exec \"$@\"";
+    let script = "mount -t tmpfs -o size=4k none $0 || exit 77; head -c 4096 /dev/zero > $0/all; exec \"$@\"";
     let (json, csv) = (full.join("a.json"), other.clone());
     let output = Command::new("unshare")
         .args(["-m", "sh", "-c", script, full.to_str().unwrap(), env!("CARGO_BIN_EXE_superpage"), "compare", "-r", "1"])

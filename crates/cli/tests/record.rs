@@ -140,7 +140,7 @@ fn who_stops_a_recording_gets_a_whole_trace_and_the_signals_status() {
         return;
     }
     let place = tempfile::tempdir().unwrap();
-    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131), ("USR2", 140)] {
         let trace = place.path().join(signal);
         let mut recording = start("022", &trace, "sleep 1000 & wait");
         let (emulated, folder) = folder(recording.id(), 2);

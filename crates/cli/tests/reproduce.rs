@@ -226,7 +226,8 @@ fn a_bad_file_is_refused_with_its_place() {
 #[cfg(unix)]
 fn an_interrupt_writes_no_page() {
     let folder = tempfile::tempdir().unwrap();
-    let path = file(folder.path(), &SMALL.replace("touch:bytes=64K ; touch:bytes=128K", "touch:bytes=64M,passes=1000000"));
+    let path =
+        file(folder.path(), &SMALL.replace("touch:bytes=64K ; touch:bytes=128K", "touch:bytes=64M,rounds=1000000"));
     let page = folder.path().join("page.html");
     std::fs::write(&page, "before").unwrap();
     for (signal, status) in [("INT", 130), ("QUIT", 131), ("USR1", 138)] {

@@ -1,11 +1,10 @@
 //! `superpage compare`.
 
 use crate::print::print;
-use crate::stop::{Second, Stop};
+use crate::stop::{ENDING, Second, Stop};
 use crate::{Failure, export as files, progress};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -121,7 +120,7 @@ impl Compare {
         let exports = self.exports()?;
         let settings = settings(&options);
         // A signal does not end this process at once: the command is ended first, and settings are put back.
-        let stop = Stop::of(&[SIGINT, SIGTERM, SIGHUP], Second::Waits);
+        let stop = Stop::of(&ENDING, Second::Waits);
         let comparison = compare_with(settings, &options, stop.flag(), &mut Bar::new())?;
         if !comparison.stopped {
             let exports = exports.into_iter().map(|(file, write)| (file, write(&comparison)));

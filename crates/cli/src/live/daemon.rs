@@ -1,10 +1,10 @@
 //! `superpage daemon`.
 
 use super::inspect::why;
-use crate::stop::{Second, Stop};
+use crate::stop::{ENDING, Second, Stop};
 use crate::{Failure, print};
 use clap::{Args, ValueEnum};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::SIGHUP;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ fn after_help() -> String {
     let mut text = String::from(
         "Examples:\n  superpage daemon --dry-run --all\n  superpage daemon --pid 1234 --policy promote:age=5s,cpu=2% -v\n  \
          superpage daemon --config /etc/superpage.toml\n\n\
-         Needs root, or CAP_SYS_NICE and CAP_SYS_PTRACE. SIGINT and SIGTERM end it; what is huge stays huge.\n\n\
+         Needs root, or CAP_SYS_NICE and CAP_SYS_PTRACE. SIGINT, SIGTERM and SIGQUIT end it; what is huge stays huge.\n\n\
          Parameters of promote, and what they are if not given:\n",
     );
     for parameter in Options::definition().parameters {
@@ -92,7 +92,8 @@ impl Daemon {
             return self.survey(&config, &Stop::catch());
         }
         // SIGHUP is for its configuration.
-        let stop = Stop::of(&[SIGINT, SIGTERM], Second::Ends);
+        let ending: Vec<i32> = ENDING.into_iter().filter(|signal| *signal != SIGHUP).collect();
+        let stop = Stop::of(&ending, Second::Ends);
         let reload = Arc::new(AtomicBool::new(false));
         signal_hook::flag::register(SIGHUP, Arc::clone(&reload)).map_err(Error::system("catch SIGHUP"))?;
         let mut daemon = Running::start(config)?;

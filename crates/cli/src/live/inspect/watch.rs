@@ -2,6 +2,7 @@
 
 use super::columns::{Content, columns, note, shown, title};
 use super::system;
+use crate::stop::ENDING;
 use crate::{Failure, print};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Layout};
@@ -9,7 +10,6 @@ use ratatui::style::{Modifier, Style};
 use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use ratatui::{DefaultTerminal, Frame};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) fn run(pid: Option<u32>, period: Duration, wide: bool) -> Result<Exit
     // Errors at the start are told without a flicker.
     let mut view = View::new(pid, wide)?;
     let signal = Arc::new(AtomicUsize::new(0));
-    for number in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+    for number in ENDING {
         signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize)
             .map_err(|error| Failure::Run(format!("cannot catch signal {number}: {error}")))?;
     }
