@@ -87,6 +87,7 @@ impl From<superpage_linux::Error> for Failure {
 }
 
 fn main() -> ExitCode {
+    stop::outlive_file_limit();
     let done = Command::try_parse().map_or_else(explained, |command| match command.verb {
         Verb::Sim(verb) => verb.run(),
         Verb::Record(verb) => verb.run(),

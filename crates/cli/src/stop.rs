@@ -1,6 +1,6 @@
 //! Signals that would end this process: a flag that long work looks at between two steps, and the status to end with.
 
-use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -90,4 +90,13 @@ fn ignored(signal: i32) -> bool {
 #[cfg(not(target_os = "linux"))]
 fn ignored(_: i32) -> bool {
     false
+}
+
+/// Makes a file that would grow beyond the limit (`ulimit -f`) an error of that write, and not the end of this process by SIGXFSZ.
+/// By a handler, which a program that is started does not inherit: for it the signal is as it was.
+pub(crate) fn outlive_file_limit() {
+    if !ignored(SIGXFSZ) {
+        // Where it cannot be caught it ends this process, as before.
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+    }
 }

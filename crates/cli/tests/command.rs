@@ -248,6 +248,30 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
     assert!(text(&status.stderr).starts_with("superpage: cannot write"), "{}", text(&status.stderr));
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_limit_is_one_sentence_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let ours = trace(folder.path());
+    let before = names(folder.path());
+    let script = "ulimit -f 8; exec \"$0\" trace export csv \"$1\" -o \"$1.csv\"";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_superpage"), ours.to_str().unwrap()])
+        .output()
+        .unwrap();
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("free some space") && error.contains("ulimit -f"), "{error}");
+    assert_eq!(names(folder.path()), before);
+    // A program that is started dies by the signal as it would without us.
+    let script = "ulimit -f 8; exec \"$0\" run -p base -- sh -c 'exec head -c 1000000 /dev/zero > \"$0\"' \"$1.big\"";
+    let output = Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_superpage"), ours.to_str().unwrap()])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(128 + 25), "{}", text(&output.stderr));
+}
+
 #[cfg(unix)]
 #[test]
 fn an_interrupt_leaves_whole_rows_that_say_that_they_are_partial() {

@@ -131,10 +131,10 @@ fn refusal(source: io::Error) -> io::Error {
 /// The error of a write that failed, with the way out where the disk is full.
 pub fn explain(source: io::Error) -> io::Error {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
-    match source.kind() {
-        kind @ (StorageFull | QuotaExceeded | FileTooLarge) => {
-            io::Error::new(kind, format!("{source}; no new file was left there: free some space or write to another place"))
-        }
-        _ => source,
-    }
+    let way_out = match source.kind() {
+        StorageFull | QuotaExceeded => "free some space or write to another place",
+        FileTooLarge => "free some space, write to another place or raise the limit (ulimit -f)",
+        _ => return source,
+    };
+    io::Error::new(source.kind(), format!("{source}; no new file was left there: {way_out}"))
 }
