@@ -2,7 +2,7 @@
 //!
 //! A reader that has gone away, as `| head` does, wanted no more: the verb goes on as if it had read all, and so its files
 //! are written and its exit status is what it would have been. An output that cannot be written otherwise, as on a full
-//! disk, is a failed run, told when all files of the verb have been written. A standard error that nobody reads, or that
+//! disk or where there is none (`>&-`), is a failed run, told when all files of the verb have been written. A standard error that nobody reads, or that
 //! is full, loses its sentences and nothing else.
 
 use crate::Failure;
@@ -41,6 +41,7 @@ pub(crate) fn print(findings: impl AsRef<[u8]>) -> Result<(), Failure> {
 /// What came of writing to standard output.
 pub(crate) fn done(written: io::Result<()>) -> Result<(), Failure> {
     match written {
+        Ok(()) if closed() => Err(Failure::Run("cannot write to standard output: it is closed".into())),
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Failure::Run(format!("cannot write to standard output: {error}")))
         }
@@ -52,4 +53,28 @@ pub(crate) fn done(written: io::Result<()>) -> Result<(), Failure> {
 #[allow(clippy::disallowed_methods, reason = "here is the one place")]
 pub(crate) fn stdout() -> io::Stdout {
     io::stdout()
+}
+
+/// Whether this process was started without standard output. The standard library opens `/dev/null` in its place before `main`,
+/// which would take all that is found; so this is looked at before that.
+#[cfg(target_os = "linux")]
+fn closed() -> bool {
+    use std::os::fd::BorrowedFd;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static CLOSED: AtomicBool = AtomicBool::new(false);
+    extern "C" fn look() {
+        // SAFETY: it is only copied, which fails where it is not open.
+        let copied = unsafe { BorrowedFd::borrow_raw(1) }.try_clone_to_owned();
+        CLOSED.store(copied.is_err_and(|error| error.raw_os_error() == Some(9)), Ordering::Relaxed);
+    }
+    #[used]
+    // SAFETY: the section holds functions without parameters that are called at the start.
+    #[unsafe(link_section = ".init_array")]
+    static LOOK: extern "C" fn() = look;
+    CLOSED.load(Ordering::Relaxed)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn closed() -> bool {
+    false
 }

@@ -87,6 +87,9 @@ impl Trace {
                     }
                     exported => exported?,
                 }
+                if output.is_none() {
+                    print::done(Ok(()))?;
+                }
                 Ok(ExitCode::SUCCESS)
             }
         }

@@ -95,3 +95,22 @@ fn a_closed_standard_error_loses_its_sentences_alone() {
         assert_eq!(output.status.code(), Some(status), "{verb:?}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn no_output_at_all_is_one_sentence() {
+    for verb in verbs() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_superpage")]).args(&verb);
+        let output = command.output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{verb:?}: {error}");
+        assert!(error.ends_with("superpage: cannot write to standard output: it is closed\n"), "{verb:?}: {error}");
+    }
+    // Where nothing is to be printed none is needed.
+    let output = Command::new("sh")
+        .args(["-c", "exec \"$0\" run -p now -- true >&-", env!("CARGO_BIN_EXE_superpage")])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
