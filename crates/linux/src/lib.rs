@@ -1,7 +1,6 @@
 //! The live side on Linux: what pages of several sizes do for real programs, and giving them to programs that do not ask.
 //!
-//! [`region`] is a piece of a program's memory whose pager is [`superpage_vm`]; the other modules look at running programs
-//! and at the kernel, and change only what they say. What is changed for the whole system is put back, also after an abort.
+//! Its modules look at running programs and at the kernel, and change only what they say. What is changed for the whole system is put back, also after an abort.
 //!
 //! The crate is empty on other systems.
 #![cfg(target_os = "linux")]
@@ -25,7 +24,6 @@ mod pagemap;
 pub mod policy;
 pub mod probe;
 pub mod promote;
-pub mod region;
 pub mod run;
 pub mod scan;
 pub mod settings;
@@ -36,7 +34,6 @@ pub mod tree;
 
 pub use error::Error;
 pub use policy::Policy;
-pub use region::{Builder, Region, RegionStats};
 
 /// What is read of `/proc`, of the journal of settings and of the daemon's configuration, on any bytes: for the fuzzer.
 #[cfg(fuzzing)]
@@ -51,13 +48,3 @@ pub fn read_anything(bytes: &[u8]) {
         assert!(kept.windows(2).all(|pair| pair[0].address.1 <= pair[1].address.0));
     }
 }
-
-/// The guide for builders of kernels: its programs are tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/kernel.md")]
-struct Guide;
-
-/// The README: its program is a test.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

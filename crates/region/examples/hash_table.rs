@@ -1,6 +1,6 @@
 //! A hash table that lives in a region, beside the same table in plain anonymous memory with huge pages and without.
 //!
-//! `cargo run --release -p superpage-linux --example hash_table [MEGABYTES [LIMIT_MEGABYTES [SWAP_DIRECTORY]]]`
+//! `cargo run --release -p superpage-region --example hash_table [MEGABYTES [LIMIT_MEGABYTES [SWAP_DIRECTORY]]]`
 
 #[cfg(target_os = "linux")]
 mod anonymous;
@@ -19,7 +19,7 @@ fn main() {
 mod linux {
     use crate::anonymous::Anonymous;
     use std::time::{Duration, Instant};
-    use superpage_linux::Region;
+    use superpage_region::Region;
 
     const PAGE: usize = 4096;
     const BLOCK: usize = 2 << 20;

@@ -1,5 +1,5 @@
 //! A random chase, each load's address from the load before, in a region and in plain anonymous memory: once all of it is
-//! promoted, a region is as fast as the kernel's own huge pages. `cargo bench -p superpage-linux [-- MEGABYTES]`
+//! promoted, a region is as fast as the kernel's own huge pages. `cargo bench -p superpage-region [-- MEGABYTES]`
 
 #[cfg(target_os = "linux")]
 #[path = "../examples/anonymous/mod.rs"]
@@ -9,7 +9,7 @@ mod anonymous;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     use anonymous::Anonymous;
     let bytes = std::env::args().skip(1).find_map(|text| text.parse::<usize>().ok()).unwrap_or(256) << 20;
-    let mut region = superpage_linux::Region::builder().bytes(bytes).user_mode_only().build()?;
+    let mut region = superpage_region::Region::builder().bytes(bytes).user_mode_only().build()?;
     let mut huge = Anonymous::new(bytes, true)?;
     let mut base = Anonymous::new(bytes, false)?;
     for memory in [region.as_mut_slice(), huge.as_mut_slice(), base.as_mut_slice()] {

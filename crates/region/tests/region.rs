@@ -2,13 +2,13 @@
 #![cfg(target_os = "linux")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use superpage_linux::{Region, region::Error};
+use superpage_region::{Builder, Error, Region};
 
 const PAGE: usize = 4096;
 const BLOCK: usize = 2 << 20;
 
 /// The region, or `None` after a message where this system has none to offer.
-fn region(builder: superpage_linux::Builder) -> Option<Region> {
+fn region(builder: Builder) -> Option<Region> {
     match builder.build() {
         Ok(region) => Some(region),
         Err(error @ (Error::Rights(_) | Error::UserModeOnly | Error::Kernel(_) | Error::BasePage(_))) => {
@@ -233,7 +233,7 @@ fn a_region_works_without_huge_pages() {
 
 #[test]
 fn what_cannot_be_is_refused_with_the_way_out() {
-    let refused = |builder: superpage_linux::Builder| builder.build().unwrap_err().to_string();
+    let refused = |builder: Builder| builder.build().unwrap_err().to_string();
     assert!(refused(Region::builder()).contains("from one base page"));
     assert!(refused(Region::builder().bytes(BLOCK).limit(1 << 20)).contains("from 2 MB"));
     let nowhere = Region::builder().bytes(BLOCK).swap_dir("/nonexistent");
@@ -329,7 +329,7 @@ fn a_forked_child_has_an_empty_handle() {
     if child == 0 {
         let stats = region.stats();
         let forked = |done: Result<(), Error>| matches!(done, Err(Error::Forked));
-        let right = stats == superpage_linux::region::RegionStats::default()
+        let right = stats == superpage_region::RegionStats::default()
             && forked(region.discard(0..PAGE))
             && forked(region.populate(0..PAGE))
             && region.validate().is_err();

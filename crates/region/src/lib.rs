@@ -1,4 +1,9 @@
-//! [`Region`]: memory that a program just uses, and its pager beside it.
+//! [`Region`]: memory that a program just uses, and its pager beside it, which is [`superpage_vm`]. It changes nothing of the system
+//! and nothing of the process but this memory.
+//!
+//! The crate is empty on other systems than Linux.
+#![cfg(target_os = "linux")]
+#![deny(unsafe_op_in_unsafe_fn)]
 
 mod contents;
 mod error;
@@ -48,10 +53,10 @@ use superpage_vm::{Config, Dirty, Hash, Map, Policy, Reclaim, Vm};
 /// what can fail is [`Error::Forked`], and dropping it does nothing.
 ///
 /// ```no_run
-/// let mut region = superpage_linux::Region::builder().bytes(64 << 20).build()?;
+/// let mut region = superpage_region::Region::builder().bytes(64 << 20).build()?;
 /// region.as_mut_slice()[..5].copy_from_slice(b"hello");
 /// assert_eq!(region.stats().manager.resident_pages, 1);
-/// # Ok::<(), superpage_linux::region::Error>(())
+/// # Ok::<(), superpage_region::Error>(())
 /// ```
 pub struct Region {
     start: NonNull<u8>,
@@ -373,3 +378,13 @@ impl Drop for AbortUnlessDone {
         std::process::abort();
     }
 }
+
+/// The guide for builders of kernels: its programs are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/kernel.md")]
+struct Guide;
+
+/// The README: its program is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
