@@ -544,3 +544,19 @@ fn what_a_kill_left_is_put_back_once_and_said_once() {
     let again = inside(FILES, folder.path(), &["run", "--policy", "base", "--", "true"]).unwrap();
     assert!(again.stderr.is_empty());
 }
+
+/// Whatever the limit: either nothing is started and a sentence says the way out, or it is run to its end.
+#[test]
+fn too_few_open_files_are_told_before_the_command_is_started() {
+    for limit in 3..40 {
+        let script = format!("ulimit -n {limit}; exec \"$0\" run -v -p base -- sh -c 'echo begun; exit 7'");
+        let output = Command::new("sh").args(["-c", &script, SUPERPAGE]).output().unwrap();
+        let (said, error) = (stdout(&output), String::from_utf8_lossy(&output.stderr).into_owned());
+        match output.status.code() {
+            Some(7) => assert_eq!(said, "begun\n", "{limit}: {error}"),
+            Some(1) if said.is_empty() && limit >= 9 => assert!(error.contains("ulimit -n"), "{limit}: {error}"),
+            // Not even what a program needs to begin.
+            status => assert!(said.is_empty() && limit < 9, "{limit}: {status:?}, {said}, {error}"),
+        }
+    }
+}

@@ -110,6 +110,7 @@ impl Tree {
     fn start(command: &mut Command, exits: Option<Exits>) -> Result<Tree, Error> {
         let subreaper = Subreaper::new()?;
         let wake = Wake::new().map_err(Error::system("watch for the end of children"))?;
+        room_for_files()?;
         forked(command);
         let started = Instant::now();
         let mut child = command.spawn().map_err(|source| exec_error(command, source))?;
@@ -293,6 +294,20 @@ impl Drop for Tree {
         {
             eprintln!("superpage: {error}");
         }
+    }
+}
+
+/// Makes sure that descriptors can be had for all that watching a command needs, before there is one: the pipe to start it, that
+/// of its process, those to pass signals on, and the files that are looked at one at a time.
+fn room_for_files() -> Result<(), Error> {
+    const NEEDED: usize = 16;
+    let own = || std::fs::File::open("/dev/null");
+    let held: Result<Vec<_>, _> = (0..NEEDED).map(|_| own()).collect();
+    match held {
+        Err(error) if matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => Err(Error::Unable(format!(
+            "too few files may be open here to watch a command, which takes {NEEDED} more: raise the limit (ulimit -n 64)"
+        ))),
+        _ => Ok(()),
     }
 }
 
