@@ -403,3 +403,35 @@ fn an_input_is_not_written_over() {
         let _ = (std::fs::remove_file(link), std::fs::remove_file(name));
     }
 }
+
+/// Not for ever, and not until memory is full.
+#[cfg(target_os = "linux")]
+#[test]
+fn inputs_that_never_end_or_never_come_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let (zero, pipe) = (path("zero.toml"), path("pipe.toml"));
+    std::os::unix::fs::symlink("/dev/zero", &zero).unwrap();
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for file in [&zero, &pipe] {
+        for words in [
+            &["sim", "touch:bytes=1M", "-m", file][..],
+            &["sim", "touch:bytes=1M", "-m", &format!("zen5+{file}")],
+            &["sim", "touch:bytes=1M", "-p", file],
+            &["reproduce", file],
+            &["daemon", "--dry-run", "--config", file],
+            &["run", "-p", file, "--", "true"],
+        ] {
+            refused(words, &["is no regular file"]);
+        }
+    }
+    refused(&["trace", "import", "champsim", &pipe, "-o", &path("x.sp")], &["is no regular file"]);
+    // In the place of the journal of settings: an inspect does not wait for it.
+    assert!(Command::new("mkfifo").arg(path("settings.json")).status().unwrap().success());
+    let output = Command::new(env!("CARGO_BIN_EXE_superpage"))
+        .args(["inspect", "--system"])
+        .env("SUPERPAGE_RUN_DIR", folder.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success() && text(&output.stderr).contains("is no regular file"), "{}", text(&output.stderr));
+}

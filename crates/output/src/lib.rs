@@ -5,9 +5,14 @@
 //! files to one with a name that cannot be guessed and that must be new, and takes its place at the end. So what stands under
 //! the name stays until then; several that write at once each write their own, and the last whole one stays; and no file or
 //! link that another user may have put on the way is followed or overwritten. It knows nothing of what is in the files.
+//!
+//! And the way in for small files that people write: [`read_text`].
 
 mod beside;
 mod place;
+mod small;
+
+pub use small::read_text;
 
 use beside::Beside;
 use place::{Place, There};

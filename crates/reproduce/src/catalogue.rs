@@ -82,7 +82,7 @@ pub fn experiments() -> Vec<Experiment> {
 pub fn select(name: &str) -> Result<Vec<Experiment>, Error> {
     if name.ends_with(".toml") {
         let path = Path::new(name);
-        let text = std::fs::read_to_string(path).map_err(|e| Error::Usage(format!("experiment {name}: {e}")))?;
+        let text = superpage_output::read_text(path).map_err(|e| Error::Usage(format!("experiment {name}: {e}")))?;
         let folder = path.parent().and_then(Path::file_name).map_or("own".into(), |folder| folder.to_string_lossy());
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
         let inputs = self::folder(&path.with_file_name("inputs"))?;

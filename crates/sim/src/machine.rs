@@ -18,6 +18,7 @@ pub fn overlays() -> impl Iterator<Item = &'static str> {
 /// # Errors
 /// A sentence that lists the names that there are, or says what in a file is wrong.
 pub fn machine(name: &str) -> Result<Machine, Error> {
-    let read = |path: &str| std::fs::read_to_string(path).map_err(|error| MachineError::unread(path, error));
+    let read =
+        |path: &str| superpage_output::read_text(path.as_ref()).map_err(|error| MachineError::unread(path, error));
     Machine::named(name, read).map_err(|error| Error::Usage(error.to_string()))
 }

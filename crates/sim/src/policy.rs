@@ -31,7 +31,8 @@ pub fn expand(text: &str) -> Result<String, Error> {
     if !name.ends_with(".toml") {
         return Ok(text.to_string());
     }
-    let file = std::fs::read_to_string(name).map_err(|error| Error::Usage(format!("policy {name}: {error}")))?;
+    let file =
+        superpage_output::read_text(name.as_ref()).map_err(|error| Error::Usage(format!("policy {name}: {error}")))?;
     let Differences { from, parameters, .. } =
         toml::from_str(&file).map_err(|error| Error::Usage(format!("policy {name}: {}", one_line(&error))))?;
     let (from, first) = from.split_once(':').unwrap_or((&from, ""));

@@ -75,7 +75,7 @@ impl Config {
     /// # Errors
     /// It cannot be read, or says something that makes no sense; the sentence names the file and the line.
     pub fn read(path: &Path) -> Result<Config, Error> {
-        let text = std::fs::read_to_string(path)
+        let text = superpage_output::read_text(path)
             .map_err(|error| Error::Usage(format!("cannot read {}: {error}", path.display())))?;
         let config: Config = toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);

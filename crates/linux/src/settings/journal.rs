@@ -68,7 +68,7 @@ impl Journal {
 
     /// The journal, if there is one.
     pub(super) fn load(file: &Path, root: &Path) -> Result<Option<Journal>, Error> {
-        let text = match fs::read_to_string(file) {
+        let text = match superpage_output::read_text(file) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::file("read", file)(error)),

@@ -48,12 +48,12 @@ pub fn import(format: &str, path: &Path) -> Result<Box<dyn Source>, Error> {
         let known = formats().collect::<Vec<_>>().join(", ");
         return Err(Error::input(format, format!("is no format of traces; expected one of: {known}")));
     };
-    let file = open_file(path)?;
-    if !file.metadata().is_ok_and(|data| data.is_file()) {
+    // Before it is opened, which for a pipe would wait until somebody writes.
+    if std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir()) {
         let problem = "is no regular file, and importing reads its input twice: save it to a file first";
         return Err(Error::input(path.display().to_string(), problem));
     }
-    let mut records = open(file, path)?;
+    let mut records = open(open_file(path)?, path)?;
     let mut touched = Touched::default();
     while records.read(&mut |access, address, bytes| touched.access(access, address, bytes))? {}
     if touched.is_empty() {

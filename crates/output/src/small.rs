@@ -1,0 +1,62 @@
+//! Small files that people write: configurations, machines, policies.
+
+use rustix::fs::{Mode, OFlags};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The most that such a file may have: 1 MB.
+const MOST: u64 = 1 << 20;
+
+/// The text of a small file: a regular one, of at most 1 MB, in UTF-8. Never waits, as a pipe that nobody writes to would have it.
+///
+/// # Errors
+/// It is not so, or the system refuses. The text says what was expected.
+pub fn read_text(path: &Path) -> io::Result<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let kind = file.metadata()?;
+    let wrong = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        return wrong("is no regular file: save it to one");
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST {
+        return wrong("has more than 1 MB, which is too much for such a file");
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is no text in UTF-8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_small_regular_files_of_text_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("good"), "text = 1\n").unwrap();
+        std::fs::write(path("most"), vec![b'#'; MOST as usize]).unwrap();
+        assert_eq!(read_text(&path("good")).unwrap(), "text = 1\n");
+        assert_eq!(read_text(&path("most")).unwrap().len() as u64, MOST);
+        std::fs::write(path("more"), vec![b'#'; MOST as usize + 1]).unwrap();
+        std::fs::write(path("bytes"), [0xff, 0xfe]).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", path("zero")).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, path("pipe"), rustix::fs::FileType::Fifo, Mode::RWXU, 0).unwrap();
+        for (name, why) in [
+            ("more", "more than 1 MB"),
+            ("bytes", "UTF-8"),
+            ("zero", "no regular file"),
+            ("pipe", "no regular file"),
+            (".", "is a directory"),
+            ("none", "No such file"),
+        ] {
+            let error = read_text(&path(name)).unwrap_err().to_string();
+            assert!(error.contains(why), "{name}: {error}");
+        }
+    }
+}
