@@ -38,12 +38,20 @@ pub(crate) fn own_folder() -> Result<PathBuf, Error> {
     })
 }
 
-/// Makes the folder if it is not there, and checks that it is a folder, its owner's own, that only the owner writes to.
+/// Makes the folder if it is not there, and checks that it is a folder, its owner's own, that only the owner writes to, and that
+/// nobody else can put another one in its place.
 ///
 /// # Errors
 /// [`Error::Unable`] when it cannot be made, or is not so.
 pub(crate) fn make_folder(folder: &Path) -> Result<(), Error> {
     let shown = folder.display();
+    if !folder.is_absolute() {
+        return Err(Error::Unable(format!(
+            "SUPERPAGE_RUN_DIR is {shown}, which is another folder in each working directory, so its locks would not exclude \
+             each other: name it from the root (/...)"
+        )));
+    }
+    trusted_way(folder)?;
     match DirBuilder::new().mode(0o755).create(folder) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -67,6 +75,36 @@ pub(crate) fn make_folder(folder: &Path) -> Result<(), Error> {
     }
     if metadata.mode() & 0o022 != 0 {
         return Err(Error::Unable(format!("others may write to {shown}; allow that to its owner alone (chmod 755)")));
+    }
+    Ok(())
+}
+
+/// Checks that of the folders that lead to one each belongs to root or to this user, and that others may write there only where they
+/// cannot rename what is not theirs, as in `/tmp`: by the names that were given, and by where links lead.
+///
+/// # Errors
+/// [`Error::Unable`] for the first that does not.
+fn trusted_way(folder: &Path) -> Result<(), Error> {
+    const STICKY: u32 = 0o1000;
+    let above = folder.parent().unwrap_or(folder);
+    let real = fs::canonicalize(above).unwrap_or_else(|_| above.to_path_buf());
+    for way in above.ancestors().chain(real.ancestors()) {
+        // What is not there is told when the folder is made.
+        let Ok(there) = fs::symlink_metadata(way) else { continue };
+        let trusted = there.uid() == 0 || there.uid() == rustix::process::geteuid().as_raw();
+        let open = there.is_dir() && there.mode() & 0o002 != 0 && there.mode() & STICKY == 0;
+        if !trusted || open {
+            return Err(Error::Unable(format!(
+                "{} cannot hold locks: {} {}, so others could replace it; set SUPERPAGE_RUN_DIR to another",
+                folder.display(),
+                way.display(),
+                if trusted {
+                    "may be written to by all".to_string()
+                } else {
+                    format!("belongs to user {}", there.uid())
+                },
+            )));
+        }
     }
     Ok(())
 }
@@ -304,6 +342,32 @@ mod tests {
         fs::create_dir(&real).unwrap();
         symlink(&real, &link).unwrap();
         assert!(make_folder(&link).unwrap_err().to_string().contains("is no directory"));
+    }
+
+    #[test]
+    fn a_folder_that_others_could_replace_is_refused() {
+        let refused = |path: &Path| make_folder(path).unwrap_err().to_string();
+        assert!(refused(Path::new("locks")).contains("name it from the root"));
+        let folder = tempfile::tempdir().unwrap();
+        let (open, way) = (folder.path().join("open"), folder.path().join("way"));
+        fs::create_dir(&open).unwrap();
+        fs::create_dir(open.join("below")).unwrap();
+        symlink(&open, &way).unwrap();
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        for path in [open.join("locks"), open.join("below/locks"), way.join("locks")] {
+            assert!(refused(&path).contains("may be written to by all"), "{}", path.display());
+        }
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
+        make_folder(&open.join("locks")).unwrap();
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can act as another user");
+            return;
+        }
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();
+        std::os::unix::fs::chown(&open, Some(65534), Some(65534)).unwrap();
+        for path in [open.join("locks"), open.join("below/locks"), way.join("locks")] {
+            assert!(refused(&path).contains("belongs to user 65534"), "{}", path.display());
+        }
     }
 
     #[test]
