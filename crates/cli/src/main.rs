@@ -20,7 +20,6 @@ mod trace;
 use clap::{Parser, Subcommand};
 use std::io::Write;
 use std::process::ExitCode;
-use superpage_report::foreign;
 
 /// Superpages for programs that do not ask for them, and what they are worth.
 #[derive(Parser)]
@@ -102,9 +101,7 @@ fn main() -> ExitCode {
                 Failure::Usage(sentence) => (sentence, 2),
                 Failure::Run(sentence) => (sentence, 1),
             };
-            // Names and paths that others have chosen may be in it.
-            let lines: Vec<_> = sentence.lines().map(foreign).collect();
-            eprintln!("superpage: {}", lines.join("\n"));
+            eprintln!("superpage: {sentence}");
             ExitCode::from(status)
         }
     }

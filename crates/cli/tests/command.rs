@@ -435,3 +435,33 @@ fn inputs_that_never_end_or_never_come_are_refused() {
         .unwrap();
     assert!(output.status.success() && text(&output.stderr).contains("is no regular file"), "{}", text(&output.stderr));
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_wrong_number_of_a_process_is_told_in_words() {
+    refused(&["inspect", "self"], &["expected the number of a process"]);
+    refused(&["inspect", "-1"], &[]);
+    refused(&["inspect", "99999999999999999999"], &["no process with such a large number"]);
+}
+
+/// Neither in what goes well nor in what does not.
+#[cfg(unix)]
+#[test]
+fn a_terminal_obeys_no_name_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    trace(folder.path());
+    let foreign = folder.path().join("small.lackey");
+    let ours = folder.path().join("n\u{1b}[31m\n.sp");
+    for (input, status) in [(&foreign, 0), (&ours.join("none"), 2)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_superpage"))
+            .args(["trace", "import", "lackey"])
+            .arg(input)
+            .arg("-o")
+            .arg(&ours)
+            .output()
+            .unwrap();
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(status), "{error}");
+        assert!(!error.contains('\u{1b}') && error.contains("\\u{1b}[31m"), "{error}");
+    }
+}

@@ -32,7 +32,7 @@ use superpage_report::{Screen, foreign_json};
     superpage inspect --format json 4711 | jq '.[] | select(.huge_bytes > 0)'")]
 pub(crate) struct Inspect {
     /// The process to look at
-    #[arg(value_name = "PID", required_unless_present = "system", conflicts_with = "system")]
+    #[arg(value_name = "PID", required_unless_present = "system", conflicts_with = "system", value_parser = number)]
     pid: Option<u32>,
 
     /// Look at the system: free blocks, fragmentation, pools, what the kernel's workers did
@@ -56,6 +56,15 @@ pub(crate) struct Inspect {
 enum Format {
     Table,
     Json,
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    match text.parse() {
+        Ok(number) => Ok(number),
+        Err(_) if digits => Err("there is no process with such a large number".into()),
+        Err(_) => Err("expected the number of a process, as pidof and ps tell it".into()),
+    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -27,6 +27,11 @@ pub(crate) enum Live {
 
 impl Live {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
+        if !std::path::Path::new("/proc/self/stat").exists() {
+            let sentence = "/proc is not mounted here, and all that is known of processes comes from there: mount it (mount -t \
+                            proc proc /proc), or run superpage outside this container";
+            return Err(Failure::Run(sentence.into()));
+        }
         let told = recover();
         let done = match self {
             Live::Compare(verb) => verb.run(),

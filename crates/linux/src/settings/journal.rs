@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
+use superpage_output::{Output, explain};
 
 /// One setting that was changed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -55,15 +56,14 @@ impl Journal {
         let text = serde_json::to_string(&journal).expect("strings and numbers");
         let folder = file.parent().expect("the journal is in the run directory");
         let written = || {
-            let mut new = tempfile::Builder::new().prefix("settings").suffix(".new").tempfile_in(folder)?;
+            let mut new = Output::create(file)?;
             new.write_all(text.as_bytes())?;
             // Everyone may know what has to be put back.
-            new.as_file().set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
-            new.as_file().sync_all()?;
-            new.persist(file).map_err(|error| error.error)?;
+            new.file()?.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
+            new.commit()?;
             File::open(folder)?.sync_all()
         };
-        written().map_err(Error::file("write", file))
+        written().map_err(|error| Error::file("write", file)(explain(error)))
     }
 
     /// The journal, if there is one.
