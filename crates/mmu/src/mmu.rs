@@ -205,6 +205,7 @@ impl Mmu {
     }
 
     /// The head of the mapping that the record belongs to, its use bits set as the access does; or why it traps.
+    #[inline(always)]
     fn make_ready(&mut self, entry: u32, access: u64) -> Result<u32, Trap> {
         let head = Mappings::head(entry, self.mappings.records[entry as usize]);
         let record = &mut self.mappings.records[head as usize];

@@ -137,10 +137,10 @@ impl Record {
         self.places[index % PLACES] as usize
     }
 
-    /// The same of a record in registers, and 0 for a TLB that has no place here.
+    /// All of them in a word, eight bits each from the lowest up.
     #[inline(always)]
-    pub(crate) fn noted(self, index: usize) -> usize {
-        u32::from_le_bytes(self.places).checked_shr(8 * index as u32).unwrap_or(0) as u8 as usize
+    pub(crate) fn places(self) -> u32 {
+        u32::from_le_bytes(self.places)
     }
 
     /// Notes a way.

@@ -27,11 +27,22 @@ struct Tlb {
     rungs: u32,
     /// Which of a record's places notes the way; from [`PLACES`] on none does.
     place: usize,
+    /// Where in a record's places that is, and the bits there: none if none does.
+    shift: u32,
+    mask: u32,
     level: usize,
     /// Its place in the machine file.
     index: usize,
     /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of places in the file.
     encloses: u32,
+}
+
+impl Tlb {
+    /// The way that a mapping's record remembers.
+    #[inline(always)]
+    fn noted(&self, record: Record) -> usize {
+        (record.places() >> (self.shift & 31) & self.mask) as usize
+    }
 }
 
 /// What a TLB holds of one page size.
@@ -81,8 +92,9 @@ impl Tlbs {
             let asks = |kind: &usize| rungs >> (kind >> 2) & 1 != 0 && kind & 3 != 3 && tlb.serves.covers(kind & 3);
             let kinds = (0..KINDS).filter(asks).map(|kind| 1 << kind).sum();
             let entries = Entries::new(machine, tlb, if place < PLACES { WAYS_NOTED } else { 1 });
-            let encloses = machine.enclosed_by(tlb);
-            all.push(Tlb { entries, kinds, rungs, place, level: tlb.level - 1, index, encloses });
+            let (shift, mask) = if place < PLACES { (8 * place as u32, 0xff) } else { (0, 0) };
+            let (level, encloses) = (tlb.level - 1, machine.enclosed_by(tlb));
+            all.push(Tlb { entries, kinds, rungs, place, shift, mask, level, index, encloses });
         }
         all.sort_by_key(|tlb| tlb.level);
         let (mut orders, mut parts) = ([0; MAX_LEVELS], [0; MAX_LEVELS]);
@@ -148,7 +160,7 @@ impl Tlbs {
             let asked =
                 |tlb: &Tlb| batch.groups().iter().any(|(k, which)| which >> index & tlb.kinds as u64 >> k & 1 != 0);
             let hit = self.all.iter_mut().position(|tlb| {
-                let noted = records[head as usize].noted(tlb.place);
+                let noted = tlb.noted(records[head as usize]);
                 asked(tlb)
                     && on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => sets.hit(number, noted, head)))
             });
@@ -225,11 +237,11 @@ impl Tlbs {
             }
             let covered = C::covered(payload, self.numbers(mappings.nodes.first_page(id), record));
             let number = covered.start;
-            if !cache.selects(number, set) || cache.find(number, record.noted(tlb.place), id) != Some(way) {
+            if !cache.selects(number, set) || cache.find(number, tlb.noted(record), id) != Some(way) {
                 return wrong("the entry is not where its page belongs");
             }
             let holds = |outer: &Tlb| {
-                let noted = record.noted(outer.place);
+                let noted = outer.noted(record);
                 on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find(number, noted, id).is_some()))
             };
             let must = |outer: &&Tlb| outer.rungs >> record.rung() & 1 != 0 && outer.encloses >> index & 1 != 0;
@@ -250,16 +262,29 @@ fn pass<C: Reach, R: Replace>(
     place: usize,
     asking: u64,
 ) -> u64 {
+    if place >= PLACES {
+        return pass_unnoted(sets, batch, asking);
+    }
     let mut missed = 0;
-    let (place, mask) = if place < PLACES { (place, usize::MAX) } else { (0, 0) };
     for index in each(asking) {
         let (head, number) = (batch.heads[index], batch.numbers[index]);
         let record = &mut records[head as usize];
-        if !sets.hit(number, record.place(place) & mask, head) {
-            let way = sets.fill(number, head).0;
-            if mask != 0 {
-                record.set_place(place, way);
-            }
+        if !sets.hit(number, record.place(place), head) {
+            record.set_place(place, sets.fill(number, head).0);
+            missed |= 1 << index;
+        }
+    }
+    missed
+}
+
+/// The same where records have no place for the TLB.
+#[inline(never)]
+fn pass_unnoted<C: Reach, R: Replace>(sets: &mut Sets<'_, C, R>, batch: &Batch, asking: u64) -> u64 {
+    let mut missed = 0;
+    for index in each(asking) {
+        let (head, number) = (batch.heads[index], batch.numbers[index]);
+        if !sets.hit(number, 0, head) {
+            sets.fill(number, head);
             missed |= 1 << index;
         }
     }
@@ -270,7 +295,7 @@ fn pass<C: Reach, R: Replace>(
 fn drop_from(tlbs: &mut [Tlb], which: u32, head: u32, numbers: Range<u64>, record: Record) -> u64 {
     let holders = tlbs.iter_mut().filter(|tlb| which >> tlb.index & tlb.rungs >> record.rung() & 1 != 0);
     let dropped = holders.map(|tlb| {
-        let noted = record.noted(tlb.place);
+        let noted = tlb.noted(record);
         on_entries!(&mut tlb.entries, cache => cache.forget(numbers.clone(), noted, head))
     });
     dropped.sum()
