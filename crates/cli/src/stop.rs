@@ -27,7 +27,7 @@ pub(crate) enum Second {
 
 impl Stop {
     /// From now on the first of [`ENDING`] sets the flag, and a second one ends the process at once. One that is ignored, as
-    /// SIGHUP under `nohup`, stays so; SIGINT is caught also where a shell has a script's background jobs ignore it.
+    /// SIGHUP under `nohup`, stays so; SIGINT and SIGQUIT are caught also where a shell has a script's background jobs ignore them.
     pub(crate) fn catch() -> Stop {
         Stop::of(&ENDING, Second::Ends)
     }
@@ -35,7 +35,8 @@ impl Stop {
     /// As [`catch`](Stop::catch), for these signals.
     pub(crate) fn of(signals: &[i32], second: Second) -> Stop {
         let stop = Stop { flag: Arc::default(), signal: Arc::new(AtomicUsize::new(SIGINT as usize)) };
-        for &signal in signals.iter().filter(|signal| [SIGINT, SIGTERM].contains(signal) || !ignored(**signal)) {
+        for &signal in signals.iter().filter(|signal| [SIGINT, SIGTERM, SIGQUIT].contains(signal) || !ignored(**signal))
+        {
             let ends = || match second {
                 Second::Ends => {
                     signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.flag))

@@ -560,3 +560,16 @@ fn too_few_open_files_are_told_before_the_command_is_started() {
         }
     }
 }
+
+#[test]
+fn without_proc_one_sentence_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    for verb in
+        [&["inspect", "1"][..], &["compare", "-r", "1", "--policy", "now", "--", "true"], &["run", "--", "true"]]
+    {
+        let Some(output) = inside("mount -t tmpfs none /proc", folder.path(), verb) else { return };
+        let sentences = sentences(&output);
+        assert_eq!(output.status.code(), Some(1), "{sentences:?}");
+        assert!(sentences.len() == 1 && sentences[0].contains("/proc is not mounted here"), "{sentences:?}");
+    }
+}
