@@ -19,6 +19,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use superpage_pages::PageSize;
 use superpage_report::bytes;
+use superpage_vm::Sizes;
 
 /// What PR_SET_THP_DISABLE is called with in the process of the command; it survives exec and fork.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,7 +87,7 @@ impl Plan {
                     plan.want(&switch, "inherit");
                 }
             }
-            Policy::Mthp { size } => plan.mthp(*size, system)?,
+            Policy::Mthp { sizes } => plan.mthp(*sizes, system)?,
             Policy::Hugetlb { pool } => plan.hugetlb(*pool, system)?,
             Policy::Promote(options) => {
                 Promoter::new(options.clone(), Target::default())?;
@@ -115,26 +116,26 @@ impl Plan {
         }
     }
 
-    /// Folios of one size, and of no other, where the program does not ask.
-    fn mthp(&mut self, size: PageSize, system: &System) -> Result<(), Error> {
+    /// Folios of these sizes, and of no other, where the program does not ask.
+    fn mthp(&mut self, wanted: Sizes, system: &System) -> Result<(), Error> {
         self.disable = thp_disabled().map(|_| Disable::No);
         let enabled = system.get(THP_ENABLED)?;
         let sizes = folio_sizes(system);
-        if !sizes.contains(&size) {
+        if let Some(size) = wanted.iter().find(|size| !sizes.contains(size)) {
             let sizes: Vec<String> = sizes.iter().map(PageSize::to_string).collect();
             return Err(Error::Unable(match sizes.is_empty() {
                 true => "this kernel has no folios of several sizes; Linux has them from 6.8 on".to_string(),
                 false => format!("this kernel has no folios of {size}; it has {}", sizes.join(", ")),
             }));
         }
-        for other in sizes.into_iter().filter(|&other| other != size) {
+        for other in sizes.into_iter().filter(|other| !wanted.contains(*other)) {
             let switch = size_switch(other.bytes());
             let value = system.get(&switch)?;
             if value == "always" || (value == "inherit" && enabled == "always") {
                 self.want(&switch, "madvise");
             }
         }
-        self.want(&size_switch(size.bytes()), "always");
+        wanted.iter().for_each(|size| self.want(&size_switch(size.bytes()), "always"));
         Ok(())
     }
 

@@ -7,8 +7,7 @@ use crate::promote;
 use crate::text::Way;
 use std::fmt;
 use std::str::FromStr;
-use superpage_pages::PageSize;
-use superpage_vm::{Need, Parameter, Target};
+use superpage_vm::{Need, Parameter, Sizes, Target};
 
 /// What gives pages to a command.
 #[derive(Clone, PartialEq, Debug)]
@@ -22,10 +21,10 @@ pub enum Policy {
         /// Only where the C library's allocator asks for them, and not by the switch for the whole system.
         malloc: bool,
     },
-    /// Folios of one size for all anonymous memory.
+    /// Folios of these sizes for all anonymous memory.
     Mthp {
-        /// The size of the folios, one of those that the kernel offers.
-        size: PageSize,
+        /// The sizes of the folios, of those that the kernel offers.
+        sizes: Sizes,
     },
     /// Pages of hugetlb for the C library's allocator.
     Hugetlb {
@@ -86,7 +85,7 @@ impl FromStr for Policy {
             "now" => Policy::Now,
             "base" => Policy::Base,
             "thp" => Policy::Thp { malloc: given.is_on("malloc") },
-            "mthp" => Policy::Mthp { size: given.size("size") },
+            "mthp" => Policy::Mthp { sizes: given.sizes("size") },
             "hugetlb" => Policy::Hugetlb { pool: given.number("pool") },
             "promote" => Policy::Promote(promote::Options::new(given)?),
             "text" => Policy::Text { way: given.word("way").parse()? },
@@ -100,7 +99,7 @@ impl fmt::Display for Policy {
         f.write_str(self.name())?;
         match self {
             Policy::Thp { malloc: true } => f.write_str(":malloc=on"),
-            Policy::Mthp { size } => write!(f, ":size={size}"),
+            Policy::Mthp { sizes } => write!(f, ":size={sizes}"),
             Policy::Hugetlb { pool: Some(bytes) } => {
                 let (shift, letter) = [(30, "G"), (20, "M"), (10, "K"), (0, "")]
                     .into_iter()
@@ -131,6 +130,7 @@ mod tests {
             "thp:malloc=on",
             "mthp:size=64K",
             "mthp:size=2M",
+            "mthp:size=64K+2M",
             "hugetlb",
             "hugetlb:pool=512M",
             "promote",
@@ -158,9 +158,12 @@ mod tests {
             "policy reservation needs faults that are resolved as it says, which a live Linux does not have; a live Linux has \
              now, base, thp, mthp, hugetlb, promote, text"
         );
-        assert_eq!(sentence("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE");
+        assert_eq!(sentence("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE+SIZE...");
         assert_eq!(sentence("base:x=1"), "policy base has no parameter `x`; its parameters: none");
-        assert_eq!(sentence("mthp:size=65K"), "policy mthp: size is a page size such as 64K, not `65K`");
+        assert_eq!(
+            sentence("mthp:size=65K"),
+            "policy mthp: size is a page size, or several, such as 64K or 64K+2M, not `65K`"
+        );
         assert_eq!(sentence("thp:malloc"), "policy thp: `malloc` should read key=value, as in thp:key=value,key=value");
         assert_eq!(sentence("hugetlb:pool=0"), "policy hugetlb: pool is a size of memory such as 512M, not `0`");
     }

@@ -202,10 +202,10 @@ impl Watch {
     }
 }
 
-/// When to look at memory: folios of one size are counted where the policy is about them.
+/// When to look at memory: folios are counted where the policy is about them.
 fn looks(policy: &Policy) -> Looks {
     let folio = match policy {
-        Policy::Mthp { size } => Some(*size),
+        Policy::Mthp { sizes } => Some(*sizes),
         _ => None,
     };
     Looks { budget: WATCH, expected: 0, folio, thorough: false, stop: Arc::default() }

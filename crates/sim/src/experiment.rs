@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::Machine;
 use superpage_pages::{Ladder, PageSize};
 use superpage_trace::Source;
+use superpage_vm::{Policy, Reserve};
 
 /// What every point of a grid has in common.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,10 +65,27 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
         for text in &policies {
             let policy = crate::policy(text)?;
             let ladder = if policy.sizes.is_empty() { ladder } else { only(machine, &ladder, &policy.sizes)? };
+            let ladder = with_extents(machine, &ladder, &policy)?;
             setups.push(Setup::new(machine.clone(), ladder, text, policy, conditions)?);
         }
     }
     Ok(setups)
+}
+
+/// The ladder of a kernel that takes extents of sizes which no page of the machine has: between those that some have.
+fn with_extents(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Result<Ladder, Error> {
+    let Reserve::Among(extents) = policy.answers.place.size else { return Ok(*ladder) };
+    let [base, .., largest] = machine.pages.sizes[..] else { return Ok(*ladder) };
+    if let Some(size) = extents.iter().find(|size| *size <= base || *size > largest) {
+        let (name, policy) = (&machine.name, policy.definition().name);
+        return Err(Error::Usage(format!(
+            "machine {name}: policy {policy} takes extents of {size}, where they can be larger than {base} and up to {largest}"
+        )));
+    }
+    let extents = extents.iter().filter(|size| !machine.pages.sizes.contains(size));
+    let mut sizes: Vec<PageSize> = ladder.sizes().iter().copied().chain(extents).collect();
+    sizes.sort_unstable();
+    Ladder::new(&sizes).map_err(|error| Error::Usage(format!("machine {}: {error}", machine.name)))
 }
 
 fn only(machine: &Machine, ladder: &Ladder, sizes: &[PageSize]) -> Result<Ladder, Error> {

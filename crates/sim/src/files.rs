@@ -41,11 +41,13 @@ impl Point {
             Event::Close { file } => self.close(process, file, 1).map_err(Problem::run),
             Event::Read { file, start, pages } => self.read(file, start, pages),
             Event::Write { file, start, pages } => self.write(file, start, pages),
-            Event::Sync { file } => match self.vm.sync(&mut Hardware::new(&mut self.mmu), &mut self.disk, file) {
-                // Nothing of it was ever in memory.
-                Err(Error::NotOpen(_)) => Ok(()),
-                other => other.map_err(Problem::run),
-            },
+            Event::Sync { file } => {
+                match self.vm.sync(&mut Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk, file) {
+                    // Nothing of it was ever in memory.
+                    Err(Error::NotOpen(_)) => Ok(()),
+                    other => other.map_err(Problem::run),
+                }
+            }
             Event::Remove { file } => {
                 self.vm.remove_file(file).map_err(Problem::run)?;
                 self.disk.forget(file);
@@ -129,7 +131,9 @@ impl Point {
     }
 
     fn read_page(&mut self, file: u32, page: u64) -> Result<(), Problem> {
-        self.file_page(|point| point.vm.read(&Hardware::new(&mut point.mmu), &mut point.disk, file, page))?;
+        self.file_page(|point| {
+            point.vm.read(&Hardware::new(&mut point.mmu, &point.setup.machine), &mut point.disk, file, page)
+        })?;
         self.daemon();
         Ok(())
     }

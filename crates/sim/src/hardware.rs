@@ -1,24 +1,25 @@
 //! The seam: what the kernel asks of its hardware, carried out on modelled page tables and TLBs.
 
 use std::ops::Range;
-use superpage_mmu::Mmu;
+use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
 use superpage_vm::{Mapped, Pmap, SpaceId, Used};
 
 /// The modelled hardware as [`Pmap`]; one call there is one call here.
 pub(crate) struct Hardware<'a> {
     mmu: &'a mut Mmu,
+    machine: &'a Machine,
     /// Whether what one change of mappings takes away is shot down together. So it is of what a policy's background does.
     gathers: bool,
 }
 
 impl<'a> Hardware<'a> {
-    pub(crate) fn new(mmu: &'a mut Mmu) -> Hardware<'a> {
-        Hardware { mmu, gathers: false }
+    pub(crate) fn new(mmu: &'a mut Mmu, machine: &'a Machine) -> Hardware<'a> {
+        Hardware { mmu, machine, gathers: false }
     }
 
-    pub(crate) fn gathering(mmu: &'a mut Mmu) -> Hardware<'a> {
-        Hardware { mmu, gathers: true }
+    pub(crate) fn gathering(mmu: &'a mut Mmu, machine: &'a Machine) -> Hardware<'a> {
+        Hardware { mmu, machine, gathers: true }
     }
 }
 
@@ -42,6 +43,10 @@ impl Pmap for Hardware<'_> {
 
     fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
         self.mmu.demote(space.0, at, from, to);
+    }
+
+    fn maps(&self, size: PageSize) -> bool {
+        self.machine.pages.sizes.contains(&size)
     }
 
     fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {

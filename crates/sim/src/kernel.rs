@@ -15,7 +15,13 @@ impl Point {
         let mut steps = 0;
         while steps < 4 {
             steps += 1;
-            match self.vm.fault(&mut Hardware::new(&mut self.mmu), &mut self.disk, self.space, page, access) {
+            match self.vm.fault(
+                &mut Hardware::new(&mut self.mmu, &self.setup.machine),
+                &mut self.disk,
+                self.space,
+                page,
+                access,
+            ) {
                 Ok(fault) => {
                     self.note_copy(&fault);
                     if self.mmu.retry(request).is_ok() {
@@ -27,12 +33,14 @@ impl Point {
                 Err(FaultError::Unmapped(_)) => {
                     self.unmapped_accesses += 1;
                     let map = Map::anonymous(page, 1).protection(rights(access));
-                    self.vm.map(&mut Hardware::new(&mut self.mmu), self.space, map).map_err(Problem::run)?;
+                    self.vm
+                        .map(&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.space, map)
+                        .map_err(Problem::run)?;
                 }
                 Err(FaultError::Protection(..)) => {
                     self.widened_rights += 1;
                     let held = self.mmu.lookup(self.space.0, page).map_or(Protection::NONE, |(_, _, held)| held);
-                    let mut hardware = Hardware::new(&mut self.mmu);
+                    let mut hardware = Hardware::new(&mut self.mmu, &self.setup.machine);
                     self.vm.protect(&mut hardware, self.space, page, 1, held | rights(access)).map_err(Problem::run)?;
                 }
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => steps -= 1,
@@ -63,7 +71,7 @@ impl Point {
     pub(crate) fn run_daemon(&mut self) -> bool {
         self.note_peak();
         let before = self.kernel_work();
-        let room = self.vm.run_daemon(&mut Hardware::new(&mut self.mmu), &mut self.disk);
+        let room = self.vm.run_daemon(&mut Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk);
         self.daemon_work = self.daemon_work + (self.kernel_work() - before);
         room
     }
@@ -85,7 +93,8 @@ impl Point {
         self.note_peak();
         let before = self.kernel_work();
         let spent = nanoseconds(self.background_work.total() as f64 / self.setup.machine.clock.hertz as f64);
-        let next = self.vm.advance(&mut Hardware::gathering(&mut self.mmu), &mut self.disk, now, spent);
+        let next =
+            self.vm.advance(&mut Hardware::gathering(&mut self.mmu, &self.setup.machine), &mut self.disk, now, spent);
         let work = self.kernel_work() - before;
         self.background_work = self.background_work + work;
         self.daemon_work = self.daemon_work + work;
@@ -125,7 +134,7 @@ impl Point {
     /// The current process ceases.
     fn exit(&mut self) -> Result<(), superpage_vm::Error> {
         self.note_peak();
-        self.vm.exit(&mut Hardware::new(&mut self.mmu), self.space)?;
+        self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.space)?;
         if let Some(process) = self.process.take() {
             self.close_all(process)?;
             self.disk.end(process);
@@ -181,7 +190,8 @@ impl Point {
         let machine = &self.setup.machine;
         let cycles = u128::from(microseconds) * u128::from(machine.clock.hertz) / 1_000_000;
         let pages = cycles / u128::from(self.digest_cycles().max(1));
-        self.idle_hashed += self.vm.idle(&Hardware::new(&mut self.mmu), &mut self.disk, pages as u64);
+        self.idle_hashed +=
+            self.vm.idle(&Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk, pages as u64);
     }
 
     fn switch(&mut self, process: ProcessId) {
@@ -204,7 +214,7 @@ impl Point {
     /// Carries out what the current process asks for its address space.
     fn memory_event(&mut self, event: &Event) -> Result<(), superpage_vm::Error> {
         self.note_peak();
-        let (hardware, shift) = (&mut Hardware::new(&mut self.mmu), self.shift);
+        let (hardware, shift) = (&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.shift);
         match *event {
             Event::Map { start, pages, protection, shared, backing, growth } => {
                 let (start, pages) = outward(shift, start, pages);

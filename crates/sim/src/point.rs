@@ -309,7 +309,7 @@ impl Point {
         let evidence = self.windows.evidence(&self.info, &self.setup.machine, &self.mmu);
         let spaces: Vec<SpaceId> = self.spaces.values().copied().collect();
         for space in spaces {
-            if let Err(error) = self.vm.exit(&mut Hardware::new(&mut self.mmu), space) {
+            if let Err(error) = self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine), space) {
                 self.failed.get_or_insert(error.to_string());
             }
         }

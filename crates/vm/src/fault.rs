@@ -260,9 +260,15 @@ impl Vm {
             return Level::BASE;
         }
         let largest = self.frames.largest_without_overlap(&self.answers, walk);
-        let preferred = self.objects.get(object).preferred(&self.answers, &self.frames.ladder, largest, index);
-        let fits = |site: &Site| self.fills_whole(site, object, preferred);
-        if self.answers.takes_extents() && !site.is_some_and(fits) { Level::BASE } else { preferred }
+        let (known, ladder) = (self.objects.get(object), &self.frames.ladder);
+        let mut preferred = known.preferred(&self.answers, ladder, largest, index);
+        if self.answers.takes_extents() {
+            let fits = |level| site.is_some_and(|site| self.fills_whole(site, object, level));
+            while preferred > Level::BASE && !fits(preferred) {
+                preferred = known.preferred(&self.answers, ladder, preferred.down(), index);
+            }
+        }
+        preferred
     }
 
     /// Populates, fills and maps a page of `object`.
@@ -314,7 +320,8 @@ impl Vm {
         // All of it is populated, and filled and mapped now: an extent, or the page.
         let taken = if self.answers.takes_extents() { populated.allocated } else { Level::BASE };
         let to = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), taken);
-        let mappable = taken == Level::BASE || self.give_tables(pmap, space, at, taken);
+        let one = taken > Level::BASE && pmap.maps(self.frames.ladder.size(taken));
+        let mappable = !one || self.give_tables(pmap, space, at, taken);
         let filled = if mappable {
             let filled = self.provide(memory, site.page(), (content, source), &populated, to);
             filled.map_err(|NoContents| FaultError::Contents(at))

@@ -9,7 +9,7 @@ use crate::bitmap::Bitmap;
 use crate::busy::Busy;
 use crate::object::ObjectId;
 use crate::pages::{List, Pages};
-use crate::policy::{Answers, Lists, Pieces, Place, Reserve, Scarce};
+use crate::policy::{Answers, Lists, Pieces, Place, Scarce};
 use crate::population::{NONE, NodeId, Population, Walk};
 use crate::reservation::Reservations;
 use crate::wired::Pools;
@@ -212,8 +212,8 @@ impl Frames {
         if preferred > Level::BASE {
             self.stats.contiguity_requests += 1;
         }
-        let smaller = !matches!(answers.place.size, Reserve::Largest | Reserve::Huge);
-        let sizes = |level: &u8| smaller || *level == preferred.0 || *level == 0;
+        let ladder = self.ladder;
+        let sizes = |level: &u8| *level == 0 || answers.place.size.allows(&ladder, Level(*level));
         for level in (0..=preferred.0).rev().filter(sizes) {
             loop {
                 if let Some(extent) = self.buddy.allocate(Level(level)) {

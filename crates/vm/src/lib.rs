@@ -76,7 +76,7 @@ pub use pmap::{Mapped, Pmap, SpaceId, Used};
 pub use policy::{
     Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Given, Hash, Key, Lists, Made, Need, Parameter,
     PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve,
-    Scarce, Shortage, Target, Values, Wake, Wired,
+    Scarce, Shortage, Sizes, Target, Values, Wake, Wired,
 };
 pub use relocate::{How, Promoted, Refused};
 pub use scanner::{Census, Ripe, Sample, Scanner, ScannerError, Sweep};

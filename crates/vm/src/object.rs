@@ -79,34 +79,22 @@ impl Object {
             PastEnd::Growing => self.growth != Growth::Fixed,
             PastEnd::Anonymous => self.file.is_none(),
         };
-        let mut level = match answers.place.size {
-            Reserve::Smallest => largest.min(Level(1)),
-            Reserve::Huge => largest.min(huge(ladder)),
-            _ => largest,
-        };
+        let mut level = largest;
         while level > Level::BASE {
             let pages = ladder.pages(level);
             let start = index & !(pages - 1);
             let (below, above) = (start < self.low, start + pages > self.high);
             let (at_start, at_end) = if self.growth == Growth::Down { (above, below) } else { (below, above) };
             let too_large = self.growth != Growth::Fixed && answers.place.growing_limit && pages > size;
-            if !(at_start || too_large || at_end && !past_end) {
+            let outside = at_start || too_large || at_end && !past_end;
+            if !outside && answers.place.size.allows(ladder, level) {
                 break;
             }
             level = level.down();
         }
-        match answers.place.size {
-            Reserve::Largest if level < ladder.largest() => Level::BASE,
-            // Only anonymous memory, and only all of it.
-            Reserve::Huge if level < huge(ladder) || self.file.is_some() => Level::BASE,
-            _ => level,
-        }
+        // Linux: only anonymous memory.
+        if answers.place.size == Reserve::Huge && self.file.is_some() { Level::BASE } else { level }
     }
-}
-
-/// The largest size of at most 2 MB.
-fn huge(ladder: &Ladder) -> Level {
-    ladder.levels().rev().find(|level| ladder.size(*level).bytes() <= 2 << 20).unwrap_or(Level::BASE)
 }
 
 /// All memory objects.

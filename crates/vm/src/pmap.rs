@@ -57,6 +57,12 @@ pub trait Pmap {
     /// Makes mappings of `to` out of one of `from`, with its rights and use each.
     fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize);
 
+    /// Whether a page of this size of the ladder is one mapping. Where not, an extent of the size is base pages, contiguous and
+    /// aligned, which hardware may coalesce, and the manager asks for no mapping of the size.
+    fn maps(&self, _size: PageSize) -> bool {
+        true
+    }
+
     /// What maps the base page `at`, if anything.
     fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped>;
 

@@ -64,7 +64,7 @@ impl Vm {
         plain && !entry.copy && !entry.shared && inside && cached.is_empty() && swapped.is_empty()
     }
 
-    /// Maps all of an extent of a level around a page, which is populated and filled: as one page where the policy promotes and its
+    /// Maps all of an extent of a level around a page, which is populated and filled: as one page where there are such pages, the policy promotes and its
     /// dirty bits would agree, a superpage made without a promotion, as Linux makes them at a fault; else as base pages.
     /// Returns the level that the page is mapped at.
     pub(crate) fn enter_extent(
@@ -85,7 +85,7 @@ impl Vm {
         }
         let start = site.at.align_down(pages);
         let differ = site.access == Access::Write && self.dirt_matters(object);
-        if differ || self.answers.promote.when == Promote::Never {
+        if differ || self.answers.promote.when == Promote::Never || !pmap.maps(ladder.size(level)) {
             let rights_beside = self.rights_if_clean(object, rights);
             pmap.enter(site.space, site.at, Pfn(u64::from(walk.frame)), ladder.base(), rights, site.access);
             for page in (0..pages).filter(|page| start + *page != site.at) {

@@ -54,9 +54,13 @@ impl Vm {
         reached
     }
 
-    /// Makes one mapping of the region at `level` around `at`, whose frame is `frame`, if all of it is mapped uniformly.
+    /// Makes one mapping of the region at `level` around `at`, whose frame is `frame`, if all of it is mapped uniformly, and by
+    /// pages of the next smaller size: above a size that is no mapping there is no step.
     fn assemble(&mut self, pmap: &mut impl Pmap, of: Uniform<'_>, at: Vpn, frame: u32, level: Level) -> bool {
         let ladder = self.frames.ladder;
+        if [level, level.down()].iter().any(|level| !pmap.maps(ladder.size(*level))) {
+            return false;
+        }
         let pages = ladder.pages(level);
         let start = at.align_down(pages);
         let index = of.entry.index(at.0);
@@ -199,11 +203,12 @@ impl Vm {
     }
 
     /// Where one call of demotion goes from `from`.
-    fn demoted(&self, from: Level) -> Level {
-        match self.answers.demote.steps {
-            Demote::Stepwise => from.down(),
-            Demote::ToBase => Level::BASE,
+    fn demoted(&self, pmap: &impl Pmap, from: Level) -> Level {
+        let mut to = if self.answers.demote.steps == Demote::Stepwise { from.down() } else { Level::BASE };
+        while !pmap.maps(self.frames.ladder.size(to)) {
+            to = to.down();
         }
+        to
     }
 
     /// Demotes the superpage of pages of `object` around `at`, and recursively the smaller one that holds `at`, until `at`
@@ -223,7 +228,7 @@ impl Vm {
             if from == Level::BASE || keep_start && start == at {
                 return;
             }
-            let to = self.demoted(from);
+            let to = self.demoted(pmap, from);
             self.demote_once(pmap, space, entry, object, start, (from, to));
         }
     }
@@ -319,7 +324,7 @@ impl Vm {
         at: Vpn,
         level: Level,
     ) {
-        let to = self.demoted(level);
+        let to = self.demoted(pmap, level);
         self.demote_once(pmap, space, entry, object, at, (level, to));
         if to > Level::BASE {
             let step = self.frames.ladder.pages(to);
@@ -360,7 +365,7 @@ impl Vm {
             let access = if used.modified { Access::Write } else { Access::Read };
             pmap.enter(space, to, frame, size, rights, access);
         } else if let Some((object, _)) = self.holder(entry.object, entry.index(at.0)) {
-            let smaller = self.demoted(level);
+            let smaller = self.demoted(pmap, level);
             self.demote_once(pmap, space, entry, object, at, (level, smaller));
             let step = self.frames.ladder.pages(smaller);
             for part in (0..pages).step_by(step as usize) {

@@ -116,7 +116,11 @@ impl Vm {
     /// Looks whether a region can be promoted.
     fn fit(&self, pmap: &impl Pmap, space: SpaceId, start: Vpn, level: Level) -> Result<Fit, Refused> {
         let ladder = &self.frames.ladder;
-        if level == Level::BASE || level > ladder.largest() || !start.is_aligned(ladder.pages(level)) {
+        if level == Level::BASE
+            || level > ladder.largest()
+            || !pmap.maps(ladder.size(level))
+            || !start.is_aligned(ladder.pages(level))
+        {
             return Err(Refused::Unmapped);
         }
         let pages = ladder.pages(level);

@@ -28,7 +28,7 @@ pub struct SoftPmap {
 }
 
 impl SoftPmap {
-    /// Page tables for a ladder of sizes, with nothing mapped.
+    /// Page tables for a ladder of sizes, with nothing mapped. The manager's may have more sizes, which are no mappings then.
     pub fn new(ladder: Ladder) -> SoftPmap {
         SoftPmap { ladder, mappings: HashMap::default(), counts: Vec::new(), gathering: None, shootdowns: 0 }
     }
@@ -152,6 +152,10 @@ impl Pmap for SoftPmap {
         for page in (0..self.ladder.pages(whole.level)).step_by(self.ladder.pages(level) as usize) {
             self.add(space, at + page, Mapping { frame: whole.frame + page, level, ..whole });
         }
+    }
+
+    fn maps(&self, size: PageSize) -> bool {
+        self.ladder.level(size).is_some()
     }
 
     fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {

@@ -11,6 +11,7 @@ use crate::inspect::{Reach, Rules, part};
 use crate::launch::Work;
 use superpage_pages::PageSize;
 use superpage_report::{bytes, count};
+use superpage_vm::Sizes;
 
 /// What was seen of a policy at work, in all of its runs.
 #[derive(Clone, Default, Debug)]
@@ -104,7 +105,7 @@ pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did 
             }
             Some((most, _)) => did(format!("nothing: {} are huge as under {name}", bytes(most)), false),
         },
-        Policy::Mthp { size } => folios(arm, *size, rules.anonymous(*size) == Some("always")),
+        Policy::Mthp { sizes } => folios(arm, *sizes, sizes.iter().all(|size| rules.anonymous(size) == Some("always"))),
         Policy::Promote(options) => promoted(arm, &format!("{}", options.interval), huge),
         Policy::Text { .. } => match arm.seen.code_bytes {
             0 => did(format!("nothing: {}", arm.seen.code.first().map_or("no code was placed", |said| said)), false),
@@ -157,19 +158,19 @@ fn nothing(arm: Arm, reference: Arm) -> String {
     }
 }
 
-/// Of a policy that is about folios of a size; `already`: the system has them everywhere anyhow.
-fn folios(arm: Arm, size: PageSize, already: bool) -> Did {
+/// Of a policy that is about folios of these sizes; `already`: the system has them everywhere anyhow.
+fn folios(arm: Arm, sizes: Sizes, already: bool) -> Did {
     let Some(found) = arm.row.folio_bytes else {
-        let words = format!("how much is in folios of {size} was not seen: root sees it, in warm-up runs");
+        let words = format!("how much is in folios of {sizes} was not seen: root sees it, in warm-up runs");
         return Did { words, reached: None };
     };
     let words = match (found, already) {
-        (_, true) => format!("nothing: this system has folios of {size} everywhere as it is"),
+        (_, true) => format!("nothing: this system has folios of {sizes} everywhere as it is"),
         (0, false) => {
             let why = arm.why(&Policy::Thp { malloc: false });
-            format!("nothing: {}", why.unwrap_or_else(|| format!("no folio of {size} came to be")))
+            format!("nothing: {}", why.unwrap_or_else(|| format!("no folio of {sizes} came to be")))
         }
-        (found, false) => format!("{} in folios of {size}", part(found, arm.row.peak_rss_bytes)),
+        (found, false) => format!("{} in folios of {sizes}", part(found, arm.row.peak_rss_bytes)),
     };
     Did { words, reached: Some(found > 0 && !already) }
 }

@@ -37,7 +37,7 @@ use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use superpage_pages::PageSize;
+use superpage_vm::Sizes;
 
 /// Where the command's output goes. It reads from `/dev/null` in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -190,8 +190,8 @@ struct Entry {
     plan: Plan,
     /// What was seen of it at work.
     seen: Seen,
-    /// The size of the folios that it is about.
-    folio: Option<PageSize>,
+    /// The sizes of the folios that it is about.
+    folio: Option<Sizes>,
     /// The most memory that a run of it had so far.
     peak: u64,
     /// What was seen of memory in runs that do not count.
@@ -318,7 +318,7 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
             Ok((plan, said)) => {
                 notes.extend(said.into_iter().map(|note| format!("{name}: {note}")));
                 let folio = match policy {
-                    Policy::Mthp { size } => Some(*size),
+                    Policy::Mthp { sizes } => Some(*sizes),
                     _ => None,
                 };
                 entries.push(Entry {

@@ -2,7 +2,7 @@
 //!
 //! A thread looks now and then at every member of the tree: at `status`, which is cheap, and, when memory is near its
 //! peak, at `smaps_rollup`, which walks the page tables; in runs that do not count also away from the peak, at what the
-//! program asked for, and, for a policy that is about folios of one size, at every page's folio. Each has a budget of processor time in proportion to the time that the run has
+//! program asked for, and, for a policy that is about folios, at every page's folio. Each has a budget of processor time in proportion to the time that the run has
 //! taken, and the thread sleeps until the budget allows the next look; one that takes longer than was expected is given up
 //! where the budget ends. So it costs a run the same share whatever the run does. A run that does not count can have each of its processes looked at in the moment in which it ends, too
 //! ([`Sampler::at_ends`]): so something is seen of the shortest.
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use superpage_pages::PageSize;
+use superpage_vm::Sizes;
 
 /// How much processor time the looks may take, as shares of the time of the run.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ pub struct Memory {
     pub huge: Option<u64>,
     /// The share of what was resident at that look that was mapped by huge pages, from 0 to 1.
     pub coverage: Option<f64>,
-    /// How many bytes were in folios of the size that the policy is about, at the last look near the peak.
+    /// How many bytes were in folios of the sizes that the policy is about, at the last look near the peak.
     pub folios: Option<u64>,
     /// The share of what was resident at that look that was in such folios, from 0 to 1.
     pub folio_coverage: Option<f64>,
@@ -65,8 +65,8 @@ pub struct Plan {
     pub budget: Budget,
     /// The peak of an earlier run of this command: huge pages are looked at near it. Zero if there was none.
     pub expected: u64,
-    /// The size of the folios that the policy is about, if it is about any.
-    pub folio: Option<PageSize>,
+    /// The sizes of the folios that the policy is about, if it is about any.
+    pub folio: Option<Sizes>,
     /// Look at huge pages also where memory is not near its peak, and at what the program asked for.
     pub thorough: bool,
     /// Set by who wants no more looks: a look that goes on is given up.
@@ -286,12 +286,12 @@ impl Look {
             let seen = self.reach.look(sum, allowed(budget.huge), &over, |go_on| Reach::read_while(&members, go_on));
             self.seen.reach = seen.or(self.seen.reach.take());
         }
-        if near && let Some(size) = self.plan.folio {
+        if near && let Some(sizes) = self.plan.folio {
             // The first look near the peak of other policies is worth what it costs where time does not count: a short program may
             // have given all back when the budget allows one.
             let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
             let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
-            let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, size, go_on));
+            let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, sizes, go_on));
             self.seen.folios = seen.and_then(part).or(self.seen.folios);
         }
         let due = self.spent.as_secs_f64() / self.plan.budget.resident;
@@ -303,15 +303,15 @@ impl Look {
     }
 }
 
-/// The bytes of memory that no file backs that are in folios of a size, and all resident bytes of the members that could be
+/// The bytes of memory that no file backs that are in folios of these sizes, and all resident bytes of the members that could be
 /// looked into.
-fn in_folios(members: &[i32], size: PageSize, go_on: &dyn Fn() -> bool) -> (u64, u64) {
+fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u64) {
     let (mut bytes, mut of) = (0, 0);
     let members = members.iter().take_while(|_| go_on());
     for process in members.filter_map(|pid| Process::read_while(*pid as u32, go_on).ok()) {
         for (mapping, folios) in process.mappings.iter().filter_map(|map| Some((map, map.folio_bytes.as_ref()?))) {
             if matches!(mapping.kind, Kind::Anonymous | Kind::SharedMemory) {
-                bytes += folios.get(&size).copied().unwrap_or(0);
+                bytes += sizes.iter().filter_map(|size| folios.get(&size)).sum::<u64>();
             }
             of += mapping.resident_bytes;
         }

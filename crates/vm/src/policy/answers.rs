@@ -1,6 +1,10 @@
 //! The answers to the six questions that every system of superpages must answer: plain data, all that the fault path sees of a
 //! policy. The mechanisms exist once, elsewhere in this crate.
 
+use core::fmt;
+use core::str::FromStr;
+use superpage_pages::{Ladder, Level, PageSize, SizeError};
+
 /// Which frames does a fault take?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place {
@@ -11,6 +15,43 @@ pub enum Place {
     /// All of an extent of the preferred size, zeroed and mapped at once, where the mapping holds all of it: private anonymous
     /// memory with nothing stored of it (Linux). Else a base page. Nothing is reserved.
     Extent,
+}
+
+/// A set of page sizes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Sizes(u64);
+
+impl Sizes {
+    /// Whether a size is in the set.
+    pub fn contains(self, size: PageSize) -> bool {
+        self.0 >> size.shift() & 1 == 1
+    }
+
+    /// The sizes, from the smallest up.
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = PageSize> {
+        (0..u64::BITS).filter_map(PageSize::from_shift).filter(move |size| self.contains(*size))
+    }
+}
+
+impl FromIterator<PageSize> for Sizes {
+    fn from_iter<I: IntoIterator<Item = PageSize>>(sizes: I) -> Sizes {
+        Sizes(sizes.into_iter().fold(0, |set, size| set | 1 << size.shift()))
+    }
+}
+
+impl FromStr for Sizes {
+    type Err = SizeError;
+
+    fn from_str(text: &str) -> Result<Sizes, SizeError> {
+        text.split('+').map(PageSize::from_str).collect()
+    }
+}
+
+impl fmt::Display for Sizes {
+    /// As it is read: `64K+2M`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.iter().enumerate().try_for_each(|(i, size)| write!(f, "{}{size}", if i == 0 { "" } else { "+" }))
+    }
 }
 
 /// How large may a reservation be, or an extent that is taken at once?
@@ -24,6 +65,25 @@ pub enum Reserve {
     Huge,
     /// Of the smallest superpage size or not at all (Talluri and Hill, ASPLOS 1994: one size).
     Smallest,
+    /// Of one of these sizes, the largest that can be had, or not at all.
+    Among(Sizes),
+}
+
+impl Reserve {
+    /// Whether it may be of this level.
+    pub(crate) fn allows(self, ladder: &Ladder, level: Level) -> bool {
+        let size = ladder.size(level);
+        match self {
+            Reserve::Preferred => true,
+            Reserve::Largest => level == ladder.largest(),
+            Reserve::Huge => {
+                let larger = (level < ladder.largest()).then(|| ladder.size(level.up()));
+                size <= PageSize::MB2 && larger.is_none_or(|larger| larger > PageSize::MB2)
+            }
+            Reserve::Smallest => level == Level(1),
+            Reserve::Among(sizes) => sizes.contains(size),
+        }
+    }
 }
 
 /// Which reservations may reach past the end of their object (section 4.2)?

@@ -19,7 +19,7 @@ mod thp;
 
 pub use self::answers::{
     Answers, Cache, Close, Demote, Demoting, Dirty, Hash, Key, Lists, PastEnd, Pieces, Place, Placing, Populating,
-    Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Wake, Wired,
+    Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Sizes, Wake, Wired,
 };
 pub use self::parameter::{Given, Parameter, Values};
 

@@ -1,12 +1,12 @@
 //! The parameters of a policy of its own: what values they take, and what was given.
 
-use super::{Definition, Need, PolicyError};
+use super::{Definition, Need, PolicyError, Sizes};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
-use superpage_pages::{PageSize, parse_bytes};
+use superpage_pages::parse_bytes;
 
 /// The values of a switch.
 pub(super) const SWITCH: &[&str] = &["on", "off"];
@@ -32,8 +32,8 @@ pub struct Parameter {
 pub enum Values {
     /// One of these words.
     Words(&'static [&'static str]),
-    /// A page size: `64K`.
-    PageSize,
+    /// Page sizes: `64K`, `64K+2M`.
+    PageSizes,
     /// A size of memory above 0: `512M`.
     Bytes,
     /// A share, above 0 and at most 1: `0.9` or `90%`.
@@ -49,7 +49,7 @@ impl Values {
     fn expected(self) -> String {
         match self {
             Values::Words(words) => format!("one of {}", words.join(", ")),
-            Values::PageSize => "a page size such as 64K".to_string(),
+            Values::PageSizes => "a page size, or several, such as 64K or 64K+2M".to_string(),
             Values::Bytes => "a size of memory such as 512M".to_string(),
             Values::Share => "a share such as 0.9 or 90%, above 0 and at most 1".to_string(),
             Values::Time => "a time such as 250ms, 2s, 1m or a number of seconds".to_string(),
@@ -60,7 +60,7 @@ impl Values {
     fn read(self, text: &str) -> Option<Value> {
         match self {
             Values::Words(words) => words.iter().find(|word| **word == text).map(|word| Value::Word(word)),
-            Values::PageSize => text.parse::<PageSize>().ok().map(|size| Value::Number(size.bytes())),
+            Values::PageSizes => text.parse().ok().map(Value::Sizes),
             Values::Bytes => parse_bytes(text).ok().filter(|bytes| *bytes > 0).map(Value::Number),
             Values::Share => share(text).filter(|share| *share > 0.0 && *share <= 1.0).map(Value::Share),
             Values::Time => time(text).map(Value::Time),
@@ -76,7 +76,8 @@ impl fmt::Display for Values {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Values::Words(words) => f.write_str(&words.join("|")),
-            Values::PageSize | Values::Bytes => f.write_str("SIZE"),
+            Values::PageSizes => f.write_str("SIZE+SIZE..."),
+            Values::Bytes => f.write_str("SIZE"),
             Values::Share => f.write_str("SHARE"),
             Values::Time => f.write_str("TIME"),
             Values::Count(..) => f.write_str("NUMBER"),
@@ -108,6 +109,7 @@ fn time(text: &str) -> Option<Duration> {
 enum Value {
     Word(&'static str),
     Number(u64),
+    Sizes(Sizes),
     Share(f64),
     Time(Duration),
 }
@@ -164,9 +166,12 @@ impl Given {
         })
     }
 
-    /// A page size.
-    pub fn size(&self, name: &str) -> PageSize {
-        self.number(name).and_then(PageSize::from_bytes).expect("a page size has a default")
+    /// Page sizes.
+    pub fn sizes(&self, name: &str) -> Sizes {
+        match self.value(name) {
+            Some(Value::Sizes(sizes)) => sizes,
+            other => panic!("{name} is {other:?}"),
+        }
     }
 
     /// A share.

@@ -23,7 +23,7 @@ pub(super) static POLICY: Definition = Definition {
     make: |_| Made::answers(ANSWERS),
 };
 
-const ANSWERS: Answers = Answers {
+pub(super) const ANSWERS: Answers = Answers {
     place: Placing { frames: Place::Extent, size: Reserve::Huge, growing_limit: false, past_end: PastEnd::Never },
     promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere },
     scarce: Shortage { then: Scarce::Smaller, ..base::ANSWERS.scarce },
