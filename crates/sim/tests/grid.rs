@@ -238,3 +238,19 @@ fn a_superpage_unmapped_is_one_shootdown() {
     let unmapped: Vec<u64> = rows.iter().map(|row| row.shootdowns).collect();
     assert_eq!(unmapped, [4096 + 1, 8 + 1], "base pages, and pages of 2 MB");
 }
+
+#[test]
+fn folios_are_pages_where_the_machine_has_such_pages() {
+    let conditions = Conditions { memory: Some(64 << 20), ..Conditions::default() };
+    for (machine, folios) in [("neoverse-v2", 256), ("zen5", 0)] {
+        let rows = grid("touch:bytes=16M", &[machine], &["mthp", "mthp:size=64K+2M"], &conditions);
+        let [base, small, both] = &rows[..] else { panic!("{} rows", rows.len()) };
+        assert_eq!(base.faults - small.faults, 4096 - 256, "{machine}: one for 16 pages");
+        let superpages: Vec<u64> = small.pages[1..].iter().map(|(_, count)| *count).collect();
+        assert_eq!(superpages, [folios, 0, 0], "{machine}");
+        assert_eq!(small.promotions, folios, "{machine}");
+        assert_eq!((both.pages[2].1, base.faults - both.faults), (8, 4096 - 8), "{machine}: the largest that fits");
+    }
+    let wrong = plan(&["zen5".into()], &["mthp:size=2K".into()], &conditions).unwrap_err().to_string();
+    assert!(wrong.contains("zen5") && wrong.contains("2K") && wrong.contains("larger than 4K"), "{wrong}");
+}

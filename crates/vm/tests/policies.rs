@@ -1,8 +1,8 @@
-//! What the policies `freebsd`, `talluri-hill` and `thp` do differently.
+//! What the policies `freebsd`, `talluri-hill`, `thp` and `mthp` do differently.
 
 use crate::machine::{ALPHA, Machine};
-use superpage_pages::{Extent, Level, Pfn};
-use superpage_vm::{FaultKind, Growth, Policy, Stats};
+use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn, Vpn};
+use superpage_vm::{FaultKind, Growth, Pmap, Policy, SoftPmap, Stats};
 
 const ARM: &str = "4K 64K 2M";
 
@@ -273,6 +273,86 @@ fn an_extent_that_may_not_be_one_page_is_base_pages_at_once() {
         assert_eq!((machine.get(701), machine.get(700)), (0, 3));
         machine.unmap(600, 50);
         assert_eq!(machine.get(700), 3);
+        machine.end();
+    }
+}
+
+#[test]
+fn mthp_takes_the_largest_size_that_lies_in_the_mapping() {
+    let mut machine = Machine::new(ARM, 8192, "mthp:size=64K+2M");
+    // Two times 64 KB, 2 MB, 64 KB, and four pages.
+    machine.anonymous(480, 32 + 512 + 20, Growth::Fixed);
+    for (page, level) in [(600, 2), (490, 1), (500, 1), (1030, 1), (1042, 0), (1043, 0)] {
+        let fault = machine.write(page);
+        assert_eq!((fault.allocated, fault.mapped), (Some(Level(level)), Level(level)), "{page}");
+    }
+    let stats = machine.vm.stats();
+    assert_eq!((stats.faults, stats.touched_pages, stats.resident_pages), (6, 6, 512 + 3 * 16 + 2));
+    assert_eq!((&stats.mapped[..3], stats.promotions_at_fault), (&[2, 3, 1][..], 4));
+    assert_eq!((stats.bytes_zeroed, stats.reservations_made), (4096 * stats.resident_pages, 0));
+    machine.file(4096, 512, true, 0);
+    assert_eq!(machine.write(4096).allocated, Some(Level::BASE), "files");
+    machine.end();
+    // Only what is enabled.
+    let mut machine = Machine::new(ARM, 8192, "mthp");
+    machine.anonymous(512, 512, Growth::Fixed);
+    (512..1024).for_each(|page| machine.put(page, page));
+    let stats = machine.vm.stats();
+    assert_eq!((stats.faults, &stats.mapped[..3]), (32, &[0, 32, 0][..]));
+    machine.end();
+}
+
+#[test]
+fn mthp_takes_a_smaller_size_where_something_is_populated() {
+    let mut machine = Machine::new(ARM, 8192, "mthp:size=64K+2M");
+    machine.anonymous(512, 100, Growth::Fixed);
+    machine.put(520, 7);
+    machine.anonymous(612, 412, Growth::Fixed);
+    // 608 to 624 is across two mappings, until they are one.
+    assert_eq!(
+        machine.write(700).allocated,
+        Some(Level(1)),
+        "all of 2 MB is mapped by now, and a part of it populated"
+    );
+    machine.unmap(704, 4);
+    machine.anonymous(704, 4, Growth::Fixed);
+    machine.write(704);
+    assert_eq!((machine.get(520), machine.get(521)), (7, 0));
+    machine.end();
+}
+
+#[test]
+fn mthp_takes_a_smaller_size_where_memory_is_fragmented() {
+    // 31 times 64 KB, and 15 pages.
+    let mut machine = Machine::new(ARM, 511, "mthp:size=64K+2M");
+    machine.anonymous(512, 512, Growth::Fixed);
+    (512..1023).for_each(|page| machine.put(page, page));
+    let stats = machine.vm.stats();
+    assert_eq!((stats.faults, &stats.mapped[..3]), (31 + 15, &[15, 31, 0][..]));
+    assert_eq!(stats.allocations[..3], [15, 31, 0]);
+    machine.end();
+}
+
+#[test]
+fn a_folio_that_is_no_page_of_the_machine_is_contiguous_base_pages() {
+    for policy in ["mthp:size=64K+2M", "mthp:size=64K+2M,stepwise=on,demote-on-unmap=on"] {
+        let mut machine = Machine::new("4K 64K 2M 1G", 8192, policy);
+        machine.pmap = SoftPmap::new(Ladder::new(&[PageSize::KB4, PageSize::MB2, PageSize::GB1]).unwrap());
+        machine.anonymous(512, 512 + 32, Growth::Fixed);
+        machine.put(1030, 3);
+        let fault = machine.write(600);
+        assert_eq!(fault.mapped, Level(2), "2 MB are one page");
+        let stats = machine.vm.stats();
+        assert_eq!((stats.faults, stats.allocations[1], &stats.mapped[..3]), (2, 1, &[16, 0, 1][..]), "{policy}");
+        let frame = |page: u64| machine.pmap.lookup(machine.space, Vpn(page)).unwrap().frame.0;
+        assert_eq!(frame(1024) % 16, 0, "aligned");
+        assert!((1024..1040).all(|page| frame(page) == frame(1024) + page - 1024), "contiguous");
+        assert_eq!((machine.get(1031), machine.get(1030)), (0, 3));
+        assert_eq!(machine.vm.stats().faults, 2);
+        // From 2 MB to base pages: there is no size between.
+        machine.unmap(700, 1);
+        assert_eq!(machine.vm.stats().mapped[..3], [16 + 511, 0, 0]);
+        machine.unmap(1024, 16);
         machine.end();
     }
 }

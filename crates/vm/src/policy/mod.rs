@@ -375,12 +375,12 @@ mod tests {
         let message = |text: &str| text.parse::<Policy>().unwrap_err().to_string();
         assert_eq!(
             message("reserve"),
-            "no policy is named `reserve`; this memory manager has base, reservation, freebsd, talluri-hill, thp, promote"
+            "no policy is named `reserve`; this memory manager has base, reservation, freebsd, talluri-hill, thp, mthp, promote"
         );
         assert_eq!(
             message("hugetlb"),
             "policy hugetlb needs the settings of a running Linux, which this memory manager does not have; this memory \
-             manager has base, reservation, freebsd, talluri-hill, thp, promote"
+             manager has base, reservation, freebsd, talluri-hill, thp, mthp, promote"
         );
         assert!(message("base:x=1").contains("no parameter `x`; its parameters: sizes, place, growing-limit"));
         assert!(message("base:preempt=maybe").ends_with("preempt is one of on, off, not `maybe`"));

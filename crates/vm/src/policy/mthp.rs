@@ -1,11 +1,14 @@
-//! Folios of one size.
+//! Linux's folios of several sizes for anonymous memory, one or more of `hugepages-*kB/enabled` at `always`: at a first touch, of
+//! the sizes that are enabled the largest whose aligned range lies wholly in its mapping, has nothing populated, and for which
+//! an extent is free, is placed, zeroed and mapped at once; else a base page. Where a size is no page of the machine, its folios are
+//! base pages, contiguous and aligned. Not modelled: khugepaged; compaction at a fault; folios of files, and of swap space.
 
-use super::{Definition, Made, Need, Parameter, Values, base};
+use super::{Answers, Definition, Made, Parameter, Placing, Reserve, Values, thp};
 
 pub(super) static POLICY: Definition = Definition {
     name: "mthp",
-    paper: "Linux 6.8, mm/memory.c: alloc_anon_folio",
-    help: "folios of these sizes everywhere (a setting of the whole system)",
+    paper: "Linux 6.8, Documentation/admin-guide/mm/transhuge.rst; mm/memory.c: alloc_anon_folio",
+    help: "Linux: the largest folio of these sizes that fits at a first touch (live: a setting of the whole system)",
     parameters: &[Parameter {
         name: "size",
         values: Values::PageSizes,
@@ -13,6 +16,9 @@ pub(super) static POLICY: Definition = Definition {
         help: "of the folios",
         needs: &[],
     }],
-    needs: &[Need::Settings],
-    make: |_| Made::answers(base::ANSWERS),
+    needs: &[],
+    make: |given| {
+        let size = Reserve::Among(given.sizes("size"));
+        Made::answers(Answers { place: Placing { size, ..thp::ANSWERS.place }, ..thp::ANSWERS })
+    },
 };

@@ -90,13 +90,13 @@ pub(crate) struct World {
 impl World {
     /// A world with one process; see `setting` for what it starts from.
     pub(crate) fn new(ladder: u8, answers: u128, frames: u16) -> World {
-        let Setting { config, daemon_comes, ends } = setting(ladder, answers, frames);
-        let (ladder, frames) = (config.ladder, config.frames);
+        let Setting { config, mapped, daemon_comes, ends } = setting(ladder, answers, frames);
+        let frames = config.frames;
         let through = config.policy.answers.reclaim.pages == superpage_vm::Reclaim::Nothing;
         let vm = Vm::new(config).unwrap();
         let mut world = World {
             vm,
-            pmap: SoftPmap::new(ladder),
+            pmap: SoftPmap::new(mapped),
             spaces: Vec::new(),
             slots: HashMap::new(),
             cells: Vec::new(),

@@ -24,6 +24,8 @@ fn draw(left: &mut u128, count: usize) -> usize {
 pub(crate) struct Setting {
     /// Of the memory manager.
     pub(crate) config: Config,
+    /// The sizes that page tables have.
+    pub(crate) mapped: Ladder,
     /// Whether the daemon comes when it is called, and not only when memory is full.
     pub(crate) daemon_comes: bool,
     /// Whether a process ends that finds no memory.
@@ -40,7 +42,17 @@ pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting 
     let names: Vec<&str> = Policy::names().collect();
     // The one in which most mechanisms are on comes twice as often.
     let name = names.get(draw(&mut left, names.len() + 1)).copied().unwrap_or("reservation");
-    let mut policy = Policy::named(name).unwrap();
+    let superpages = ladder.sizes()[1..].iter().map(PageSize::to_string).collect::<Vec<_>>();
+    let (mut policy, mut mapped) = (Policy::named(name).unwrap(), ladder);
+    if name == "mthp" && !superpages.is_empty() {
+        // One of the sizes, or all; of those a page table may have all but one.
+        let sizes = superpages.get(draw(&mut left, superpages.len() + 1));
+        policy = format!("mthp:size={}", sizes.unwrap_or(&superpages.join("+"))).parse().unwrap();
+        if let Some(without) = ladder.sizes()[1..].get(draw(&mut left, superpages.len() + 1)) {
+            let left = ladder.sizes().iter().copied().filter(|size| size != without).collect::<Vec<_>>();
+            mapped = Ladder::new(&left).unwrap();
+        }
+    }
     for key in Policy::keys() {
         let values = key.values.len();
         // What hardly any policy with a name does: there all answers are equally likely.
@@ -52,5 +64,5 @@ pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting 
     let large = ladder.pages(Level(ladder.len() as u8 - 1)).max(128);
     let (size, more) = (frames % 8, u64::from(frames / 8 % 64));
     let frames = [1, large / 2, large, large * 3 / 2, 2 * large, 2 * large, 3 * large, 4 * large][size as usize] + more;
-    Setting { config: Config { ladder, frames, policy, swap_pages }, daemon_comes, ends }
+    Setting { config: Config { ladder, frames, policy, swap_pages }, mapped, daemon_comes, ends }
 }
