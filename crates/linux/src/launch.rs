@@ -93,6 +93,10 @@ impl Plan {
                 Promoter::new(options.clone(), Target::default())?;
                 plan.only_asked(system)?;
             }
+            Policy::Background(policy) => {
+                Promoter::of(policy, Target::default())?;
+                plan.only_asked(system)?;
+            }
             Policy::Text { .. } => {
                 text::check()?;
                 plan.only_asked(system)?;
@@ -309,10 +313,13 @@ impl Arrangement<'_> {
     /// # Errors
     /// Those of [`Promoter::new`](crate::promote::Promoter::new), or no thread is to be had.
     pub fn promote(&self) -> Result<Option<Promoting>, Error> {
-        match &self.plan.policy {
-            Policy::Promote(options) => Promoting::start(options).map(Some),
-            _ => Ok(None),
-        }
+        let target = Target::tree(std::process::id() as i32);
+        let promoter = match &self.plan.policy {
+            Policy::Promote(options) => Promoter::new(options.clone(), target)?,
+            Policy::Background(policy) => Promoter::of(policy, target)?,
+            _ => return Ok(None),
+        };
+        Promoting::start(promoter).map(Some)
     }
 
     /// Puts back what was set for the whole system, and says so when that fails; dropping does the same with a line on

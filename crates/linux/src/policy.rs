@@ -33,6 +33,8 @@ pub enum Policy {
     },
     /// Base pages, and a promoter that makes populated and settled regions huge while the command runs.
     Promote(promote::Options),
+    /// Base pages, and what another policy does in time of its own.
+    Background(superpage_vm::Policy),
     /// Base pages, and huge ones for the program's code.
     Text {
         /// How the code comes to lie there.
@@ -56,6 +58,7 @@ impl Policy {
             Policy::Mthp { .. } => "mthp",
             Policy::Hugetlb { .. } => "hugetlb",
             Policy::Promote(_) => "promote",
+            Policy::Background(policy) => policy.definition().name,
             Policy::Text { .. } => "text",
         }
     }
@@ -79,7 +82,15 @@ impl FromStr for Policy {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Policy, Error> {
-        let policy = superpage_vm::Policy::parse(text, &LINUX).map_err(|error| Error::Usage(error.to_string()))?;
+        superpage_vm::Policy::parse(text, &LINUX).map_err(|error| Error::Usage(error.to_string()))?.try_into()
+    }
+}
+
+impl TryFrom<superpage_vm::Policy> for Policy {
+    type Error = Error;
+
+    /// What a live Linux does of a policy that it has all for: its settings, or its background.
+    fn try_from(policy: superpage_vm::Policy) -> Result<Policy, Error> {
         let (name, given) = (policy.definition().name, policy.given());
         Ok(match name {
             "now" => Policy::Now,
@@ -89,6 +100,7 @@ impl FromStr for Policy {
             "hugetlb" => Policy::Hugetlb { pool: given.number("pool") },
             "promote" => Policy::Promote(promote::Options::new(given)?),
             "text" => Policy::Text { way: given.word("way").parse()? },
+            _ if policy.background().is_some() => Policy::Background(policy),
             _ => return Err(Error::Usage(format!("policy {name} is not there on a live Linux yet"))),
         })
     }
@@ -120,6 +132,7 @@ impl fmt::Display for Policy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use superpage_vm::{Answers, Background, Definition, Made, System, Time};
 
     #[test]
     fn what_is_written_is_read_back() {
@@ -166,6 +179,29 @@ mod tests {
         );
         assert_eq!(sentence("thp:malloc"), "policy thp: `malloc` should read key=value, as in thp:key=value,key=value");
         assert_eq!(sentence("hugetlb:pool=0"), "policy hugetlb: pool is a size of memory such as 512M, not `0`");
+    }
+
+    #[test]
+    fn a_policy_of_ones_own_is_its_background() {
+        #[derive(Debug)]
+        struct Idle;
+        impl Background for Idle {
+            fn next(&self) -> Option<Time> {
+                None
+            }
+            fn tick(&mut self, _: Time, _: &mut dyn System) {}
+        }
+        static OWN: Definition = Definition {
+            name: "own",
+            paper: "",
+            help: "does nothing",
+            parameters: &[],
+            needs: &[Need::Copying],
+            make: |_| Made::with(Answers::BASE, Idle),
+        };
+        let own = superpage_vm::Policy::of(&OWN, [], &LINUX).unwrap();
+        let policy = Policy::try_from(own.clone()).unwrap();
+        assert_eq!((policy.to_string().as_str(), &policy), ("own", &Policy::Background(own)));
     }
 
     #[test]

@@ -149,6 +149,20 @@ impl Promoter {
         Promoter::observer(options, target)
     }
 
+    /// One that does what the background of another policy does, which sees all regions with anything populated. What is not of
+    /// that policy, such as how far a process may be slowed, is as [`Options`] has it by default.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: the policy has no background. Else as [`Promoter::new`].
+    pub fn of(policy: &superpage_vm::Policy, target: Target) -> Result<Promoter, Error> {
+        let name = policy.definition().name;
+        let none =
+            || Error::Usage(format!("policy {name} does nothing in time of its own: nothing of it can be done live"));
+        let background = policy.background().ok_or_else(none)?;
+        let promoter = Promoter::new(Options { share: f64::MIN_POSITIVE, ..Options::default() }, target)?;
+        Ok(Promoter { background, ..promoter })
+    }
+
     /// A promoter that may only look ([`Promoter::survey`]): it needs no right to promote.
     ///
     /// # Errors

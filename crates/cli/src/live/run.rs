@@ -139,7 +139,7 @@ fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
 
 /// What the command leaves behind. That a promoter leaves it alone is said in any case: it was to promote there.
 fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
-    let promotes = matches!(policy, Policy::Promote(_));
+    let promotes = matches!(policy, Policy::Promote(_) | Policy::Background(_));
     if outcome.left.is_empty() || !(verbose || promotes) {
         return;
     }

@@ -1,7 +1,7 @@
 //! A promoter at work on a thread while commands run.
 
 use crate::Error;
-use crate::promote::{Counters, Options, Promoter, Target};
+use crate::promote::{Counters, Promoter};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,9 +26,7 @@ pub struct Work {
 }
 
 impl Promoting {
-    pub(super) fn start(options: &Options) -> Result<Promoting, Error> {
-        let target = Target::tree(std::process::id() as i32);
-        let mut promoter = Promoter::new(options.clone(), target)?;
+    pub(super) fn start(mut promoter: Promoter) -> Result<Promoting, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new().name("promoter".into()).spawn(move || {
