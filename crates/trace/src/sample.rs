@@ -224,8 +224,12 @@ impl Sample {
             recent = self.recent(&mut state.skipped);
         }
         state.tell_skipped(batch);
-        batch.event(Event::Phase { phase: state.phase, period });
+        if !recent.is_empty() {
+            batch.event(Event::Phase { phase: Phase::Warming, period });
+        }
         recent.into_iter().for_each(|run| batch.run(run));
+        // What follows goes on with none of these.
+        batch.event(Event::Phase { phase: state.phase, period });
     }
 
     /// The page of a run was used just now; noted where accesses are left out.

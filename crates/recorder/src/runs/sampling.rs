@@ -126,10 +126,15 @@ impl Runs {
         }
         self.tell_skipped();
         self.recording.set(now.phase != Phase::Gap);
-        self.event(code::PHASE, &[[now.phase as u64, now.period.unwrap_or(0)]]);
+        let tell = |phase: Phase| self.event(code::PHASE, &[[phase as u64, now.period.unwrap_or(0)]]);
+        if !recent.is_empty() {
+            tell(Phase::Warming);
+        }
         for (page, fetch) in recent {
             self.push(wire::run(page * PAGE, if fetch { EXECUTE } else { READ }) + (1 << COUNT_SHIFT));
         }
+        // What follows goes on with none of these.
+        tell(now.phase);
     }
 
     /// Says how many accesses were left out since it was last said.
