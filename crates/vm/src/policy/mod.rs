@@ -404,6 +404,9 @@ mod tests {
         );
         assert_eq!(message("base:x=1"), "policy base has no parameter `x`; its parameters: none");
         assert_eq!(message("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE+SIZE...");
-        assert_eq!(message("mthp:size=65K"), "policy mthp: size is a page size such as 64K, not `65K`");
+        assert_eq!(
+            message("mthp:size=65K"),
+            "policy mthp: size is a page size, or several, such as 64K or 64K+2M, not `65K`"
+        );
     }
 }
