@@ -17,8 +17,11 @@ demo: ## what superpages do to recorded real programs, on two machines
 	@$(MAKE) --no-print-directory build
 	./demo/run $(SUPERPAGE)
 
-test: ## all tests
-	$(CARGO) test --workspace --locked
+SKIPPED = $(CURDIR)/target/skipped
+test: ## all tests; shows at the end what was skipped, and fails where SUPERPAGE_REQUIRE names what was wanting
+	@mkdir -p target && rm -f $(SKIPPED)
+	@SUPERPAGE_SKIPPED=$(SKIPPED) $(CARGO) test --workspace --locked; status=$$?; \
+	if [ -s $(SKIPPED) ]; then echo "skipped, $$(wc -l < $(SKIPPED)):"; sort $(SKIPPED); else echo "nothing was skipped"; fi; exit $$status
 
 QEMU = qemu-system-x86_64 -accel tcg -m 128M -display none -monitor none -serial stdio -no-reboot -net none \
 	-device isa-debug-exit,iobase=0xf4,iosize=4

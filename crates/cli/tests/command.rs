@@ -53,6 +53,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 #[test]
 fn json_stands_alone_on_standard_output() {
+    let _turn = superpage_testing::turn_of("command");
     let output = superpage(&["sim", "touch:bytes=4M", "-m", "alpha-21264", "-m", "zen5", "--format", "json"]);
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
     let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -64,6 +65,7 @@ fn json_stands_alone_on_standard_output() {
 
 #[test]
 fn each_part_of_a_workload_is_a_row_if_asked_for() {
+    let _turn = superpage_testing::turn_of("command");
     let workload = "touch:bytes=1M;touch:bytes=2M";
     let output = superpage(&["sim", workload, "-m", "zen5", "--parts", "--format", "json"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -77,6 +79,7 @@ fn each_part_of_a_workload_is_a_row_if_asked_for() {
 
 #[test]
 fn the_number_of_threads_changes_no_byte() {
+    let _turn = superpage_testing::turn_of("command");
     let run = |threads| {
         let workload = "tree:nodes=2K,operations=3K+zipf:bytes=8M,references=50K";
         let arguments =
@@ -91,6 +94,7 @@ fn the_number_of_threads_changes_no_byte() {
 
 #[test]
 fn what_is_unknown_is_refused_with_what_is_known() {
+    let _turn = superpage_testing::turn_of("command");
     refused(&["sim", "touch", "-m", "pdp-11"], &["pdp-11", "alpha-21264", "zen5"]);
     refused(&["sim", "touch", "-p", "magic"], &["magic", "base, reservation"]);
     refused(&["sim", "touch", "-p", "reservation:magic=on"], &["magic", "preempt"]);
@@ -119,6 +123,7 @@ fn what_is_unknown_is_refused_with_what_is_known() {
 #[test]
 #[cfg(target_os = "linux")]
 fn rows_that_do_not_fit_together_are_refused_before_they_are_allocated() {
+    let _turn = superpage_testing::turn_of("command");
     // Each of three machines with 64 GB takes up to 300 MB.
     for (limit, named) in [("-v", "address space (ulimit -v)"), ("-d", "data (ulimit -d)")] {
         let script = format!("ulimit {limit} 1000000 && exec \"$0\" sim touch:bytes=1M -m zen5 -m zen4 -m skylake-sp");
@@ -132,6 +137,7 @@ fn rows_that_do_not_fit_together_are_refused_before_they_are_allocated() {
 
 #[test]
 fn memory_that_runs_out_ends_the_run_with_a_row_and_status_1() {
+    let _turn = superpage_testing::turn_of("command");
     let output =
         superpage(&["sim", "touch:bytes=64M", "--memory", "4M", "--swap", "8M", "-m", "zen5", "--format", "json"]);
     assert_eq!(output.status.code(), Some(1));
@@ -145,6 +151,7 @@ fn memory_that_runs_out_ends_the_run_with_a_row_and_status_1() {
 
 #[test]
 fn swap_space_and_cold_files_show_in_rows_and_table() {
+    let _turn = superpage_testing::turn_of("command");
     let touch = ["sim", "touch:bytes=8M", "--memory", "4M", "-m", "zen5"];
     let table = text(&superpage(&touch).stdout);
     let wide = text(&superpage(&[&touch[..], &["--wide"]].concat()).stdout);
@@ -164,6 +171,7 @@ fn swap_space_and_cold_files_show_in_rows_and_table() {
 
 #[test]
 fn damaged_traces_are_refused_and_their_whole_part_can_be_used() {
+    let _turn = superpage_testing::turn_of("command");
     let folder = tempfile::tempdir().unwrap();
     let whole = trace(folder.path());
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
@@ -200,6 +208,7 @@ fn damaged_traces_are_refused_and_their_whole_part_can_be_used() {
 
 #[test]
 fn trace_info_counts_what_was_imported() {
+    let _turn = superpage_testing::turn_of("command");
     let folder = tempfile::tempdir().unwrap();
     let ours = trace(folder.path());
     assert_eq!(names(folder.path()), ["small.lackey", "small.sp"]);
@@ -214,6 +223,7 @@ fn trace_info_counts_what_was_imported() {
 
 #[test]
 fn every_export_writes_a_file() {
+    let _turn = superpage_testing::turn_of("command");
     let folder = tempfile::tempdir().unwrap();
     let ours = trace(folder.path());
     for format in superpage_trace::export::formats() {
@@ -231,6 +241,7 @@ fn every_export_writes_a_file() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_one_sentence_and_leaves_nothing() {
+    let _turn = superpage_testing::turn_of("command");
     let folder = tempfile::tempdir().unwrap();
     let foreign = folder.path().join("small.lackey");
     std::fs::write(&foreign, " L 1000,8\n").unwrap();
@@ -251,6 +262,7 @@ fn a_full_disk_is_one_sentence_and_leaves_nothing() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_limit_is_one_sentence_and_leaves_nothing() {
+    let _turn = superpage_testing::turn_of("command");
     let folder = tempfile::tempdir().unwrap();
     let ours = trace(folder.path());
     let before = names(folder.path());
@@ -275,6 +287,7 @@ fn a_file_limit_is_one_sentence_and_leaves_nothing() {
 #[cfg(unix)]
 #[test]
 fn an_interrupt_leaves_whole_rows_that_say_that_they_are_partial() {
+    let _turn = superpage_testing::turn_of("command");
     for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131)] {
         // As in the background of a script, where shells have these two ignored.
         let line = "trap '' INT QUIT; exec \"$0\" sim random:bytes=256M,references=1G --format json";
@@ -298,6 +311,7 @@ fn an_interrupt_leaves_whole_rows_that_say_that_they_are_partial() {
 #[cfg(unix)]
 #[test]
 fn a_hangup_that_is_ignored_stays_ignored() {
+    let _turn = superpage_testing::turn_of("command");
     let line = format!(
         "trap '' HUP; '{}' sim random:bytes=64M,references=20M >/dev/null & sleep 0.5; kill -HUP $!; wait $!",
         env!("CARGO_BIN_EXE_superpage")
@@ -307,6 +321,7 @@ fn a_hangup_that_is_ignored_stays_ignored() {
 
 #[test]
 fn every_verb_has_help_with_an_example() {
+    let _turn = superpage_testing::turn_of("command");
     for verb in [&["sim"][..], &["record"], &["trace", "info"], &["trace", "import"], &["trace", "export"]] {
         let output = superpage(&[verb, &["--help"]].concat());
         let help = text(&output.stdout);
@@ -319,13 +334,14 @@ fn recorder() -> bool {
     let there = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
         .any(|folder| folder.join(format!("qemu-{}", std::env::consts::ARCH)).exists());
     if !there {
-        println!("skipped: QEMU's user-mode emulator is not installed (apt install qemu-user)");
+        superpage_testing::skip!("qemu-user", "QEMU's user-mode emulator is not installed (apt install qemu-user)");
     }
     there
 }
 
 #[test]
 fn a_program_is_recorded_and_simulated_with_and_without_a_file() {
+    let _turn = superpage_testing::turn_of("command");
     if !recorder() {
         return;
     }
@@ -350,6 +366,7 @@ fn a_program_is_recorded_and_simulated_with_and_without_a_file() {
 
 #[test]
 fn the_status_of_a_recorded_program_is_passed_on() {
+    let _turn = superpage_testing::turn_of("command");
     if !recorder() {
         return;
     }
@@ -366,6 +383,7 @@ fn the_status_of_a_recorded_program_is_passed_on() {
 
 #[test]
 fn without_qemu_recording_says_what_to_install() {
+    let _turn = superpage_testing::turn_of("command");
     let output = Command::new(env!("CARGO_BIN_EXE_superpage"))
         .args(["record", "-o", "unwritten.sp", "--", "/bin/ls"])
         .env("PATH", "/nonexistent")
@@ -380,6 +398,7 @@ fn without_qemu_recording_says_what_to_install() {
 /// Under its own name, through a link and through another name of the file.
 #[test]
 fn an_input_is_not_written_over() {
+    let _turn = superpage_testing::turn_of("command");
     let folder = tempfile::tempdir().unwrap();
     let ours = trace(folder.path());
     let (foreign, experiment) = (folder.path().join("small.lackey"), folder.path().join("own.toml"));
@@ -410,6 +429,7 @@ fn an_input_is_not_written_over() {
 #[cfg(target_os = "linux")]
 #[test]
 fn inputs_that_never_end_or_never_come_are_refused() {
+    let _turn = superpage_testing::turn_of("command");
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
     let (zero, pipe) = (path("zero.toml"), path("pipe.toml"));
@@ -441,6 +461,7 @@ fn inputs_that_never_end_or_never_come_are_refused() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_wrong_number_of_a_process_is_told_in_words() {
+    let _turn = superpage_testing::turn_of("command");
     refused(&["inspect", "self"], &["expected the number of a process"]);
     refused(&["inspect", "-1"], &[]);
     refused(&["inspect", "99999999999999999999"], &["no process with such a large number"]);
@@ -450,6 +471,7 @@ fn a_wrong_number_of_a_process_is_told_in_words() {
 #[cfg(unix)]
 #[test]
 fn a_terminal_obeys_no_name_of_a_file() {
+    let _turn = superpage_testing::turn_of("command");
     let folder = tempfile::tempdir().unwrap();
     trace(folder.path());
     let foreign = folder.path().join("small.lackey");

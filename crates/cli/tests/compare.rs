@@ -37,6 +37,7 @@ fn rows(options: &[&str], command: &[&str]) -> Vec<Value> {
 
 #[test]
 fn equal_policies_have_rows_of_their_own() {
+    let _turn = superpage_testing::turn_of("compare");
     let rows = rows(&["-r", "6", "--policy", "now", "--policy", "now"], &["true"]);
     let names: Vec<&Value> = rows.iter().map(|row| &row["policy"]).collect();
     assert_eq!(names, ["now", "now#2"]);
@@ -83,6 +84,7 @@ fn equal_policies_have_rows_of_their_own() {
 
 #[test]
 fn the_whole_tree_is_measured() {
+    let _turn = superpage_testing::turn_of("compare");
     // A daemon that the command does not wait for, in a session of its own: it sleeps, keeps 64 MB, and computes.
     let daemon =
         "sleep 0.4; head -c 64m /dev/zero | tail -c 64m >/dev/null; i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
@@ -100,6 +102,7 @@ fn the_whole_tree_is_measured() {
 
 #[test]
 fn a_failure_ends_the_comparison_unless_it_is_ignored() {
+    let _turn = superpage_testing::turn_of("compare");
     let failed = output(&["--policy", "now"], &["sh", "-c", "exit 3"]);
     assert_eq!(failed.status.code(), Some(1));
     assert_eq!(text(&failed.stdout), "");
@@ -119,6 +122,7 @@ fn a_failure_ends_the_comparison_unless_it_is_ignored() {
 
 #[test]
 fn what_makes_no_sense_is_refused() {
+    let _turn = superpage_testing::turn_of("compare");
     for options in
         [&["-r", "0"][..], &["--policy", "reservation"], &["--policy", "mthp:size=65K"], &["--format", "xml"]]
     {
@@ -132,6 +136,7 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn preparations_and_output_are_where_they_belong() {
+    let _turn = superpage_testing::turn_of("compare");
     let folder = tempfile::tempdir().unwrap();
     let log = folder.path().join("log");
     let append = |word: &str| format!("echo {word} >> {}", log.display());
@@ -154,6 +159,7 @@ fn preparations_and_output_are_where_they_belong() {
 
 #[test]
 fn exports_are_whole_or_not_at_all() {
+    let _turn = superpage_testing::turn_of("compare");
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
     let (json, csv, markdown, html) = (path("a.json"), path("a.csv"), path("a.md"), path("a.html"));
@@ -201,6 +207,7 @@ fn exports_are_whole_or_not_at_all() {
 
 #[test]
 fn an_interrupt_ends_the_command_shows_the_complete_rounds_and_leaves_files() {
+    let _turn = superpage_testing::turn_of("compare");
     let folder = tempfile::tempdir().unwrap();
     let (log, alive) = (folder.path().join("log"), folder.path().join("alive"));
     let prepare = format!("echo x >> {}", log.display());
@@ -242,12 +249,13 @@ fn wait_for(path: &Path) -> u32 {
 
 #[test]
 fn settings_are_put_back() {
+    let _turn = superpage_testing::turn_of("compare");
     const SETTINGS: [&str; 4] =
         [THP_ENABLED, "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled", HUGETLB_POOL, HUGETLB_OVERCOMMIT];
     let all = |settings: &Settings| SETTINGS.map(|setting| settings.system().get(setting).ok());
     let before = match Settings::take(true) {
         Ok(settings) => all(&settings),
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => return superpage_testing::skip!("system", "{error}"),
     };
     let options = ["-r", "1", "-w", "0", "--policy", "thp", "--policy", "mthp:size=64K", "--policy", "hugetlb"];
     let done = output(&options, &["cat", "/sys/kernel/mm/transparent_hugepage/enabled"]);
@@ -255,22 +263,23 @@ fn settings_are_put_back() {
     assert_eq!(before, after);
     if !done.status.success() {
         // A kernel without huge pages, or a container that may not change them.
-        return println!("skipped: {}", text(&done.stderr));
+        return superpage_testing::skip!("system", "{}", text(&done.stderr));
     }
     assert!(text(&done.stdout).contains("too few runs to advise"), "{}", text(&done.stdout));
 }
 
 #[test]
 fn without_rights_one_sentence_says_so() {
+    let _turn = superpage_testing::turn_of("compare");
     // With the lock, nobody else sets what this comparison would need in the meantime.
     let _settings = match Settings::take(true) {
         Ok(settings) => settings,
-        Err(error) => return println!("skipped: {error}"),
+        Err(error) => return superpage_testing::skip!("system", "{error}"),
     };
     let folder = tempfile::tempdir().unwrap();
     let copy = Path::new("/tmp").join(folder.path().file_name().unwrap()).join("superpage");
     if fs::create_dir_all(copy.parent().unwrap()).and_then(|()| fs::copy(SUPERPAGE, &copy).map(drop)).is_err() {
-        return println!("skipped: /tmp takes no copy of the command");
+        return superpage_testing::skip!("system", "/tmp takes no copy of the command");
     }
     let open = |path: &Path| fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     open(copy.parent().unwrap());
@@ -279,7 +288,7 @@ fn without_rights_one_sentence_says_so() {
     command.args(["compare", "-r", "1", "--policy", "mthp:size=64K", "--", "true"]).uid(65534).gid(65534);
     let output = command.current_dir("/").output();
     fs::remove_dir_all(copy.parent().unwrap()).unwrap();
-    let Ok(output) = output else { return println!("skipped: this user cannot become another") };
+    let Ok(output) = output else { return superpage_testing::skip!("root", "this user cannot become another") };
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(said.contains("nothing can be compared with now here; mthp:size=64K is left out: "), "{said}");
@@ -288,8 +297,9 @@ fn without_rights_one_sentence_says_so() {
 
 #[test]
 fn code_on_huge_pages_is_compared_too() {
+    let _turn = superpage_testing::turn_of("compare");
     if Command::new("node").arg("-v").output().is_err() || !cfg!(target_arch = "x86_64") {
-        println!("skipped: node is not installed, or this is no x86-64");
+        superpage_testing::skip!("node", "node is not installed, or this is no x86-64");
         return;
     }
     let output = output(&["--policy", "text", "-r", "2", "-w", "1"], &["env", "node", "-e", "0"]);
@@ -300,6 +310,7 @@ fn code_on_huge_pages_is_compared_too() {
 
 #[test]
 fn an_export_is_written_though_nobody_reads_what_is_printed() {
+    let _turn = superpage_testing::turn_of("compare");
     let folder = tempfile::tempdir().unwrap();
     for format in ["table", "json"] {
         let file = folder.path().join(format);
@@ -317,8 +328,9 @@ fn an_export_is_written_though_nobody_reads_what_is_printed() {
 
 #[test]
 fn what_is_huge_is_known_of_the_shortest_command() {
+    let _turn = superpage_testing::turn_of("compare");
     if let Err(error) = superpage_linux::tree::exits::check() {
-        return println!("skipped: {error}");
+        return superpage_testing::skip!("system", "{error}");
     }
     for command in
         [&["true"][..], &["sh", "-c", "true; true"], &["dd", "if=/dev/zero", "of=/dev/null", "bs=32M", "count=1"]]
@@ -335,13 +347,14 @@ fn what_is_huge_is_known_of_the_shortest_command() {
 
 #[test]
 fn a_command_that_traces_others_is_run_untraced() {
+    let _turn = superpage_testing::turn_of("compare");
     if let Err(error) = superpage_linux::tree::exits::check() {
-        return println!("skipped: {error}");
+        return superpage_testing::skip!("system", "{error}");
     }
     let tracing = "import ctypes, os, sys\n\
                    sys.exit(1 if ctypes.CDLL(None).ptrace(0, 0, 0, 0) else 0)";
     if Command::new("python3").arg("--version").output().is_err() {
-        return println!("skipped: python3 is not installed");
+        return superpage_testing::skip!("python3", "python3 is not installed");
     }
     let output = output(&["-r", "1", "--policy", "now"], &["python3", "-c", tracing]);
     let said = [text(&output.stdout), text(&output.stderr)].concat();
@@ -351,9 +364,10 @@ fn a_command_that_traces_others_is_run_untraced() {
 /// A program of 64 MB that asks for huge pages itself, in the words of its policy's row.
 #[test]
 fn a_program_that_asks_for_huge_pages_itself_is_compared_with_what_it_has() {
+    let _turn = superpage_testing::turn_of("compare");
     let rules = superpage_linux::inspect::Rules::read();
     if rules.anonymous("2M".parse().unwrap()).is_none_or(|word| word == "never") {
-        return println!("skipped: this system gives no huge pages to those who ask");
+        return superpage_testing::skip!("system", "this system gives no huge pages to those who ask");
     }
     let asks = "import mmap, os, ctypes\n\
                 m = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
@@ -361,13 +375,13 @@ fn a_program_that_asks_for_huge_pages_itself_is_compared_with_what_it_has() {
                 m.write(bytes(64 << 20))\n\
                 os._exit(0)";
     if Command::new("python3").args(["-c", "import mmap; mmap.mmap(-1, 4096).madvise(14)"]).status().is_err() {
-        return println!("skipped: python3 is not installed");
+        return superpage_testing::skip!("python3", "python3 is not installed");
     }
     let rows = rows(&["-r", "1", "--policy", "base", "--policy", "promote"], &["python3", "-c", asks]);
     let names: Vec<&str> = rows.iter().map(|row| row["policy"].as_str().unwrap()).collect();
     assert_eq!(names[..2], ["now", "base"]);
     if rows[0]["most_huge_bytes"].as_u64().is_none_or(|bytes| bytes < 32 << 20) {
-        return println!("skipped: no huge pages were to be had: {}", rows[0]);
+        return superpage_testing::skip!("system", "no huge pages were to be had: {}", rows[0]);
     }
     assert!(rows[0]["did"].as_str().unwrap().starts_with("advised by the program itself: "), "{}", rows[0]);
     assert_eq!(rows[1]["reached"], true, "{}", rows[1]);
@@ -381,6 +395,7 @@ fn a_program_that_asks_for_huge_pages_itself_is_compared_with_what_it_has() {
 
 #[test]
 fn the_table_is_no_wider_than_a_hundred_columns_unless_it_is_asked_for() {
+    let _turn = superpage_testing::turn_of("compare");
     let options = ["-r", "1", "-w", "1", "--policy", "now", "--policy", "base"];
     let widest = |bytes: &[u8]| text(bytes).lines().map(|line| line.chars().count()).max().unwrap();
     let narrow =
@@ -395,6 +410,7 @@ fn the_table_is_no_wider_than_a_hundred_columns_unless_it_is_asked_for() {
 /// A small file system of its own that is full, in a namespace where mounts are private.
 #[test]
 fn a_full_disk_costs_neither_the_table_nor_the_other_files() {
+    let _turn = superpage_testing::turn_of("compare");
     let folder = tempfile::tempdir().unwrap();
     let (full, other) = (folder.path().join("full"), folder.path().join("other.csv"));
     fs::create_dir(&full).unwrap();
@@ -410,7 +426,7 @@ fn a_full_disk_costs_neither_the_table_nor_the_other_files() {
         _ if text(&output.stderr).contains("unshare failed") => Err(()),
         _ => Ok(output),
     }) else {
-        return println!("skipped: no file system can be mounted here");
+        return superpage_testing::skip!("system", "no file system can be mounted here");
     };
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");

@@ -36,6 +36,7 @@ impl Drop for Sleeper {
 
 #[test]
 fn what_makes_no_sense_is_one_line_and_status_two() {
+    let _turn = superpage_testing::turn_of("daemon");
     let folder = tempfile::tempdir().unwrap();
     let bad = folder.path().join("bad.toml");
     std::fs::write(&bad, "[processes]\nall = true\n[promote]\nshare = 0.9\nage = \"often\"\n").unwrap();
@@ -57,6 +58,7 @@ fn what_makes_no_sense_is_one_line_and_status_two() {
 
 #[test]
 fn a_dry_run_prints_rows_and_nothing_else() {
+    let _turn = superpage_testing::turn_of("daemon");
     let folder = tempfile::tempdir().unwrap();
     let sleeper = Sleeper::new();
     let pid = sleeper.0.id().to_string();
@@ -64,7 +66,7 @@ fn a_dry_run_prints_rows_and_nothing_else() {
     let arguments = ["--dry-run", "--format", "json", "--policy", "promote:age=10ms", "--pid", pid.as_str()];
     let (status, stdout, stderr) = output(command.args(arguments));
     if status == Some(1) && stderr.contains("no transparent huge pages") {
-        eprintln!("skipped: {stderr}");
+        superpage_testing::skip!("system", "{stderr}");
         return;
     }
     let rows: serde_json::Value =
@@ -79,6 +81,7 @@ fn a_dry_run_prints_rows_and_nothing_else() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_fault() {
+    let _turn = superpage_testing::turn_of("daemon");
     use std::io::Read;
     let folder = tempfile::tempdir().unwrap();
     let mut command = superpage(folder.path());
@@ -89,7 +92,7 @@ fn a_reader_that_goes_away_is_no_fault() {
     child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
     let code = child.wait().unwrap().code();
     if code == Some(1) && stderr.contains("no transparent huge pages") {
-        eprintln!("skipped: {stderr}");
+        superpage_testing::skip!("system", "{stderr}");
         return;
     }
     assert!(code == Some(0) && !stderr.contains("panic"), "{code:?}: {stderr}");
@@ -97,18 +100,20 @@ fn a_reader_that_goes_away_is_no_fault() {
 
 #[test]
 fn a_thread_of_the_kernel_is_not_waited_for() {
+    let _turn = superpage_testing::turn_of("daemon");
     if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name == "kthreadd\n") {
         let folder = tempfile::tempdir().unwrap();
         let (status, _, stderr) = output(superpage(folder.path()).args(["--pid", "2"]));
         assert_eq!(status, Some(2), "{stderr}");
         assert!(stderr.contains("process 2 is a thread of the kernel"), "{stderr}");
     } else {
-        eprintln!("skipped: the kernel's threads cannot be seen from this namespace of processes");
+        superpage_testing::skip!("system", "the kernel's threads cannot be seen from this namespace of processes");
     }
 }
 
 #[test]
 fn names_of_others_are_escaped() {
+    let _turn = superpage_testing::turn_of("daemon");
     let folder = tempfile::tempdir().unwrap();
     // Memory of its own for the table to show, and a name that clears the screen.
     let script = "import ctypes, mmap, sys\nlibc = ctypes.CDLL(None)\n\
@@ -116,7 +121,7 @@ fn names_of_others_are_escaped() {
                   m = mmap.mmap(-1, 8 << 20)\nm[:] = b'1' * len(m)\nprint('ready', flush=True)\nsys.stdin.read()\n";
     let python = Command::new("python3").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let Ok(mut child) = python else {
-        eprintln!("skipped: there is no python3");
+        superpage_testing::skip!("python3", "there is no python3");
         return;
     };
     let mut ready = String::new();
@@ -131,7 +136,7 @@ fn names_of_others_are_escaped() {
     let _ = child.wait();
     for (status, stdout, stderr) in [table, json, inspect] {
         if status == Some(1) && stderr.contains("no transparent huge pages") {
-            eprintln!("skipped: {stderr}");
+            superpage_testing::skip!("system", "{stderr}");
             return;
         }
         assert_eq!(status, Some(0), "{stderr}");
@@ -143,6 +148,7 @@ fn names_of_others_are_escaped() {
 
 #[test]
 fn a_log_that_cannot_be_written_ends_no_daemon() {
+    let _turn = superpage_testing::turn_of("daemon");
     let full = File::options().write(true).open("/dev/full").unwrap();
     let (reader, unread) = std::io::pipe().unwrap();
     drop(reader);
@@ -160,7 +166,7 @@ fn a_log_that_cannot_be_written_ends_no_daemon() {
         drop(sleeper);
         let status = daemon.wait().unwrap();
         if status.code() == Some(1) && !metrics.exists() {
-            eprintln!("skipped: no daemon can promote here");
+            superpage_testing::skip!("system", "no daemon can promote here");
             return;
         }
         assert_eq!(status.code(), Some(0));
@@ -180,6 +186,7 @@ fn hear(log: &mut impl BufRead, part: &str) -> Option<String> {
 
 #[test]
 fn a_daemon_is_the_only_one_and_hears_its_signals() {
+    let _turn = superpage_testing::turn_of("daemon");
     let folder = tempfile::tempdir().unwrap();
     let (config, metrics, run) =
         (folder.path().join("superpage.toml"), folder.path().join("superpage.prom"), folder.path().join("run"));
@@ -196,7 +203,7 @@ fn a_daemon_is_the_only_one_and_hears_its_signals() {
     log.read_line(&mut first).unwrap();
     if first.starts_with("superpage: ") {
         assert_eq!(daemon.wait().unwrap().code(), Some(1));
-        eprintln!("skipped: {first}");
+        superpage_testing::skip!("system", "{first}");
         return;
     }
     assert!(first.contains("metrics at http://127.0.0.1:"), "{first}");

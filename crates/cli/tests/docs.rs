@@ -53,6 +53,7 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 
 #[test]
 fn every_path_in_the_documents_exists() {
+    let _turn = superpage_testing::turn_of("docs");
     let mut checked = 0;
     for (document, prose) in documents() {
         for word in quoted(&document, &prose) {
@@ -75,6 +76,7 @@ fn every_path_in_the_documents_exists() {
 
 #[test]
 fn every_test_in_the_table_of_papers_exists() {
+    let _turn = superpage_testing::turn_of("docs");
     let mut files = Vec::new();
     sources(&root().join("crates"), &mut files);
     let document = root().join("docs/papers.md");
@@ -106,6 +108,7 @@ fn blocks(document: &str) -> Vec<(String, String)> {
 /// run beside it.
 #[test]
 fn what_the_tutorial_on_machines_shows_works() {
+    let _turn = superpage_testing::turn_of("docs");
     let folder = tempfile::tempdir().unwrap();
     let mut ran = Vec::new();
     for (kind, text) in blocks("docs/machines.md") {
@@ -135,6 +138,7 @@ fn what_the_tutorial_on_machines_shows_works() {
 /// What the page says of the names that there are is what the program knows.
 #[test]
 fn the_page_on_machines_names_all_replacements() {
+    let _turn = superpage_testing::turn_of("docs");
     let text = fs::read_to_string(root().join("docs/machines.md")).unwrap();
     let registered = fs::read_to_string(root().join("crates/mmu/src/replacement/mod.rs")).unwrap();
     let names = registered.lines().filter_map(|line| line.split_once("\" => ")?.0.split_once('"'));

@@ -51,6 +51,7 @@ impl Drop for Waiting {
 
 #[test]
 fn a_process_is_a_row_for_each_mapping() {
+    let _turn = superpage_testing::turn_of("inspect");
     let process = Waiting::new(None);
     let output = inspect(&["--format", "json", &process.pid()]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -69,6 +70,7 @@ fn a_process_is_a_row_for_each_mapping() {
 
 #[test]
 fn names_that_are_no_utf8_are_shown_with_a_sign() {
+    let _turn = superpage_testing::turn_of("inspect");
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join(OsStr::from_bytes(b"odd\xff"));
     let sleep = ["/usr/bin/sleep", "/bin/sleep"].iter().find(|path| std::path::Path::new(path).exists()).unwrap();
@@ -95,6 +97,7 @@ fn names_that_are_no_utf8_are_shown_with_a_sign() {
 
 #[test]
 fn the_system_is_shown() {
+    let _turn = superpage_testing::turn_of("inspect");
     let output = inspect(&["--system"]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(String::from_utf8_lossy(&output.stdout).starts_with("Free blocks by size\n"));
@@ -104,6 +107,7 @@ fn the_system_is_shown() {
 
 #[test]
 fn errors_are_one_sentence_with_their_status() {
+    let _turn = superpage_testing::turn_of("inspect");
     let bad: [(&[&str], i32, &str); 5] = [
         (&["2147483646"], 2, "no process 2147483646"),
         (&["one"], 2, "invalid value"),
@@ -120,12 +124,13 @@ fn errors_are_one_sentence_with_their_status() {
 
 #[test]
 fn without_root_ones_own_is_shown_without_folios_and_others_are_not() {
+    let _turn = superpage_testing::turn_of("inspect");
     const NOBODY: u32 = 65534;
     let (root, own) = (Waiting::new(None), Waiting::new(Some(NOBODY)));
     if std::fs::metadata(format!("/proc/{}", root.pid())).map(|m| std::os::unix::fs::MetadataExt::uid(&m)).ok()
         != Some(0)
     {
-        println!("skipped: needs root");
+        superpage_testing::skip!("root", "needs root");
         return;
     }
     // Where a user without rights can execute it.
@@ -146,6 +151,7 @@ fn without_root_ones_own_is_shown_without_folios_and_others_are_not() {
 
 #[test]
 fn what_has_no_memory_is_told_by_what_it_is() {
+    let _turn = superpage_testing::turn_of("inspect");
     let refused = |pid: &str| {
         let output = inspect(&[pid]);
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
@@ -163,10 +169,10 @@ fn what_has_no_memory_is_told_by_what_it_is() {
         Ok(name) if name == "kthreadd\n" => {
             assert!(refused("2").contains("process 2 (kthreadd) is a thread of the kernel"), "{}", refused("2"));
         }
-        _ => println!("skipped: the kernel's threads cannot be seen from this namespace of processes"),
+        _ => superpage_testing::skip!("system", "the kernel's threads cannot be seen from this namespace of processes"),
     }
     if Command::new("python3").arg("--version").output().is_err() {
-        return println!("skipped: python3 is not installed");
+        return superpage_testing::skip!("python3", "python3 is not installed");
     }
     let script = "import ctypes, threading, time\nthreading.Thread(target=lambda: time.sleep(60)).start()\n\
                   ctypes.CDLL(None).pthread_exit(None)";
@@ -228,9 +234,10 @@ fn inside(script: u32) -> Option<i32> {
 
 #[test]
 fn the_live_view_sorts_quits_and_puts_the_terminal_back() {
+    let _turn = superpage_testing::turn_of("inspect");
     let process = Waiting::new(None);
     let Some(mut terminal) = Terminal::start(&format!("{} --watch=0.2", process.pid())) else {
-        println!("skipped: there is no program script");
+        superpage_testing::skip!("script", "there is no program script");
         return;
     };
     std::thread::sleep(Duration::from_millis(1500));
@@ -247,8 +254,9 @@ fn the_live_view_sorts_quits_and_puts_the_terminal_back() {
 
 #[test]
 fn the_live_view_puts_the_terminal_back_on_a_signal_and_when_the_process_ends() {
+    let _turn = superpage_testing::turn_of("inspect");
     let Some(terminal) = Terminal::start("--system --watch=0.2") else {
-        println!("skipped: there is no program script");
+        superpage_testing::skip!("script", "there is no program script");
         return;
     };
     let until = Instant::now() + Duration::from_secs(30);
@@ -278,13 +286,14 @@ fn the_live_view_puts_the_terminal_back_on_a_signal_and_when_the_process_ends() 
 
 #[test]
 fn text_is_placed_and_the_status_passed_on() {
+    let _turn = superpage_testing::turn_of("inspect");
     let run = |text: &str, command: &[&str]| {
         let mut run = Command::new(SUPERPAGE);
         run.args(["run", "-v", "--policy", "promote", text, "--"]).args(command).output().unwrap()
     };
     let output = run("--text", &["sh", "-c", "echo out; exit 9"]);
     if stderr(&output).contains("CAP_SYS_NICE") {
-        println!("skipped: {}", stderr(&output));
+        superpage_testing::skip!("system", "{}", stderr(&output));
         return;
     }
     assert_eq!(output.status.code(), Some(9), "{}", stderr(&output));
@@ -295,7 +304,7 @@ fn text_is_placed_and_the_status_passed_on() {
     let output = run("--text", &["/nowhere/at/all"]);
     assert_eq!(output.status.code(), Some(127), "{}", stderr(&output));
     if Command::new("node").arg("-v").output().is_err() {
-        println!("skipped: node is not installed");
+        superpage_testing::skip!("node", "node is not installed");
         return;
     }
     for way in ["--text", "--text=remap", "--text=file"] {

@@ -50,6 +50,7 @@ fn unread(verb: &[&str]) -> Output {
 
 #[test]
 fn a_closed_output_is_no_failure() {
+    let _turn = superpage_testing::turn_of("print");
     for verb in verbs() {
         let verb: Vec<&str> = verb.iter().map(String::as_str).collect();
         let output = unread(&verb);
@@ -61,6 +62,7 @@ fn a_closed_output_is_no_failure() {
 
 #[test]
 fn a_reader_that_leaves_ends_an_export_early() {
+    let _turn = superpage_testing::turn_of("print");
     let mut child = superpage(&["trace", "export", "csv", corpus().to_str().unwrap()])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -75,6 +77,7 @@ fn a_reader_that_leaves_ends_an_export_early() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_output_is_one_sentence() {
+    let _turn = superpage_testing::turn_of("print");
     for verb in verbs() {
         let verb: Vec<&str> = verb.iter().map(String::as_str).collect();
         let full = File::options().write(true).open("/dev/full").unwrap();
@@ -88,6 +91,7 @@ fn a_full_output_is_one_sentence() {
 
 #[test]
 fn a_closed_standard_error_loses_its_sentences_alone() {
+    let _turn = superpage_testing::turn_of("print");
     for (verb, status) in [(vec!["sim", "no-such-workload"], 2), (vec!["trace", "info", "no-such-file"], 2)] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -99,6 +103,7 @@ fn a_closed_standard_error_loses_its_sentences_alone() {
 #[cfg(target_os = "linux")]
 #[test]
 fn no_output_at_all_is_one_sentence() {
+    let _turn = superpage_testing::turn_of("print");
     for verb in verbs() {
         let mut command = Command::new("sh");
         command.args(["-c", "exec \"$0\" \"$@\" >&-", env!("CARGO_BIN_EXE_superpage")]).args(&verb);

@@ -11,6 +11,7 @@ fn superpage(arguments: &[&str]) -> Output {
 
 #[test]
 fn what_is_measured_makes_a_machine_for_the_simulator() {
+    let _turn = superpage_testing::turn_of("probe");
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
     let (machine, page) = (file("here.toml"), file("probe.html"));
@@ -53,6 +54,7 @@ fn what_is_measured_makes_a_machine_for_the_simulator() {
 
 #[test]
 fn a_share_is_from_0_to_1() {
+    let _turn = superpage_testing::turn_of("probe");
     for share in ["-0.1", "1.1", "half", "nan"] {
         let probe = superpage(&["probe", &format!("--churn={share}")]);
         assert_eq!(probe.status.code(), Some(2), "{share}");
@@ -62,6 +64,7 @@ fn a_share_is_from_0_to_1() {
 
 #[test]
 fn a_file_that_cannot_be_written_is_named() {
+    let _turn = superpage_testing::turn_of("probe");
     for option in ["--write-machine", "--export-html"] {
         let begun = Instant::now();
         let probe = superpage(&["probe", option, "no/such/folder/here"]);
@@ -75,6 +78,7 @@ fn a_file_that_cannot_be_written_is_named() {
 
 #[test]
 fn an_interrupt_leaves_no_file_and_the_findings_so_far() {
+    let _turn = superpage_testing::turn_of("probe");
     let directory = tempfile::tempdir().unwrap();
     let machine = directory.path().join("here.toml");
     std::fs::write(&machine, "before").unwrap();

@@ -12,7 +12,7 @@ fn recorder() -> bool {
     let there = std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())
         .any(|folder| folder.join(format!("qemu-{}", std::env::consts::ARCH)).exists());
     if !there {
-        println!("skipped: QEMU's user-mode emulator is not installed (apt install qemu-user)");
+        superpage_testing::skip!("qemu-user", "QEMU's user-mode emulator is not installed (apt install qemu-user)");
     }
     there
 }
@@ -69,6 +69,7 @@ fn folder(recording: u32, buffers: usize) -> (Vec<u32>, PathBuf) {
 
 #[test]
 fn nothing_runs_on_after_a_kill_and_the_next_recording_clears_up() {
+    let _turn = superpage_testing::turn_of("record");
     if !recorder() {
         return;
     }
@@ -88,6 +89,7 @@ fn nothing_runs_on_after_a_kill_and_the_next_recording_clears_up() {
 
 #[test]
 fn the_stream_is_the_users_own_whatever_the_umask() {
+    let _turn = superpage_testing::turn_of("record");
     if !recorder() {
         return;
     }
@@ -113,6 +115,7 @@ fn the_stream_is_the_users_own_whatever_the_umask() {
 
 #[test]
 fn two_that_write_one_trace_leave_one_that_is_whole() {
+    let _turn = superpage_testing::turn_of("record");
     if !recorder() {
         return;
     }
@@ -136,6 +139,7 @@ fn two_that_write_one_trace_leave_one_that_is_whole() {
 
 #[test]
 fn who_stops_a_recording_gets_a_whole_trace_and_the_signals_status() {
+    let _turn = superpage_testing::turn_of("record");
     if !recorder() {
         return;
     }
@@ -155,13 +159,14 @@ fn who_stops_a_recording_gets_a_whole_trace_and_the_signals_status() {
 
 #[test]
 fn a_full_folder_for_buffers_ends_no_program() {
+    let _turn = superpage_testing::turn_of("record");
     let mounts =
         || Command::new("unshare").args(["-m", "mount", "-t", "tmpfs", "-o", "size=32k", "none", "/dev/shm"]).output();
     if !recorder() {
         return;
     }
     if !mounts().is_ok_and(|output| output.status.success()) {
-        return println!("skipped: only root may mount a small /dev/shm");
+        return superpage_testing::skip!("root", "only root may mount a small /dev/shm");
     }
     let place = tempfile::tempdir().unwrap();
     let line =

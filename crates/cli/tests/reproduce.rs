@@ -82,6 +82,7 @@ fn rows(path: &Path) -> (Vec<Value>, Output) {
 
 #[test]
 fn without_names_the_experiments_are_listed() {
+    let _turn = superpage_testing::turn_of("reproduce");
     for arguments in [&["reproduce"][..], &["reproduce", "--list"], &["reproduce", "navarro02", "--list"]] {
         let output = superpage(arguments);
         assert!(output.status.success());
@@ -94,6 +95,7 @@ fn without_names_the_experiments_are_listed() {
 
 #[test]
 fn an_unknown_name_is_answered_with_those_that_there_are() {
+    let _turn = superpage_testing::turn_of("reproduce");
     let output = superpage(&["reproduce", "navarro02/table9"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(output.stdout.is_empty());
@@ -104,6 +106,7 @@ fn an_unknown_name_is_answered_with_those_that_there_are() {
 
 #[test]
 fn every_row_has_its_keys_and_its_verdict() {
+    let _turn = superpage_testing::turn_of("reproduce");
     let folder = tempfile::tempdir().unwrap();
     let (rows, output) = rows(&file(folder.path(), SMALL));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -133,6 +136,7 @@ fn every_row_has_its_keys_and_its_verdict() {
 
 #[test]
 fn the_same_rows_come_in_every_format() {
+    let _turn = superpage_testing::turn_of("reproduce");
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), SMALL);
     let run = |format| superpage(&["reproduce", path.to_str().unwrap(), "--format", format]).stdout;
@@ -150,6 +154,7 @@ fn the_same_rows_come_in_every_format() {
 
 #[test]
 fn the_page_needs_nothing_else_and_tells_what_its_figures_show() {
+    let _turn = superpage_testing::turn_of("reproduce");
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     let path = file(folder.path(), SMALL);
@@ -165,6 +170,7 @@ fn the_page_needs_nothing_else_and_tells_what_its_figures_show() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_standard_output_does_not_cost_the_page() {
+    let _turn = superpage_testing::turn_of("reproduce");
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("page.html");
     let path = file(folder.path(), SMALL);
@@ -179,6 +185,7 @@ fn a_full_standard_output_does_not_cost_the_page() {
 
 #[test]
 fn a_page_that_cannot_be_written_is_said_before_anything_runs() {
+    let _turn = superpage_testing::turn_of("reproduce");
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), SMALL);
     let output = superpage(&["reproduce", path.to_str().unwrap(), "--export-html", "no/such/folder/page.html"]);
@@ -188,6 +195,7 @@ fn a_page_that_cannot_be_written_is_said_before_anything_runs() {
 
 #[test]
 fn a_run_that_fails_leaves_the_other_rows_and_status_1() {
+    let _turn = superpage_testing::turn_of("reproduce");
     let folder = tempfile::tempdir().unwrap();
     let path = file(folder.path(), &SMALL.replace("all = \"reservation\"", "all = \"none-such\""));
     let (rows, output) = rows(&path);
@@ -199,6 +207,7 @@ fn a_run_that_fails_leaves_the_other_rows_and_status_1() {
 
 #[test]
 fn a_bad_file_is_refused_with_its_place() {
+    let _turn = superpage_testing::turn_of("reproduce");
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         ("kind = \"sequence\"", "kind = \"poem\"", "line 6"),
@@ -225,6 +234,7 @@ fn a_bad_file_is_refused_with_its_place() {
 #[test]
 #[cfg(unix)]
 fn an_interrupt_writes_no_page() {
+    let _turn = superpage_testing::turn_of("reproduce");
     let folder = tempfile::tempdir().unwrap();
     let path =
         file(folder.path(), &SMALL.replace("touch:bytes=64K ; touch:bytes=128K", "touch:bytes=64M,rounds=1000000"));

@@ -81,13 +81,14 @@ fn allowed() -> bool {
     let enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
     let allowed = fs::OpenOptions::new().write(true).open(enabled).is_ok();
     if !allowed {
-        println!("skipped: {enabled} cannot be written, which the policy thp needs");
+        superpage_testing::skip!("system", "{enabled} cannot be written, which the policy thp needs");
     }
     allowed
 }
 
 #[test]
 fn programs_run_and_what_is_not_there_is_said() {
+    let _turn = superpage_testing::turn_of("reproduce_live");
     if !allowed() {
         return;
     }
@@ -114,6 +115,7 @@ fn programs_run_and_what_is_not_there_is_said() {
 
 #[test]
 fn a_program_that_fails_is_a_failure() {
+    let _turn = superpage_testing::turn_of("reproduce_live");
     let folder = tempfile::tempdir().unwrap();
     let text = PROGRAMS.replace("thp = \"thp\"\n", "").replace("thp.peak", "base.peak");
     let (rows, output) = reproduce(folder.path(), &text.replace("head -c 8388608 /dev/zero", "exit 3"));
@@ -127,6 +129,7 @@ fn a_program_that_fails_is_a_failure() {
 
 #[test]
 fn a_file_that_asks_for_what_is_not_there_is_bad_input() {
+    let _turn = superpage_testing::turn_of("reproduce_live");
     let folder = tempfile::tempdir().unwrap();
     let bad = [
         (PROGRAMS.replace("in.txt\"]", "none.txt\"]"), "no input none.txt"),

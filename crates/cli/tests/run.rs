@@ -53,7 +53,7 @@ fn settings() -> Option<Vec<Option<String>>> {
     match Settings::take(true) {
         Ok(settings) => Some(SETTINGS.map(|setting| settings.system().get(setting).ok()).to_vec()),
         Err(error) => {
-            eprintln!("skipped: {error}");
+            superpage_testing::skip!("system", "{error}");
             None
         }
     }
@@ -76,12 +76,12 @@ impl Live {
     fn take() -> Option<Live> {
         let only = alone();
         if let Err(error) = System::live().get(THP_ENABLED) {
-            eprintln!("skipped: {error}");
+            superpage_testing::skip!("system", "{error}");
             return None;
         }
         let writable = fs::OpenOptions::new().write(true).open(System::live().path(THP_ENABLED));
         if let Err(error) = writable {
-            eprintln!("skipped: the settings of this system cannot be changed: {error}");
+            superpage_testing::skip!("system", "the settings of this system cannot be changed: {error}");
             return None;
         }
         Some(Live { before: settings()?, _only: only })
@@ -109,6 +109,7 @@ const WAITING: &str = "trap 'exit 15' TERM; trap 'exit 2' INT; trap 'exit 10' US
 
 #[test]
 fn the_status_of_the_command_is_passed_on() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     for (script, code) in
         [("exit 0", 0), ("exit 7", 7), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
@@ -130,6 +131,7 @@ fn the_status_of_the_command_is_passed_on() {
 
 #[test]
 fn the_streams_are_those_of_the_command() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     let mut child = run("base", &["sh", "-c", "cat; echo problem >&2"]).stdin(Stdio::piped()).spawn().unwrap();
     child.stdin.take().unwrap().write_all(b"one\0two\n").unwrap();
@@ -148,10 +150,11 @@ fn the_streams_are_those_of_the_command() {
 
 #[test]
 fn base_switches_huge_pages_off_for_the_command_and_its_children() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     let output = output(&mut run("base", &["sh", "-c", "sh -c 'grep THP_enabled /proc/self/status; true'"]));
     match stdout(&output).as_str() {
-        "" => eprintln!("skipped: this kernel does not tell"),
+        "" => superpage_testing::skip!("system", "this kernel does not tell"),
         text => assert_eq!(text, "THP_enabled:\t0\n"),
     }
     let nested = [SUPERPAGE, "run", "--policy", "thp:malloc=on", "--", "grep", "THP_enabled", "/proc/self/status"];
@@ -163,6 +166,7 @@ fn base_switches_huge_pages_off_for_the_command_and_its_children() {
 
 #[test]
 fn what_a_policy_sets_is_there_for_the_command_and_gone_afterwards() {
+    let _turn = superpage_testing::turn_of("run");
     let Some(live) = Live::take() else { return };
     let show = |policy: &str, file: &str| {
         let output = output(run(policy, &["cat", file]).env("GLIBC_TUNABLES", "glibc.malloc.check=0"));
@@ -192,6 +196,7 @@ fn what_a_policy_sets_is_there_for_the_command_and_gone_afterwards() {
 
 #[test]
 fn signals_reach_the_command_and_the_settings_are_put_back() {
+    let _turn = superpage_testing::turn_of("run");
     let Some(live) = Live::take() else { return };
     for (name, code) in [("TERM", 15), ("INT", 2), ("USR1", 10), ("HUP", 129)] {
         let mut child = run("thp", &["sh", "-c", WAITING]).spawn().unwrap();
@@ -207,6 +212,7 @@ fn signals_reach_the_command_and_the_settings_are_put_back() {
 
 #[test]
 fn signals_reach_the_command_where_its_session_began_elsewhere() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     // In a namespace of processes that was entered, as a container's, the leader of the session has no number.
     let script =
@@ -217,12 +223,13 @@ fn signals_reach_the_command_where_its_session_began_elsewhere() {
         Ok(output) if !lines(&output).iter().any(|line| line.starts_with("unshare: ")) => {
             assert_eq!(output.status.code(), Some(20), "{:?}", lines(&output));
         }
-        _ => eprintln!("skipped: no namespace of processes can be had here"),
+        _ => superpage_testing::skip!("system", "no namespace of processes can be had here"),
     }
 }
 
 #[test]
 fn what_the_command_leaves_running_is_waited_for_if_asked() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("late");
@@ -255,11 +262,12 @@ fn what_the_command_leaves_running_is_waited_for_if_asked() {
 
 #[test]
 fn what_a_policy_left_alone_is_said() {
+    let _turn = superpage_testing::turn_of("run");
     let _only = alone();
     let done = output(&mut run("promote", &["sh", "-c", "sleep 1 >&- 2>&- & exit 0"]));
     let told = sentences(&done);
     if done.status.code() == Some(1) {
-        eprintln!("skipped: {told:?}");
+        superpage_testing::skip!("system", "{told:?}");
         return;
     }
     let [left] = &told[..] else { panic!("{told:?}") };
@@ -275,7 +283,7 @@ fn what_a_policy_left_alone_is_said() {
     verbose.args(["run", "-v", "--policy", "promote", "--", "python3", "-c", script]);
     let told = sentences(&output(&mut verbose));
     if told.iter().any(|line| line.contains("cannot run python3")) {
-        eprintln!("skipped: {told:?}");
+        superpage_testing::skip!("system", "{told:?}");
         return;
     }
     let why = "is left alone: the process disabled huge pages by prctl";
@@ -284,6 +292,7 @@ fn what_a_policy_left_alone_is_said() {
 
 #[test]
 fn promote_makes_settled_memory_huge() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     // A program of 64 MB in small pieces, which waits for its input to end.
     let script = "(head -c 67108864 /dev/zero; sleep 3) | tail -c 67108864 >/dev/null; exit 5";
@@ -291,7 +300,7 @@ fn promote_makes_settled_memory_huge() {
     match output.status.code() {
         Some(5) => assert!(sentences(&output).is_empty(), "without -v nothing is said: {:?}", sentences(&output)),
         _ => {
-            eprintln!("skipped: {:?}", sentences(&output));
+            superpage_testing::skip!("system", "{:?}", sentences(&output));
             return;
         }
     }
@@ -306,9 +315,10 @@ fn promote_makes_settled_memory_huge() {
 
 #[test]
 fn an_interrupt_from_the_terminal_reaches_the_command_once() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     if Command::new("script").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no script(1) to make a terminal");
+        superpage_testing::skip!("script", "there is no script(1) to make a terminal");
         return;
     }
     let count =
@@ -328,9 +338,10 @@ fn an_interrupt_from_the_terminal_reaches_the_command_once() {
 
 #[test]
 fn a_terminal_that_goes_away_ends_the_command() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     if Command::new("script").arg("--version").output().is_err() {
-        eprintln!("skipped: there is no script(1) to make a terminal");
+        superpage_testing::skip!("script", "there is no script(1) to make a terminal");
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -360,6 +371,7 @@ fn a_terminal_that_goes_away_ends_the_command() {
 
 #[test]
 fn the_call_after_a_kill_puts_the_settings_back() {
+    let _turn = superpage_testing::turn_of("run");
     let Some(live) = Live::take() else { return };
     let mut child = run("thp", &["sh", "-c", WAITING]).spawn().unwrap();
     assert!(line(&mut child).contains("[always]"));
@@ -380,6 +392,7 @@ fn the_call_after_a_kill_puts_the_settings_back() {
 
 #[test]
 fn a_call_inside_another_does_not_wait_for_it() {
+    let _turn = superpage_testing::turn_of("run");
     let Some(live) = Live::take() else { return };
     let inner = |policy: &str| output(&mut run("thp", &[SUPERPAGE, "run", "-p", policy, "--", "echo", "started"]));
     let same = inner("thp");
@@ -394,6 +407,7 @@ fn a_call_inside_another_does_not_wait_for_it() {
 
 #[test]
 fn a_program_that_is_not_there_leaves_nothing_changed() {
+    let _turn = superpage_testing::turn_of("run");
     let Some(live) = Live::take() else { return };
     let output = output(&mut run("thp", &["no-such-program-anywhere"]));
     assert_eq!(output.status.code(), Some(127));
@@ -403,9 +417,10 @@ fn a_program_that_is_not_there_leaves_nothing_changed() {
 
 #[test]
 fn a_pool_that_cannot_be_had_is_an_error() {
+    let _turn = superpage_testing::turn_of("run");
     let Some(live) = Live::take() else { return };
     if !Path::new("/proc/sys/vm/nr_hugepages").exists() {
-        eprintln!("skipped: this kernel has no hugetlb");
+        superpage_testing::skip!("system", "this kernel has no hugetlb");
         return;
     }
     let output = output(&mut run("hugetlb:pool=1024T", &["echo", "started"]));
@@ -418,6 +433,7 @@ fn a_pool_that_cannot_be_had_is_an_error() {
 
 #[test]
 fn a_user_without_rights_is_told_what_needs_them() {
+    let _turn = superpage_testing::turn_of("run");
     let Some(live) = Live::take() else { return };
     // A place from which that user may run it.
     let folder = tempfile::tempdir().unwrap();
@@ -451,7 +467,7 @@ fn inside(mounts: &str, folder: &Path, arguments: &[&str]) -> Option<Output> {
     match namespace("mount -t tmpfs none /mnt") {
         Ok(output) if output.status.success() => {}
         _ => {
-            eprintln!("skipped: no mount namespace can be had here");
+            superpage_testing::skip!("system", "no mount namespace can be had here");
             return None;
         }
     }
@@ -465,6 +481,7 @@ const FILES: &str = "mount -t tmpfs none /sys/kernel/mm; cd /sys/kernel/mm; mkdi
 
 #[test]
 fn a_kernel_without_huge_pages_and_a_container_without_sys_are_told() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     for mounts in ["mount -t tmpfs none /sys/kernel/mm", "mount -t tmpfs none /sys"] {
@@ -493,6 +510,7 @@ fn a_kernel_without_huge_pages_and_a_container_without_sys_are_told() {
 
 #[test]
 fn a_system_whose_settings_cannot_be_written_is_told() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let mounts = format!("{FILES}; mount -o remount,bind,ro transparent_hugepage/enabled; cd /");
@@ -508,6 +526,7 @@ fn a_system_whose_settings_cannot_be_written_is_told() {
 
 #[test]
 fn a_damaged_journal_is_told_once() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("run")).unwrap();
@@ -526,6 +545,7 @@ fn a_damaged_journal_is_told_once() {
 
 #[test]
 fn what_a_kill_left_is_put_back_once_and_said_once() {
+    let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run/enabled");
@@ -548,6 +568,7 @@ fn what_a_kill_left_is_put_back_once_and_said_once() {
 /// Whatever the limit: either nothing is started and a sentence says the way out, or it is run to its end.
 #[test]
 fn too_few_open_files_are_told_before_the_command_is_started() {
+    let _turn = superpage_testing::turn_of("run");
     for limit in 3..40 {
         let script = format!("ulimit -n {limit}; exec \"$0\" run -v -p base -- sh -c 'echo begun; exit 7'");
         let output = Command::new("sh").args(["-c", &script, SUPERPAGE]).output().unwrap();
@@ -563,6 +584,7 @@ fn too_few_open_files_are_told_before_the_command_is_started() {
 
 #[test]
 fn without_proc_one_sentence_says_so() {
+    let _turn = superpage_testing::turn_of("run");
     let folder = tempfile::tempdir().unwrap();
     for verb in
         [&["inspect", "1"][..], &["compare", "-r", "1", "--policy", "now", "--", "true"], &["run", "--", "true"]]

@@ -27,6 +27,7 @@ fn fits(arguments: &[&str]) -> String {
 
 #[test]
 fn simulations_of_several_machines_and_policies() {
+    let _turn = superpage_testing::turn_of("width");
     let machines = ["-m", "golden-cove", "-m", "zen5", "-m", "neoverse-v2"];
     let names = [
         "reservation:sizes=2M,threshold=7/8,growing-limit=off,preempt=off,reclaim=none,lists=one,stepwise=off,wired=scatter",
@@ -51,6 +52,7 @@ fn simulations_of_several_machines_and_policies() {
 
 #[test]
 fn simulations_of_several_sampled_traces() {
+    let _turn = superpage_testing::turn_of("width");
     let corpus = ["sim", "--trace", "corpus/gzip.sp", "corpus/sqlite3.sp", "-m", "zen5", "-m", "golden-cove"];
     let text = fits(&[&corpus[..], &["-p", "thp", "-p", "reservation", "-p", "reservation:sizes=2M"]].concat());
     assert!(text.contains("zen5: speedup over base, and fewer TLB misses"), "{text}");
@@ -58,12 +60,14 @@ fn simulations_of_several_sampled_traces() {
 
 #[test]
 fn a_simulation_that_pages() {
+    let _turn = superpage_testing::turn_of("width");
     let text = fits(&["sim", "touch:bytes=8M", "--memory", "4M", "-m", "zen5", "-p", "thp", "-p", "reservation"]);
     assert!(text.contains("disk time"), "{text}");
 }
 
 #[test]
 fn a_trace_of_a_long_name() {
+    let _turn = superpage_testing::turn_of("width");
     let folder = tempfile::tempdir().unwrap();
     let [foreign, ours] = ["lackey", "sp"].map(|end| folder.path().join(format!("{}.{end}", "long-name-".repeat(20))));
     std::fs::write(&foreign, "I  00400000,4\n L 10000000,8\n").unwrap();
@@ -77,6 +81,7 @@ fn a_trace_of_a_long_name() {
 
 #[test]
 fn experiments() {
+    let _turn = superpage_testing::turn_of("width");
     fits(&["reproduce", "--list"]);
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.toml");
@@ -145,6 +150,7 @@ mod live {
 
     #[test]
     fn a_process_with_long_names() {
+        let _turn = superpage_testing::turn_of("width");
         let sleeper = Sleeper::new();
         let pid = sleeper.0.id().to_string();
         let text = fits(&["inspect", &pid]);
@@ -155,19 +161,21 @@ mod live {
 
     #[test]
     fn the_system() {
+        let _turn = superpage_testing::turn_of("width");
         let text = fits(&["inspect", "--system"]);
         assert!(text.contains("Fragmentation: percent of free memory"), "{text}");
     }
 
     #[test]
     fn a_dry_run() {
+        let _turn = superpage_testing::turn_of("width");
         let output = Command::new(env!("CARGO_BIN_EXE_superpage"))
             .args(["daemon", "--dry-run", "--all", "--policy", "promote:age=1ms"])
             .output()
             .unwrap();
         let (text, error) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         if !output.status.success() {
-            println!("skipped: {error}");
+            superpage_testing::skip!("system", "{error}");
             return;
         }
         assert!(text.lines().all(|line| line.chars().count() <= COLUMNS), "{text}");
@@ -176,6 +184,7 @@ mod live {
 
     #[test]
     fn what_is_measured() {
+        let _turn = superpage_testing::turn_of("width");
         let text = fits(&["probe", "--quick", "--churn", "0"]);
         assert!(text.contains("repeats agree"), "{text}");
     }

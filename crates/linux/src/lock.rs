@@ -360,7 +360,7 @@ mod tests {
         fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
         make_folder(&open.join("locks")).unwrap();
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can act as another user");
+            superpage_testing::skip!("root", "only root can act as another user");
             return;
         }
         fs::set_permissions(&open, fs::Permissions::from_mode(0o755)).unwrap();

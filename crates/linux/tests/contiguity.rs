@@ -18,7 +18,7 @@ fn skipped() -> bool {
     } else {
         return false;
     };
-    println!("skipped: {why}");
+    superpage_testing::skip!("system", "{why}");
     true
 }
 
@@ -66,6 +66,7 @@ fn collapse(at: *mut u8) -> bool {
 
 #[test]
 fn a_huge_page_is_contiguous_at_every_size_until_it_is_moved_off() {
+    let _turn = superpage_testing::turn_of("contiguity");
     if skipped() {
         return;
     }
@@ -73,7 +74,7 @@ fn a_huge_page_is_contiguous_at_every_size_until_it_is_moved_off() {
     map(at, HUGE, Advice::LinuxHugepage);
     touch(at, 0..512);
     if !collapse(at) {
-        println!("skipped: the kernel gives no huge page now");
+        superpage_testing::skip!("system", "the kernel gives no huge page now");
         return;
     }
     let found = of(at, HUGE);
@@ -101,6 +102,7 @@ fn a_huge_page_is_contiguous_at_every_size_until_it_is_moved_off() {
 
 #[test]
 fn holes_and_zeroes_count_as_they_are() {
+    let _turn = superpage_testing::turn_of("contiguity");
     if skipped() {
         return;
     }
@@ -121,7 +123,7 @@ fn holes_and_zeroes_count_as_they_are() {
     // SAFETY: advice on a mapping of ours.
     unsafe { rustix::mm::madvise(at.cast(), HUGE, Advice::LinuxHugepage).unwrap() };
     if !collapse(at) {
-        println!("skipped: the kernel gives no huge page now");
+        superpage_testing::skip!("system", "the kernel gives no huge page now");
         return;
     }
     // SAFETY: the page is ours and holds nothing that is needed.
@@ -133,6 +135,7 @@ fn holes_and_zeroes_count_as_they_are() {
 
 #[test]
 fn a_large_reservation_costs_nothing() {
+    let _turn = superpage_testing::turn_of("contiguity");
     if skipped() {
         return;
     }
@@ -146,6 +149,7 @@ fn a_large_reservation_costs_nothing() {
 
 #[test]
 fn who_is_not_there_and_what_is_no_range_is_said() {
+    let _turn = superpage_testing::turn_of("contiguity");
     let error = contiguity(u32::MAX >> 1, 0..4096).unwrap_err();
     assert_eq!((error.status(), error.to_string().contains("no process")), (2, true), "{error}");
     let error = contiguity(std::process::id(), 1..2).unwrap_err();

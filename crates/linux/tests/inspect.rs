@@ -62,6 +62,7 @@ fn small_then_advised(at: *mut u8, bytes: usize, pages: impl Iterator<Item = usi
 /// The process that is looked at: lays its memory out, tells the addresses, and waits. Does nothing in an ordinary run.
 #[test]
 fn layout() {
+    let _turn = superpage_testing::turn_of("inspect");
     let Ok(wanted) = std::env::var("SUPERPAGE_TEST_LAYOUT") else { return };
     let private = MapFlags::PRIVATE;
     let mut room = Room(0x2000_0000_0000);
@@ -177,7 +178,7 @@ struct Laid {
 impl Laid {
     fn out(wanted: &str) -> Laid {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "layout", "--nocapture"]).env("SUPERPAGE_TEST_LAYOUT", wanted);
+        command.args(["--exact", "inspect::layout", "--nocapture"]).env("SUPERPAGE_TEST_LAYOUT", wanted);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let mut places = BTreeMap::new();
@@ -240,22 +241,23 @@ fn khugepaged() -> String {
 
 #[test]
 fn every_column_is_what_was_laid_out() {
+    let _turn = superpage_testing::turn_of("inspect");
     if !rustix::process::geteuid().is_root() || rustix::param::page_size() != BASE {
-        println!("skipped: needs root and base pages of 4 KB");
+        superpage_testing::skip!("root", "needs root and base pages of 4 KB");
         return;
     }
     // While the lock is held nobody else makes other pages the rule.
     let mut settings = match Settings::take(true) {
         Ok(settings) => settings,
         Err(error) => {
-            println!("skipped: {error}");
+            superpage_testing::skip!("system", "{error}");
             return;
         }
     };
     let mut has = |setting: &str, wanted: &str| match settings.set(setting, wanted) {
         Ok(_) => true,
         Err(error) => {
-            println!("skipped: {setting}: {error}");
+            superpage_testing::skip!("system", "{setting}: {error}");
             false
         }
     };
@@ -278,7 +280,7 @@ fn every_column_is_what_was_laid_out() {
             return check(&laid, &process, &wanted);
         }
     }
-    println!("skipped: khugepaged does not rest");
+    superpage_testing::skip!("system", "khugepaged does not rest");
 }
 
 fn check(laid: &Laid, process: &Process, wanted: &str) {
@@ -352,6 +354,7 @@ fn check(laid: &Laid, process: &Process, wanted: &str) {
 /// As any user: where frames are hidden, counts must do.
 #[test]
 fn a_kernel_without_the_scan_shows_the_same() {
+    let _turn = superpage_testing::turn_of("inspect");
     let laid = Laid::out("");
     for _ in 0..20 {
         let (before, without, after) = (laid.look(), laid.look_without_scan(), laid.look());
@@ -368,6 +371,7 @@ fn a_kernel_without_the_scan_shows_the_same() {
 
 #[test]
 fn what_is_shown_agrees_with_smaps() {
+    let _turn = superpage_testing::turn_of("inspect");
     let process = Process::read(std::process::id()).unwrap();
     let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
     let sum = |key: &str| -> u64 {
@@ -382,6 +386,7 @@ fn what_is_shown_agrees_with_smaps() {
 
 #[test]
 fn processes_that_cannot_be_looked_at_are_said() {
+    let _turn = superpage_testing::turn_of("inspect");
     let error = Process::read(u32::MAX >> 1).unwrap_err();
     assert_eq!((error.status(), error.to_string().contains("no process")), (2, true), "{error}");
     // One that has ended and was not waited for.

@@ -27,7 +27,7 @@ struct Program {
 impl Program {
     fn start(what: &str) -> Program {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "program", "--nocapture"]).env(PROGRAM, what);
+        command.args(["--exact", "promote::program", "--nocapture"]).env(PROGRAM, what);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut program = Program { child, said };
@@ -126,6 +126,7 @@ fn obey(mut what: impl FnMut(&str)) {
 /// Not a test of its own: what the programs do.
 #[test]
 fn program() {
+    let _turn = superpage_testing::turn_of("promote");
     let Ok(what) = std::env::var(PROGRAM) else { return };
     // Whatever the system's settings are just now, faults bring base pages, except where a program asks: the promoter does.
     // SAFETY: the request changes only how this program's memory is mapped.
@@ -196,7 +197,7 @@ fn program() {
             fill(map(STORM, 4, false), 0..2048);
             pause();
             let mut next = Command::new(std::env::current_exe().unwrap());
-            next.args(["--exact", "program", "--nocapture"]).env(PROGRAM, "leaf of a leaf");
+            next.args(["--exact", "promote::program", "--nocapture"]).env(PROGRAM, "leaf of a leaf");
             panic!("{}", std::os::unix::process::CommandExt::exec(&mut next));
         }
         // Another program at the same addresses, that has little there.
@@ -260,7 +261,7 @@ fn storm() {
     let starting = std::thread::spawn(move || {
         while going() {
             let mut leaf = Command::new(std::env::current_exe().unwrap());
-            leaf.args(["--exact", "program", "--nocapture"]).env(PROGRAM, "leaf").stdout(Stdio::null());
+            leaf.args(["--exact", "promote::program", "--nocapture"]).env(PROGRAM, "leaf").stdout(Stdio::null());
             assert!(leaf.status().unwrap().success(), "a leaf of the storm found its memory changed");
         }
     });
@@ -315,7 +316,7 @@ fn promoter(options: Options, target: Target) -> Option<Promoter> {
     match Promoter::new(options, target) {
         Ok(promoter) => Some(promoter),
         Err(error @ superpage_linux::Error::Unable(_)) => {
-            eprintln!("skipped: {error}");
+            superpage_testing::skip!("system", "{error}");
             None
         }
         Err(error) => panic!("{error}"),
@@ -341,6 +342,7 @@ fn huge(program: &Program) -> usize {
 
 #[test]
 fn only_full_regions_are_promoted() {
+    let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("blocks");
     let Some(mut promoter) = promoter(options(""), Target::pid(program.pid())) else { return };
     assert_eq!(program.populations(), [(512, false), (512, false), (511, false), (256, false), (511, false)]);
@@ -353,6 +355,7 @@ fn only_full_regions_are_promoted() {
 
 #[test]
 fn a_share_of_the_pages_can_do() {
+    let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("blocks");
     let Some(mut promoter) = promoter(options("share=0.99"), Target::tree(program.pid())) else { return };
     settle(&mut promoter, |_| huge(&program) >= 4);
@@ -363,6 +366,7 @@ fn a_share_of_the_pages_can_do() {
 
 #[test]
 fn memory_files_are_promoted_unless_told_otherwise() {
+    let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("shared");
     let pid = program.pid();
     let kinds: Vec<Kind> = scan::mappings(pid, BLOCK as u64).unwrap().iter().map(|mapping| mapping.kind).collect();
@@ -378,6 +382,7 @@ fn memory_files_are_promoted_unless_told_otherwise() {
 
 #[test]
 fn the_page_map_alone_tells_the_same() {
+    let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("blocks");
     let plain = Pagemap::open(program.pid()).unwrap().without_scan();
     let mut told = populations(&plain, program.pid());
@@ -393,6 +398,7 @@ fn the_page_map_alone_tells_the_same() {
 
 #[test]
 fn a_storm_of_exits_forks_execs_and_unmappings_harms_nothing() {
+    let _turn = superpage_testing::turn_of("promote");
     let mut program = Program::start("storm");
     let options = "age=0ms,interval=1ms,idle=1ms,cpu=1,burst=10s,slowdown=1,batch=8".parse().unwrap();
     let Some(mut promoter) = promoter(options, Target::tree(program.pid())) else { return };
@@ -424,6 +430,7 @@ fn a_storm_of_exits_forks_execs_and_unmappings_harms_nothing() {
 
 #[test]
 fn what_asks_not_to_be_huge_is_left_alone() {
+    let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("refusing");
     let Some(mut promoter) = promoter(options(""), Target::pid(program.pid())) else { return };
     settle(&mut promoter, |promoter| promoter.counters().refused.contains_key("ineligible"));
@@ -439,6 +446,7 @@ fn what_asks_not_to_be_huge_is_left_alone() {
 
 #[test]
 fn a_survey_promotes_nothing_and_says_what_would_be() {
+    let _turn = superpage_testing::turn_of("promote");
     let program = Program::start("blocks");
     let mut promoter = Promoter::observer(options(""), Target::pid(program.pid())).unwrap();
     let findings = promoter.survey(&std::sync::atomic::AtomicBool::new(false));
@@ -452,6 +460,7 @@ fn a_survey_promotes_nothing_and_says_what_would_be() {
 
 #[test]
 fn what_is_left_alone_is_told_in_the_words_of_inspect() {
+    let _turn = superpage_testing::turn_of("promote");
     let survey = |program: &Program| {
         let mut promoter = Promoter::observer(options(""), Target::pid(program.pid())).unwrap();
         let findings = promoter.survey(&std::sync::atomic::AtomicBool::new(false));
@@ -514,8 +523,9 @@ impl Drop for Group {
 
 #[test]
 fn a_control_group_is_left_headroom() {
+    let _turn = superpage_testing::turn_of("promote");
     let Some(group) = Group::new(64 << 20) else {
-        eprintln!("skipped: this system lets us make no control group with a limit of memory");
+        superpage_testing::skip!("system", "this system lets us make no control group with a limit of memory");
         return;
     };
     let mut program = Program::start("half");
@@ -540,13 +550,14 @@ fn a_control_group_is_left_headroom() {
 
 #[test]
 fn kernel_threads_and_what_has_ended_are_no_targets() {
+    let _turn = superpage_testing::turn_of("promote");
     let mut child = Command::new("true").spawn().unwrap();
     // It ends, and is not waited for yet.
     std::thread::sleep(Duration::from_millis(50));
     let mut pids = vec![child.id() as i32, 4_000_000];
     match fs::read_to_string("/proc/2/comm") {
         Ok(name) if name == "kthreadd\n" => pids.push(2),
-        _ => eprintln!("skipped: the kernel's threads cannot be seen from this namespace of processes"),
+        _ => superpage_testing::skip!("system", "the kernel's threads cannot be seen from this namespace of processes"),
     }
     let target = Target { pids, ..Target::default() };
     let promoter = promoter(options(""), target);
@@ -561,6 +572,7 @@ fn kernel_threads_and_what_has_ended_are_no_targets() {
 
 #[test]
 fn mappings_are_apart_while_they_grow() {
+    let _turn = superpage_testing::turn_of("promote");
     use std::sync::atomic::{AtomicBool, Ordering};
     const ROOM: usize = 4096 * 4096;
     // SAFETY: new addresses, which nobody else uses.

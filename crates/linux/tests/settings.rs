@@ -36,6 +36,7 @@ fn plan(policy: &str, system: &System) -> Result<Plan, Error> {
 
 #[test]
 fn what_was_set_is_put_back_the_last_first() {
+    let _turn = superpage_testing::turn_of("settings");
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path());
     let journal = folder.path().join("run/settings.json");
@@ -65,6 +66,7 @@ fn what_was_set_is_put_back_the_last_first() {
 
 #[test]
 fn a_panic_puts_back_too() {
+    let _turn = superpage_testing::turn_of("settings");
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path());
     let inside = system.clone();
@@ -79,6 +81,7 @@ fn a_panic_puts_back_too() {
 
 #[test]
 fn what_a_killed_process_left_is_put_back_once_nobody_holds_the_lock() {
+    let _turn = superpage_testing::turn_of("settings");
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path());
     let mut settings = Settings::new(system.clone(), false);
@@ -114,6 +117,7 @@ fn what_a_killed_process_left_is_put_back_once_nobody_holds_the_lock() {
 
 #[test]
 fn what_somebody_else_has_set_is_left() {
+    let _turn = superpage_testing::turn_of("settings");
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path());
     let journal = folder.path().join("run/settings.json");
@@ -148,6 +152,7 @@ fn what_somebody_else_has_set_is_left() {
 
 #[test]
 fn what_a_kill_kept_from_being_set_is_as_it_was() {
+    let _turn = superpage_testing::turn_of("settings");
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path());
     let journal = folder.path().join("run/settings.json");
@@ -163,6 +168,7 @@ fn what_a_kill_kept_from_being_set_is_as_it_was() {
 
 #[test]
 fn a_journal_that_names_other_files_is_refused() {
+    let _turn = superpage_testing::turn_of("settings");
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path());
     system.make_run_directory().unwrap();
@@ -182,6 +188,7 @@ fn a_journal_that_names_other_files_is_refused() {
 
 #[test]
 fn a_directory_that_others_may_write_to_is_refused() {
+    let _turn = superpage_testing::turn_of("settings");
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path());
@@ -193,6 +200,7 @@ fn a_directory_that_others_may_write_to_is_refused() {
 
 #[test]
 fn each_policy_sets_what_it_says() {
+    let _turn = superpage_testing::turn_of("settings");
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path());
     let mut settings = Settings::new(system.clone(), false);
@@ -231,6 +239,7 @@ fn each_policy_sets_what_it_says() {
 
 #[test]
 fn what_a_system_lacks_is_said() {
+    let _turn = superpage_testing::turn_of("settings");
     let folder = tempfile::tempdir().unwrap();
     let empty = System::at(folder.path().join("nothing"), folder.path().join("run"));
     assert!(plan("base", &empty).is_ok());
@@ -244,6 +253,7 @@ fn what_a_system_lacks_is_said() {
 
 #[test]
 fn a_lock_that_was_removed_is_no_lock() {
+    let _turn = superpage_testing::turn_of("settings");
     use std::time::Duration;
     let folder = tempfile::tempdir().unwrap();
     let system = system(folder.path());

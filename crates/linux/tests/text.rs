@@ -70,7 +70,7 @@ fn skipped() -> bool {
     } else {
         return false;
     };
-    println!("skipped: {why}");
+    superpage_testing::skip!("system", "{why}");
     true
 }
 
@@ -83,13 +83,14 @@ const KINDS: [(&str, &[&str]); 4] = [
 
 #[test]
 fn programs_of_every_kind_run_as_before_from_remapped_code() {
+    let _turn = superpage_testing::turn_of("text");
     if skipped() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     for (name, flags) in KINDS {
         let Some(program) = program(folder.path(), name, flags) else {
-            println!("skipped: no compiler makes a program of kind {name}");
+            superpage_testing::skip!("cc", "no compiler makes a program of kind {name}");
             continue;
         };
         let before = command(&program).output().unwrap();
@@ -99,7 +100,7 @@ fn programs_of_every_kind_run_as_before_from_remapped_code() {
         let code: Vec<_> = placed.code.iter().filter(|code| code.path == program).collect();
         let [code] = code[..] else { panic!("{name}: {placed:?}") };
         if code.way.is_none() {
-            println!("skipped: the kernel has no huge pages now: {:?}", placed.notes);
+            superpage_testing::skip!("system", "the kernel has no huge pages now: {:?}", placed.notes);
             continue;
         }
         assert_eq!((code.way, code.huge_bytes), (Some(Way::Remap), code.range.end - code.range.start), "{name}");
@@ -114,13 +115,14 @@ fn programs_of_every_kind_run_as_before_from_remapped_code() {
 
 #[test]
 fn by_file_it_is_the_file_that_is_mapped_huge() {
+    let _turn = superpage_testing::turn_of("text");
     if skipped() {
         return;
     }
     // Not on a file system in memory.
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let Some(program) = program(folder.path(), "plain", &["-no-pie", "-fno-pie"]) else {
-        println!("skipped: no compiler");
+        superpage_testing::skip!("cc", "no compiler");
         return;
     };
     // What is not written back yet cannot be read in again.
@@ -131,7 +133,11 @@ fn by_file_it_is_the_file_that_is_mapped_huge() {
     let code = placed.code.iter().find(|code| code.path == program).unwrap();
     assert!(placed.symbols(0).unwrap().is_none());
     if code.way.is_none() {
-        println!("skipped: the file system or the kernel has no huge pages for files: {:?}", placed.notes);
+        superpage_testing::skip!(
+            "system",
+            "the file system or the kernel has no huge pages for files: {:?}",
+            placed.notes
+        );
         return;
     }
     assert_eq!((code.way, code.huge_bytes % (2 << 20)), (Some(Way::File), 0), "{placed:?}");
@@ -139,13 +145,14 @@ fn by_file_it_is_the_file_that_is_mapped_huge() {
 
 #[test]
 fn whatever_step_fails_the_program_runs_as_before() {
+    let _turn = superpage_testing::turn_of("text");
     if skipped() {
         return;
     }
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for ((name, flags), way) in KINDS.iter().flat_map(|kind| [(kind, Way::Auto), (kind, Way::Remap)]) {
         let Some(program) = program(folder.path(), name, flags) else {
-            println!("skipped: no compiler makes a program of kind {name}");
+            superpage_testing::skip!("cc", "no compiler makes a program of kind {name}");
             continue;
         };
         let before = command(&program).output().unwrap();
@@ -175,12 +182,13 @@ fn launched(line: &str, way: Way, fail_at: Option<usize>) -> (Output, Output, Pl
 
 #[test]
 fn a_launcher_is_followed_to_its_program() {
+    let _turn = superpage_testing::turn_of("text");
     if skipped() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let Some(program) = program(folder.path(), "pie", &["-pie", "-fPIE"]) else {
-        println!("skipped: no compiler");
+        superpage_testing::skip!("cc", "no compiler");
         return;
     };
     let name = program.display();
@@ -204,7 +212,7 @@ fn a_launcher_is_followed_to_its_program() {
             placed.code.iter().any(|code| code.path == program)
         });
         if !allowed {
-            println!("skipped: this user may not follow a launcher");
+            superpage_testing::skip!("system", "this user may not follow a launcher");
             return;
         }
         assert!(followed, "{line}");
@@ -228,6 +236,7 @@ fn a_launcher_is_followed_to_its_program() {
 
 #[test]
 fn what_cannot_be_placed_is_said_and_runs() {
+    let _turn = superpage_testing::turn_of("text");
     if skipped() {
         return;
     }
@@ -253,6 +262,7 @@ fn what_cannot_be_placed_is_said_and_runs() {
 
 #[test]
 fn threads_signals_and_large_programs_do_not_mind() {
+    let _turn = superpage_testing::turn_of("text");
     if skipped() {
         return;
     }
@@ -268,7 +278,7 @@ fn threads_signals_and_large_programs_do_not_mind() {
         node.arg(&file).stdout(Stdio::piped());
         prepare(&mut node).unwrap();
         let Ok(child) = node.spawn() else {
-            println!("skipped: node is not installed");
+            superpage_testing::skip!("node", "node is not installed");
             return;
         };
         let placed = place(child.id(), way, None);

@@ -15,6 +15,7 @@ const LONG: Option<Duration> = Some(Duration::from_secs(60));
 
 #[test]
 fn the_status_is_that_of_the_command() {
+    let _turn = superpage_testing::turn_of("tree");
     for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -TERM $$", 143), ("sleep 0 & exit 3", 3)] {
         let mut tree = Tree::spawn(&mut shell(script)).unwrap();
         assert_eq!(tree.wait(LONG).unwrap().unwrap().code(), code, "{script}");
@@ -24,6 +25,7 @@ fn the_status_is_that_of_the_command() {
 
 #[test]
 fn a_program_that_cannot_be_started_has_the_status_of_a_shell() {
+    let _turn = superpage_testing::turn_of("tree");
     let error = Tree::spawn(&mut Command::new("no-such-program-anywhere")).unwrap_err();
     assert_eq!(exec_status(&error), 127, "{error}");
     let error = Tree::spawn(&mut Command::new("/dev")).unwrap_err();
@@ -33,6 +35,7 @@ fn a_program_that_cannot_be_started_has_the_status_of_a_shell() {
 
 #[test]
 fn a_daemon_stays_in_the_tree_and_its_work_is_counted() {
+    let _turn = superpage_testing::turn_of("tree");
     // A process of a session of its own, whose parents have ended: it touches 32 MB and then sleeps.
     let work = "head -c 33554432 /dev/zero | tail -c 33554432 >/dev/null; sleep 600";
     let mut tree = Tree::spawn(&mut shell(&format!("setsid sh -c '{work}' & exit 4"))).unwrap();
@@ -58,6 +61,7 @@ fn a_daemon_stays_in_the_tree_and_its_work_is_counted() {
 
 #[test]
 fn dropping_a_tree_ends_it_also_when_it_ignores_signals() {
+    let _turn = superpage_testing::turn_of("tree");
     let tree = Tree::spawn(&mut shell("trap '' TERM HUP; (trap '' TERM; sleep 600) & sleep 600")).unwrap();
     let pid = tree.pid();
     while tree.members().len() < 3 || children(pid).len() < 2 {
@@ -94,13 +98,14 @@ fn at_their_ends(script: &str) -> (Vec<(String, u64)>, u8, superpage_linux::tree
 fn may_trace() -> bool {
     let checked = superpage_linux::tree::exits::check();
     if let Err(error) = &checked {
-        println!("skipped: {error}");
+        superpage_testing::skip!("system", "{error}");
     }
     checked.is_ok()
 }
 
 #[test]
 fn every_process_is_shown_at_its_end_with_its_memory() {
+    let _turn = superpage_testing::turn_of("tree");
     if !may_trace() {
         return;
     }
@@ -120,6 +125,7 @@ fn every_process_is_shown_at_its_end_with_its_memory() {
 
 #[test]
 fn those_that_are_killed_are_shown_and_those_that_are_stopped_stay_stopped() {
+    let _turn = superpage_testing::turn_of("tree");
     if !may_trace() {
         return;
     }
@@ -139,6 +145,7 @@ fn those_that_are_killed_are_shown_and_those_that_are_stopped_stay_stopped() {
 
 #[test]
 fn a_process_of_many_threads_is_shown_whichever_of_them_ends_it() {
+    let _turn = superpage_testing::turn_of("tree");
     if !may_trace() {
         return;
     }
@@ -146,7 +153,7 @@ fn a_process_of_many_threads_is_shown_whichever_of_them_ends_it() {
                   threading.Thread(target=lambda: os._exit(4)).start()\ntime.sleep(60)";
     let (seen, code, _) = at_their_ends(&format!("exec python3 -c '{script}'"));
     if code == 127 {
-        return println!("skipped: python3 is not installed");
+        return superpage_testing::skip!("python3", "python3 is not installed");
     }
     assert_eq!(code, 4);
     // Where python3 is a script, others come before it.
@@ -155,6 +162,7 @@ fn a_process_of_many_threads_is_shown_whichever_of_them_ends_it() {
 
 #[test]
 fn what_this_process_ever_had_is_not_the_commands_peak() {
+    let _turn = superpage_testing::turn_of("tree");
     // More than any test beside it has at a time.
     drop(std::hint::black_box(vec![1_u8; 160 << 20]));
     let mut tree = Tree::spawn(&mut Command::new("true")).unwrap();
@@ -164,11 +172,12 @@ fn what_this_process_ever_had_is_not_the_commands_peak() {
 
 #[test]
 fn a_process_whose_first_thread_has_ended_is_in_the_tree() {
+    let _turn = superpage_testing::turn_of("tree");
     let script = "import ctypes, threading, time\nthreading.Thread(target=lambda: time.sleep(600)).start()\n\
                   ctypes.CDLL(None).pthread_exit(None)";
     // What is started beside a tree would be taken for a member of another test's.
     let mut tree = match Tree::spawn(Command::new("python3").args(["-c", script])) {
-        Err(error) if exec_status(&error) == 127 => return println!("skipped: {error}"),
+        Err(error) if exec_status(&error) == 127 => return superpage_testing::skip!("system", "{error}"),
         other => other.unwrap(),
     };
     let state = |pid: i32| std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

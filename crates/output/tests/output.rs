@@ -112,7 +112,7 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
         }
     }
     if rustix::process::geteuid().is_root() {
-        eprintln!("skipped: root may write to files and folders that may not be written to");
+        superpage_testing::skip!("user", "root may write to files and folders that may not be written to");
         return;
     }
     let path = folder.path().join("a");
@@ -130,7 +130,7 @@ fn what_cannot_be_is_refused_before_anything_is_written() {
 #[test]
 fn what_another_user_planted_is_refused() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: only root can act as another user");
+        superpage_testing::skip!("root", "only root can act as another user");
         return;
     }
     const NOBODY: u32 = 65534;

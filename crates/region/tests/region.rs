@@ -12,7 +12,7 @@ fn region(builder: Builder) -> Option<Region> {
     match builder.build() {
         Ok(region) => Some(region),
         Err(error @ (Error::Rights(_) | Error::UserModeOnly | Error::Kernel(_) | Error::BasePage(_))) => {
-            eprintln!("skipped: {error}");
+            superpage_testing::skip!("system", "{error}");
             None
         }
         Err(error) => panic!("{error}"),
@@ -73,7 +73,7 @@ fn a_full_block_becomes_one_page_in_place() {
         assert_eq!(stats.huge_bytes, stats.promoted_bytes());
         assert_eq!(smaps(&region, "ShmemPmdMapped") as u64, stats.promoted_bytes());
     } else {
-        eprintln!("skipped: this system has no huge pages for memory files");
+        superpage_testing::skip!("system", "this system has no huge pages for memory files");
     }
     for page in 0..1024 {
         assert_eq!(words[page * PAGE / 8].load(Ordering::Relaxed), page as u64);
@@ -358,7 +358,10 @@ fn faults_of_user_mode_alone_must_be_asked_for() {
     let everybody =
         std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1");
     if !nobody || everybody || std::fs::File::open("/dev/userfaultfd").is_ok() {
-        eprintln!("skipped: needs root, to give its rights up, and a system that gives userfaultfd to root alone");
+        superpage_testing::skip!(
+            "root",
+            "needs root, to give its rights up, and a system that gives userfaultfd to root alone"
+        );
         return;
     }
     let refused = Region::builder().bytes(BLOCK).build().unwrap_err();

@@ -1,6 +1,6 @@
 //! Files, swap space, digests and the kernel's own memory, as a row counts them and the disk charges for them.
 
-mod script;
+use crate::script;
 
 use script::{Script, run_script};
 use std::sync::atomic::AtomicBool;

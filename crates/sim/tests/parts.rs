@@ -1,6 +1,6 @@
 //! Parts of a stream, samples over time, and processes that memory runs out for.
 
-mod script;
+use crate::script;
 
 use script::{Batches, Marked, Script, run_script};
 use std::sync::atomic::AtomicBool;

@@ -1,6 +1,6 @@
 //! What programs touch is a matter of the stream: the same under every policy, whatever that fills or takes away.
 
-mod script;
+use crate::script;
 
 use script::{Script, run_script};
 use std::collections::HashSet;

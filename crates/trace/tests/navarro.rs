@@ -1,6 +1,6 @@
 //! The programs of Navarro et al.: what each does, counted exactly.
 
-mod streams;
+use crate::streams;
 
 use std::collections::HashSet;
 use streams::{counts, stream};

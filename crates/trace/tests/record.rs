@@ -14,13 +14,13 @@ use superpage_trace::{
 fn possible() -> bool {
     for (program, flag) in [("qemu-x86_64", "--version"), ("cc", "--version")] {
         if !std::process::Command::new(program).arg(flag).output().is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: no {program}");
+            superpage_testing::skip!("system", "no {program}");
             return false;
         }
     }
     let here = cfg!(target_arch = "x86_64");
     if !here {
-        eprintln!("skipped: the programs are for x86-64");
+        superpage_testing::skip!("x86-64", "the programs are for x86-64");
     }
     here
 }
@@ -214,7 +214,7 @@ fn threads_and_children_are_followed() {
         }
     }
     assert_eq!(switches.len(), 5);
-    assert_eq!(crate::switches(&stream).1, 0);
+    assert_eq!(self::switches(&stream).1, 0);
     assert_eq!(stream.count(|event| matches!(event, Event::Unmap { pages: 16, .. })), 5 * 50);
 
     let (stream, _, outcome) = recorded(&command(&program, &["children"]));

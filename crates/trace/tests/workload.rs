@@ -1,7 +1,7 @@
 //! The built-in workloads: the rules of a stream, the same stream every time, mixes, and exact counts of those that are no
 //! program of Navarro et al.
 
-mod streams;
+use crate::streams;
 
 use proptest::prelude::*;
 use streams::{counts, stream};

@@ -8,7 +8,10 @@ fn a_kernel_boots_and_its_programs_read_what_they_wrote() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
     let qemu = Command::new("qemu-system-x86_64").arg("--version").output();
     if !root.join("kernel").exists() || !qemu.is_ok_and(|output| output.status.success()) {
-        return println!("skipped: qemu-system-x86_64 is not installed (apt install qemu-system-x86)");
+        return superpage_testing::skip!(
+            "qemu-system",
+            "qemu-system-x86_64 is not installed (apt install qemu-system-x86)"
+        );
     }
     let output = Command::new("make").current_dir(root).args(["--no-print-directory", "kernel"]).output().unwrap();
     let (told, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

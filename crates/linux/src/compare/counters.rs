@@ -232,7 +232,7 @@ mod tests {
     fn the_kernels_own_events_count_the_command_and_its_children() {
         let available = Available::among(&[Event::PageFaults]);
         if available.events().is_empty() {
-            println!("skipped: {}", available.note().unwrap());
+            superpage_testing::skip!("system", "{}", available.note().unwrap());
             return;
         }
         let one = faults("true");

@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn what_another_user_planted_is_refused() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can act as another user");
+            superpage_testing::skip!("root", "only root can act as another user");
             return;
         }
         const NOBODY: u32 = 65534;

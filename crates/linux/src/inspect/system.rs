@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn rates_are_of_what_changed() {
         let Ok(now) = System::read() else {
-            println!("skipped: no /proc/buddyinfo");
+            superpage_testing::skip!("system", "no /proc/buddyinfo");
             return;
         };
         let later = now.when + std::time::Duration::from_secs(2);
