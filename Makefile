@@ -47,9 +47,9 @@ COVER = nice -n 10 target/release/examples/coverage
 COVERED_SHORT = 3K/60K matrix:n=60 3K/20K tree:nodes=5000,operations=500 3K/30K chase:bytes=8M,references=500K \
 	3K/30K random:bytes=64M,references=1500K,populate=no zipf:bytes=64M,references=1500K,populate=no \
 	4K/60K matrix:n=400,rounds=2 4K/80K fftw:n=30
-COVERED_LONG = 40K/120K zipf:bytes=64M,references=4M,populate=no random:bytes=64M,references=4M,populate=no \
-	40K/180K matrix:n=75 40K/100K tree:nodes=5000,operations=2000 chase:bytes=8M,references=1M
-COVERED_REAL = 40K/500K corpus/whole/gzip.sp 40K/1M corpus/whole/sha256sum.sp
+COVERED_LONG = 20K/60K zipf:bytes=64M,references=2M,populate=no random:bytes=64M,references=2M,populate=no \
+	20K/90K matrix:n=60 20K/50K tree:nodes=5000,operations=1000 chase:bytes=8M,references=500K
+COVERED_REAL = 10K/500K corpus/whole/gzip.sp 10K/1M corpus/whole/sha256sum.sp 40K/1M corpus/whole/xz.sp
 coverage: ## do the intervals of sampled estimates hold the truth? 200 samplings of each stream: some 20 minutes
 	$(CARGO) build --release --locked -p superpage-sim --example coverage
 	$(COVER) harpertown reservation $(COVERED_SHORT)
