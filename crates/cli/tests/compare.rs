@@ -288,7 +288,7 @@ fn without_rights_one_sentence_says_so() {
     command.args(["compare", "-r", "1", "--policy", "mthp:size=64K", "--", "true"]).uid(65534).gid(65534);
     let output = command.current_dir("/").output();
     fs::remove_dir_all(copy.parent().unwrap()).unwrap();
-    let Ok(output) = output else { return superpage_testing::skip!("root", "this user cannot become another") };
+    let Ok(output) = output else { return superpage_testing::skip!("system", "this user cannot become another") };
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
     assert!(said.contains("nothing can be compared with now here; mthp:size=64K is left out: "), "{said}");

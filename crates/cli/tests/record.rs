@@ -166,7 +166,7 @@ fn a_full_folder_for_buffers_ends_no_program() {
         return;
     }
     if !mounts().is_ok_and(|output| output.status.success()) {
-        return superpage_testing::skip!("root", "only root may mount a small /dev/shm");
+        return superpage_testing::skip!("system", "only root may mount a small /dev/shm");
     }
     let place = tempfile::tempdir().unwrap();
     let line =

@@ -90,7 +90,7 @@ fn programs_of_every_kind_run_as_before_from_remapped_code() {
     let folder = tempfile::tempdir().unwrap();
     for (name, flags) in KINDS {
         let Some(program) = program(folder.path(), name, flags) else {
-            superpage_testing::skip!("cc", "no compiler makes a program of kind {name}");
+            superpage_testing::skip!("system", "no compiler makes a program of kind {name}");
             continue;
         };
         let before = command(&program).output().unwrap();
@@ -152,7 +152,7 @@ fn whatever_step_fails_the_program_runs_as_before() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for ((name, flags), way) in KINDS.iter().flat_map(|kind| [(kind, Way::Auto), (kind, Way::Remap)]) {
         let Some(program) = program(folder.path(), name, flags) else {
-            superpage_testing::skip!("cc", "no compiler makes a program of kind {name}");
+            superpage_testing::skip!("system", "no compiler makes a program of kind {name}");
             continue;
         };
         let before = command(&program).output().unwrap();

@@ -359,7 +359,7 @@ fn faults_of_user_mode_alone_must_be_asked_for() {
         std::fs::read_to_string("/proc/sys/vm/unprivileged_userfaultfd").is_ok_and(|text| text.trim() == "1");
     if !nobody || everybody || std::fs::File::open("/dev/userfaultfd").is_ok() {
         superpage_testing::skip!(
-            "root",
+            "system",
             "needs root, to give its rights up, and a system that gives userfaultfd to root alone"
         );
         return;
