@@ -144,6 +144,7 @@ fault_stack_end:
     other = sym super::other_fault,
 );
 
+// SAFETY: made by the assembly above, under these names; only the processor calls the first two.
 unsafe extern "C" {
     fn page_fault_entry();
     fn other_entry();
@@ -215,6 +216,7 @@ pub(crate) fn leave(status: u8) -> ! {
 mod bytes {
     use core::arch::asm;
 
+    // SAFETY of all: they are what C says of these names, which nothing else here defines; callers keep to C's rules.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
         // SAFETY: by the caller's word.

@@ -49,6 +49,7 @@ unsafe impl GlobalAlloc for Heap {
         }
     }
 
+    // SAFETY: callers give back what `alloc` returned, with its layout.
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: as above; the block is its caller's and large enough for a pointer.
         unsafe {

@@ -11,11 +11,5 @@ mod tree;
 
 #[test]
 fn every_file_is_listed() {
-    let listed = include_str!("main.rs");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
-    for file in std::fs::read_dir(folder).unwrap() {
-        let name = file.unwrap().file_name().into_string().unwrap();
-        let Some(module) = name.strip_suffix(".rs").filter(|module| *module != "main") else { continue };
-        assert!(listed.contains(&format!("mod {module};")), "tests/{name} is in no test program");
-    }
+    superpage_testing::every_file_is_listed(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"), include_str!("main.rs"));
 }

@@ -1,4 +1,5 @@
-//! What the tests of several crates share: a skip that is counted, and turns for tests that must not run beside others.
+//! What the tests of several crates share: a skip that is counted, turns for tests that must not run beside others, and that no file of
+//! tests is forgotten.
 
 use std::fmt::Arguments;
 use std::io::Write;
@@ -23,6 +24,15 @@ pub fn skipped(need: &str, why: Arguments<'_>) {
         let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
         let written = file.and_then(|mut file| file.write_all(line.as_bytes()));
         written.unwrap_or_else(|error| panic!("cannot write {}: {error}", path.display()));
+    }
+}
+
+/// Fails unless each file of a folder of tests is a module of the program whose text `listed` is.
+pub fn every_file_is_listed(folder: &str, listed: &str) {
+    for file in std::fs::read_dir(folder).expect("a folder of tests") {
+        let name = file.expect("an entry").file_name().into_string().expect("a name in UTF-8");
+        let Some(module) = name.strip_suffix(".rs").filter(|module| *module != "main") else { continue };
+        assert!(listed.contains(&format!("mod {module};")), "tests/{name} is in no test program");
     }
 }
 

@@ -45,11 +45,5 @@ mod x86_64;
 
 #[test]
 fn every_file_is_listed() {
-    let listed = include_str!("main.rs");
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
-    for file in std::fs::read_dir(folder).unwrap() {
-        let name = file.unwrap().file_name().into_string().unwrap();
-        let module = name.trim_end_matches(".rs");
-        assert!(module == "main" || listed.contains(&format!("\nmod {module};")), "tests/{name} is in no test program");
-    }
+    superpage_testing::every_file_is_listed(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"), include_str!("main.rs"));
 }
