@@ -169,11 +169,13 @@ impl<M: Machine> Tables<M> {
 
 impl<M: Machine> Pmap for Tables<M> {
     fn tables_lacking(&self, space: SpaceId, at: Vpn, size: PageSize) -> u64 {
-        let (to, from) = match self.walk(space, at) {
-            Some((_, _, entry)) if entry != 0 => return 0,
-            walked => (level(size), walked.map_or(ROOT + 1, |(_, level, _)| level)),
+        let to = level(size);
+        let from = match self.walk(space, at) {
+            Some((_, found, entry)) if entry != 0 && found >= to => return 0,
+            walked => walked.map_or(ROOT + 1, |(_, level, _)| level),
         };
-        (from - to + OWED[to] + self.owed).saturating_sub(self.spare.len()) as u64
+        // Where smaller pages are to go for a larger one, its tables are there.
+        (from.saturating_sub(to) + OWED[to] + self.owed).saturating_sub(self.spare.len()) as u64
     }
 
     fn give_table(&mut self, frame: Pfn) {

@@ -195,10 +195,17 @@ impl Vm {
         stats.mapped[from.index()] -= 1;
         stats.mapped[to.index()] += ladder.pages(from) / ladder.pages(to);
         if self.objects.get(object).sole {
-            let walk = self.frames.population.walk(object, entry.index(start.0));
-            let children = if to.up() == from { ladder.ratio(from) as u32 } else { 0 };
+            let index = entry.index(start.0);
+            let walk = self.frames.population.walk(object, index);
             self.count_superpage(&walk, from, -1);
-            self.count_children(&walk, from, children);
+            // Where page tables lack a size between the two, all nodes of the size above `to` have such children.
+            if to > Level::BASE {
+                let parents = to.up();
+                for page in (0..ladder.pages(from)).step_by(ladder.pages(parents) as usize) {
+                    let walk = self.frames.population.walk(object, index + page);
+                    self.count_children(&walk, parents, ladder.ratio(parents) as u32);
+                }
+            }
         }
     }
 

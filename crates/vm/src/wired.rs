@@ -5,7 +5,7 @@ use crate::frames::Frames;
 use crate::policy::{Answers, Wired};
 use crate::vm::Vm;
 use crate::{Error, Pmap, SpaceId, population::NONE};
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -25,6 +25,8 @@ struct Pool {
 #[derive(Default)]
 pub(crate) struct Pools {
     pools: BTreeMap<u32, Pool>,
+    /// Those with vacant frames.
+    open: BTreeSet<u32>,
     used: u64,
 }
 
@@ -50,6 +52,12 @@ impl Pools {
                 return Err(format!("the pool of kernel frames at {first} has wrong vacant frames, or only such"));
             }
             used += all - pool.vacant.len() as u64;
+            if self.open.contains(first) == pool.vacant.is_empty() {
+                return Err(format!("the pool of kernel frames at {first} is wrongly called open, or not"));
+            }
+        }
+        if !self.open.iter().all(|first| self.pools.contains_key(first)) {
+            return Err(String::from("a pool of kernel frames that is called open is none"));
         }
         if used == self.used { Ok(()) } else { Err(format!("{used} kernel frames are in use, not {}", self.used)) }
     }
@@ -57,15 +65,21 @@ impl Pools {
     /// Bytes held, about.
     pub(crate) fn metadata_bytes(&self) -> usize {
         let vacant: usize = self.pools.values().map(|pool| pool.vacant.capacity() * 4).sum();
-        self.pools.len() * size_of::<(u32, Pool)>() + vacant
+        self.pools.len() * size_of::<(u32, Pool)>() + self.open.len() * size_of::<u32>() + vacant
     }
 }
 
 impl Frames {
     fn wire_page(&mut self, answers: &Answers) -> Option<u32> {
-        let open = self.pools.pools.iter_mut().find(|(_, pool)| !pool.vacant.is_empty());
+        let open = self.pools.open.first().and_then(|first| Some((*first, self.pools.pools.get_mut(first)?)));
         let frame = match open {
-            Some((_, pool)) => pool.vacant.pop()?,
+            Some((first, pool)) => {
+                let frame = pool.vacant.pop()?;
+                if pool.vacant.is_empty() {
+                    self.pools.open.remove(&first);
+                }
+                frame
+            }
             None => self.new_pool(answers)?,
         };
         self.pools.used += 1;
@@ -92,6 +106,9 @@ impl Frames {
         let (first, pages) = (extent.start.0 as u32, self.ladder.pages(extent.level));
         self.stats.wired_frames += pages;
         let vacant = (first + 1..first + pages as u32).rev().collect();
+        if pages > 1 {
+            self.pools.open.insert(first);
+        }
         self.pools.pools.insert(first, Pool { level: extent.level, vacant });
         Some(first)
     }
@@ -99,15 +116,17 @@ impl Frames {
     fn unwire_page(&mut self, frame: u32) -> bool {
         let Some((&first, pool)) = self.pools.pools.range_mut(..=frame).next_back() else { return false };
         let pages = self.ladder.pages(pool.level);
-        if u64::from(frame - first) >= pages || pool.vacant.contains(&frame) {
+        if u64::from(frame - first) >= pages {
             return false;
         }
-        let at = pool.vacant.partition_point(|vacant| *vacant > frame);
+        let Err(at) = pool.vacant.binary_search_by(|vacant| frame.cmp(vacant)) else { return false };
         pool.vacant.insert(at, frame);
+        self.pools.open.insert(first);
         self.pools.used -= 1;
         if pool.vacant.len() as u64 == pages {
             let extent = Extent { start: Pfn(u64::from(first)), level: pool.level };
             self.pools.pools.remove(&first);
+            self.pools.open.remove(&first);
             self.stats.wired_frames -= pages;
             self.buddy.free(extent);
         }
@@ -117,7 +136,7 @@ impl Frames {
 
 impl Vm {
     /// Takes a frame for the kernel's own use: from a pool of contiguous frames, or wherever one is free, as the policy
-    /// says. A pool takes the largest extent that is free, up to 1/64 of memory. O(pools).
+    /// says. A pool takes the largest extent that is free, up to 1/64 of memory. O(log pools).
     ///
     /// # Errors
     /// [`Error::NoFrame`] if none is left: run the daemon, and try again.

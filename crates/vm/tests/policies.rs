@@ -356,3 +356,19 @@ fn a_folio_that_is_no_page_of_the_machine_is_contiguous_base_pages() {
         machine.end();
     }
 }
+
+/// Found by a random sequence: what is counted of a superpage's parts went wrong where a size between is lacking.
+#[test]
+fn a_demotion_past_a_size_that_page_tables_lack_counts_its_parts() {
+    let mut machine = Machine::new("4K 16K 64K 256K", 1024, "mthp:size=256K,stepwise=on");
+    machine.pmap =
+        SoftPmap::new(Ladder::new(&[PageSize::KB4, "16K".parse().unwrap(), "256K".parse().unwrap()]).unwrap());
+    machine.anonymous(64, 64, Growth::Fixed);
+    assert_eq!(machine.write(70).mapped, Level(3));
+    // From 256 KB to 16 KB, and one of them to base pages: `unmap` validates the counts of the other fifteen.
+    machine.unmap(81, 1);
+    assert_eq!(machine.vm.stats().mapped[..4], [3, 15, 0, 0]);
+    machine.unmap(64, 4);
+    assert_eq!(machine.vm.stats().mapped[..4], [3, 14, 0, 0]);
+    machine.end();
+}

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use superpage_pages::{Access, Ladder, Level, Pfn, Protection, Vpn};
-use superpage_vm::{Backed, Config, FaultError, Filled, Map, Memory, NoContents, Page, SpaceId, Vm};
+use superpage_vm::{Backed, Config, FaultError, Filled, How, Map, Memory, NoContents, Page, SpaceId, Vm};
 use tables::{Machine, Tables};
 
 const PAGE: usize = 4096;
@@ -369,6 +369,38 @@ fn a_page_of_a_gigabyte_is_demoted_with_no_frame_free() {
     taken.into_iter().for_each(|frame| kernel.vm.unwire_page(frame).unwrap());
     kernel.exit(space);
     kernel.check();
+}
+
+/// The same of one that was made by copying, where few of its tables were there.
+#[test]
+fn a_copied_superpage_has_the_tables_of_its_demotion() {
+    const GIGABYTE: u64 = 1 << 18;
+    for level in [Level(1), Level(2)] {
+        for first in [0, 1] {
+            let mut kernel = Kernel::new(3 * GIGABYTE, "base", 0);
+            let space = kernel.begin();
+            kernel.map(space, GIGABYTE, GIGABYTE);
+            let pages = Ladder::X86_64.pages(level);
+            let used: Vec<u64> = (first..pages).step_by(pages as usize / 7).map(|page| GIGABYTE + page).collect();
+            used.iter().for_each(|page| kernel.use_page(space, *page, Some((3, *page as u8))));
+            let (pmap, memory) = (&mut kernel.pmap, &mut kernel.memory);
+            let promoted = kernel.vm.promote_region(pmap, memory, (space, Vpn(GIGABYTE)), level, How::Either).unwrap();
+            assert_eq!(promoted.copied, used.len() as u64);
+            kernel.check();
+            let mut taken = Vec::new();
+            while let Ok(frame) = kernel.vm.wire_page() {
+                taken.push(frame);
+            }
+            kernel.unmap(space, GIGABYTE + pages / 2 + 1, 1);
+            used.iter().for_each(|page| kernel.use_page(space, *page, None));
+            kernel.use_page(space, GIGABYTE + 5, None);
+            kernel.check();
+            taken.into_iter().for_each(|frame| kernel.vm.unwire_page(frame).unwrap());
+            kernel.exit(space);
+            kernel.check();
+            assert_eq!(kernel.vm.buddy().free_frames(), 3 * GIGABYTE);
+        }
+    }
 }
 
 #[test]

@@ -45,9 +45,12 @@ pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting 
     let superpages = ladder.sizes()[1..].iter().map(PageSize::to_string).collect::<Vec<_>>();
     let (mut policy, mut mapped) = (Policy::named(name).unwrap(), ladder);
     if name == "mthp" && !superpages.is_empty() {
-        // One of the sizes, or all; of those a page table may have all but one.
+        // One of the sizes, or all.
         let sizes = superpages.get(draw(&mut left, superpages.len() + 1));
         policy = format!("mthp:size={}", sizes.unwrap_or(&superpages.join("+"))).parse().unwrap();
+    }
+    // Page tables may lack a size.
+    if name == "mthp" || draw(&mut left, 8) == 0 {
         if let Some(without) = ladder.sizes()[1..].get(draw(&mut left, superpages.len() + 1)) {
             let left = ladder.sizes().iter().copied().filter(|size| size != without).collect::<Vec<_>>();
             mapped = Ladder::new(&left).unwrap();
