@@ -9,9 +9,11 @@
 mod ladder;
 mod number;
 mod protection;
+mod random;
 mod size;
 
 pub use ladder::{Ladder, LadderError, Level, MAX_LEVELS};
 pub use number::{Extent, Pfn, Vpn};
 pub use protection::{Access, Protection};
+pub use random::Random;
 pub use size::{PageSize, SizeError, format_bytes, parse_bytes, parse_count};

@@ -138,7 +138,7 @@ impl Schedule {
         }
     }
 
-    /// A number below `limit`: SplitMix64, by Steele, Lea and Flood, 2014.
+    /// A number below `limit`: SplitMix64, as `superpage_pages::Random`; the plugin is built with nothing but itself.
     fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.draw()) * u128::from(limit)) >> 64) as u64
     }

@@ -7,7 +7,7 @@ use crate::Error;
 use std::fmt;
 use std::str::FromStr;
 use superpage_mmu::Machine;
-use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn};
+use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn, Random};
 use superpage_vm::Vm;
 
 /// Which extents of memory hold an immovable page before a run.
@@ -91,7 +91,7 @@ pub(crate) fn fragment(
     if fragment.share == 0.0 || ladder.len() == 1 {
         return Ok(Fragmented::default());
     }
-    let mut random = Random(seed ^ 0x5eed);
+    let mut random = Random::new(seed ^ 0x5eed);
     let level = fragment.size.and_then(|size| ladder.level(size)).unwrap_or(Level::BASE.up());
     let (pages, all) = (ladder.pages(level), frames / ladder.pages(level));
     let mut left = (fragment.share * all as f64).round() as u64;
@@ -104,13 +104,13 @@ pub(crate) fn fragment(
         // Selection sampling: just so many of those that are left, each choice equally likely.
         Some(_) => (0..all)
             .filter(|extent| {
-                let taken = random.below(all - extent) < left;
+                let taken = random.next() % (all - extent) < left;
                 left -= u64::from(taken);
                 taken
             })
             .collect(),
     };
-    let mut wired: Vec<u64> = chosen.iter().map(|extent| extent * pages + random.below(pages)).collect();
+    let mut wired: Vec<u64> = chosen.iter().map(|extent| extent * pages + random.next() % pages).collect();
     wired.sort_unstable();
     for frame in &wired {
         vm.wire(Extent { start: Pfn(*frame), level: Level::BASE })?;
@@ -141,7 +141,7 @@ fn nested(
     let mut extents: Vec<u64> = (0..count).map(|extent| frames.start + extent * pages).collect();
     // Fisher and Yates.
     for at in (1..extents.len()).rev() {
-        extents.swap(at, random.below(at as u64 + 1) as usize);
+        extents.swap(at, (random.next() % (at as u64 + 1)) as usize);
     }
     for start in extents {
         if order.len() == wanted {
@@ -151,19 +151,6 @@ fn nested(
             true => order.push(start / pages),
             false => nested(ladder, level.down(), start..frames.end.min(start + pages), wanted, random, order),
         }
-    }
-}
-
-/// The generator of Steele et al., "Fast splittable pseudorandom number generators", 2014.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % limit
     }
 }
 

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
-use superpage_pages::Access;
+use superpage_pages::{Access, Random};
 use superpage_trace::file::{Reader, Writer};
 use superpage_trace::{Batch, Info, Run, Source};
 
@@ -183,7 +183,7 @@ fn read_parquet(bytes: &[u8], each: &mut dyn FnMut(&[Run])) {
 
 /// Loops over a few pages of stack, heap, globals and code, most rounds alike, each loop left after a while.
 fn program(count: usize) -> Vec<Run> {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     let mut runs = Vec::with_capacity(count + 64);
     while runs.len() < count {
         let body: Vec<Run> = (0..4 + random.below(40)).map(|_| one_run(&mut random)).collect();
@@ -215,20 +215,8 @@ fn one_run(random: &mut Random) -> Run {
 
 /// The worst: 65536 pages, no two runs alike.
 fn random(count: usize) -> Vec<Run> {
-    let mut random = Random(2);
+    let mut random = Random::new(2);
     (0..count).map(|_| Run::new(0x7_f000_0000 + random.below(1 << 16), Access::Read, 1, 3)).collect()
-}
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % limit
-    }
 }
 
 fn recorded() -> Vec<PathBuf> {

@@ -5,7 +5,7 @@
 //! --all-targets` does, all of it does a small part of the work and only shows that it works.
 
 use std::time::Instant;
-use superpage_pages::{Access, Ladder, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Ladder, PageSize, Pfn, Protection, Random, Vpn};
 use superpage_vm::{Config, Map, Mapped, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
 
 /// Page tables that keep nothing: for runs in which the manager never needs to look.
@@ -43,19 +43,6 @@ const MODERN: &str = "4K/2M/1G";
 const ARM: &str = "4K/64K/2M/1G";
 const ALPHA: &str = "8K/64K/512K/4M";
 
-/// The generator splitmix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(z ^ (z >> 31)) * u128::from(end)) >> 64) as u64
-    }
-}
-
 /// A process with one anonymous mapping of `pages` pages, in a memory of `frames`.
 fn process(sizes: &str, policy: &str, pages: u64, frames: u64) -> (Vm, SpaceId, Vpn) {
     let config = Config { ladder: ladder(sizes), frames, policy: policy.parse::<Policy>().unwrap(), swap_pages: 0 };
@@ -79,7 +66,7 @@ fn least(rounds: u32, mut round: impl FnMut() -> f64) -> f64 {
 }
 
 fn shuffled(mut pages: Vec<Vpn>) -> Vec<Vpn> {
-    let mut random = Random(1);
+    let mut random = Random::new(1);
     for i in (1..pages.len()).rev() {
         pages.swap(i, random.below(i as u64 + 1) as usize);
     }

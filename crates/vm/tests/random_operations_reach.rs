@@ -5,6 +5,7 @@
 //! prints how often each mechanism was reached.
 
 use crate::common::{Op, World, plain};
+use superpage_pages::Random;
 use superpage_vm::Stats;
 
 /// Worlds of one seed, and the operations and scenarios of each.
@@ -16,15 +17,6 @@ struct Reached {
     name: &'static str,
     count: u64,
     worlds: u64,
-}
-
-/// The generator splitmix64.
-fn next(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// How often one world came to each mechanism.
@@ -65,12 +57,12 @@ fn counts(stats: &Stats) -> [(&'static str, u64); 30] {
 
 /// What the worlds of a seed came to.
 fn reached(seed: u64) -> Vec<Reached> {
-    let mut state = seed;
+    let mut random = Random::new(seed);
     let mut all: Vec<Reached> = Vec::new();
     for number in 0..WORLDS {
-        let answers = u128::from(next(&mut state)) << 64 | u128::from(next(&mut state));
-        let mut world = World::new(number, answers, next(&mut state) as u16);
-        let ops: Vec<Op> = (0..OPERATIONS).map(|_| next(&mut state).to_le_bytes()[..6].try_into().unwrap()).collect();
+        let answers = u128::from(random.next()) << 64 | u128::from(random.next());
+        let mut world = World::new(number, answers, random.next() as u16);
+        let ops: Vec<Op> = (0..OPERATIONS).map(|_| random.next().to_le_bytes()[..6].try_into().unwrap()).collect();
         for op in plain(ops) {
             world.apply(op);
             world.answer_daemon();

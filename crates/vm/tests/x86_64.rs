@@ -7,7 +7,7 @@ mod tables;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use superpage_pages::{Access, Ladder, Level, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Ladder, Level, Pfn, Protection, Random, Vpn};
 use superpage_vm::{Backed, Config, FaultError, Filled, How, Map, Memory, NoContents, Page, SpaceId, Vm};
 use tables::{Machine, Tables};
 
@@ -235,19 +235,6 @@ impl Kernel {
     }
 }
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % limit
-    }
-}
-
 #[test]
 fn programs_read_what_they_wrote_whatever_the_kernel_does_meanwhile() {
     const POLICIES: [&str; 7] = [
@@ -260,7 +247,7 @@ fn programs_read_what_they_wrote_whatever_the_kernel_does_meanwhile() {
         "thp",
     ];
     for (seed, policy) in POLICIES.into_iter().enumerate() {
-        let (mut random, mut kernel) = (Random(seed as u64), Kernel::new(4096, policy, 20_000));
+        let (mut random, mut kernel) = (Random::new(seed as u64), Kernel::new(4096, policy, 20_000));
         let mut spaces = vec![kernel.begin()];
         // Far apart, so that each has tables of its own up to the root's.
         let areas = [0, 1 << 20, 1 << 27, (1 << 35) - 4096];

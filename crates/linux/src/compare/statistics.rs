@@ -7,6 +7,7 @@
 //! that statistic, so it holds for any noise, also with heavy tails.
 
 use serde::Serialize;
+use superpage_pages::Random;
 
 /// How sure the intervals of all policies that are compared are to hold together.
 pub const LEVEL: f64 = 0.95;
@@ -15,16 +16,8 @@ pub const LEVEL: f64 = 0.95;
 /// tell rests on orders that have nothing to do with each other, also between seeds that people take, such as 1, 2 and 3.
 pub fn order(seed: u64, round: u64, of: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..of).collect();
-    fastrand::Rng::with_seed(mixed(mixed(seed).wrapping_add(round))).shuffle(&mut order);
+    fastrand::Rng::with_seed(Random::new(Random::new(seed).next().wrapping_add(round)).next()).shuffle(&mut order);
     order
-}
-
-/// A number in which every bit depends on every bit of another (the end of splitmix64).
-fn mixed(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }
 
 /// The median, mean, standard deviation and ends of some values.

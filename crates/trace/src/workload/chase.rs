@@ -9,7 +9,7 @@
 use super::Kind;
 use super::loads::{Place, region};
 use super::parameters::{Parameter, Values};
-use super::prng::Permutation;
+use super::permutation::Permutation;
 use crate::{Error, Source};
 
 pub(super) const KIND: Kind = Kind {

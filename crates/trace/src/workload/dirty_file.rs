@@ -12,9 +12,9 @@
 use super::Kind;
 use super::files::{data_file, open_and_map, unmap_and_close};
 use super::parameters::{MOST_BYTES, MOST_COUNT, Parameter, Values};
-use super::prng::Random;
 use super::program::{Out, PAGE, Pass, Program, REGION, Running};
 use crate::{Batch, Error, Event, Source};
+use superpage_pages::Random;
 use superpage_pages::{Access, Protection};
 
 pub(super) const KIND: Kind = Kind {

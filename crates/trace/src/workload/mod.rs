@@ -26,7 +26,7 @@ mod loads;
 mod matrix;
 mod mix;
 mod parameters;
-mod prng;
+mod permutation;
 mod process;
 mod program;
 mod random;

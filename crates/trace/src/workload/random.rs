@@ -6,8 +6,8 @@
 use super::Kind;
 use super::loads::{Place, region};
 use super::parameters::{Parameter, Values};
-use super::prng::Random;
 use crate::{Error, Source};
+use superpage_pages::Random;
 
 pub(super) const KIND: Kind = Kind {
     name: "random",

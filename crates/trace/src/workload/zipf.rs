@@ -12,8 +12,9 @@
 use super::Kind;
 use super::loads::{Place, region};
 use super::parameters::{Parameter, Values};
-use super::prng::{Permutation, Random};
+use super::permutation::Permutation;
 use crate::{Error, Source};
+use superpage_pages::Random;
 
 pub(super) const KIND: Kind = Kind {
     name: "zipf",

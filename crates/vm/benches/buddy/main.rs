@@ -12,7 +12,7 @@ use array::ArrayBuddy;
 use buddy_system_allocator::FrameAllocator;
 use std::hint::black_box;
 use std::time::Instant;
-use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn};
+use superpage_pages::{Extent, Ladder, Level, PageSize, Pfn, Random};
 use superpage_vm::Buddy;
 
 const FRAMES: u32 = 1 << 20;
@@ -96,19 +96,6 @@ impl Frames for FrameAllocator<{ LARGEST as usize + 1 }> {
     }
 }
 
-/// Splitmix64, from a fixed seed: the same work on each run and for each allocator.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, n: usize) -> usize {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(z ^ (z >> 31)) * n as u128) >> 64) as usize
-    }
-}
-
 /// How much work to do.
 struct Effort {
     rounds: usize,
@@ -121,7 +108,7 @@ fn random_holes<F: Frames>(level: usize, freed: usize, random: &mut Random) -> (
     let mut frames = F::all_free();
     let mut held: Vec<u32> = std::iter::from_fn(|| frames.allocate(level)).collect();
     for _ in 0..held.len() * freed / 4 {
-        let which = random.below(held.len());
+        let which = random.below(held.len() as u64) as usize;
         frames.free(held.swap_remove(which), level);
     }
     (frames, held)
@@ -154,7 +141,7 @@ fn pair<F: Frames>(frames: &mut F, level: usize, effort: &Effort) -> f64 {
 fn batch<F: Frames>(frames: &mut F, level: usize, random: &mut Random, effort: &Effort) -> f64 {
     const BATCH: usize = 500;
     let mut order: Vec<usize> = (0..BATCH).collect();
-    (1..BATCH).for_each(|i| order.swap(i, random.below(i + 1)));
+    (1..BATCH).for_each(|i| order.swap(i, random.below(i as u64 + 1) as usize));
     let mut taken = [0; BATCH];
     let times = times(effort, |pairs| {
         for _ in 0..pairs / BATCH {
@@ -168,7 +155,7 @@ fn batch<F: Frames>(frames: &mut F, level: usize, random: &mut Random, effort: &
 /// Frees a random one of the held base pages and allocates one.
 fn replace<F: Frames>(frames: &mut F, held: &mut [u32], random: &mut Random, times: usize) {
     for _ in 0..times {
-        let which = random.below(held.len());
+        let which = random.below(held.len() as u64) as usize;
         frames.free(held[which], BASE);
         held[which] = frames.allocate(BASE).expect("one was just freed");
     }
@@ -176,7 +163,7 @@ fn replace<F: Frames>(frames: &mut F, held: &mut [u32], random: &mut Random, tim
 
 /// The figures of one allocator, in the order of `ROWS`.
 fn measure<F: Frames>(effort: &Effort) -> [String; ROWS.len()] {
-    let mut random = Random(2002);
+    let mut random = Random::new(2002);
 
     let (mut frames, _held) = random_holes::<F>(BASE, 2, &mut random);
     let base = pair(&mut frames, BASE, effort);
@@ -232,7 +219,7 @@ impl Frames for CachePages {
 /// marked, and that one held; and a pair where all that is free is marked, so that the oldest goes and comes back as the
 /// newest. Then the metadata of the latter.
 fn print_cached(effort: &Effort) {
-    let mut random = Random(2002);
+    let mut random = Random::new(2002);
     for (level, size) in [(BASE, "a base page"), (SUPERPAGE, "2M")] {
         let (mut plain, held) = random_holes::<Buddy>(level, 2, &mut random);
         plain.mark_cached(Pfn(held[0].into()));

@@ -88,7 +88,7 @@ fn four(set: u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::prng::Random;
+    use superpage_pages::Random;
 
     /// Four in a row, square by square.
     fn four_by_hand(set: u64) -> bool {

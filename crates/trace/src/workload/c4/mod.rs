@@ -114,8 +114,8 @@ impl Player {
 
 #[cfg(test)]
 mod tests {
-    use super::super::prng::Random;
     use super::*;
+    use superpage_pages::Random;
 
     /// The value of a position by trying everything.
     fn value(board: Board) -> i8 {

@@ -74,9 +74,9 @@ fn fresh(class: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::prng::Random;
     use crate::workload::process::LEAST_HEAP;
     use std::collections::BTreeMap;
+    use superpage_pages::Random;
 
     #[test]
     fn chunks_never_overlap_and_are_used_again() {

@@ -21,7 +21,6 @@ mod heap;
 mod red_black;
 
 use super::parameters::{MOST_COUNT, Parameter, Values};
-use super::prng::Random;
 use super::process::{LEAST_HEAP, Process};
 use super::program::{Out, PAGE, Program, Running};
 use super::{Kind, file};
@@ -29,6 +28,7 @@ use crate::{Error, Event, Source};
 use heap::Heap;
 use red_black::{NIL, Tree};
 use superpage_pages::Access;
+use superpage_pages::Random;
 
 pub(super) const KIND: Kind = Kind {
     name: "tree",

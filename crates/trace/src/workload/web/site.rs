@@ -13,8 +13,9 @@
 //! - and then 3.6 GB take 0.8 % of the files in the tail, if that ends at 16 MB (assumed: a Pareto law with this exponent
 //!   has no useful mean without an end).
 
-use super::super::prng::{Permutation, Random};
+use super::super::permutation::Permutation;
 use super::super::zipf::Popularity;
+use superpage_pages::Random;
 
 /// The number of files.
 pub(super) const FILES: u64 = 300_000;
