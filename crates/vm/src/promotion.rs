@@ -365,8 +365,12 @@ impl Vm {
         let (size, pages) = (self.frames.ladder.size(level), self.frames.ladder.pages(level));
         let aligned = to.is_aligned(pages);
         if aligned && !self.give_spare_tables(pmap, space, to, level) {
-            // The program's next access there brings it back.
+            // The program's next access there maps it again; until then the object has populated pages that are not mapped.
+            let holder = self.holder(entry.object, entry.index(at.0));
             self.remove_one(pmap, space, entry, at, (level, frame));
+            if let Some((object, _)) = holder {
+                self.objects.get_mut(object).sole = false;
+            }
         } else if aligned {
             let used = pmap.remove(space, at, size);
             let access = if used.modified { Access::Write } else { Access::Read };

@@ -247,7 +247,7 @@ fn programs_read_what_they_wrote_whatever_the_kernel_does_meanwhile() {
         "thp",
     ];
     for (seed, policy) in POLICIES.into_iter().enumerate() {
-        let (mut random, mut kernel) = (Random::new(seed as u64), Kernel::new(4096, policy, 20_000));
+        let (mut random, mut kernel) = (Random::new(2002 + seed as u64), Kernel::new(4096, policy, 20_000));
         let mut spaces = vec![kernel.begin()];
         // Far apart, so that each has tables of its own up to the root's.
         let areas = [0, 1 << 20, 1 << 27, (1 << 35) - 4096];
