@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
-.PHONY: help build install demo test kernel lint bench corpus coverage fuzz mutants reproduce
+.PHONY: help build install demo test kernel lint package bench corpus coverage fuzz mutants reproduce
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -33,6 +33,9 @@ lint: ## what CI checks beside the tests: format, clippy, docs
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+package: ## does each crate package, and build from its package alone? some minutes
+	$(CARGO) package --workspace --exclude superpage-testing --exclude superpage-recorder --locked $(PACKAGE)
 
 reproduce: build ## every table and figure of the papers beside what runs here: minutes, and target/reproduce.html
 	$(SUPERPAGE) reproduce navarro02 --export-html target/reproduce.html

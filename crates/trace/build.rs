@@ -1,4 +1,4 @@
-//! Compiles the QEMU plugin of `crates/recorder`, so that it can be built into this library.
+//! Compiles the QEMU plugin of `crates/recorder`, by the link `plugin`, so that it can be built into this library.
 //!
 //! The plugin is a shared library for the machine that records; on systems other than Linux, and where this is built for
 //! another machine, an empty file stands in its place, and recording says so.
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
-    let source = PathBuf::from("../recorder/src");
+    let source = PathBuf::from("plugin");
     println!("cargo::rerun-if-changed={}", source.display());
     let variable = |name: &str| env::var_os(name).unwrap_or_default();
     let plugin = PathBuf::from(variable("OUT_DIR")).join("recorder.so");

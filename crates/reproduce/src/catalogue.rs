@@ -8,7 +8,7 @@ use superpage_sim::Error;
 /// One experiment file: paper, name and text.
 macro_rules! files {
     ($($paper:literal / $name:literal),* $(,)?) => {
-        [$(($paper, $name, include_str!(concat!("../../../experiments/", $paper, "/", $name, ".toml")))),*]
+        [$(($paper, $name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/", $paper, "/", $name, ".toml")))),*]
     };
 }
 
@@ -39,7 +39,7 @@ static FILES: &[(&str, &str, &str)] = &files![
 /// The files that programs of built-in experiments ask for: paper, name and text.
 macro_rules! inputs {
     ($($paper:literal / $name:literal),* $(,)?) => {
-        [$(($paper, $name, include_str!(concat!("../../../experiments/", $paper, "/inputs/", $name)))),*]
+        [$(($paper, $name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/", $paper, "/inputs/", $name)))),*]
     };
 }
 
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn every_file_of_the_folder_is_built_in_and_right() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
         let mut found = Vec::new();
         for paper in std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()) {
             let files = std::fs::read_dir(&paper).unwrap().map(|entry| entry.unwrap().path());
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn every_input_is_built_in() {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("experiments");
         for paper in std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path()) {
             let paper_name = paper.file_name().unwrap().to_string_lossy().into_owned();
             let built_in = INPUTS.iter().filter(|input| input.0 == paper_name);

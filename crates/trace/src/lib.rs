@@ -12,7 +12,7 @@ pub mod import;
 pub mod record;
 mod run_builder;
 mod sample;
-#[path = "../../recorder/src/schedule.rs"]
+#[path = "../plugin/schedule.rs"]
 mod schedule;
 pub mod workload;
 

@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_disk_must_be_there_and_move_something() {
-        let alpha = include_str!("../../../../machines/alpha-21264.toml");
+        let alpha = include_str!("../../machines/alpha-21264.toml");
         let refused = |text: String| Machine::parse(&text, "test.toml").unwrap_err().to_string();
         let still = refused(alpha.replace("bytes-per-second = 25_000_000", "bytes-per-second = 0"));
         assert!(still.contains("disk.bytes-per-second: expected a number from 1"), "{still}");

@@ -382,7 +382,7 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
 /// Files of this repository, by their names.
 macro_rules! built_in {
     ($folder:literal: $($name:literal)+) => {
-        &[$(($name, include_str!(concat!("../../../../", $folder, "/", $name, ".toml")))),+]
+        &[$(($name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $name, ".toml")))),+]
     };
 }
 

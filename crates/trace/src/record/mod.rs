@@ -35,7 +35,7 @@ mod decode;
 #[cfg(target_os = "linux")]
 mod folder;
 #[cfg(target_os = "linux")]
-#[path = "../../../recorder/src/program.rs"]
+#[path = "../../plugin/program.rs"]
 mod program;
 #[cfg(target_os = "linux")]
 mod recording;
@@ -43,7 +43,7 @@ mod recording;
 #[path = "unsupported.rs"]
 mod recording;
 #[cfg(target_os = "linux")]
-#[path = "../../../recorder/src/wire.rs"]
+#[path = "../../plugin/wire.rs"]
 #[allow(dead_code, reason = "the plugin makes records, the collector only reads them")]
 mod wire;
 
