@@ -50,11 +50,11 @@ pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting 
         policy = format!("mthp:size={}", sizes.unwrap_or(&superpages.join("+"))).parse().unwrap();
     }
     // Page tables may lack a size.
-    if name == "mthp" || draw(&mut left, 8) == 0 {
-        if let Some(without) = ladder.sizes()[1..].get(draw(&mut left, superpages.len() + 1)) {
-            let left = ladder.sizes().iter().copied().filter(|size| size != without).collect::<Vec<_>>();
-            mapped = Ladder::new(&left).unwrap();
-        }
+    if (name == "mthp" || draw(&mut left, 8) == 0)
+        && let Some(without) = ladder.sizes()[1..].get(draw(&mut left, superpages.len() + 1))
+    {
+        let left = ladder.sizes().iter().copied().filter(|size| size != without).collect::<Vec<_>>();
+        mapped = Ladder::new(&left).unwrap();
     }
     for key in Policy::keys() {
         let values = key.values.len();
