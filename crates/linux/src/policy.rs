@@ -168,7 +168,7 @@ mod tests {
         };
         assert_eq!(
             sentence("reservation"),
-            "policy reservation needs faults that are resolved as it says, which a live Linux does not have; a live Linux has \
+            "policy reservation needs control over page faults, which a live Linux does not have; a live Linux has \
              now, base, thp, mthp, hugetlb, promote, text"
         );
         assert_eq!(sentence("mthp:bytes=1"), "policy mthp has no parameter `bytes`; its parameters: size=SIZE+SIZE...");

@@ -19,7 +19,7 @@ impl Level {
         self.0 as usize
     }
 
-    /// The next larger level; whether the ladder has it is the ladder's to say.
+    /// The next larger level, whether or not a given ladder has it.
     pub const fn up(self) -> Level {
         Level(self.0 + 1)
     }
@@ -30,14 +30,15 @@ impl Level {
     }
 }
 
-/// The page sizes in use, ascending, the base page first: 4K/2M/1G, or 8K/64K/512K/4M (Navarro et al., section 6.1).
+/// The page sizes in use, in ascending order, the base page first: 4K/2M/1G, or 8K/64K/512K/4M (Navarro et al., section
+/// 6.1). Has from 1 to [`MAX_LEVELS`] sizes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Ladder {
     sizes: [PageSize; MAX_LEVELS],
     len: u8,
 }
 
-/// Why sizes are no ladder.
+/// Why a list of sizes does not make a ladder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LadderError {
     /// No size at all.
@@ -67,8 +68,8 @@ impl Ladder {
     /// The sizes of x86-64, and of arm64 with base pages of 4 KB: 4K, 2M, 1G.
     pub const X86_64: Ladder = Ladder::of([PageSize::KB4, PageSize::MB2, PageSize::GB1]);
 
-    /// The ladder of sizes that are known when the program is compiled. Panics, then, unless they ascend from the base page's
-    /// and are at most [`MAX_LEVELS`].
+    /// The ladder of sizes known at compile time. Panics, then, unless they ascend from the base page's
+    /// and there are at most [`MAX_LEVELS`].
     pub const fn of<const N: usize>(sizes: [PageSize; N]) -> Ladder {
         assert!(N > 0 && N <= MAX_LEVELS, "a ladder has from one to eight sizes");
         let mut ladder = Ladder { sizes: [sizes[0]; MAX_LEVELS], len: N as u8 };
@@ -82,6 +83,9 @@ impl Ladder {
     }
 
     /// The ladder of `sizes`, which ascend from the base page's.
+    ///
+    /// # Errors
+    /// There are no sizes or more than [`MAX_LEVELS`], or they do not ascend.
     pub fn new(sizes: &[PageSize]) -> Result<Ladder, LadderError> {
         let first = *sizes.first().ok_or(LadderError::Empty)?;
         if sizes.len() > MAX_LEVELS {
@@ -95,7 +99,10 @@ impl Ladder {
         Ok(ladder)
     }
 
-    /// The ladder with the base page and, of its superpages, only those of `superpages` (in any order).
+    /// The ladder with the base page and only those of its superpage sizes that `superpages` lists, in any order.
+    ///
+    /// # Errors
+    /// [`LadderError::Unknown`]: one of `superpages` is not a superpage size of this ladder.
     pub fn only(&self, superpages: &[PageSize]) -> Result<Ladder, LadderError> {
         if let Some(size) = superpages.iter().find(|size| !self.sizes()[1..].contains(size)) {
             return Err(LadderError::Unknown(*size));

@@ -1,4 +1,4 @@
-//! Page numbers and extents, as types, so that a virtual one is never taken for a physical one.
+//! Page numbers and extents as types of their own, so that a virtual page number cannot be passed for a physical one.
 
 use crate::{Ladder, Level};
 use core::fmt;
@@ -44,16 +44,16 @@ macro_rules! page_number {
 }
 
 page_number! {
-    /// A virtual page number, in base pages of the machine.
+    /// A virtual page number, in units of the machine's base page.
     Vpn
 }
 
 page_number! {
-    /// A physical page number: the number of a frame, in base pages of the machine.
+    /// A physical page number, that is, a frame number, in units of the machine's base page.
     Pfn
 }
 
-/// Contiguous frames, as many as a page at `level` has and aligned to that number.
+/// An aligned run of contiguous frames: as many as a page at `level` has, starting at a multiple of that number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Extent {
     /// The first frame.

@@ -1,4 +1,4 @@
-//! What may be done with a page, and what is tried.
+//! Kinds of access, and sets of the rights that allow them.
 
 use core::fmt;
 use core::ops::{BitAnd, BitOr, Not};

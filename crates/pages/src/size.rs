@@ -1,4 +1,4 @@
-//! Sizes in bytes: of a page, and of memory as people write it.
+//! Page sizes, and memory sizes and counts as people write them (64K, 2M).
 
 use core::fmt;
 use core::str::FromStr;
@@ -8,21 +8,21 @@ use core::str::FromStr;
 pub struct PageSize(u8);
 
 impl PageSize {
-    /// 4 KB, the base page of most machines of today.
+    /// 4 KB, the base page of most machines today.
     pub const KB4: PageSize = PageSize(12);
     /// 64 KB: 16 base pages of 4 KB.
     pub const KB64: PageSize = PageSize(16);
     /// 2 MB, what one entry of the second level of x86-64's page tables maps.
     pub const MB2: PageSize = PageSize(21);
-    /// 1 GB, of the third.
+    /// 1 GB, what one entry of the third level of x86-64's page tables maps.
     pub const GB1: PageSize = PageSize(30);
 
-    /// The page size of `1 << shift` bytes; `None` from a shift of 64 on.
+    /// The page size of `1 << shift` bytes; `None` if `shift` is 64 or more.
     pub const fn from_shift(shift: u32) -> Option<PageSize> {
         if shift < 64 { Some(PageSize(shift as u8)) } else { None }
     }
 
-    /// The page size of just `bytes` bytes; `None` unless it is a power of two.
+    /// The page size of exactly `bytes` bytes; `None` unless that is a power of two.
     pub const fn from_bytes(bytes: u64) -> Option<PageSize> {
         if bytes.is_power_of_two() { Some(PageSize(bytes.trailing_zeros() as u8)) } else { None }
     }
@@ -82,14 +82,14 @@ impl<'de> serde::Deserialize<'de> for PageSize {
     }
 }
 
-/// Why a text is not a size or a count.
+/// Why a string is not a size or a count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SizeError {
     /// Not digits followed by at most one of the letters K, M, G or T.
     Syntax,
-    /// More than 64 bits hold.
+    /// The number does not fit in 64 bits.
     TooLarge,
-    /// A page size that is no power of two.
+    /// A page size that is not a power of two.
     NotAPowerOfTwo,
 }
 
@@ -120,17 +120,17 @@ fn parse_scaled(text: &str, unit: u64) -> Result<u64, SizeError> {
     number.checked_mul(unit.pow(power)).ok_or(SizeError::TooLarge)
 }
 
-/// Reads a number of bytes: digits, then perhaps K, M, G or T for powers of 1024.
+/// Parses a number of bytes: digits, then optionally K, M, G or T for powers of 1024.
 pub fn parse_bytes(text: &str) -> Result<u64, SizeError> {
     parse_scaled(text, 1024)
 }
 
-/// Reads a count: digits, then perhaps K, M, G or T for powers of 1000.
+/// Parses a count: digits, then optionally K, M, G or T for powers of 1000.
 pub fn parse_count(text: &str) -> Result<u64, SizeError> {
     parse_scaled(text, 1000)
 }
 
-/// Writes a number of bytes as [`parse_bytes`] reads it, in the largest unit that leaves no fraction.
+/// Writes a number of bytes in the form that [`parse_bytes`] reads, in the largest unit that leaves no fraction.
 pub fn format_bytes(bytes: u64, out: &mut impl fmt::Write) -> fmt::Result {
     let (mut number, mut unit) = (bytes, 0);
     while number != 0 && number.is_multiple_of(1024) && unit < 4 {

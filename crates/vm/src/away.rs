@@ -1,4 +1,4 @@
-//! Pages that have contents but are not populated: cache pages in frames that count as free, and pages in swap space.
+//! Pages that have contents but are not populated: cache pages, in frames that count as free, and swap pages.
 
 use crate::bitmap::Bitmap;
 use crate::object::ObjectId;
@@ -13,21 +13,22 @@ use rustc_hash::FxBuildHasher;
 /// A page of a memory object.
 pub(crate) type PageOf = (ObjectId, u64);
 
-/// See the module.
+/// Where the contents of unpopulated pages are: the cache pages, by page and by frame, and the slot of each page in
+/// swap space. A page may have both a cached frame and a slot; a slot belongs to at most one page.
 pub(crate) struct Away {
     /// The frame of each cache page that counts as free.
     cached: BTreeMap<PageOf, u32>,
-    /// The way back.
+    /// The same by frame.
     cached_in: HashMap<u32, PageOf, FxBuildHasher>,
-    /// The slot of each page that has one, be it populated or not.
+    /// The slot of each page that has one, whether or not the page is populated.
     swapped: BTreeMap<PageOf, u32>,
-    /// Slots that hold nothing.
+    /// Free slots.
     vacant: Bitmap,
     slots: u64,
 }
 
 impl Away {
-    /// With `slots` pages of swap space.
+    /// With `slots` pages of swap space, all free.
     pub(crate) fn new(slots: u64) -> Option<Away> {
         let slots = slots.min(u64::from(NONE));
         let mut vacant = Bitmap::new(slots as usize).ok()?;
@@ -37,7 +38,7 @@ impl Away {
         Some(Away { cached: BTreeMap::new(), cached_in: HashMap::default(), swapped: BTreeMap::new(), vacant, slots })
     }
 
-    /// Whether there is no such page at all: what every fault asks first.
+    /// Whether there is no such page at all: the first test of every fault.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.cached.is_empty() && self.swapped.is_empty()
@@ -66,7 +67,7 @@ impl Away {
         if self.swapped.is_empty() { None } else { self.swapped.get(&page).copied() }
     }
 
-    /// The slot of a page, a new one if it has none; `None` if swap space is full.
+    /// The slot of a page; a free one is assigned if it has none. `None` if swap space is full.
     pub(crate) fn assign_slot(&mut self, page: PageOf) -> Option<u32> {
         if let Some(slot) = self.slot(page) {
             return Some(slot);
@@ -76,24 +77,25 @@ impl Away {
         Some(slot)
     }
 
-    /// Slots that hold nothing.
+    /// The number of free slots.
     pub(crate) fn vacant_slots(&self) -> u64 {
         self.vacant.count() as u64
     }
 
-    /// Gives back the slot of a page.
+    /// Frees the slot of a page.
     pub(crate) fn free_slot(&mut self, page: PageOf) {
         if let Some(slot) = self.swapped.remove(&page) {
             self.vacant.insert(slot as usize);
         }
     }
 
-    /// Slots in use.
+    /// The number of slots in use.
     pub(crate) fn slots_used(&self) -> u64 {
         self.slots - self.vacant.count() as u64
     }
 
-    /// The pages of an object from `low` up to `high` that are cached, with their frames, or have a slot.
+    /// The pages of an object from `low` up to `high`: those that are cached, with their frames, and those that have a
+    /// slot.
     pub(crate) fn pages_in(&self, object: ObjectId, low: u64, high: u64) -> (Vec<(u64, u32)>, Vec<u64>) {
         if low >= high || self.is_empty() {
             return (Vec::new(), Vec::new());
@@ -104,7 +106,7 @@ impl Away {
         (cached, swapped)
     }
 
-    /// A page of an object is now one of another, at the same index.
+    /// Moves what is recorded of a page to the page of another object with the same index.
     pub(crate) fn move_page(&mut self, from: PageOf, to: PageOf) {
         if let Some(frame) = self.cached.remove(&from) {
             self.cache(to, frame);
@@ -124,7 +126,7 @@ impl Away {
         self.swapped.keys().copied()
     }
 
-    /// Checks that both ways lead to the same pages, and that each slot is vacant or of one page.
+    /// Checks that both indexes hold the same cache pages, and that each slot is free or belongs to one page.
     pub(crate) fn validate(&self) -> Result<(), String> {
         if self.cached.len() != self.cached_in.len()
             || self.cached.iter().any(|(page, frame)| self.cached_in.get(frame) != Some(page))
@@ -141,7 +143,7 @@ impl Away {
         self.vacant.validate()
     }
 
-    /// Bytes held, about: the trees do not say how their nodes are filled.
+    /// Bytes held; an estimate, since the trees do not tell how full their nodes are.
     pub(crate) fn metadata_bytes(&self) -> usize {
         (self.cached.len() + self.swapped.len()) * (size_of::<PageOf>() + 4)
             + self.cached_in.allocation_size()

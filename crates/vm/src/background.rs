@@ -1,6 +1,8 @@
-//! What a policy does beside faults, in time of its own: a [`Background`], and the [`System`] that it sees and changes.
+//! What a policy does outside faults, on its own clock: a [`Background`], and the [`System`] that it observes and
+//! changes.
 //!
-//! The same background works in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each implements [`System`].
+//! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each
+//! implements [`System`].
 
 use crate::{How, Ripe, Sample, SpaceId};
 use alloc::string::String;
@@ -8,149 +10,152 @@ use alloc::vec::Vec;
 use core::fmt;
 use superpage_pages::{Ladder, Level, Vpn};
 
-/// A time in nanoseconds, since whenever. It never decreases.
+/// A time in nanoseconds from an arbitrary origin. It never decreases.
 pub type Time = u64;
 
-/// What a policy does in time of its own: state, and what to do when it is called.
+/// What a policy does outside faults, such as a scanner: its state, and what it does each time it is called.
 pub trait Background: fmt::Debug + Send {
-    /// When it is to be called next; `None`: never, unless an event changes that. O(1), or O(address spaces).
+    /// When it is to be called next; `None`: not until an event changes that. O(1), or O(address spaces).
     fn next(&self) -> Option<Time>;
 
-    /// It is `now` at least as late as [`Background::next`] said, or nearly.
+    /// Runs it at time `now`, which is at or after the time that [`Background::next`] returned, or nearly so.
     fn tick(&mut self, now: Time, system: &mut dyn System);
 
-    /// What it wants to be told; asked once, at the start.
+    /// The events that it wants to be told of; asked once, at the start.
     fn events(&self) -> Events {
         Events::default()
     }
 
-    /// A fault was resolved; only if it asked for that.
+    /// A fault was resolved. Called only if [`Background::events`] asks for it.
     fn faulted(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
-    /// An address space ended, or its program was replaced by another; only if it asked for that.
+    /// An address space ended, or its program was replaced by another. Called only if [`Background::events`] asks for
+    /// it.
     fn gone(&mut self, _space: SpaceId) {}
 
-    /// Checks its state.
+    /// Checks the invariants of its state.
     ///
     /// # Errors
-    /// Says what does not agree.
+    /// A sentence that says which invariant does not hold.
     fn validate(&self) -> Result<(), String> {
         Ok(())
     }
 }
 
-/// The events that a background asks for. What nobody asks for costs nothing.
+/// The events that a background asks for. An event that it does not ask for costs nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Events {
-    /// [`Background::faulted`].
+    /// Call [`Background::faulted`].
     pub faulted: bool,
-    /// [`Background::gone`].
+    /// Call [`Background::gone`].
     pub gone: bool,
 }
 
-/// What a look at an address space found.
+/// What a scan of an address space ([`System::look`]) found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Look {
-    /// It has ended.
+    /// The address space has ended.
     Gone,
-    /// Nothing has changed since the last look, and nothing was told.
+    /// Nothing has changed since the last scan, and no region was reported.
     Unchanged,
-    /// All of its regions were told.
+    /// All of its regions were reported.
     Seen,
-    /// The same, of another program than at the last look.
+    /// All of its regions were reported, and it runs another program than at the last scan.
     Anew,
-    /// Nothing of it may be promoted for now.
+    /// Nothing in it may be promoted for now.
     Closed,
 }
 
-/// What a region is right before it is to be promoted.
+/// The state of a region right before its promotion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Check {
-    /// So many of its base pages are populated.
+    /// The number of its base pages that are populated.
     Populated(u32),
-    /// Others have its pages too.
+    /// Other address spaces share pages of it.
     Shared,
 }
 
-/// What became of a region that was to be promoted.
+/// The result of promoting a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It is a superpage.
     Promoted,
     /// Not now; perhaps later.
     Later,
-    /// It is not what it was.
+    /// The region has changed since it was checked.
     Changed,
-    /// The same; what else is known of its address space may be out of date too.
+    /// The region has changed, and what else is known of its address space may be out of date too.
     Stale,
-    /// No extent is free.
+    /// No extent of its size is free.
     NoExtent,
 }
 
-/// For how long nothing is to be promoted.
+/// Where promotions must wait, and until when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Hold {
-    /// Not in this address space until then.
+    /// In this address space.
     Space(Time),
-    /// Nowhere.
+    /// Everywhere.
     All(Time),
 }
 
-/// What a background may see and do. A region is an aligned part of an address space of the size of a level; its number is its
-/// address in regions.
+/// What a background may observe and change. A region is an aligned part of an address space of the size of a level;
+/// its number is its address divided by that size.
 pub trait System {
-    /// The sizes of pages.
+    /// The page sizes in use.
     fn ladder(&self) -> &Ladder;
 
-    /// Now: at least what [`Background::tick`] was told.
+    /// The current time: at least what [`Background::tick`] was called with.
     fn now(&self) -> Time;
 
-    /// The processor time that the background has used so far, with all that was done for it.
+    /// The processor time used by the background so far, including what was done on its behalf.
     fn spent(&self) -> Time;
 
-    /// The address spaces that it may work in, ascending.
+    /// The address spaces that it may work on, in ascending order.
     fn spaces(&mut self) -> Vec<SpaceId>;
 
-    /// Tells of the regions of `level` that hold a page and lie in memory that could be promoted, ascending. O(what is populated).
+    /// Reports to `see`, in ascending order, the regions of `level` that hold a page and lie in memory that can be
+    /// promoted. O(populated regions).
     fn look(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Look;
 
-    /// How busy an address space is: processor seconds a second, of late; 0 where nobody knows.
+    /// The recent load of an address space, in processor seconds per second; 0 if that is not known.
     fn rate(&self, _space: SpaceId) -> f64 {
         0.0
     }
 
-    /// How many base pages of a region were accessed since this was last asked; `None` where nobody knows.
+    /// How many base pages of a region were accessed since the last call for it; `None` if that is not known.
     fn accessed(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u32> {
         None
     }
 
-    /// Of how many physically contiguous pieces a region is made; `None` where nobody knows.
+    /// The number of physically contiguous pieces that a region consists of; `None` if that is not known.
     fn pieces(&mut self, _space: SpaceId, _level: Level, _region: u64) -> Option<u32> {
         None
     }
 
-    /// Extents of a level that are free; `None` where nobody knows.
+    /// The number of free extents of a level; `None` if that is not known.
     fn free_extents(&mut self, level: Level) -> Option<u64>;
 
-    /// Looks at one region as it is now.
+    /// Checks one region as it is now.
     fn check(&mut self, space: SpaceId, level: Level, region: u64) -> Check;
 
-    /// Whether promotions in the space are to wait, before some are tried.
+    /// Whether promotions may be tried in the space now.
     ///
     /// # Errors
-    /// For how long, and where.
+    /// For how long promotions must wait, and where.
     fn ready(&mut self, _space: SpaceId) -> Result<(), Hold> {
         Ok(())
     }
 
-    /// Promotes regions that were checked just now; an outcome for each.
+    /// Promotes regions that were checked just now. Returns one outcome for each.
     fn promote(&mut self, space: SpaceId, level: Level, regions: &[Ripe], how: How) -> Vec<Outcome>;
 
-    /// Until when the space is to be left alone, after a promotion: it would slow it too much. 0: it need not be.
+    /// Until when the space is to be left alone after a promotion, since more would slow it too much. 0: no wait is
+    /// needed.
     fn held(&self, _space: SpaceId) -> Time {
         0
     }
 
-    /// Demotes a superpage. Whether it was one.
+    /// Demotes a superpage. Returns whether it was one.
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool;
 }

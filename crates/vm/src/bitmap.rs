@@ -1,4 +1,4 @@
-//! A set of small numbers that finds its least member fast: a bitmap, and over it summaries, 64-ary.
+//! A set of small numbers with a fast search for its least member: a bitmap under 64-ary summaries.
 //!
 //! Layer 0 has a bit for each number. A bit of layer `k + 1` is set iff the word of layer `k` that it stands for is not
 //! zero; the last layer is one word. All layers lie in one vector, so that the set is one allocation.
@@ -19,8 +19,8 @@ const MAX_LAYERS: usize = 11;
 #[derive(Clone)]
 pub(crate) struct Bitmap {
     words: Vec<u64>,
-    /// No word of layer 0 before this one has a bit set. It may lag behind: a look here saves most descents through the
-    /// summaries, no more.
+    /// No word of layer 0 before this one has a bit set. It may lag behind; it only saves most searches a descent
+    /// through the summaries.
     low: usize,
     /// The index in `words` of the first word of each layer.
     starts: [usize; MAX_LAYERS],
@@ -29,7 +29,7 @@ pub(crate) struct Bitmap {
     count: usize,
 }
 
-/// Equal are sets of the same length and members, wherever the next search would begin.
+/// Sets are equal if they have the same length and members, wherever the next search would begin.
 impl PartialEq for Bitmap {
     fn eq(&self, other: &Bitmap) -> bool {
         (self.len, self.count) == (other.len, other.count) && self.words == other.words
@@ -43,7 +43,7 @@ const fn mask(first: usize, last: usize) -> u64 {
     (u64::MAX >> (WORD - 1 - last)) & (u64::MAX << first)
 }
 
-/// The words of layer 0 that have the aligned group of `1 << order` numbers from `start`, and its bits in each.
+/// The words of layer 0 that hold the aligned group of `1 << order` numbers from `start`, and the group's bits in each.
 fn group(start: usize, order: u32) -> (Range<usize>, u64) {
     let (at, len) = (start / WORD, 1 << order);
     if len < WORD { (at..at + 1, mask(start % WORD, start % WORD + len - 1)) } else { (at..at + len / WORD, u64::MAX) }
@@ -79,7 +79,7 @@ impl Bitmap {
         Ok(Bitmap { words: all, starts, layers, len, count: 0, low: 0 })
     }
 
-    /// Members are below this.
+    /// The length: all members are below it.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -94,13 +94,14 @@ impl Bitmap {
         self.words.capacity() * size_of::<u64>()
     }
 
-    /// Whether `bit` is a member; one beyond the length is none.
+    /// Whether `bit` is a member; false beyond the length.
     #[inline]
     pub(crate) fn contains(&self, bit: usize) -> bool {
         bit < self.len && self.words[bit / WORD] >> (bit % WORD) & 1 != 0
     }
 
-    /// Adds `bit`, which is no member. The summaries change only where a word leaves zero. Returns the word that has it.
+    /// Adds `bit`, which is not a member. The summaries change only when a word ceases to be zero. Returns the word
+    /// that holds it.
     #[inline]
     pub(crate) fn insert(&mut self, bit: usize) -> u64 {
         debug_assert!(bit < self.len && !self.contains(bit));
@@ -129,7 +130,7 @@ impl Bitmap {
         }
     }
 
-    /// Removes the least member. Cost: mostly one word; where that is searched for, one of each layer.
+    /// Removes the least member. Cost: usually one word; if that has to be searched for, one word per layer.
     #[inline]
     pub(crate) fn pop_first(&mut self) -> Option<usize> {
         if self.words[self.low] == 0 {
@@ -157,7 +158,7 @@ impl Bitmap {
         }))
     }
 
-    /// Sets the summaries of word `at` of layer 0, which left zero.
+    /// Sets the summaries of word `at` of layer 0, which is no longer zero.
     fn raise(&mut self, at: usize) {
         let mut index = at;
         for start in &self.starts[1..self.layers] {
@@ -184,7 +185,7 @@ impl Bitmap {
         }
     }
 
-    /// Adds the `len` (at least one) numbers from `start`, none of which is a member. Cost: a word for 64 of them.
+    /// Adds the `len` (at least one) numbers from `start`, none of which is a member. Cost: one word per 64 of them.
     pub(crate) fn insert_run(&mut self, start: usize, len: usize) {
         debug_assert!(start + len <= self.len);
         self.count += len;
@@ -202,7 +203,7 @@ impl Bitmap {
         }
     }
 
-    /// Makes members of all of the aligned group of `1 << order` numbers from `start`, also where some are already.
+    /// Adds all of the aligned group of `1 << order` numbers from `start`, some of which may be members already.
     pub(crate) fn fill_group(&mut self, start: usize, order: u32) {
         self.count -= self.count_group(start, order);
         self.insert_run(start, 1 << order);
@@ -215,7 +216,7 @@ impl Bitmap {
         self.zero_group(start, order);
     }
 
-    /// Removes the members, be they all or some or none, of the aligned group of `1 << order` numbers from `start`.
+    /// Removes whatever members there are in the aligned group of `1 << order` numbers from `start`.
     pub(crate) fn clear_group(&mut self, start: usize, order: u32) {
         self.count -= self.count_group(start, order);
         self.zero_group(start, order);
@@ -239,8 +240,8 @@ impl Bitmap {
         }
     }
 
-    /// Whether all of the aligned group of `1 << order` numbers from `start` are members. Cost: a word for 64 of them
-    /// at worst.
+    /// Whether all of the aligned group of `1 << order` numbers from `start` are members. Cost: at worst one word per
+    /// 64 of them.
     pub(crate) fn is_full(&self, start: usize, order: u32) -> bool {
         let (at, len) = (start / WORD, 1 << order);
         if len < WORD {
@@ -258,21 +259,21 @@ impl Bitmap {
         self.words[words.clone()].iter().zip(&other.words[words]).all(|(one, two)| (one | two) & all == all)
     }
 
-    /// How many of the aligned group of `1 << order` numbers from `start` are members. Cost: a word for 64 of them.
+    /// How many of the aligned group of `1 << order` numbers from `start` are members. Cost: one word per 64 of them.
     pub(crate) fn count_group(&self, start: usize, order: u32) -> usize {
         let (words, all) = group(start, order);
         self.words[words].iter().map(|word| (word & all).count_ones() as usize).sum()
     }
 
-    /// The members of the aligned group of `1 << order` numbers from `start`, ascending. Cost: a word for 64 of them.
+    /// The members of the aligned group of `1 << order` numbers from `start`, ascending. Cost: one word per 64 of them.
     pub(crate) fn iter_group(&self, start: usize, order: u32) -> impl Iterator<Item = usize> {
         let (words, all) = group(start, order);
         let first = words.start;
         self.words[words].iter().enumerate().flat_map(move |(i, word)| ones(first + i, word & all))
     }
 
-    /// Whether none of the aligned group of `1 << order` numbers from `start` is a member. Cost: one word, of the layer
-    /// where the group is at most a word.
+    /// Whether none of the aligned group of `1 << order` numbers from `start` is a member. Cost: one word, in the layer
+    /// where the group takes at most a word.
     #[inline]
     pub(crate) fn is_clear(&self, start: usize, order: u32) -> bool {
         let layer = order.saturating_sub(1) / WORD.ilog2();
@@ -282,12 +283,12 @@ impl Bitmap {
         word >> (first % WORD) & mask(0, (1 << (order - below)) - 1) == 0
     }
 
-    /// The members, ascending. Cost: a word for 64 numbers.
+    /// The members, ascending. Cost: one word per 64 numbers.
     pub(crate) fn iter(&self) -> impl Iterator<Item = usize> {
         self.words[..self.len.div_ceil(WORD)].iter().enumerate().flat_map(|(i, word)| ones(i, *word))
     }
 
-    /// The members of this set and of `other`, if there is one: it has the same length. Ascending.
+    /// The members that this set shares with `other` (of the same length), or all if there is no `other`. Ascending.
     pub(crate) fn iter_with(&self, other: Option<&Bitmap>) -> impl Iterator<Item = usize> {
         let words = self.words[..self.len.div_ceil(WORD)].iter().enumerate();
         words.flat_map(move |(i, word)| ones(i, word | other.map_or(0, |other| other.words[i])))
@@ -297,13 +298,13 @@ impl Bitmap {
     pub(crate) fn validate(&self) -> Result<(), String> {
         let set: usize = self.iter().map(|_| 1).sum();
         if set != self.count {
-            return Err(format!("{set} bits are set, and the count says {}", self.count));
+            return Err(format!("{set} bits are set, but the count is {}", self.count));
         }
         if let Some(bit) = self.iter().find(|bit| *bit >= self.len) {
-            return Err(format!("bit {bit} is set, of only {}", self.len));
+            return Err(format!("bit {bit} is set in a set of length {}", self.len));
         }
         if let Some(early) = self.iter().next().filter(|bit| bit / WORD < self.low) {
-            return Err(format!("bit {early} is set, before word {} where the search begins", self.low));
+            return Err(format!("bit {early} is set before word {}, where the search begins", self.low));
         }
         let ends = self.starts[1..self.layers].iter().copied().chain([self.words.len()]);
         let layers: Vec<&[u64]> =
@@ -312,7 +313,7 @@ impl Bitmap {
             for i in 0..pair[1].len() * WORD {
                 let said = pair[1][i / WORD] & 1 << (i % WORD) != 0;
                 if said != pair[0].get(i).is_some_and(|word| *word != 0) {
-                    return Err(format!("summary {k} says {said} of word {i}, which is the contrary"));
+                    return Err(format!("summary {k} has {said} for word {i}, which is wrong"));
                 }
             }
         }

@@ -1,16 +1,16 @@
 //! The buddy allocator (Navarro et al., sections 4.4 and 4.8), over any ladder of sizes.
 //!
-//! The free memory is a set of *maximal* free extents: wholly free, aligned to a size of the ladder, and in no larger
-//! extent that is wholly free too. The "free list" of a size is a bitmap of the maximal extents of that size, so it is
-//! in address order by nature, coalescing is a look at the bits of the siblings, and nothing is stored in or about a
-//! frame but its bit. An allocation takes the lowest maximal extent of the size asked for, and only when there is none
-//! splits the lowest of the next larger size that has one: first fit, which lets the high end of memory become free
-//! again, and so keeps contiguity where a list in order of use wears it away.
+//! Free memory is a set of *maximal* free extents: wholly free, aligned to a size of the ladder, and not part of a
+//! larger extent that is wholly free too. The "free list" of a size is a bitmap of the maximal extents of that size. So
+//! it is always in address order, coalescing is a test of the siblings' bits, and nothing is stored in a frame, and
+//! nothing about it but its bit. An allocation takes the lowest maximal extent of the requested size, and only if there
+//! is none splits the lowest one of the next larger size that has one. This first fit lets the high end of memory
+//! become free again, and so preserves contiguity, which a list in order of use wears away.
 //!
-//! A free frame may hold a cache page: clean, unmapped, its contents still good (section 5.1). The free extents with
-//! such frames coalesce with the others, but are taken after those of their size that have none, in the order in which
-//! they became free. Other than that the allocator knows nothing of reservations or of what a frame holds: who takes an
-//! extent gives it back, whole or in pieces.
+//! A free frame may hold a cache page: clean, unmapped, its contents still valid (section 5.1). Free extents with such
+//! frames coalesce with the others, but are taken after those of their size that have none, in the order in which they
+//! became free. Beyond that the allocator knows nothing of reservations or of the contents of a frame: the owner of an
+//! extent frees it, whole or in pieces.
 
 mod aged;
 mod cached;
@@ -28,29 +28,29 @@ use superpage_pages::{Extent, Ladder, Level, Pfn};
 ///
 /// Costs: with `L` sizes in the ladder, a ratio `R` between neighbours and `N` frames, each operation reads and writes
 /// O(L log64 N) words, and O(R / 64) more for each size that it splits or coalesces. Metadata is a little more than one
-/// bit for each extent of each size. From the first cache page on there are twice as many bits and one more for each
-/// frame, an operation on an extent with cache pages reads a word for 64 frames of it, and putting one such extent in or
-/// out of the order of age costs O(log of those of its size), with about 50 bytes for each.
+/// bit for each extent of each size. Once there has been a cache page, there are twice as many bits and one more for
+/// each frame, an operation on an extent with cache pages reads one word per 64 frames of it, and inserting such an
+/// extent into the order of age, or removing it, costs O(log of those of its size), with about 50 bytes for each.
 #[derive(Clone)]
 pub struct Buddy {
     ladder: Ladder,
     frames: u64,
     tiers: Vec<Tier>,
-    /// What is known of cache pages: nothing before the first.
+    /// The state of cache pages; absent until the first one.
     cached: Option<Box<Cached>>,
 }
 
 /// One size of the ladder.
 #[derive(Clone, PartialEq, Eq)]
 struct Tier {
-    /// The maximal free extents of this size without cache pages, by their index: the first frame's number over the
-    /// size. The length is the number of extents of this size that memory has.
+    /// The maximal free extents of this size without cache pages, by index: the first frame's number divided by the
+    /// size. The length is the number of extents of this size in memory.
     plain: Bitmap,
     /// The base-two logarithm of the frames in an extent.
     order: u32,
     /// The base-two logarithm of the number of extents of this size in one of the next larger; 0 for the largest.
     ratio: u32,
-    /// As many ones as siblings have bits in one word.
+    /// A mask with as many ones as siblings have bits in one word.
     siblings: u64,
 }
 
@@ -68,12 +68,12 @@ impl Tier {
     }
 }
 
-/// Why there is no allocator for so much memory.
+/// Why an allocator cannot be made for an amount of memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BuddyError {
     /// Memory of no frames.
     NoFrames,
-    /// The bitmaps of so many frames do not fit in the memory that the allocator itself may use.
+    /// There is not enough memory for the bitmaps of so many frames.
     TooManyFrames(u64),
 }
 
@@ -90,12 +90,15 @@ impl fmt::Display for BuddyError {
 
 impl core::error::Error for BuddyError {}
 
-/// Why an extent cannot be freed whose owner gives it back twice.
+/// Why an extent cannot be freed: its owner has freed it, or part of it, before.
 const FREE_ALREADY: &str = "free already, or a part of it is";
 
 impl Buddy {
-    /// An allocator of `frames` frames from number 0, all free. What the end of memory has beyond a multiple of the
+    /// An allocator of `frames` frames from number 0, all free. Memory beyond the last multiple of the
     /// largest size is free as smaller extents. Cost: O(`frames` / 64).
+    ///
+    /// # Errors
+    /// There are no frames, or no memory for their bitmaps.
     pub fn new(ladder: Ladder, frames: u64) -> Result<Buddy, BuddyError> {
         if frames == 0 {
             return Err(BuddyError::NoFrames);
@@ -131,13 +134,13 @@ impl Buddy {
         self.frames
     }
 
-    /// Takes an extent of `level`. Of that size, the lowest maximal free one without cache pages; else the one with cache
-    /// pages that became free, in its present form, the longest ago (the lowest of those of the same moment). If there is
-    /// neither, an extent of the next larger size that has one, chosen in the same way, is split into extents of the next
-    /// smaller one, and so on down, with the same choice among the pieces each time. `None` if no extent of that size is
+    /// Takes an extent of `level`. Of that size, it takes the lowest maximal free extent without cache pages; if there
+    /// is none, the one with cache pages that became free in its present form the longest ago (the lowest, if several
+    /// did at once). If there is neither, an extent of the next larger size that has one, chosen in the same way, is
+    /// split size by size, with the same choice among the pieces each time. Returns `None` if no extent of that size is
     /// wholly free, or if the ladder has no such level.
     ///
-    /// The frames keep their marks as cache pages: [`Buddy::cached_in`] tells which they are.
+    /// The frames keep their marks as cache pages: [`Buddy::cached_in`] returns which they are.
     #[inline]
     pub fn allocate(&mut self, level: Level) -> Option<Extent> {
         if self.cached.is_some() {
@@ -157,8 +160,8 @@ impl Buddy {
         None
     }
 
-    /// Takes this very extent, splitting what larger free extent it lies in. Returns false, with nothing changed, if it
-    /// is not wholly free or no extent of this memory. The frames keep their marks as cache pages.
+    /// Takes this very extent, splitting the larger free extent that it lies in. Returns false, with nothing changed,
+    /// if it is not wholly free or is not an extent of this memory. The frames keep their marks as cache pages.
     pub fn allocate_at(&mut self, extent: Extent) -> bool {
         if !self.has(extent) {
             return false;
@@ -175,13 +178,13 @@ impl Buddy {
         true
     }
 
-    /// Gives an extent back: one that was allocated, a piece of such a one, or a whole put together from such pieces.
-    /// It coalesces with its siblings as far up the ladder as they are free. Frames of it that are marked as cache pages
-    /// stay so, and then it becomes free, now, as an extent with cache pages.
+    /// Frees an extent: one that was allocated, a piece of one, or a whole put together from such pieces. It coalesces
+    /// with its siblings as far up the ladder as they are free. Frames of it that are marked as cache pages stay
+    /// marked, and then it becomes free, now, as an extent with cache pages.
     ///
-    /// Panics if a frame of it is free already, or if it is no extent of this memory (misaligned, beyond the end, or of
-    /// a level that the ladder lacks): the caller's count of its frames is wrong, and going on would give one frame to
-    /// two owners. The check is complete, and costs one word for each size.
+    /// Panics if a frame of it is free already, or if it is not an extent of this memory (misaligned, beyond the end,
+    /// or of a level that the ladder lacks): the caller has lost count of its frames, and to go on would give one frame
+    /// to two owners. The check is complete, and costs one word for each size.
     #[inline]
     pub fn free(&mut self, extent: Extent) {
         if self.cached.is_some() {
@@ -197,14 +200,14 @@ impl Buddy {
         }
     }
 
-    /// Whether every frame of the extent is free, be it a maximal free extent or inside one. False for what is no extent
-    /// of this memory.
+    /// Whether every frame of the extent is free, as a maximal free extent or inside one. False for anything that is
+    /// not an extent of this memory.
     #[inline]
     pub fn is_free(&self, extent: Extent) -> bool {
         self.has(extent) && self.holder(extent).is_some()
     }
 
-    /// The number of free frames, with cache pages and without. Cost: O(L).
+    /// The number of free frames, with or without cache pages. Cost: O(L).
     pub fn free_frames(&self) -> u64 {
         self.ladder.levels().map(|level| self.maximal(level) << self.ladder.order(level)).sum()
     }
@@ -217,14 +220,14 @@ impl Buddy {
         from.map(|level| self.maximal(level) << (self.ladder.order(level) - order)).sum()
     }
 
-    /// The number of maximal free extents at `level`, with cache pages and without: the length of the free list of that
+    /// The number of maximal free extents at `level`, with or without cache pages: the length of the free list of that
     /// size.
     pub fn maximal(&self, level: Level) -> u64 {
         let aged = self.cached.as_ref().map_or(0, |cached| cached.aged(level.index()).bits().count());
         (self.tiers[level.index()].plain.count() + aged) as u64
     }
 
-    /// The maximal free extents: those of the smallest size in order of address, then those of the next. Cost: O(N / 64)
+    /// The maximal free extents: those of the smallest size in address order, then those of the next. Cost: O(N / 64)
     /// for all.
     pub fn iter(&self) -> impl Iterator<Item = Extent> {
         self.ladder.levels().zip(&self.tiers).flat_map(|(level, tier)| {
@@ -241,9 +244,11 @@ impl Buddy {
         size_of::<Buddy>() + self.tiers.capacity() * size_of::<Tier>() + bitmaps + cached
     }
 
-    /// Checks that each bitmap agrees with its summaries and its count, that no free extent lies in another, that each is
-    /// maximal, and that those with cache pages are in their order of age and no others are. The error says what does
-    /// not hold. Cost: O(N).
+    /// Checks that each bitmap agrees with its summaries and its count, that no free extent lies in another, that each
+    /// is maximal, and that exactly those with cache pages are in their order of age.
+    ///
+    /// # Errors
+    /// A sentence that says what does not hold. Cost: O(N).
     pub fn validate(&self) -> Result<(), String> {
         for (level, tier) in self.tiers.iter().enumerate() {
             tier.plain.validate().map_err(|error| format!("free bitmap of level {level}: {error}"))?;
@@ -255,11 +260,11 @@ impl Buddy {
         for extent in self.iter().filter(|extent| extent.level < self.ladder.largest()) {
             let (level, tier) = (extent.level.index(), &self.tiers[extent.level.index()]);
             if let Some(holder) = self.holder(Extent { start: extent.start, level: extent.level.up() }) {
-                return Err(format!("{extent:?} is free also as a part of one of level {holder}"));
+                return Err(format!("{extent:?} is also free as part of an extent of level {holder}"));
             }
             let index = tier.index(extent.start);
             if index == tier.first_sibling(index) && self.is_whole(level, index) {
-                return Err(format!("{extent:?} and all its siblings are free, and are not one"));
+                return Err(format!("{extent:?} and all its siblings are free but have not coalesced"));
             }
         }
         Ok(())
@@ -273,7 +278,7 @@ impl Buddy {
         })
     }
 
-    /// The level of the maximal free extent that holds the frames of `extent`, or is it.
+    /// The level of the maximal free extent that contains `extent`.
     #[inline]
     fn holder(&self, extent: Extent) -> Option<usize> {
         (extent.level.index()..self.tiers.len()).find(|level| {
@@ -294,11 +299,11 @@ impl Buddy {
             }
     }
 
-    /// Panics if `extent` is none of this memory or a frame of it is free in an extent without cache pages.
+    /// Panics if `extent` is not of this memory, or if a frame of it is free in an extent without cache pages.
     #[inline]
     fn check_taken(&self, extent: Extent) {
         if !self.has(extent) {
-            self.refuse(extent, "no extent of this memory");
+            self.refuse(extent, "not an extent of this memory");
         }
         if !self.is_taken(extent) {
             self.refuse(extent, FREE_ALREADY);
@@ -314,8 +319,8 @@ impl Buddy {
             && smaller.iter().all(|tier| tier.plain.is_clear(tier.index(extent.start), order - tier.order))
     }
 
-    /// Splits the extent of level `from` that holds `extent`, has no cache page and is no longer free, step by step down to `extent`: of
-    /// each split, all pieces but the one that holds it become maximal.
+    /// Splits the extent of level `from` that contains `extent`, has no cache page and is no longer free, step by step
+    /// down to `extent`. Of each split, all pieces but the one that contains it become maximal.
     fn split(&mut self, from: usize, extent: Extent) {
         for tier in self.tiers[extent.level.index()..from].iter_mut().rev() {
             let index = tier.index(extent.start);
@@ -324,13 +329,13 @@ impl Buddy {
         }
     }
 
-    /// Makes one extent of `extent`, just freed, and its siblings if all are free, and so on up the ladder, where nothing
-    /// is known of cache pages.
+    /// Makes one extent of `extent`, just freed, and its siblings if all are free, and so on up the ladder, as long as
+    /// there are no cache pages.
     fn coalesce(&mut self, extent: Extent) {
         let mut level = extent.level.index();
         while let [tier, up, ..] = &mut self.tiers[level..] {
             let (first, whole) = (tier.first_sibling(tier.index(extent.start)), up.index(extent.start));
-            // At the end of memory siblings may be missing: then there is no whole either.
+            // At the end of memory siblings may be missing: then there is no larger extent either.
             if whole >= up.plain.len() || !tier.plain.is_full(first, tier.ratio) {
                 return;
             }
@@ -346,8 +351,8 @@ impl Buddy {
     }
 }
 
-/// Equal are allocators with the same free extents and marks, where those of a size with cache pages have the same order
-/// of age, whatever was done to them before.
+/// Allocators are equal if they have the same free extents and marks, and if those of a size with cache pages have the
+/// same order of age, whatever was done to them before.
 impl PartialEq for Buddy {
     fn eq(&self, other: &Buddy) -> bool {
         (self.ladder, self.frames) == (other.ladder, other.frames)

@@ -1,35 +1,35 @@
-//! The processor time that a background may use: a bucket that fills at its share of one core.
+//! The processor time that a background may use: a token bucket that fills at a share of one core.
 
 use core::time::Duration;
 
-/// CPU time saved up, in seconds; less than none when more was used than was there.
+/// Processor time saved up, in seconds; negative if more was used than was available.
 #[derive(Clone, Debug)]
 pub(crate) struct Budget {
     rate: f64,
     depth: f64,
     have: f64,
-    /// What has to be there before anything is done: about what it will use.
+    /// How much must be available before anything is done: about what it will use.
     need: f64,
     at: Duration,
 }
 
 impl Budget {
-    /// Full, at time zero. It fills at `rate` seconds a second and holds `depth`.
+    /// A full bucket at time zero. It fills at `rate` seconds per second and holds `depth`.
     pub(crate) fn new(rate: f64, depth: Duration) -> Budget {
         Budget { rate, depth: depth.as_secs_f64(), have: depth.as_secs_f64(), need: 0.0, at: Duration::ZERO }
     }
 
-    /// Takes what was used. More than there was is owed, and waited for.
+    /// Subtracts what was used. An overdraft is owed: it has to be waited for.
     pub(crate) fn spend(&mut self, used: Duration) {
         self.have -= used.as_secs_f64();
     }
 
-    /// What is done next will use about so much. More than can be saved up cannot be waited for.
+    /// Sets what the next step is expected to use. More than the bucket holds is never waited for.
     pub(crate) fn expect(&mut self, cost: Duration) {
         self.need = cost.as_secs_f64().min(self.depth);
     }
 
-    /// How long nothing may be done; zero if something may.
+    /// How long to wait before anything may be done; zero if something may be done now.
     pub(crate) fn wait(&mut self, now: Duration) -> Duration {
         let gained = now.saturating_sub(self.at).as_secs_f64() * self.rate;
         self.have = (self.have + gained).min(self.depth);
@@ -51,7 +51,7 @@ mod tests {
         budget.expect(5 * MS);
         assert!(budget.wait(499 * MS) > Duration::ZERO);
         assert_eq!(budget.wait(501 * MS), Duration::ZERO);
-        // Never more than can be saved up.
+        // Never more than the bucket holds.
         budget.expect(1000 * MS);
         assert!(budget.wait(501 * MS) < Duration::from_secs(10));
         assert_eq!(budget.wait(Duration::from_secs(11)), Duration::ZERO);

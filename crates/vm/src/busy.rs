@@ -1,5 +1,5 @@
-//! Busy pages: populated, but their contents are still on the way from a slow store. Nobody maps them, nothing takes them
-//! away, and who needs them waits. The word is FreeBSD's.
+//! Busy pages: populated, while their contents are still being read from a slow store. They are not mapped, nothing
+//! takes them away, and whoever needs one waits. The word is FreeBSD's.
 
 use crate::away::PageOf;
 use crate::object::ObjectId;
@@ -22,14 +22,14 @@ pub(crate) struct Busy {
 /// A read that is under way.
 #[derive(Clone, Copy)]
 struct Reading {
-    /// The page that is filled.
+    /// The page that is being read in.
     page: PageOf,
-    /// The object whose backing store is read: it may be one behind.
+    /// The object whose backing store is read, which may be one behind the page's own.
     from: ObjectId,
 }
 
 impl Busy {
-    /// Whether no read is under way: what every fault on a populated page asks first.
+    /// Whether no read is under way: the first test of every fault on a populated page.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.pages.is_empty()
@@ -44,20 +44,20 @@ impl Busy {
         self.pages.iter().map(|(frame, reading)| (*frame, reading.page))
     }
 
-    /// The frame of a busy page of an object, or one that is read from what the object has stored, among the pages with
-    /// these indices; the lowest. O(reads under way).
+    /// The lowest frame of a busy page among the pages of an object with these indices, or of one that is being read
+    /// from what the object has in its backing store. O(reads under way).
     pub(crate) fn of(&self, object: ObjectId, pages: &Range<u64>) -> Option<u32> {
         let concerns =
             |reading: &Reading| (reading.page.0 == object || reading.from == object) && pages.contains(&reading.page.1);
         self.pages.iter().filter(|(_, reading)| concerns(reading)).map(|(frame, _)| *frame).min()
     }
 
-    /// The same of all pages of an object.
+    /// The same for all pages of an object.
     pub(crate) fn of_all(&self, object: ObjectId) -> Option<u32> {
         self.of(object, &(0..PAGES_LIMIT))
     }
 
-    /// The frame into which what `object` has stored of a page is being read.
+    /// The frame into which the page of this index is being read from the backing store of `object`.
     pub(crate) fn reading(&self, object: ObjectId, index: u64) -> Option<u32> {
         let reads = |reading: &Reading| reading.from == object && reading.page.1 == index;
         self.pages.iter().find(|(_, reading)| reads(reading)).map(|(frame, _)| *frame)
@@ -69,11 +69,11 @@ impl Busy {
 }
 
 impl Vm {
-    /// A page was populated whose contents come later, from what `from` has stored.
+    /// Records that a page was populated whose contents will be read from the backing store of `from`.
     pub(crate) fn begin_reading(&mut self, page: PageOf, from: ObjectId, frame: u32) {
         // It is populated and not mapped.
         self.objects.get_mut(page.0).sole = false;
-        // It is hashed when it has its contents.
+        // It is hashed once it has its contents.
         self.to_hash.retain(|waiting| *waiting != frame);
         self.frames.busy.pages.insert(frame, Reading { page, from });
         if let Some(pages) = &mut self.frames.pages {
@@ -81,18 +81,18 @@ impl Vm {
         }
     }
 
-    /// A read that [`crate::Memory::read`] began is done, or has failed: who waits for the frame
-    /// ([`crate::FaultError::Busy`], [`Error::Busy`]) tries again. Then the page is there; or, after a failure, it is asked of
-    /// [`crate::Memory::read`] once more, which says what there is to say. O(1), but for a file that was closed meanwhile:
-    /// O(its pages).
+    /// Ends a read that [`crate::Memory::read`] began, whether it succeeded or failed. Whoever waits for the frame
+    /// ([`crate::FaultError::Busy`], [`Error::Busy`]) tries again. After a success the page is resident; after a
+    /// failure [`crate::Memory::read`] is called for it once more and returns the error. O(1), except for a file that
+    /// was closed meanwhile: O(its pages).
     ///
     /// # Errors
-    /// [`Error::NotBusy`]: the frame holds no busy page.
+    /// [`Error::NotBusy`]: the frame does not hold a busy page.
     pub fn read_done(&mut self, frame: Pfn, read: Result<(), NoContents>) -> Result<(), Error> {
         let number = u32::try_from(frame.0).map_err(|_| Error::NotBusy(frame))?;
         let reading = self.frames.busy.pages.remove(&number).ok_or(Error::NotBusy(frame))?;
         let (object, index) = reading.page;
-        // What could not go may go now.
+        // A page that could not be evicted may be evictable now.
         self.futile = None;
         match read {
             Ok(()) => {
@@ -103,7 +103,7 @@ impl Vm {
                         self.hash_when_read(number);
                     }
                 }
-                // So that whoever waits for it finds it.
+                // Keeps the page from the daemon until whoever waits for it has tried again.
                 self.frames.served(number);
             }
             Err(NoContents) => self.frames.unpopulate(object, index, index + 1),
@@ -114,14 +114,14 @@ impl Vm {
         Ok(())
     }
 
-    /// The frames whose contents are on the way, in no order.
+    /// The frames that are being read into, in no order.
     pub fn busy_frames(&self) -> impl Iterator<Item = Pfn> + '_ {
         self.frames.busy.iter().map(|(frame, _)| Pfn(u64::from(frame)))
     }
 
-    /// Refuses an operation that may take away what the mappings of a range can reach while a read of it is under way: of the
-    /// pages of the range, and where the last mapping of an object goes, of all its pages. The pages of files stay
-    /// whatever happens to their mappings. O(mappings x (mappings + reads under way)).
+    /// Refuses an operation that may release a page whose read is under way: a page of the range, or, where the last
+    /// mapping of an object goes, any page of that object. The pages of files stay whatever happens to their mappings.
+    /// O(mappings x (mappings + reads under way)).
     pub(crate) fn none_busy(&self, space: SpaceId, low: u64, high: u64) -> Result<(), Error> {
         let map = self.space(space)?;
         if self.frames.busy.is_empty() {
@@ -149,10 +149,10 @@ impl Vm {
         for (frame, (object, index)) in self.frames.busy.iter() {
             let walk = self.frames.population.walk(object, index);
             if !walk.populated || walk.frame != frame {
-                return Err(alloc::format!("frame {frame} is busy and does not hold page {index} of {object:?}"));
+                return Err(alloc::format!("frame {frame} is busy but does not hold page {index} of {object:?}"));
             }
             if self.frames.pages.as_ref().is_some_and(|pages| pages.list(frame) != Some(List::Busy)) {
-                return Err(alloc::format!("frame {frame} is busy and on another list"));
+                return Err(alloc::format!("frame {frame} is busy but on another list"));
             }
             if mapped((object, index), frame) {
                 return Err(alloc::format!("frame {frame} is busy and mapped"));
@@ -160,7 +160,7 @@ impl Vm {
         }
         let listed = self.frames.pages.as_ref().map_or(0, |pages| pages.count(List::Busy));
         match self.frames.pages.is_some() && listed != self.frames.busy.pages.len() as u64 {
-            true => Err(alloc::format!("{listed} frames are on the list of busy ones")),
+            true => Err(alloc::format!("the busy list has {listed} frames, not the number of reads under way")),
             false => Ok(()),
         }
     }

@@ -1,5 +1,5 @@
-//! The page daemon (Navarro et al., section 5.1): approximate LRU over the active and inactive lists, as in FreeBSD; and,
-//! where the policy has it so, replacement that is aware of contiguity, and speculative demotion (4.6).
+//! The page daemon (Navarro et al., section 5.1): approximate LRU over the active and inactive lists, as in FreeBSD;
+//! and, if the policy says so, contiguity-aware replacement and speculative demotion (section 4.6).
 
 use crate::away::PageOf;
 use crate::pages::List;
@@ -11,17 +11,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Level, Pfn};
 
-/// What a look at a page's mappings said.
+/// What the reference bits of a page's mappings said.
 struct Sample {
     referenced: bool,
-    /// The page was mapped with others, as a superpage of this level: they are aged together.
+    /// The level of the superpage that mapped the page with others, if any: they are aged together.
     level: Level,
-    /// The superpage is no more, and which of its parts were referenced is not known.
+    /// The superpage was demoted, so it is not known which of its parts were referenced.
     split: bool,
 }
 
 impl Vm {
-    /// Frames that could be had without taking a page out of use: free, reserved and unpopulated, or holding a cache page.
+    /// Frames that can be allocated without evicting a page: free, reserved and unpopulated, or holding a cache page.
     pub(crate) fn available(&self) -> u64 {
         let Some(pages) = &self.frames.pages else { return 0 };
         let stats = &self.frames.stats;
@@ -35,17 +35,18 @@ impl Vm {
         (4 + frames / 200).min(frames / 8).max(1)
     }
 
-    /// What the daemon then aims at.
+    /// The number of available frames that the daemon, once woken, aims at.
     fn target(&self) -> u64 {
         (4 * self.least()).min(self.frames.buddy.frames() / 4).max(1)
     }
 
-    /// Whether the page daemon has something to do: memory is short, or a request for contiguity failed and the policy has
-    /// it woken by that. Where no page could go (swap space is full), it waits until some are freed, or a slot is, or until
-    /// [`crate::FaultError::OutOfMemory`]. The kernel asks between one operation and the next. O(1).
+    /// Whether the page daemon has work: memory is short, or a request for contiguity failed and the policy wakes the
+    /// daemon for that. If no page could be evicted (swap space is full), it waits until some are freed, a slot is, or
+    /// a fault ends with [`crate::FaultError::OutOfMemory`]. The kernel calls this between one operation and the next.
+    /// O(1).
     pub fn daemon_wanted(&self) -> bool {
         let Some(pages) = &self.frames.pages else { return false };
-        // Where the whole inactive list did not help, it will not until something changes.
+        // If the whole inactive list did not help, it will not until something changes.
         let mut goals = self.frames.wanted.iter().zip(&self.exhausted);
         let contiguity = goals.any(|(goal, exhausted)| *goal > 0 && *exhausted != Some(pages.changes()));
         let swappable = pages.count(List::Unswappable) > 0 && self.frames.away.vacant_slots() > 0;
@@ -54,15 +55,15 @@ impl Vm {
         short || self.answers.scarce.wake == Wake::Contiguity && contiguity
     }
 
-    /// Runs the page daemon once: until enough memory is available if it is short, or no page is left that can go; and until
-    /// the contiguity is restored that failed since the last run, or the end of the inactive list is reached. What the last
-    /// eight faults mapped stays, unless a request has failed for want of a frame and nothing else can go: then as much of it
-    /// goes, the oldest first, as that request needs.
+    /// Runs the page daemon once: if memory is short, until enough is available or no page is left that can be evicted;
+    /// and until it has restored the contiguity that requests have failed to get since the last run, or has reached the
+    /// end of the inactive list. What the last eight faults mapped stays, unless a request has failed for want of a
+    /// frame and nothing else can be evicted: then as much of it goes as that request needs, the oldest first.
     ///
-    /// Gives whether it took any page out of use. After [`crate::FaultError::OutOfMemory`], `true` says that the same call now
-    /// finds a frame, and `false` that only the end of a process makes room, or of a read, if a page is busy
-    /// ([`Vm::busy_frames`]). O(pages on the lists): each is looked at in at
-    /// most six passes, and one that swap space has no room for in none that follows, until it has.
+    /// Returns whether it evicted any page. After [`crate::FaultError::OutOfMemory`], `true` means that the same call
+    /// now finds a frame; `false` means that only the end of a process frees memory, or, if a page is busy
+    /// ([`Vm::busy_frames`]), the end of a read. O(pages on the lists): each page is examined in at most six passes,
+    /// and a page for which swap space had no room is skipped until it has.
     pub fn run_daemon(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) -> bool {
         if self.frames.pages.is_none() {
             return false;
@@ -91,21 +92,22 @@ impl Vm {
         self.frames.stats.evictions > before
     }
 
-    /// Passes over the inactive and the active list until the target is met, or no page of them can go.
+    /// Passes over the inactive and the active list until the target is met, or no page on them can be evicted.
     ///
-    /// An active page is deactivated after as many rounds without a reference as it is active, at most 64. The first pass finds
-    /// which pages were referenced. As no program runs while the daemon does, the rounds after it would find nothing new: they
-    /// are made in one step, as many as it takes until enough pages have no activity left.
+    /// An active page is deactivated after as many rounds without a reference as its activity, at most 64. The first
+    /// pass finds which pages were referenced. Since no program runs while the daemon does, further rounds would find
+    /// nothing new: they are made in one step, as many as it takes until enough pages have no activity left.
     fn restore_memory(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) {
         let target = self.target();
         self.readmit();
         let unswappable = self.count(List::Unswappable);
         self.scan_inactive(pmap, memory, target);
-        // Inactive pages enough for this run and the next.
+        // Enough inactive pages for this run and the next.
         let enough = 2 * target + target / 2;
         self.scan_active(pmap, enough, 1);
         self.scan_inactive(pmap, memory, target);
-        // At most: what is less active than the most active of those that must go; these; and all if swap space is full.
+        // At most three passes: pages less active than the most active of those that must go; these; and all if swap
+        // space is full.
         for _ in 0..3 {
             let full = self.count(List::Unswappable) > unswappable;
             let Some(rounds) = self.rounds_ahead(target, full) else { return };
@@ -114,9 +116,10 @@ impl Vm {
         }
     }
 
-    /// How many rounds it takes until as many active pages as are still to go have no activity left, or until the last round
-    /// before that in which any lose it, so that the least active go first. With `all`, until none has any, since few of
-    /// them can go. `None` if no more are to go, or none can.
+    /// How many rounds it takes until enough active pages for what is still missing have no activity left; if other
+    /// pages lose theirs in an earlier round, the last such round, so that the least active are evicted first. With
+    /// `all`, until no page has any, since few of them can be evicted. `None` if nothing is missing, or no page is
+    /// active.
     fn rounds_ahead(&self, target: u64, all: bool) -> Option<u8> {
         let missing = target.checked_sub(self.available()).filter(|missing| *missing > 0)?;
         let activities = self.frames.pages.as_ref()?.activities();
@@ -131,7 +134,7 @@ impl Vm {
         rounds
     }
 
-    /// Pages that swap space had no room for are inactive again, as many as it has room for now.
+    /// Makes pages inactive again that swap space had no room for, as many as it has room for now.
     fn readmit(&mut self) {
         for _ in 0..self.frames.away.vacant_slots() {
             let Some(frame) = self.head_of(List::Unswappable) else { return };
@@ -139,7 +142,7 @@ impl Vm {
         }
     }
 
-    /// Takes pages that the last faults mapped out of use, the oldest first, until there is a frame.
+    /// Evicts pages that the last faults mapped, the oldest first, until a frame is available.
     fn take_latest(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) {
         let latest: Vec<u32> = self.frames.pages.iter().flat_map(|pages| pages.latest()).collect();
         for frame in latest {
@@ -169,9 +172,9 @@ impl Vm {
         self.frames.pages.as_ref().and_then(|pages| pages.list(frame))
     }
 
-    /// Takes inactive pages out of use, the least recent first; those that were referenced are active again.
+    /// Evicts inactive pages, the least recent first; those that were referenced become active again.
     fn scan_inactive(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, target: u64) {
-        // Whatever becomes of the first page of the list, it leaves it.
+        // Whatever happens to the first page of the list, it leaves the list.
         while self.available() < target
             && let Some(frame) = self.head_of(List::Inactive)
             && let Some(page) = self.frames.page_of(frame)
@@ -185,10 +188,10 @@ impl Vm {
         }
     }
 
-    /// Makes active pages inactive that were not referenced for long, until so many are inactive or available, with what
-    /// `rounds` over the list would do in one.
+    /// Deactivates active pages that were not referenced for long, until so many are inactive or available. Does the
+    /// work of `rounds` passes over the list in one.
     fn scan_active(&mut self, pmap: &mut impl Pmap, enough: u64, rounds: u8) {
-        // Each page once: what is looked at goes to the tail, and all parts of a superpage at once.
+        // Each page once: an examined page goes to the tail, and all parts of a superpage go together.
         let mut left = self.count(List::Active);
         while left > 0
             && let Some(frame) = self.head_of(List::Active)
@@ -224,9 +227,9 @@ impl Vm {
         }
     }
 
-    /// Notes for a page, and those that one superpage maps with it, whether it was referenced in so many rounds, and puts them on
-    /// the list that follows: active, or inactive once no activity is left or nothing needs the object; what the last faults
-    /// mapped stays active. Gives how many were active.
+    /// Records whether a page, with those that one superpage maps with it, was referenced in so many rounds, and moves
+    /// them to their next list: active, or inactive once no activity is left or nothing needs the object. What the last
+    /// faults mapped stays active. Returns how many were active.
     fn age(&mut self, frame: u32, sample: &Sample, unneeded: bool, rounds: u8) -> u64 {
         let referenced = sample.referenced;
         let count = self.frames.ladder.pages(sample.level) as u32;
@@ -246,8 +249,9 @@ impl Vm {
         active
     }
 
-    /// Looks whether a page was referenced, in any mapping, and clears the bits. With memory short, a superpage that was
-    /// referenced is demoted around the page, with the policy's probability, to see which of its parts are in use.
+    /// Tests whether a page was referenced, in any mapping, and clears the bits. When memory is short, a superpage that
+    /// was referenced is demoted around the page, with the policy's probability, to find out which of its parts are in
+    /// use.
     fn sample(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32, pressure: bool) -> Sample {
         self.frames.stats.daemon_scanned += 1;
         let mut sample = Sample { referenced: false, level: Level::BASE, split: false };
@@ -262,7 +266,8 @@ impl Vm {
             sample.referenced |= referenced;
             sample.level = sample.level.max(mapping.level);
             if referenced && pressure && self.speculates() {
-                // The bit is cleared before, so that the parts start without it, and only those in use will have it again.
+                // The bit was cleared first, so that the parts start without it and only those in use will have it
+                // again.
                 self.demote_around(pmap, mapping.space, &mapping.entry, page.0, mapping.at, false);
                 self.frames.stats.speculative_demotions += 1;
                 sample.split = true;
@@ -271,7 +276,7 @@ impl Vm {
         sample
     }
 
-    /// Throws the dice for a speculative demotion: the same for the same history.
+    /// Decides pseudo-randomly whether to demote speculatively: the same history yields the same decisions.
     fn speculates(&mut self) -> bool {
         match self.answers.demote.speculate {
             0 => false,
@@ -283,8 +288,8 @@ impl Vm {
         }
     }
 
-    /// Promotes the smallest region around a page, and larger ones, of which all pages were found referenced when they were
-    /// last looked at.
+    /// Promotes the smallest region around a page, and larger ones, whose pages were all found referenced when they
+    /// were last sampled.
     fn repromote(&mut self, pmap: &mut impl Pmap, (object, index): PageOf, frame: u32) {
         let walk = self.frames.population.walk(object, index);
         let most = self.frames.population.full_level(&walk);
@@ -311,8 +316,8 @@ impl Vm {
         }
     }
 
-    /// Takes a page that is not referenced out of use: unmaps it, writes it out if it is dirty, and makes it a cache page or
-    /// frees it. `false`, with nothing changed, if swap space is full.
+    /// Evicts a page that was not referenced: unmaps it, writes it out if it is dirty, and makes it a cache page or
+    /// frees it. Returns `false`, with nothing changed, if swap space is full.
     fn take_out(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, page: PageOf, frame: u32) -> bool {
         let dirty = self.is_dirty(pmap, page, frame);
         if dirty && !self.can_be_written(page) {
@@ -341,8 +346,8 @@ impl Vm {
         true
     }
 
-    /// Makes up to `goal` extents of a level available by taking inactive pages out of use, the least recent first; only
-    /// pages of an extent that then has nothing else in it. Pages that must be written out first do not take part. Gives
+    /// Makes up to `goal` extents of a level available by evicting inactive pages, the least recent first; only pages
+    /// of an extent that then has nothing else in it. Pages that would have to be written out are left alone. Returns
     /// whether the goal is met.
     fn restore_contiguity(&mut self, pmap: &mut impl Pmap, level: Level, mut goal: u64) -> bool {
         if goal == 0 {
@@ -360,7 +365,7 @@ impl Vm {
             let extent = Extent { start: Pfn(u64::from(frame)).align_down(pages), level };
             if let Some(taken) = self.contributors(pmap, extent) {
                 for (frame, page) in taken {
-                    // Clean, so nothing is written and swap space cannot be full.
+                    // The page is clean, so nothing is written and swap space cannot be full.
                     self.take_out(pmap, &mut crate::NoMemory, page, frame);
                 }
                 if self.answers.reclaim.cache == Cache::Held {
@@ -372,7 +377,7 @@ impl Vm {
                     return true;
                 }
             }
-            // The next one may have gone, or may be active again: then what was seen is passed over once more.
+            // The next page may have been evicted, or reactivated: then start over with what was seen.
             if next.is_some_and(|next| self.list_of(next) != Some(List::Inactive)) {
                 next = self.head_of(List::Inactive);
             }
@@ -380,8 +385,8 @@ impl Vm {
         false
     }
 
-    /// The pages that must go for an extent to be available: all of them inactive, clean and not referenced. `None` if
-    /// something else is in it, or if nothing need go.
+    /// The pages that must be evicted for an extent to become available: all of them inactive, clean and not
+    /// referenced. `None` if something else is in it, or if none need be evicted.
     fn contributors(&mut self, pmap: &mut impl Pmap, extent: Extent) -> Option<Vec<(u32, PageOf)>> {
         let first = extent.start.0 as u32;
         let frames = first..first + self.frames.ladder.pages(extent.level) as u32;
@@ -421,7 +426,7 @@ impl Vm {
         Some(taken)
     }
 
-    /// Frees the cache pages in an extent that hold their frames.
+    /// Frees the cache pages in an extent that still hold their frames.
     fn free_held_in(&mut self, extent: Extent) {
         let first = extent.start.0 as u32;
         for frame in first..first + self.frames.ladder.pages(extent.level) as u32 {

@@ -1,5 +1,6 @@
-//! Dirty pages: which base pages of a superpage were written (Navarro et al., section 4.7). A clean superpage is demoted at
-//! its first write; or what was written is inferred from digests of contents; and what is dirty is written out.
+//! Dirty pages: which base pages of a superpage were written (Navarro et al., section 4.7). A clean superpage is
+//! demoted at its first write, or dirty base pages are inferred from digests of their contents; and dirty pages are
+//! written out.
 
 use crate::away::PageOf;
 use crate::fault::Site;
@@ -10,7 +11,7 @@ use crate::{Backed, Memory, Pmap, Used};
 use superpage_pages::{Level, Pfn, Protection};
 
 impl Vm {
-    /// Whether it matters, for what is written out, which pages of an object are dirty.
+    /// Whether it makes a difference to page-outs which pages of an object are dirty.
     pub(crate) fn dirt_matters(&self, object: ObjectId) -> bool {
         match self.answers.promote.dirty {
             Dirty::All => true,
@@ -24,7 +25,7 @@ impl Vm {
         (self.answers.demote.on_write || self.answers.reclaim.hash == Hash::Late) && self.dirt_matters(object)
     }
 
-    /// The rights of a mapping of pages of an object that are clean, where the entry gives `rights`.
+    /// The rights with which clean pages of an object are mapped, where the map entry allows `rights`.
     pub(crate) fn rights_if_clean(&self, object: ObjectId, rights: Protection) -> Protection {
         if rights.contains(Protection::WRITE) && self.tracks_dirt(object) {
             rights & !Protection::WRITE
@@ -33,7 +34,7 @@ impl Vm {
         }
     }
 
-    /// A mapping of `count` frames is no more; what its dirty bit said is kept with the frames.
+    /// Keeps the dirty bit of a mapping of `count` frames that was removed, in the state of those frames.
     #[inline]
     pub(crate) fn note_modified(&mut self, used: Used, first: u32, count: u64) {
         if let Some(pages) = &mut self.frames.pages
@@ -43,8 +44,8 @@ impl Vm {
         }
     }
 
-    /// A superpage that may not be written yet is written. If it is clean it is demoted around the page, or its pages are to
-    /// be hashed first. Gives the level of the mapping that may now be written.
+    /// Handles a write to a superpage that may not be written yet. If it is clean, it is demoted around the page, or
+    /// its pages are hashed first. Returns the level of the mapping that may now be written.
     pub(crate) fn first_write(
         &mut self,
         pmap: &mut impl Pmap,
@@ -68,7 +69,7 @@ impl Vm {
         level
     }
 
-    /// A page was populated from its backing store.
+    /// Queues a page that was read from its backing store for hashing, if the policy hashes.
     #[inline]
     pub(crate) fn hash_when_read(&mut self, frame: u32) {
         if matches!(self.answers.reclaim.hash, Hash::Read | Hash::Idle) {
@@ -76,8 +77,8 @@ impl Vm {
         }
     }
 
-    /// Hashes the pages that wait for it, where the policy hashes when a page is read, or before a clean superpage is written:
-    /// once frames are filled, and before the program goes on.
+    /// Hashes the queued pages, if the policy hashes when a page is read or before a clean superpage is written: after
+    /// frames are filled, and before the program goes on.
     #[inline]
     pub(crate) fn hash_if_wanted(&mut self, pmap: &impl Pmap, memory: &mut impl Memory) {
         if self.answers.reclaim.hash != Hash::Idle && !self.to_hash.is_empty() {
@@ -85,13 +86,13 @@ impl Vm {
         }
     }
 
-    /// The idle loop: hashes up to `most` pages that were read in and are still clean. Gives how many.
+    /// The idle loop: hashes up to `most` pages that were read in and are still clean. Returns how many it hashed.
     pub fn idle(&mut self, pmap: &impl Pmap, memory: &mut impl Memory, most: u64) -> u64 {
         let mut hashed = 0;
         while hashed < most
             && let Some(frame) = self.to_hash.pop_front()
         {
-            // The page may have gone since, or may have been written: then its digest says nothing.
+            // The page may have been evicted or written since: then its digest would say nothing.
             if self.frames.busy.contains(frame) {
                 continue;
             }
@@ -106,7 +107,7 @@ impl Vm {
         hashed
     }
 
-    /// Whether a populated page is to be taken for dirty.
+    /// Whether a populated page must be treated as dirty.
     pub(crate) fn is_dirty(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> bool {
         let kept = self.frames.pages.as_ref().is_some_and(|pages| pages.dirty(frame));
         kept || self.mappings(pmap, page, frame).iter().any(|mapping| {
@@ -115,7 +116,7 @@ impl Vm {
         })
     }
 
-    /// Whether there is a place that a page could be written to.
+    /// Whether there is a place to write a page to.
     pub(crate) fn can_be_written(&self, page: PageOf) -> bool {
         let away = &self.frames.away;
         self.objects.get(page.0).file.is_some() || away.slot(page).is_some() || away.vacant_slots() > 0
@@ -129,8 +130,8 @@ impl Vm {
         }
     }
 
-    /// Writes a page out that is taken for dirty, unless its digest says that it never changed. `false` if swap space is
-    /// full. Dirty bits of mappings are the caller's to clear.
+    /// Writes a page out that is treated as dirty, unless its digest shows that it has not changed. Returns `false` if
+    /// swap space is full. Clearing the dirty bits of mappings is left to the caller.
     pub(crate) fn launder(&mut self, memory: &mut impl Memory, page: PageOf, frame: u32) -> bool {
         let contents = Pfn(u64::from(frame));
         if let Some(known) = self.frames.digests.get(&frame).copied() {

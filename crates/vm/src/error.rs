@@ -1,17 +1,17 @@
-//! What can go wrong, as values.
+//! Why an operation or a fault fails.
 
 use crate::SpaceId;
 use core::fmt;
 use superpage_pages::{Access, Pfn, Vpn};
 
-/// The end of virtual memory and of files: pages have numbers below this one.
+/// The end of virtual memory and of files: page numbers are below this.
 pub const PAGES_LIMIT: u64 = 1 << 52;
 
 /// Why an operation was refused. The state is as before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// No frames, or more than 32 bits number.
+    /// The number of frames is 0, or does not fit in 32 bits.
     Frames(u64),
     /// The address space does not exist.
     NoSpace(SpaceId),
@@ -22,21 +22,22 @@ pub enum Error {
         /// The number of pages.
         pages: u64,
     },
-    /// Nothing is mapped there that could grow or move.
+    /// Nothing that could grow or move is mapped there.
     Unmapped(Vpn),
     /// The ranges before and after a move overlap.
     Overlap(Vpn),
-    /// The frames to be wired are not all free.
+    /// The frames to be wired do not lie in memory, or are not all free.
     NotFree,
     /// No frame is left, not even in a reservation.
     NoFrame,
-    /// The frame is none of those that the kernel took.
+    /// The frame was not allocated by [`crate::Vm::wire_page`].
     NotWired(Pfn),
     /// The file is not open.
     NotOpen(u32),
-    /// A page that would go is being read into this frame: wait for [`crate::Vm::read_done`] and try again.
+    /// A page that the operation would release is being read into this frame: wait for [`crate::Vm::read_done`] and try
+    /// again.
     Busy(Pfn),
-    /// No read into this frame is under way.
+    /// No read into this frame is in progress.
     NotBusy(Pfn),
 }
 
@@ -48,13 +49,13 @@ impl fmt::Display for Error {
             Error::Range { start, pages } => {
                 write!(f, "a range of {pages} pages at page {start:#x} is empty or ends beyond page 2^52")
             }
-            Error::Unmapped(at) => write!(f, "nothing is mapped at page {:#x} that could grow or move", at.0),
-            Error::Overlap(at) => write!(f, "a mapping cannot move to page {:#x}, onto a part of itself", at.0),
+            Error::Unmapped(at) => write!(f, "nothing that could grow or move is mapped at page {:#x}", at.0),
+            Error::Overlap(at) => write!(f, "a mapping cannot move to page {:#x}: it would overlap itself", at.0),
             Error::NoFrame => f.write_str("no frame is left for the kernel; run the page daemon, and try again"),
             Error::NotWired(frame) => write!(f, "frame {} was not allocated by the kernel", frame.0),
             Error::NotOpen(file) => write!(f, "file {file} is not open; open it first"),
             Error::Busy(frame) => write!(f, "frame {} is being read into; try again when that is done", frame.0),
-            Error::NotBusy(frame) => write!(f, "no read into frame {} is under way", frame.0),
+            Error::NotBusy(frame) => write!(f, "no read into frame {} is in progress", frame.0),
             Error::NotFree => f.write_str("only frames that lie in memory and are all free can be wired"),
         }
     }
@@ -62,8 +63,8 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// Why a fault cannot be resolved. No page that was populated is lost; reservations may have been preempted, cache pages dropped,
-/// and statistics count what was tried. After [`FaultError::Busy`] the page is populated.
+/// Why a fault cannot be resolved. No populated page is lost, but reservations may have been preempted and cache pages
+/// dropped, and statistics count the attempt. After [`FaultError::Busy`] the page is populated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FaultError {
@@ -75,12 +76,12 @@ pub enum FaultError {
     Protection(Vpn, Access),
     /// No frame is left, not even in a reservation.
     OutOfMemory(Vpn),
-    /// The contents of the page cannot be had: [`crate::Memory`] could not fill its frame.
+    /// [`crate::Memory`] could not fill the page's frame.
     Contents(Vpn),
-    /// The page is being read into this frame: wait for [`crate::Vm::read_done`], without holding the manager, and try the
-    /// access again.
+    /// The page is being read into this frame: wait for [`crate::Vm::read_done`], without holding the manager, and
+    /// retry the access.
     Busy(Pfn),
-    /// The file that is read or written is not open.
+    /// The file to be read or written is not open.
     NotOpen(u32),
 }
 
@@ -90,11 +91,13 @@ impl fmt::Display for FaultError {
             FaultError::NoSpace(SpaceId(space)) => write!(f, "address space {space} does not exist; create it first"),
             FaultError::Unmapped(at) => write!(f, "page {:#x} is not mapped", at.0),
             FaultError::Protection(at, access) => {
-                write!(f, "the mapping of page {:#x} does not allow an access of kind {access:?}", at.0)
+                write!(f, "the mapping of page {:#x} does not allow the access {access:?}", at.0)
             }
-            FaultError::Busy(frame) => write!(f, "the page is being read into frame {}; try again then", frame.0),
+            FaultError::Busy(frame) => {
+                write!(f, "the page is being read into frame {}; try again when that is done", frame.0)
+            }
             FaultError::Contents(at) => {
-                write!(f, "the contents of page {:#x} cannot be had: its frame could not be filled", at.0)
+                write!(f, "the frame of page {:#x} could not be filled with its contents", at.0)
             }
             FaultError::NotOpen(file) => write!(f, "file {file} is not open; open it first"),
             FaultError::OutOfMemory(at) => {

@@ -1,4 +1,5 @@
-//! The fault path (Navarro et al., sections 4.1, 4.5): finds the page or populates it, maps it, tries to promote.
+//! The fault path (Navarro et al., sections 4.1, 4.5): finds the page or populates it, maps it, and tries to promote
+//! it.
 
 use crate::frames::Populated;
 use crate::object::ObjectId;
@@ -9,7 +10,7 @@ use crate::vm::Vm;
 use crate::{Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
 use superpage_pages::{Access, Extent, Level, Pfn, Protection, Vpn};
 
-/// What a fault came down to.
+/// How a fault was resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FaultKind {
     /// A page of zeroes was populated.
@@ -18,35 +19,35 @@ pub enum FaultKind {
     File,
     /// A page was populated from swap space.
     Swap,
-    /// The page was in the cache, and is populated again with its contents.
+    /// The page was a cache page, and was populated again with its contents.
     Cached,
     /// The page was populated already, and is now mapped here as well.
     Resident,
     /// The page was copied, at its first write.
     Copy,
-    /// The mapping was given the right to write.
+    /// The mapping was only given the right to write.
     Rights,
-    /// The mapping was there, with enough rights: somebody else resolved the fault.
+    /// The mapping was there, with enough rights: the fault was resolved meanwhile, as by another processor.
     Spurious,
 }
 
-/// What was done to resolve a fault, for those who charge time for it. Nothing is left to do but to try the access again.
+/// What was done to resolve a fault, for callers that charge time for it. The access can be retried at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use = "a fault that failed must end somewhere, and one that was resolved be tried again"]
 #[non_exhaustive]
 pub struct Fault {
-    /// What it came down to.
+    /// How it was resolved.
     pub kind: FaultKind,
     /// The frame of the page, which holds its contents.
     pub frame: Pfn,
-    /// The frame that the page was copied from: always if `kind` is [`FaultKind::Copy`], and if it is [`FaultKind::Cached`] and
-    /// the page could not stay where it was. It may have another page by now.
+    /// The frame that the page was copied from: always if `kind` is [`FaultKind::Copy`], and if it is
+    /// [`FaultKind::Cached`] and the page could not stay in its frame. That frame may hold another page by now.
     pub source: Option<Pfn>,
     /// Whether the page was populated and its frame was reserved.
     pub reserved: bool,
     /// The level of the extent that was allocated, if one was.
     pub allocated: Option<Level>,
-    /// Reservations preempted for that.
+    /// Reservations preempted for that allocation.
     pub preempted: u32,
     /// The level of the page that maps the address now: above the base page's after a promotion.
     pub mapped: Level,
@@ -78,52 +79,53 @@ impl Site {
     }
 }
 
-/// Where the contents of a page come from that is to be populated.
+/// Where the contents of a page that is being populated come from.
 #[derive(Clone, Copy)]
 pub(crate) enum Content {
     Zero,
-    /// Whatever: all of it is written at once.
+    /// Nowhere: the caller overwrites all of it at once.
     Overwritten,
-    /// From the backing store, from what this object has there.
+    /// The backing store of this object.
     Read {
         from: Backed,
         of: ObjectId,
     },
-    /// Of this frame, in the cache.
+    /// This frame, which holds it as a cache page.
     Cached(u32),
-    /// Of this frame, which holds the page or held it last.
+    /// This frame, which holds the page or held it last.
     Copy(u32),
-    /// The frame still holds it, though it was given up.
+    /// The frame itself, which still holds them although it was freed.
     Left,
 }
 
 impl Content {
-    /// Of a page that was never populated, of an object with this file or none.
+    /// For a page that was never populated, of an object with this file or none.
     pub(crate) fn new(of: ObjectId, file: Option<u32>, index: u64) -> Content {
         file.map_or(Content::Zero, |file| Content::Read { from: Backed::File { file, page: index }, of })
     }
 }
 
 impl Vm {
-    /// Resolves a fault on the page `at`: the caller then tries the access again.
+    /// Resolves a fault on the page `at`; the caller then retries the access.
     ///
-    /// A page that is not populated gets its reserved frame, or a frame in a new reservation of the preferred size. The frame is
-    /// filled ([`Memory`]) and then mapped as a base page, with all rights that the mapping has (the hardware sets dirty bits;
-    /// where the policy demotes clean superpages at their first write, a page that is clean has no right to write yet). A
-    /// page that is populated behind a shadow is mapped without the right to write, or copied if this is a write. Afterwards the
-    /// largest region around the page that is fully populated, in an extent and uniformly mapped becomes a superpage, by one
-    /// call of [`Pmap::promote`] per size.
+    /// A page that is not populated gets its reserved frame, or a frame in a new reservation of the preferred size. The
+    /// frame is filled ([`Memory`]) and then mapped as a base page, with all rights that the mapping has (the hardware
+    /// sets dirty bits; if the policy demotes clean superpages at their first write, a clean page does not get the
+    /// right to write yet). A page found behind a copy-on-write object is mapped without the right to write, or copied
+    /// if the access is a write. Afterwards the largest region around the page that is fully populated, in an extent
+    /// and uniformly mapped becomes a superpage, by one call of [`Pmap::promote`] per size.
     ///
-    /// It takes one frame at most, but for what the policy populates beside the page, and no second step follows: the access that
-    /// is tried again goes through, unless another processor has changed something meanwhile. What the last eight faults mapped stays while the daemon makes room in
-    /// advance; it goes last where a fault finds no frame.
+    /// A fault takes at most one frame, except for what the policy populates beside the page. No second fault follows:
+    /// the retried access succeeds, unless another processor has changed something meanwhile. What the last eight
+    /// faults mapped stays resident while the daemon frees memory in advance; it is evicted last when a fault finds no
+    /// frame.
     ///
     /// Costs O(number of sizes), if nothing is preempted, and one call of `memory`.
     ///
     /// # Errors
-    /// The address space does not exist, the page is not mapped, the access is not allowed; or no frame is left: then run
-    /// the daemon ([`Vm::run_daemon`]) and try again, or end a process; or `memory` cannot fill the frame; or its contents are on
-    /// the way ([`FaultError::Busy`]): then wait for [`Vm::read_done`] and try again.
+    /// The address space does not exist, the page is not mapped, or the access is not allowed; no frame is left: run
+    /// the daemon ([`Vm::run_daemon`]) and try again, or end a process; `memory` cannot fill the frame; or the page is
+    /// being read in ([`FaultError::Busy`]): wait for [`Vm::read_done`] and try again.
     #[inline]
     pub fn fault(
         &mut self,
@@ -138,7 +140,7 @@ impl Vm {
         if !entry.protection.allows(access) {
             return Err(FaultError::Protection(at, access));
         }
-        // Before anything is decided: to make room for a table may take a reservation or a cache page away.
+        // Before anything is decided: making room for a table may take a reservation or a cache page.
         if !self.give_tables(pmap, space, at, Level::BASE) {
             self.frames.stats.faults_out_of_memory += 1;
             return Err(FaultError::OutOfMemory(at));
@@ -184,8 +186,8 @@ impl Vm {
                 if own.object == holder {
                     return self.fill(pmap, memory, &Site { entry: own, ..site }, (holder, walk), content);
                 }
-                // The copy is made of what the page is read from, and takes one frame: with one more for the page that
-                // is copied, each could be evicted for the other for ever.
+                // The copy is made from what the page would be read from, and takes one frame: with one more for the
+                // page that is copied, each could be evicted for the other for ever.
                 let content = if let Content::Cached(frame) = content { Content::Copy(frame) } else { content };
                 self.fill_own(pmap, memory, site, own, content)
             }
@@ -206,7 +208,7 @@ impl Vm {
                     // There is no other frame to copy it to.
                     self.frames.evict((holder, index), walk.frame, false);
                 } else {
-                    // The page that is copied must not be the one that goes to make room.
+                    // The page that is copied must not be the one that is evicted for the copy.
                     self.frames.used_again(walk.frame);
                 }
                 self.fill_own(pmap, memory, site, own, Content::Copy(walk.frame))
@@ -227,7 +229,7 @@ impl Vm {
         }
     }
 
-    /// Where the contents are of a page that is not populated but has some.
+    /// Where the contents are of a page that has some but is not populated.
     fn content(&self, object: ObjectId, index: u64) -> Content {
         let away = &self.frames.away;
         let cached = away.cached((object, index)).map(Content::Cached);
@@ -235,7 +237,7 @@ impl Vm {
         cached.or(swapped).expect("the page was found to have contents")
     }
 
-    /// Populates a page of the object of `own`, which is the site's entry after it was given an object to write.
+    /// Populates a page of the object of `own`, the site's entry after it got an object that it may write.
     fn fill_own(
         &mut self,
         pmap: &mut impl Pmap,
@@ -253,8 +255,8 @@ impl Vm {
         result
     }
 
-    /// The preferred size of a reservation, or of an extent that is taken at once, for a page that has no frame reserved. `site`: the
-    /// access that faulted, if it is one.
+    /// The preferred size of a reservation, or of an extent that is taken at once, for a page that has no reserved
+    /// frame. `site` is the access that faulted, if there is one.
     pub(crate) fn preferred(&self, site: Option<&Site>, object: ObjectId, index: u64, walk: &Walk) -> Level {
         if walk.covered > 0 {
             return Level::BASE;
@@ -283,7 +285,8 @@ impl Vm {
     ) -> Result<Fault, FaultError> {
         let Site { space, ref entry, at, access } = *site;
         let index = site.index();
-        // One fault at a time reads what is stored of a page: its own page may be written out there before another has it.
+        // Only one fault at a time reads a page from its backing store: its own page may be written out there before
+        // another has it.
         if let Content::Read { of, .. } = content
             && let Some(frame) = self.frames.busy.reading(of, index)
         {
@@ -317,7 +320,7 @@ impl Vm {
                 source = Some(Pfn(u64::from(frame)));
             }
         }
-        // All of it is populated, and filled and mapped now: an extent, or the page.
+        // All that was populated, an extent or a page, is filled and mapped now.
         let taken = if self.answers.takes_extents() { populated.allocated } else { Level::BASE };
         let to = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), taken);
         let one = taken > Level::BASE && pmap.maps(self.frames.ladder.size(taken));
@@ -330,7 +333,7 @@ impl Vm {
             Err(FaultError::OutOfMemory(at))
         };
         let filled = filled.inspect_err(|_| {
-            // As if it had never been asked for.
+            // Undo, as if it had never been asked for.
             let pages = self.frames.ladder.pages(taken);
             self.frames.unpopulate(object, index & !(pages - 1), (index | (pages - 1)) + 1);
             self.objects.get_mut(object).low = low;
@@ -387,7 +390,7 @@ impl Vm {
         })
     }
 
-    /// Fills what a page was populated in, one frame or an extent with what is around it. `source`: what is copied.
+    /// Fills the frames in which a page, or an extent around it, was populated. `source`: the frame to copy from.
     #[inline]
     pub(crate) fn provide(
         &self,
@@ -406,13 +409,13 @@ impl Vm {
             (_, Some(from)) => memory.copy(from, to.start, page),
             (Content::Zero, None) => memory.zero(to.start, self.frames.ladder.pages(to.level), page)?,
             (Content::Read { from, .. }, None) => return memory.read(from, to.start, page),
-            // Contents are there, or the caller brings them.
+            // The contents are there, or the caller brings them.
             (Content::Overwritten | Content::Cached(_) | Content::Copy(_) | Content::Left, None) => {}
         }
         Ok(Filled::Now)
     }
 
-    /// A frame was populated and filled with a page of an object: counts that.
+    /// Counts that a frame was populated and filled with a page of an object.
     #[inline]
     pub(crate) fn note_content(&mut self, object: ObjectId, frame: u32, index: u64, content: Content) -> FaultKind {
         let bytes = self.frames.ladder.base().bytes();

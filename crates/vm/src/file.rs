@@ -1,5 +1,5 @@
-//! Files and their pages: opened and closed, read and written without a mapping, written out, removed. A file is a memory
-//! object like any other; where the policy reclaims pages, its pages outlive its mappings and opens: the page cache.
+//! Files and their pages: open, close, read and write without a mapping, sync, remove. A file is a memory
+//! object like any other; if the policy reclaims pages, its pages outlive its mappings and opens: the page cache.
 
 use crate::fault::{Content, Fault, FaultKind};
 use crate::object::ObjectId;
@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 use superpage_pages::{Extent, Level, Pfn, Vpn};
 
 impl Vm {
-    /// A process opens a file of so many base pages; counted, for the last close. O(1).
+    /// Opens a file of so many base pages for a process. Opens are counted, to find the last close. O(1).
     ///
     /// # Errors
-    /// The file would be too long.
+    /// The file is too long.
     pub fn open(&mut self, file: u32, pages: u64) -> Result<(), Error> {
         self.may_be_long(pages)?;
         let object = self.objects.file(file, pages);
@@ -22,8 +22,8 @@ impl Vm {
         Ok(())
     }
 
-    /// One open less. After the last one, and without a mapping, clean pages become inactive if the policy says so, or go
-    /// where it keeps no pages. O(pages of the file) then.
+    /// Closes one open of a file. After the last one, and without a mapping, clean pages become inactive if the policy
+    /// says so; without a page cache all its pages are freed. Then it costs O(pages of the file).
     ///
     /// # Errors
     /// The file is not open.
@@ -35,8 +35,8 @@ impl Vm {
         Ok(())
     }
 
-    /// A page of an open file is read without a mapping: it is populated and filled if it was not; otherwise the kind is
-    /// [`FaultKind::Resident`]. O(number of sizes), and one call of `memory`.
+    /// Reads a page of an open file without a mapping. The page is populated and filled if it was not; otherwise the
+    /// kind is [`FaultKind::Resident`]. O(number of sizes), and one call of `memory`.
     ///
     /// # Errors
     /// The file is not open ([`FaultError::NotOpen`]), no frame is left, the page is busy, or the file cannot be read.
@@ -52,9 +52,9 @@ impl Vm {
         Ok(fault)
     }
 
-    /// A whole page of an open file is written without a mapping: it is populated if it was not, without a read, and dirty;
-    /// the caller then writes all of its frame, before anything else is asked of the manager. The file becomes longer if
-    /// need be. O(number of sizes).
+    /// Writes a whole page of an open file without a mapping. The page is populated if it was not, without a read, and
+    /// becomes dirty; the caller must write all of its frame before it calls the manager again. The file is extended if
+    /// necessary. O(number of sizes).
     ///
     /// # Errors
     /// As [`Vm::read`].
@@ -125,8 +125,8 @@ impl Vm {
         })
     }
 
-    /// Writes the dirty pages of a file out. Those of a dirty superpage are all taken for dirty, unless digests tell.
-    /// O(pages of the file).
+    /// Writes out the dirty pages of a file. All pages of a dirty superpage are treated as dirty, unless digests show
+    /// otherwise. O(pages of the file).
     ///
     /// # Errors
     /// No file with this number is open, mapped or cached.
@@ -144,7 +144,7 @@ impl Vm {
             for mapping in self.mappings(pmap, (object, index), frame) {
                 let pages = self.frames.ladder.pages(mapping.level);
                 let (start, size) = (mapping.at.align_down(pages), self.frames.ladder.size(mapping.level));
-                // A superpage's bit is one for all its pages: they have all been written by now.
+                // A superpage has one dirty bit for all its pages: they have all been written by now.
                 if pmap.clear_modified(mapping.space, start, size) || size == base {
                     let rights = self.rights_if_clean(object, mapping.rights);
                     if rights != mapping.rights {
@@ -156,8 +156,9 @@ impl Vm {
         Ok(())
     }
 
-    /// The file is deleted: its pages go, dirty or not. Those that are still mapped go with their last mapping, and opens
-    /// are forgotten. Its number is for another file once nothing maps it. O(pages of the file).
+    /// Deletes a file: its pages are freed, dirty or not. Those that are still mapped are freed with their last
+    /// mapping, and opens are forgotten. Its number may be used for another file once nothing maps it. O(pages of the
+    /// file).
     ///
     /// # Errors
     /// A page of it is busy ([`Error::Busy`]).
@@ -179,14 +180,14 @@ impl Vm {
         runs.into_iter().flat_map(|(from, to)| from..to).collect()
     }
 
-    /// A file has one open or mapping less: if it was the last, its pages have their turn.
+    /// A file has one open or mapping less: if it was the last, its pages are deactivated or freed.
     pub(crate) fn closed(&mut self, object: ObjectId) {
         let known = *self.objects.get(object);
         if known.file.is_none() || known.opens > 0 || known.entries > 0 || known.shadows > 0 {
             return;
         }
         if self.frames.busy.of_all(object).is_some() {
-            // When the last read is done, it has its turn again.
+            // This is called again when the last read is done.
             return;
         }
         if self.frames.pages.is_none() || known.removed {

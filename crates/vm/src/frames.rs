@@ -1,8 +1,9 @@
-//! Frames and who has them: the buddy allocator, the reservations and the population maps together.
+//! Frames and their owners: the buddy allocator, the reservations and the population maps together.
 //!
-//! Every frame is in exactly one of four places: free in the buddy allocator; in a reservation and unpopulated; populated,
-//! by a page of a memory object; or wired. In the first two it may still hold a cache page, until something else is put
-//! there. What is done here moves frames between them and keeps the structures in step; page tables are no concern of it.
+//! Every frame is in exactly one of four states: free in the buddy allocator; in a reservation and unpopulated;
+//! populated, by a page of a memory object; or wired. In the first two it may still hold a cache page, until it is
+//! overwritten. The operations here move frames between these states and keep the structures consistent; they know
+//! nothing of page tables.
 
 use crate::away::{Away, PageOf};
 use crate::bitmap::Bitmap;
@@ -19,7 +20,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
 
-/// See the module.
+/// All physical memory and the owner of each frame; every frame is in exactly one of the four states above.
 pub(crate) struct Frames {
     pub(crate) ladder: Ladder,
     pub(crate) buddy: Buddy,
@@ -29,11 +30,11 @@ pub(crate) struct Frames {
     pub(crate) pages: Option<Pages>,
     pub(crate) away: Away,
     pub(crate) busy: Busy,
-    /// Frames populated though nobody touched their page; made when the first one is.
+    /// Frames populated although nobody touched their page; allocated when the first one is.
     pub(crate) untouched: Option<Bitmap>,
     /// Digests of contents as they are in backing store, by frame (section 4.7).
     pub(crate) digests: HashMap<u32, u128, FxBuildHasher>,
-    /// By level: failed requests for an extent of that size, since the page daemon last saw to them (section 5.1).
+    /// By level: failed requests for an extent of that size since the page daemon last handled them (section 5.1).
     pub(crate) wanted: [u64; MAX_LEVELS],
     /// Whether a request for a base page has failed since then.
     pub(crate) starved: bool,
@@ -42,10 +43,10 @@ pub(crate) struct Frames {
     pub(crate) stats: Stats,
 }
 
-/// How a page came by its frame.
+/// How a page got its frame.
 #[derive(Clone, Copy)]
 pub(crate) struct Populated {
-    /// The level of the largest region that is fully populated by it and lies in an extent.
+    /// The level of the largest region that became fully populated and lies in an extent.
     pub(crate) full: u8,
     /// Whether the frame was reserved.
     pub(crate) reserved: bool,
@@ -89,7 +90,7 @@ impl Frames {
         let resident = self.stats.resident_pages;
         let (extent, preempted) = self.allocate(answers, preferred)?;
         if self.stats.resident_pages != resident {
-            // A cache page that held its frame went, and perhaps nodes of the path with it.
+            // A cache page that held its frame was freed, and perhaps nodes of the path with it.
             *walk = self.population.walk(object, index);
         }
         let installed = if answers.takes_extents() && extent.level > Level::BASE {
@@ -100,8 +101,8 @@ impl Frames {
         Some(Populated { preempted, ..installed })
     }
 
-    /// Populates all pages of a region of an object in which none is, in an extent that was allocated for it; `index` is the one
-    /// that is touched.
+    /// Populates all pages of a region of an object, none of which is populated, in an extent that was allocated for
+    /// it; `index` is the one that is touched.
     fn install_whole(&mut self, object: ObjectId, index: u64, walk: &mut Walk, extent: Extent) -> Populated {
         let (level, pages) = (extent.level.0, self.ladder.pages(extent.level));
         let (low, first) = (index & !(pages - 1), extent.start.0 as u32);
@@ -119,7 +120,7 @@ impl Frames {
         Populated { full: level, reserved: false, allocated: extent.level, preempted: 0 }
     }
 
-    /// Populates a page of an object, in whose region is no extent, in an extent that was allocated for it.
+    /// Populates a page of an object, whose region has no extent, in an extent that was allocated for it.
     fn install(&mut self, object: ObjectId, index: u64, walk: &mut Walk, extent: Extent) -> Populated {
         let filled = self.population.populate(object, index, walk);
         let level = extent.level.0;
@@ -141,8 +142,9 @@ impl Frames {
         Populated { full: filled.full.min(level), reserved: false, allocated: extent.level, preempted: 0 }
     }
 
-    /// Populates all pages of a region of an object in which none is, in an extent that was allocated for it and holds contents of
-    /// `copied`, each by its place in the region: whether it is dirty, and whether nobody has touched it.
+    /// Populates all pages of a region of an object, none of which is populated, in an extent that was allocated for
+    /// it. `copied` lists the pages whose contents were copied there: place in the region, whether dirty, and whether
+    /// untouched.
     pub(crate) fn install_copied(&mut self, object: ObjectId, low: u64, extent: Extent, copied: &[(u64, bool, bool)]) {
         let (level, first) = (extent.level.0, extent.start.0 as u32);
         let mut copied = copied.iter().copied().peekable();
@@ -169,9 +171,10 @@ impl Frames {
         }
     }
 
-    /// Populates a page whose contents are in the cache, in `frame`: there if that can be, with as much of a reservation of
-    /// the preferred size as is free around it; else in the page's reserved frame, and then contents must be copied.
-    /// Gives also whether that is so. `None` if a frame to copy to cannot be had, which cannot be while one is reserved.
+    /// Populates a page whose contents are in the cache, in `frame`: in place if possible, with as much of a
+    /// reservation of the preferred size as is free around it; otherwise in the page's reserved frame, and then the
+    /// contents must be copied. Also returns whether they must. `None` if there is no frame to copy to, which cannot be
+    /// while one is reserved.
     pub(crate) fn reactivate(
         &mut self,
         answers: &Answers,
@@ -205,8 +208,9 @@ impl Frames {
         None
     }
 
-    /// The order of section 4.8, for each size from the preferred one down: the buddy allocator; the reservation list of that
-    /// size; those of larger sizes. Also says how many reservations were preempted.
+    /// Allocates an extent. For each size from the preferred one down it tries, in the order of section 4.8, the buddy
+    /// allocator, the reservation list of that size, and those of larger sizes. Also returns how many reservations were
+    /// preempted.
     fn allocate(&mut self, answers: &Answers, preferred: Level) -> Option<(Extent, u32)> {
         let mut preempted = 0;
         if preferred > Level::BASE {
@@ -222,7 +226,7 @@ impl Frames {
                 if level == 0
                     && let Some(frame) = self.free_held()
                 {
-                    // Its frame may be reserved now, with other cache pages that need not go.
+                    // Its frame may be reserved now, with other cache pages that can stay.
                     while let Some(node) = self.covering(frame) {
                         self.preempt(answers, node);
                         preempted += 1;
@@ -232,8 +236,8 @@ impl Frames {
                 if level > 0 && answers.scarce.then == Scarce::Smaller {
                     break;
                 }
-                // One piece of the reservation has the extent; where it is more than one level down, the pieces are at the
-                // head of the same list now, and the next of them is broken in turn.
+                // One piece of the reservation has the extent. If that is more than one level down, the pieces are at
+                // the head of the same list now, and the next of them is broken in turn.
                 let Some(node) = self.victim(answers, level) else { break };
                 self.preempt(answers, node);
                 preempted += 1;
@@ -259,7 +263,7 @@ impl Frames {
         }
     }
 
-    /// Gives up the oldest cache page that holds its frame, if there is one, and says which frame that is.
+    /// Frees the oldest cache page that holds its frame, if there is one, and returns the frame.
     fn free_held(&mut self) -> Option<u32> {
         let oldest = self.pages.as_ref().and_then(|pages| pages.head(List::Cache))?;
         let (object, index) = self.page_of(oldest)?;
@@ -269,14 +273,14 @@ impl Frames {
         Some(oldest)
     }
 
-    /// A frame for the kernel itself.
+    /// A base page for the kernel itself.
     pub(crate) fn allocate_base(&mut self, answers: &Answers) -> Option<Extent> {
         let (extent, _) = self.allocate(answers, Level::BASE)?;
         self.drop_cached_in(extent);
         Some(extent)
     }
 
-    /// A page was populated in the frame: what it held is gone.
+    /// Updates what is kept by frame after a page was populated in it: what it held before is gone.
     pub(crate) fn frame_used(&mut self, frame: u32) {
         if let Some(pages) = &mut self.pages {
             if pages.list(frame).is_some() {
@@ -289,7 +293,7 @@ impl Frames {
         self.stats.populated();
     }
 
-    /// The page of the frame is no longer populated.
+    /// Updates what is kept by frame after its page ceased to be populated.
     fn frame_freed(&mut self, frame: u32) {
         if let Some(pages) = &mut self.pages {
             pages.remove(frame);
@@ -304,7 +308,7 @@ impl Frames {
         }
     }
 
-    /// A populated page is used again.
+    /// Marks a populated page as used again.
     pub(crate) fn used_again(&mut self, frame: u32) {
         if let Some(pages) = &mut self.pages
             && pages.list(frame) != Some(List::Active)
@@ -314,7 +318,7 @@ impl Frames {
         }
     }
 
-    /// A fault was resolved by mapping this frame.
+    /// Records that a fault was resolved by mapping this frame.
     #[inline]
     pub(crate) fn served(&mut self, frame: u32) {
         if let Some(pages) = &mut self.pages {
@@ -333,7 +337,7 @@ impl Frames {
         self.pages.is_some() || self.untouched.is_some()
     }
 
-    /// The cache page in a frame, if there is one, is no more.
+    /// Drops the cache page in a frame, if there is one.
     pub(crate) fn drop_cached(&mut self, frame: u32) {
         if self.away.cached_in(frame).is_some() {
             self.away.uncache(frame);
@@ -344,7 +348,7 @@ impl Frames {
         }
     }
 
-    /// All cache pages in an extent that is taken are no more.
+    /// Drops all cache pages in an extent that was taken.
     pub(crate) fn drop_cached_in(&mut self, extent: Extent) {
         let cached: Vec<Pfn> = self.buddy.cached_in(extent).collect();
         cached.into_iter().for_each(|frame| self.drop_cached(frame.0 as u32));
@@ -357,7 +361,7 @@ impl Frames {
         }
     }
 
-    /// Takes the extent from a node and gives its first frame.
+    /// Takes the extent from a node and returns its first frame.
     fn take_extent(&mut self, level: u8, slot: u32) -> u32 {
         let first = core::mem::replace(&mut self.population.node_mut(level, slot).frame, NONE);
         if let Some(pages) = &mut self.pages {
@@ -373,7 +377,7 @@ impl Frames {
         }
     }
 
-    /// The node whose extent holds a frame, if that is in one. O(number of sizes).
+    /// The node whose extent holds a frame, if one does. O(number of sizes).
     pub(crate) fn covering(&self, frame: u32) -> Option<NodeId> {
         let pages = self.pages.as_ref()?;
         self.ladder.levels().skip(1).rev().find_map(|level| {
@@ -382,7 +386,7 @@ impl Frames {
         })
     }
 
-    /// The page that is populated in a frame. O(number of sizes) and a look at the siblings on the way to the root.
+    /// The page that is populated in a frame. O(number of sizes), and O(R) for each level up to the root.
     pub(crate) fn page_of(&self, frame: u32) -> Option<PageOf> {
         self.pages.as_ref()?.list(frame)?;
         if let Some(node) = self.covering(frame) {
@@ -399,7 +403,7 @@ impl Frames {
         Some((object, start + u64::from(position)))
     }
 
-    /// Ends the population of a page, which is clean and not mapped; `keep`: its frame counts as free and keeps its contents.
+    /// Evicts a page, which is clean and not mapped. `keep`: its frame counts as free but keeps the contents.
     pub(crate) fn evict(&mut self, (object, index): PageOf, frame: u32, keep: bool) {
         if keep {
             self.buddy.mark_cached(Pfn(u64::from(frame)));
@@ -418,9 +422,9 @@ impl Frames {
         self.break_extent(answers.scarce.pieces, node.level, node.slot);
     }
 
-    /// Breaks the extent of a node into those of its children (section 4.8, "Preempting a chosen reservation"): what is
-    /// unpopulated goes to the buddy allocator, what is partially populated is a reservation at the head of its list,
-    /// what is fully populated is on no list.
+    /// Breaks the extent of a node into those of its children (section 4.8, "Preempting a chosen reservation"):
+    /// unpopulated ones are freed to the buddy allocator, partially populated ones are reservations at the head of
+    /// their list, fully populated ones are on no list.
     fn break_extent(&mut self, pieces: Pieces, level: u8, slot: u32) {
         let first = self.take_extent(level, slot);
         let reservation = core::mem::replace(&mut self.population.node_mut(level, slot).reservation, NONE);
@@ -460,8 +464,8 @@ impl Frames {
         }
     }
 
-    /// Gives up the pages of an object from `low` up to `high`. Frames in an extent of which something else stays populated
-    /// stay reserved; an extent that is wholly unpopulated is freed. O(nodes in the range).
+    /// Frees the pages of an object from `low` up to `high`. Frames in an extent of which something else stays
+    /// populated stay reserved; an extent that becomes wholly unpopulated is freed. O(nodes in the range).
     pub(crate) fn release(&mut self, object: ObjectId, low: u64, high: u64) {
         let (cached, swapped) = self.away.pages_in(object, low, high);
         cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
@@ -469,7 +473,7 @@ impl Frames {
         self.unpopulate(object, low, high);
     }
 
-    /// The same, but contents that are elsewhere too stay there.
+    /// The same, but swap and cache pages keep their contents.
     pub(crate) fn unpopulate(&mut self, object: ObjectId, low: u64, high: u64) {
         for (slot, index) in self.population.roots_in(object, low, high) {
             let top = self.population.top;
@@ -482,7 +486,7 @@ impl Frames {
         }
     }
 
-    /// Gives up the pages from `low` up to `high`, counted within the region of a node, and says the level of the largest
+    /// Frees the pages from `low` up to `high`, counted within the region of a node. Returns the level of the largest
     /// region that became empty, or 0. `above`: the first frame of the region, if an extent above the node holds it.
     fn clear(&mut self, level: u8, slot: u32, low: u64, high: u64, above: u32) -> u8 {
         let first = self.population.node(level, slot).frame;
@@ -537,8 +541,8 @@ impl Frames {
         emptied
     }
 
-    /// After pages of a node with an extent were given up: frees it, or puts it on the right list. A reservation that loses
-    /// pages is not being filled, so it goes where the next to be preempted is taken.
+    /// After pages of a node with an extent were freed: frees the extent, or puts it on the right list. A reservation
+    /// that loses pages is not being populated, so it goes to the end where preemption takes.
     fn settle_extent(&mut self, level: u8, slot: u32, was_full: bool, emptied: u8) {
         let node = *self.population.node(level, slot);
         if node.some == 0 {
@@ -557,8 +561,8 @@ impl Frames {
         }
     }
 
-    /// Moves the pages of `from` to `into` where that has none, and frees those that it hides. O(nodes of `from` in regions
-    /// that both populate), and one step for every other region of the largest size.
+    /// Moves the pages of `from` to `into` where `into` has none, and frees those that it hides. O(nodes of `from` in
+    /// regions that both populate), and one step for every other region of the largest size.
     pub(crate) fn absorb(&mut self, pieces: Pieces, from: ObjectId, into: ObjectId) {
         self.absorb_away(from, into);
         let roots: Vec<u32> = self.population.roots_of(from).collect();
@@ -573,7 +577,7 @@ impl Frames {
         }
     }
 
-    /// The same for pages that are not populated, and for populated ones that they hide.
+    /// The same for swap and cache pages, and for populated pages that these hide.
     fn absorb_away(&mut self, from: ObjectId, into: ObjectId) {
         let (cached, swapped) = self.away.pages_in(into, 0, crate::PAGES_LIMIT);
         for index in cached.into_iter().map(|(index, _)| index).chain(swapped) {
@@ -582,7 +586,7 @@ impl Frames {
         let (cached, swapped) = self.away.pages_in(from, 0, crate::PAGES_LIMIT);
         for index in cached.into_iter().map(|(index, _)| index).chain(swapped) {
             if self.population.walk(into, index).populated {
-                // A slot of a populated page goes as well: the page itself is hidden.
+                // The slot of a populated page is freed as well: the page itself is hidden.
                 let (cached, _) = self.away.pages_in(from, index, index + 1);
                 cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
                 self.away.free_slot((from, index));
@@ -592,7 +596,7 @@ impl Frames {
         }
     }
 
-    /// Leaves the node `from` empty. Neither node is covered by an extent above it.
+    /// Merges the node `from` into `into` and leaves it empty. Neither node is covered by an extent above it.
     fn merge(&mut self, pieces: Pieces, level: u8, from: u32, into: u32) {
         if self.population.is_full(level, into) {
             self.clear(level, from, 0, self.population.pages(level), NONE);
@@ -646,7 +650,7 @@ impl Frames {
     }
 
     /// The largest size for a new reservation around a page that overlaps no reservation and no page: that of the first
-    /// node on the path from the root that has no population (section 4.9, "Overlap avoidance"); and the policy's answer.
+    /// node on the path from the root that has no population (section 4.9, "Overlap avoidance"), limited by the policy.
     pub(crate) fn largest_without_overlap(&self, answers: &Answers, walk: &Walk) -> Level {
         match answers.place.frames {
             Place::BasePage => Level::BASE,
@@ -654,7 +658,7 @@ impl Frames {
         }
     }
 
-    /// Takes free frames away for ever.
+    /// Wires an extent permanently. Returns `false`, with nothing changed, if not all of it is free.
     pub(crate) fn wire(&mut self, extent: Extent) -> bool {
         let taken = self.buddy.allocate_at(extent);
         if taken {
@@ -665,7 +669,7 @@ impl Frames {
         taken
     }
 
-    /// Bytes held for all of this.
+    /// Bytes held by all of these structures.
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.buddy.metadata_bytes()
             + self.population.metadata_bytes()

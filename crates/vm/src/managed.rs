@@ -1,4 +1,4 @@
-//! The manager as a [`System`], and its time.
+//! The manager as a [`System`] for the policy's background, and the clock that calls it.
 
 use crate::background::{Check, Look, Outcome, System, Time};
 use crate::object::Growth;
@@ -8,11 +8,11 @@ use alloc::vec::Vec;
 use superpage_pages::{Ladder, Level, Vpn};
 
 impl Vm {
-    /// It is `now`: the background of the policy, if it has one and is due, does what it has to do. `spent` is the processor time
-    /// that it has used in all calls before, for those policies that go by a budget. Returns when this is to be called next; `None`:
-    /// not before another call of the manager. O(1) if nothing is due, and without cost for a policy without a background.
+    /// Sets the time to `now` and calls the policy's background if it has one that is due. `spent` is the processor
+    /// time that it has used in all calls before, for policies with a budget. Returns when to call this next; `None`:
+    /// not before another operation of the manager. O(1) if nothing is due, and free for a policy without a background.
     ///
-    /// Time is that of the caller, in nanoseconds, and never decreases.
+    /// Time is the caller's, in nanoseconds, and never decreases.
     pub fn advance(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, now: Time, spent: Time) -> Option<Time> {
         let mut background = self.background.take()?;
         debug_assert!(now >= self.now, "time never decreases");
@@ -25,13 +25,13 @@ impl Vm {
         next
     }
 
-    /// Whether the policy does something in time of its own, so that [`Vm::advance`] is to be called.
+    /// Whether the policy has a background, so that [`Vm::advance`] must be called.
     #[inline]
     pub fn has_background(&self) -> bool {
         self.background.is_some()
     }
 
-    /// Tells the background, if it asked for that, that an address space has ended.
+    /// Tells the background, if it asked for it, that an address space has ended.
     pub(crate) fn tell_gone(&mut self, space: SpaceId) {
         if self.events.gone
             && let Some(background) = &mut self.background
@@ -41,7 +41,8 @@ impl Vm {
     }
 }
 
-/// See the module.
+/// [`System`] on a [`Vm`]: the manager with its hardware and memory, at one time `now`, with `spent` processor time
+/// used.
 struct Managed<'a, P, M> {
     vm: &'a mut Vm,
     pmap: &'a mut P,
@@ -85,7 +86,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
             if known.file.is_some() || entry.shared || entry.copy || !aligned {
                 continue;
             }
-            // What lies below the lowest page of a stack is not there yet.
+            // Nothing exists yet below the lowest touched page of a stack.
             let low = if known.growth == Growth::Down { entry.offset.max(known.low) } else { entry.offset };
             let (low, high) = (low.next_multiple_of(pages), entry.offset_end().min(known.high) & !(pages - 1));
             runs.clear();
@@ -128,7 +129,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
             };
             let step = self.vm.frames.ladder.pages(self.vm.level(mapped.size));
             if self.pmap.clear_referenced(space, at.align_down(step), mapped.size) {
-                // What the page daemon would have seen is not lost.
+                // The reference is not lost for the page daemon.
                 (0..step.min(pages)).for_each(|page| self.vm.frames.used_again(mapped.frame.0 as u32 + page as u32));
                 accessed += step.min(pages) as u32;
             }

@@ -1,4 +1,4 @@
-//! What a process asks for: map, unmap, protect, discard, grow, remap, and where a mapping should lie.
+//! What a process requests: map, unmap, protect, discard, grow, remap, and an address for a new mapping.
 
 use crate::object::{Growth, Object, ObjectId};
 use crate::space::Entry;
@@ -7,12 +7,12 @@ use crate::{Error, PAGES_LIMIT, Pmap, SpaceId};
 use core::ops::Range;
 use superpage_pages::{Level, Protection, Vpn};
 
-/// What lies behind a mapping.
+/// What backs a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backing {
     /// Zero-filled memory.
     Anonymous,
-    /// A file, whose pages all who map it share.
+    /// A file, whose pages all its mappings share.
     File {
         /// The number of the file.
         file: u32,
@@ -23,7 +23,7 @@ pub enum Backing {
     },
 }
 
-/// A mapping to be made: [`Map::anonymous`] or [`Map::file`], changed by the methods or by field.
+/// A mapping to be made: [`Map::anonymous`] or [`Map::file`], then adjusted through the methods or the fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Map {
@@ -31,45 +31,45 @@ pub struct Map {
     pub start: Vpn,
     /// The number of base pages.
     pub pages: u64,
-    /// What may be done with them.
+    /// The rights.
     pub protection: Protection,
-    /// Whether writes are seen by others that map the same object.
+    /// Whether others that map the same object see writes.
     pub shared: bool,
-    /// What lies behind.
+    /// What backs it.
     pub backing: Backing,
-    /// How the object may change its size. A file object is fixed, whatever stands here.
+    /// How the object may change its size. A file object is fixed, whatever this says.
     pub growth: Growth,
 }
 
 impl Map {
-    /// Zero-filled memory of the process alone, to be read and written, of fixed size.
+    /// Private, zero-filled, readable and writable memory of fixed size.
     pub const fn anonymous(start: Vpn, pages: u64) -> Map {
         let (protection, backing) = (Protection::READ_WRITE, Backing::Anonymous);
         Map { start, pages, protection, shared: false, backing, growth: Growth::Fixed }
     }
 
-    /// Pages of a file from `offset` on, which has `file_pages` of them, to be read and written. Private: what is written is the
-    /// process' own.
+    /// Readable and writable pages of a file from `offset` on, which has `file_pages` of them. Private: the process'
+    /// writes do not reach the file.
     pub const fn file(start: Vpn, pages: u64, file: u32, file_pages: u64, offset: u64) -> Map {
         Map { backing: Backing::File { file, pages: file_pages, offset }, ..Map::anonymous(start, pages) }
     }
 
-    /// With other rights.
+    /// Sets the rights.
     pub const fn protection(self, protection: Protection) -> Map {
         Map { protection, ..self }
     }
 
-    /// Whether writes are seen by others that map the same object.
+    /// Sets whether others that map the same object see writes.
     pub const fn shared(self, shared: bool) -> Map {
         Map { shared, ..self }
     }
 
-    /// What lies behind.
+    /// Sets what backs it.
     pub const fn backing(self, backing: Backing) -> Map {
         Map { backing, ..self }
     }
 
-    /// How the object may change its size.
+    /// Sets how the object may change its size.
     pub const fn growth(self, growth: Growth) -> Map {
         Map { growth, ..self }
     }
@@ -83,11 +83,11 @@ fn range(start: Vpn, pages: u64) -> Result<(u64, u64), Error> {
 }
 
 impl Vm {
-    /// Makes a mapping; what it overlaps is unmapped first. O(log mappings) and what unmapping takes.
+    /// Makes a mapping; whatever it overlaps is unmapped first. O(log mappings) plus the cost of unmapping.
     ///
     /// # Errors
-    /// The address space does not exist, the range, in memory or in the file, is empty or too long, or a page of what it
-    /// overlaps is busy.
+    /// The address space does not exist, the range, in memory or in the file, is empty or too long, or an overlapped
+    /// page is busy.
     pub fn map(&mut self, pmap: &mut impl Pmap, space: SpaceId, map: Map) -> Result<(), Error> {
         let (start, end) = range(map.start, map.pages)?;
         if let Backing::File { pages, offset, .. } = map.backing {
@@ -109,8 +109,8 @@ impl Vm {
         Ok(())
     }
 
-    /// Ends the mappings in a range; holes are no error. Superpages across its edges are demoted as far as needed. Pages
-    /// that nobody else can reach are given up. O(pages mapped there).
+    /// Unmaps a range; holes are no error. Superpages that cross its ends are demoted as far as needed. Pages
+    /// that nobody else can reach are freed. O(pages mapped there).
     ///
     /// # Errors
     /// The address space does not exist, the range is empty or too long, or a page there is busy ([`Error::Busy`]).
@@ -137,7 +137,7 @@ impl Vm {
         self.unmap(pmap, space, Vpn(0), PAGES_LIMIT)
     }
 
-    /// Changes the rights in a range; holes are no error. Superpages across its edges are demoted as far as needed
+    /// Changes the rights of a range; holes are no error. Superpages that cross its ends are demoted as far as needed
     /// (section 4.6). O(pages mapped there).
     ///
     /// # Errors
@@ -181,8 +181,8 @@ impl Vm {
         Ok(())
     }
 
-    /// Gives up the contents of a range, the mappings stay; holes are no error. The next access finds zeroes, or the file.
-    /// What a shared mapping shares with others stays for them. O(pages mapped there).
+    /// Discards the contents of a range and keeps its mappings; holes are no error. The next access finds zeroes, or
+    /// the file. Contents that a shared mapping shares with others stay for them. O(pages mapped there).
     ///
     /// # Errors
     /// The address space does not exist, the range is empty or too long, or a page there is busy.
@@ -201,7 +201,7 @@ impl Vm {
             if entry.shared || file == Some(part.object) || given_up && backing == file {
                 continue;
             }
-            // What would show through from behind, or is still needed by others, must not be seen here again.
+            // Pages of objects behind, and pages that others still need, must not show up here again.
             self.cut(space, part.start);
             self.cut(space, part.end);
             self.put_fresh(space, part);
@@ -212,15 +212,16 @@ impl Vm {
         Ok(())
     }
 
-    /// Sets the length of the growing mapping that starts at `start` (`brk`): it may also shrink, and 0 unmaps it. What it
-    /// grows over is unmapped first.
+    /// Sets the length of the growing mapping that starts at `start` (`brk`). It may also shrink; 0 unmaps it. Whatever
+    /// it grows over is unmapped first.
     ///
     /// # Errors
-    /// The address space does not exist, no mapping starts there, the range is too long, or a page of what goes is busy.
+    /// The address space does not exist, no mapping starts there, the range is too long, or a page to be released is
+    /// busy.
     pub fn grow(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
         let found = self.space(space)?.find(start.0).filter(|entry| entry.start == start.0);
         let mut last = found.ok_or(Error::Unmapped(start))?;
-        // Protection and copy-on-write may have cut it in several entries.
+        // Protection and copy-on-write may have cut it into several entries.
         while let Some(next) = self.space(space)?.find(last.end).filter(|next| next.growth == Growth::Up) {
             last = next;
         }
@@ -231,7 +232,7 @@ impl Vm {
             self.extend(space, last, end);
         } else if end < last.end {
             self.unmap(pmap, space, Vpn(end), last.end - end)?;
-            // The object is smaller too, unless an entry elsewhere may stand on the part that went.
+            // The object shrinks too, unless an entry elsewhere may map the part that was removed.
             if let Some(last) = end.checked_sub(1).and_then(|page| self.space(space).ok()?.find(page))
                 && last.growth == Growth::Up
                 && last.start >= start.0
@@ -245,13 +246,13 @@ impl Vm {
         Ok(())
     }
 
-    /// Whether a longer entry would end within what a file can be long.
+    /// Checks that a longer entry would end within the longest possible file.
     fn may_extend(&self, entry: &Entry, more: u64) -> Result<(), Error> {
         let file = self.file_behind(entry.object).is_some();
         if file { range(Vpn(entry.offset), entry.end - entry.start + more).map(|_| ()) } else { Ok(()) }
     }
 
-    /// Makes an entry longer, where nothing follows it: with its object, if the indices that follow were never used.
+    /// Extends an entry where nothing follows it: with its object, if the indices that follow were never used.
     fn extend(&mut self, space: SpaceId, entry: Entry, end: u64) {
         let in_file = self.file_behind(entry.object).is_some();
         let entry = if entry.copy && !in_file { self.own(space, entry) } else { entry };
@@ -261,7 +262,7 @@ impl Vm {
         let unused = self.objects.chain(entry.object).all(|object| unused(self.objects.get(object)));
         let object = self.objects.get_mut(entry.object);
         if object.file.is_some() {
-            // Another entry may stand on that part of the file.
+            // Another entry may map that part of the file.
             object.sole = false;
             self.space_mut(space).put(longer);
         } else if unused && !entry.copy && longer.offset_end() <= PAGES_LIMIT {
@@ -277,7 +278,7 @@ impl Vm {
         self.objects.chain(front).last().filter(|last| self.objects.get(*last).file.is_some())
     }
 
-    /// Puts a private entry that has no pages of its own yet: on the file behind it, or on a new anonymous object.
+    /// Adds a private entry that has no pages of its own yet: on the file behind it, or on a new anonymous object.
     fn put_fresh(&mut self, space: SpaceId, part: Entry) {
         let (object, offset, copy) = match self.file_behind(part.object) {
             Some(file) => (file, part.offset, true),
@@ -287,8 +288,8 @@ impl Vm {
         self.space_mut(space).put(Entry { object, offset, copy, ..part });
     }
 
-    /// Moves the mappings of a range, with their contents, or changes the length of the last (`mremap`). What lies at the
-    /// new place is unmapped first; superpages that are not aligned there are demoted as far as needed.
+    /// Moves the mappings of a range, with their contents, or changes the length of the last one (`mremap`). Whatever
+    /// lies at the new place is unmapped first; superpages that are not aligned there are demoted as far as needed.
     ///
     /// # Errors
     /// The address space does not exist, a range is empty or too long, nothing is mapped at `from`, a mapping would move onto
@@ -346,9 +347,9 @@ impl Vm {
         Ok(())
     }
 
-    /// An address for a new mapping (section 5.3): the lowest free one within `within` that aligns to the largest
-    /// superpage that is no larger than the mapping, so that virtual and physical alignment agree. `offset` is the first
-    /// mapped page of a file, or 0. `None` if there is no room. O(mappings there).
+    /// An address for a new mapping (section 5.3): the lowest free one in `within` with the alignment of the largest
+    /// superpage that is no larger than the mapping, so that virtual and physical alignment agree. `offset` is the
+    /// first mapped page of a file, or 0. `None` if there is no room. O(mappings there).
     ///
     /// # Errors
     /// The address space does not exist.
@@ -365,14 +366,14 @@ impl Vm {
         }
     }
 
-    /// Joins two entries at `at` if they are alike, so that a superpage may lie across it.
+    /// Joins two entries that meet at `at` if they are alike, so that a superpage may cross `at`.
     fn join(&mut self, space: SpaceId, at: u64) {
         if let Some(object) = self.space_mut(space).join(at) {
             self.objects.get_mut(object).entries -= 1;
         }
     }
 
-    /// Gives up the contents of a part of an entry, which stays, unless others can reach them; says whether.
+    /// Frees the contents of a part of an entry, which stays, unless others can reach them. Returns whether it did.
     fn give_up(&mut self, space: SpaceId, part: &Entry) -> bool {
         let object = self.objects.get(part.object);
         if object.file.is_some() {
@@ -385,7 +386,7 @@ impl Vm {
         alone
     }
 
-    /// The same for an entry that stands on a file, whose pages outlive its mappings where they can.
+    /// The same for an entry that maps a file, whose pages outlive its mappings where they can.
     pub(crate) fn give_up_of_file(&mut self, part: &Entry) -> bool {
         let object = self.objects.get(part.object);
         let kept = self.frames.pages.is_some() || object.opens > 0;

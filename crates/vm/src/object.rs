@@ -1,12 +1,14 @@
-//! Memory objects: what lies behind mappings, and owns pages.
+//! Memory objects: what mappings map, and what owns pages.
 //!
-//! Every populated page belongs to one object. Copy-on-write is done with shadow objects, as in Mach and the BSDs: after
-//! a fork the parent's and the child's mapping both stand on the original, which is not written any more; at its first
-//! write, a mapping gets a shadow, which holds its own pages and has the original for a *backing*. A fault searches the
-//! chain. An anonymous backing that has only one shadow left, and no mapping, is taken over by it.
+//! Every populated page belongs to one object. Copy-on-write uses what Mach and the BSDs call shadow objects: after a
+//! fork the parent's and the child's mapping both map the original, which is no longer written; at its first write, a
+//! mapping gets a copy-on-write object, which holds the mapping's own pages and has the original as its *backing*. A
+//! fault searches the chain. An anonymous backing with only one object left in front of it, and no mapping, is taken
+//! over by it.
 //!
-//! An index of a page in an anonymous object is the number of the virtual page where it was first mapped, so that what is
-//! aligned in the object (and so in physical memory) is aligned in virtual memory too. Shadows keep the indices.
+//! The index of a page in an anonymous object is the number of the virtual page where it was first mapped, so what is
+//! aligned in the object (and so in physical memory) is aligned in virtual memory too. Copy-on-write objects keep the
+//! indices.
 
 use crate::policy::{Answers, PastEnd, Reserve};
 use alloc::collections::BTreeSet;
@@ -15,7 +17,7 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::{Ladder, Level};
 
-/// The number of a memory object. Numbers are used again.
+/// The number of a memory object. Numbers are reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ObjectId(pub(crate) u32);
 
@@ -24,9 +26,9 @@ pub(crate) struct ObjectId(pub(crate) u32);
 pub enum Growth {
     /// Fixed when it is mapped: code, files, anonymous memory.
     Fixed,
-    /// A heap: its end moves, by [`crate::Vm::grow`].
+    /// A heap: its end moves ([`crate::Vm::grow`]).
     Up,
-    /// A stack: the mapping is the most it may take; the object begins at the lowest page touched so far.
+    /// A stack: the mapping is its maximum; the object begins at the lowest page touched so far.
     Down,
 }
 
@@ -39,17 +41,17 @@ pub(crate) struct Object {
     pub(crate) low: u64,
     /// The index after the last page.
     pub(crate) high: u64,
-    /// Map entries that stand on it.
+    /// The number of map entries that map it.
     pub(crate) entries: u32,
-    /// Objects whose backing it is.
+    /// The number of copy-on-write objects in front of it: those whose backing it is.
     pub(crate) shadows: u32,
-    /// How often the file is open.
+    /// The number of opens of the file.
     pub(crate) opens: u32,
-    /// Whether the file is deleted: its pages go when nobody needs them any more.
+    /// Whether the file was deleted: its pages are freed when nothing needs them any more.
     pub(crate) removed: bool,
     pub(crate) backing: Option<ObjectId>,
-    /// No page of it was ever within reach of two mappings: then each populated page is mapped, in one place, with the
-    /// rights of the map entry, and population alone says what a mapping covers. Never becomes true again.
+    /// No page of it was ever within reach of two mappings. Then each populated page is mapped, in one place, with the
+    /// rights of the map entry, and population alone tells what a mapping covers. Never becomes true again.
     pub(crate) sole: bool,
 }
 
@@ -70,8 +72,8 @@ impl Object {
         }
     }
 
-    /// The preferred size for a reservation around a page: at most `largest`, which overlaps nothing, and as the rules of
-    /// section 4.2 have it. An object that grows up may not reach below its start, nor one that grows down above its end.
+    /// The preferred size for a reservation around a page, by the rules of section 4.2: at most `largest`, which
+    /// overlaps nothing. An object that grows up may not reach below its start, nor one that grows down above its end.
     pub(crate) fn preferred(&self, answers: &Answers, ladder: &Ladder, largest: Level, index: u64) -> Level {
         let size = self.high - self.low;
         let past_end = match answers.place.past_end {
@@ -102,7 +104,7 @@ pub(crate) struct Objects {
     slots: Vec<Option<Object>>,
     vacant: Vec<u32>,
     files: HashMap<u32, ObjectId, FxBuildHasher>,
-    /// Which objects have which for a backing: (backing, shadow).
+    /// All pairs (backing, copy-on-write object in front of it).
     shadows: BTreeSet<(ObjectId, ObjectId)>,
 }
 
@@ -131,7 +133,7 @@ impl Objects {
         id
     }
 
-    /// The object of a file, made or made longer if need be.
+    /// The object of a file, created or extended if necessary.
     pub(crate) fn file(&mut self, file: u32, pages: u64) -> ObjectId {
         if let Some(&id) = self.files.get(&file) {
             let object = self.get_mut(id);
@@ -150,7 +152,7 @@ impl Objects {
         self.slots[id.0 as usize].as_mut().expect("a referenced object exists")
     }
 
-    /// Removes an object, which has no pages, and says what was behind it.
+    /// Removes an object, which has no pages, and returns the one behind it.
     pub(crate) fn remove(&mut self, id: ObjectId) -> Option<ObjectId> {
         let object = self.slots[id.0 as usize].take().expect("a referenced object exists");
         self.vacant.push(id.0);
@@ -163,19 +165,19 @@ impl Objects {
         object.backing
     }
 
-    /// The only shadow of an object that nothing else needs; `None` unless it could be taken over.
+    /// The only copy-on-write object in front of one that nothing else needs; `None` unless it could take that over.
     pub(crate) fn only_shadow(&self, id: ObjectId) -> Option<ObjectId> {
         let object = self.get(id);
         let alone = object.entries == 0 && object.shadows == 1 && object.file.is_none();
         if alone { self.shadows_of(id).next() } else { None }
     }
 
-    /// The objects whose backing it is.
+    /// The copy-on-write objects whose backing it is.
     pub(crate) fn shadows_of(&self, id: ObjectId) -> impl Iterator<Item = ObjectId> + '_ {
         self.shadows.range((id, ObjectId(0))..=(id, ObjectId(u32::MAX))).map(|(_, shadow)| *shadow)
     }
 
-    /// Takes a backing without pages out of the chain, between its only shadow and what is behind it.
+    /// Takes a backing without pages out of the chain, between the only object in front of it and the one behind it.
     pub(crate) fn bypass(&mut self, backing: ObjectId, shadow: ObjectId) {
         let behind = self.get(backing).backing;
         self.shadow_removed(backing, shadow);

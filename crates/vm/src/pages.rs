@@ -1,5 +1,5 @@
-//! What is kept of each frame for the page daemon: which page list it is on, how active its page is, whether it is dirty;
-//! and the way back from a frame to its page.
+//! What the page daemon keeps of each frame: its page list, the activity of its page, whether the page is dirty; and
+//! the page that is in it.
 //!
 //! A frame whose page is populated is on one list, *active*, *inactive*, *cache*, *unswappable* or *busy*, each in approximate
 //! LRU order (Navarro et al., section 5.1; the last two are FreeBSD's). A frame that counts as free but still holds a page is on the cache list too. Links are
@@ -20,7 +20,7 @@ pub(crate) enum List {
     Inactive,
     /// Clean and unmapped.
     Cache,
-    /// Dirty, and swap space had no slot for it when it was to go. The daemon looks at it again when there is one.
+    /// Dirty, with no free slot in swap space when it was to be evicted. The daemon tries it again when there is one.
     Unswappable,
     /// Its contents are being read.
     Busy,
@@ -32,26 +32,26 @@ const EVERY: [List; LISTS] = [List::Active, List::Inactive, List::Cache, List::U
 /// How many page lists there are.
 const LISTS: usize = 5;
 
-/// How many of the last faults keep what they mapped from the daemon: what one instruction can need at once, such as a move
-/// from memory to memory over the edges of pages. Fewer where memory is small.
+/// How many of the last faults protect what they mapped from the daemon: as much as one instruction can need at once,
+/// such as a memory-to-memory move across page boundaries. Fewer if memory is small.
 const LATEST: usize = 8;
 
-/// The activity of a page that was just populated, what a reference adds, and the most it can be: those of FreeBSD.
+/// The initial activity of a page, what a reference adds, and the maximum: FreeBSD's values.
 const ACTIVITY: u8 = 5;
 const ADVANCE: u8 = 3;
 const MOST: u8 = 64;
 
-/// What is kept of a frame, side by side since a fault at random misses the cache for it: the frame before it and after it
-/// on its list, and its state. All 0 in a frame without a page, so that a system need not touch what is kept of memory that
-/// is never used.
+/// What is kept of a frame, side by side because a random fault misses the cache for it: the previous and the next
+/// frame on its list, and its state. All 0 in a frame without a page, so that what is kept of memory that is never used
+/// is never touched.
 type Kept = [u32; 3];
 
 const PREV: usize = 0;
 const NEXT: usize = 1;
 const STATE: usize = 2;
 
-/// Of a state, as bytes: the number of the frame's list from 1, or 0 for none; its activity; whether contents differ from
-/// backing store, whatever mappings say; whether it was found referenced when last looked at.
+/// The state, by byte: the number of the frame's list from 1, or 0 for none; its activity; whether contents differ from
+/// the backing store, whatever the mappings' dirty bits say; whether it was found referenced when last sampled.
 const LIST: usize = 0;
 const ACTIVE: usize = 1;
 const DIRTY: usize = 2;
@@ -64,19 +64,20 @@ struct Ends {
     count: u32,
 }
 
-/// See the module.
+/// The page lists: links, activity and dirtiness of each frame, and the node of the population map that leads to its
+/// page.
 pub(crate) struct Pages {
     kept: Vec<Kept>,
     ends: [Ends; LISTS],
     /// The frames that the last faults mapped, and how many faults there were.
     latest: [u32; LATEST],
     served: usize,
-    /// Counts what may make more pages contribute to contiguity.
+    /// Counts events that may make more pages contribute to contiguity.
     changes: u64,
-    /// By level from 1 up: for each extent of that size the node that has it.
+    /// By level from 1 up: for each extent of that size the node that owns it.
     extents: Vec<Vec<u32>>,
-    /// For a frame of a page that was placed singly, one more than the lowest node of its population map. Made at the first
-    /// such page.
+    /// For a frame of a page that was placed singly, one more than the lowest node of its population map. Allocated at
+    /// the first such page.
     singles: Vec<u32>,
 }
 
@@ -100,7 +101,7 @@ impl Pages {
         self.state(frame, LIST).checked_sub(1).map(|number| EVERY[number as usize])
     }
 
-    /// A number that is another one once a page has become inactive, has left the active list, or is clean.
+    /// Changes whenever a page has become inactive, has left the active list, or has become clean.
     pub(crate) fn changes(&self) -> u64 {
         self.changes
     }
@@ -120,14 +121,14 @@ impl Pages {
         u64::from(self.ends[list as usize].count)
     }
 
-    /// The frame's page was just populated: at the tail of the active list.
+    /// Adds the frame of a page that was just populated to the tail of the active list.
     pub(crate) fn add(&mut self, frame: u32) {
         debug_assert_eq!(self.kept[frame as usize][STATE], 0);
         self.set(frame, ACTIVE, ACTIVITY);
         self.link(frame, List::Active);
     }
 
-    /// The frame's page is no more.
+    /// Removes a frame whose page is gone.
     pub(crate) fn remove(&mut self, frame: u32) {
         self.unlink(frame);
         self.kept[frame as usize][STATE] = 0;
@@ -145,21 +146,21 @@ impl Pages {
         self.put(frame, List::Active);
     }
 
-    /// A fault mapped the frame.
+    /// Records that a fault mapped the frame.
     #[inline]
     pub(crate) fn serve(&mut self, frame: u32) {
         self.latest[self.served % LATEST] = frame;
         self.served = self.served.wrapping_add(1);
     }
 
-    /// The frames that the last faults mapped, the oldest first: at most an eighth of memory, and one at least.
+    /// The frames that the last faults mapped, oldest first: at least one and at most an eighth of memory.
     pub(crate) fn latest(&self) -> impl Iterator<Item = u32> + '_ {
         let most = (self.kept.len() / 8).clamp(1, LATEST);
         let turns = (1..=most).rev().map(|ago| self.served.wrapping_sub(ago) % LATEST);
         turns.map(|turn| self.latest[turn]).filter(|frame| *frame != NONE)
     }
 
-    /// By activity: how many active pages have it, but for those that the last faults mapped.
+    /// For each activity, the number of active pages that have it, without those that the last faults mapped.
     pub(crate) fn activities(&self) -> [u32; MOST as usize + 1] {
         let mut counts = [0; MOST as usize + 1];
         let active = core::iter::successors(self.head(List::Active), |frame| self.next(*frame));
@@ -174,7 +175,7 @@ impl Pages {
         self.latest().any(|latest| latest == frame)
     }
 
-    /// Lets so many rounds pass for the first `pages` of the active list, without a reference.
+    /// Applies so many rounds without a reference to the first `pages` pages of the active list.
     pub(crate) fn pass(&mut self, pages: u64, rounds: u8) {
         let mut next = self.head(List::Active);
         for _ in 0..pages {
@@ -185,8 +186,8 @@ impl Pages {
         }
     }
 
-    /// The page was, or was not, found referenced in so many rounds over the list; `alone`: it itself, and not only a superpage
-    /// that it was a part of. Gives the activity that it has now.
+    /// Records whether the page was found referenced in so many rounds over the list; `alone`: it itself, and not only
+    /// a superpage that it was part of. Returns its new activity.
     pub(crate) fn sampled(&mut self, frame: u32, referenced: bool, alone: bool, rounds: u8) -> u8 {
         let activity = match referenced {
             true => (self.state(frame, ACTIVE) + ADVANCE).min(MOST),
@@ -197,12 +198,12 @@ impl Pages {
         activity
     }
 
-    /// Whether the page was found referenced when it was last looked at.
+    /// Whether the page was found referenced when it was last sampled.
     pub(crate) fn recent(&self, frame: u32) -> bool {
         self.state(frame, RECENT) != 0
     }
 
-    /// Whether contents differ from backing store, as far as no mapping tells.
+    /// Whether contents differ from the backing store, apart from what the mappings' dirty bits say.
     pub(crate) fn dirty(&self, frame: u32) -> bool {
         self.state(frame, DIRTY) != 0
     }
@@ -212,12 +213,12 @@ impl Pages {
         self.set(frame, DIRTY, u8::from(dirty));
     }
 
-    /// The node that has the extent of this level which starts at the frame; `NONE` if none does.
+    /// The node that owns the extent of this level that starts at the frame; `NONE` if none does.
     pub(crate) fn extent(&self, level: u8, frame: u32, order: u32) -> u32 {
         self.extents[level as usize - 1].get((frame >> order) as usize).copied().unwrap_or(NONE)
     }
 
-    /// A node got an extent, or lost it (`NONE`).
+    /// Records that a node got an extent, or lost it (`NONE`).
     pub(crate) fn set_extent(&mut self, level: u8, first: u32, order: u32, slot: u32) {
         self.extents[level as usize - 1][(first >> order) as usize] = slot;
     }
@@ -227,7 +228,7 @@ impl Pages {
         self.singles.get(frame as usize).map_or(NONE, |slot| slot.wrapping_sub(1))
     }
 
-    /// A page of a lowest node was placed singly.
+    /// Records the lowest node of a page that was placed singly.
     pub(crate) fn set_single(&mut self, frame: u32, slot: u32) {
         if self.singles.is_empty() {
             self.singles = vec![0; self.kept.len()];
@@ -243,7 +244,7 @@ impl Pages {
             let mut next = self.head(list);
             while let Some(frame) = next {
                 if self.list(frame) != Some(list) || self.kept[frame as usize][PREV] != prev {
-                    return Err(format!("frame {frame} on list {list:?} has a wrong back link or list"));
+                    return Err(format!("frame {frame} on list {list:?} has the wrong back link or list"));
                 }
                 (prev, count, next) = (frame, count + 1, self.next(frame));
                 if count > self.kept.len() {
@@ -252,12 +253,12 @@ impl Pages {
             }
             let ends = self.ends[list as usize];
             if ends.tail != prev || ends.count as usize != count {
-                return Err(format!("list {list:?} has another tail, or not {} frames", ends.count));
+                return Err(format!("list {list:?} has the wrong tail, or not {} frames", ends.count));
             }
             seen += count;
         }
         let listed = (0..self.kept.len() as u32).filter(|frame| self.list(*frame).is_some()).count();
-        if listed == seen { Ok(()) } else { Err(format!("{listed} frames say that they are on lists, {seen} are")) }
+        if listed == seen { Ok(()) } else { Err(format!("{listed} frames say that they are on lists, but {seen} are")) }
     }
 
     /// Bytes held.

@@ -1,17 +1,17 @@
 //! Population maps (Navarro et al., section 4.9): which base pages of each memory object are populated, in which frames.
 //!
-//! A map is a radix tree with one level per page size. Its root stands for a region of the largest size and is found by a
-//! hash of (memory object, index of the region); the lowest nodes stand for regions of the smallest superpage size and hold
-//! a bit for each base page. Every node counts the children with a population of at least one (*somepop*) and those
-//! fully populated (*fullpop*); a count goes up the tree only when somepop leaves or reaches 0, or fullpop leaves or
-//! reaches R. A child that is absent is one with both counts zero, and one whose counts are zero is absent.
+//! A map is a radix tree with one level per page size. Its root stands for a region of the largest size and is found by
+//! a hash of (memory object, index of the region); the lowest nodes stand for regions of the smallest superpage size
+//! and hold a bit for each base page. Every node counts the children with a population of at least one (*somepop*) and
+//! the fully populated ones (*fullpop*). A count is propagated up the tree only when somepop leaves or reaches 0, or
+//! fullpop leaves or reaches R. A node is absent if and only if both its counts are zero.
 //!
-//! Frames are known where they are contiguous: a node whose region has one aligned extent, populated or not, keeps its
-//! first frame, and nothing below it keeps any. Only pages that were placed singly have their frame kept by the lowest
-//! node, in an array that is made when the first one is. All nodes of a level lie in one arena; there are no pointers.
+//! Frames are recorded where they are contiguous: a node whose region has one aligned extent, populated or not, holds
+//! its first frame, and nothing below it holds any. Only pages that were placed singly have their frame in the lowest
+//! node, in an array that is allocated for the first one. All nodes of a level lie in one arena; there are no pointers.
 //!
-//! A ladder of base pages alone has no superpage that could give the lowest node its size: there it has
-//! [`ORDER_WITHOUT_SUPERPAGES`], and no extent.
+//! A ladder of base pages alone has no superpage to give the lowest node its size: there that is
+//! [`ORDER_WITHOUT_SUPERPAGES`], and nodes have no extent.
 
 mod arrays;
 
@@ -23,13 +23,13 @@ use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::{Ladder, MAX_LEVELS};
 
-/// No slot, no frame, no reservation.
+/// Stands for no slot, no frame, or no reservation.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// The lowest nodes hold this power of two of base pages where there are no superpages.
 const ORDER_WITHOUT_SUPERPAGES: u32 = 9;
 
-/// Names a node.
+/// A node: its level, and its slot in the arena of that level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodeId {
     pub(crate) level: u8,
@@ -57,7 +57,7 @@ pub(crate) struct Node {
     bits: u64,
 }
 
-/// Which region a root stands for, and its neighbours in the list of the object's roots.
+/// The region that a root stands for, and its neighbours in the list of the object's roots.
 #[derive(Clone, Copy)]
 pub(crate) struct Root {
     pub(crate) object: ObjectId,
@@ -101,7 +101,7 @@ pub(crate) struct Walk {
 /// What populating a page changed.
 #[derive(Clone, Copy)]
 pub(crate) struct Filled {
-    /// The level of the largest region that is fully populated by it; 0 for only the page itself.
+    /// The level of the largest region that became fully populated; 0 for only the page itself.
     pub(crate) full: u8,
     /// A bit for each level whose node now has somepop = R.
     pub(crate) saturated: u32,
@@ -126,7 +126,7 @@ pub(crate) struct Population {
     objects: Vec<Roots>,
 }
 
-/// Makes room for `more` elements, with an eighth to spare instead of as much again: metadata is to stay small.
+/// Makes room for `more` elements, growing by an eighth instead of doubling, to keep metadata small.
 pub(crate) fn reserve_some<T>(vec: &mut Vec<T>, more: usize) {
     if vec.capacity() - vec.len() < more {
         vec.reserve_exact(more.max(vec.len() / 8).max(16));
@@ -216,7 +216,7 @@ impl Population {
         self.singles.get(self.node(1, slot).extra, position)
     }
 
-    /// Keeps the frame of a page of a lowest node.
+    /// Sets the frame of a page of a lowest node.
     pub(crate) fn set_single(&mut self, slot: u32, position: u32, frame: u32) {
         if self.node(1, slot).extra == NONE {
             self.node_mut(1, slot).extra = self.singles.add();
@@ -290,8 +290,8 @@ impl Population {
         (walk.lowest..=walk.covered).rev().find(|&level| self.is_full(level, walk.slots[level as usize])).unwrap_or(0)
     }
 
-    /// Populates a page that is not populated yet, making what is missing of the path and completing `walk`. O(number of
-    /// sizes) and the clearing of new nodes. Where its frame is, is the caller's to say.
+    /// Populates a page that is not populated yet, making the missing nodes of the path and completing `walk`. O(number
+    /// of sizes) and the clearing of new nodes. The caller records its frame.
     pub(crate) fn populate(&mut self, object: ObjectId, index: u64, walk: &mut Walk) -> Filled {
         if walk.lowest > self.top {
             walk.slots[self.top as usize] = self.add_root(object, index >> self.orders[self.top as usize]);
@@ -331,7 +331,8 @@ impl Population {
         filled
     }
 
-    /// Takes the base pages from `low` up to `high` out of a lowest node. Counts of the nodes above are left to the caller.
+    /// Removes the base pages from `low` up to `high` from a lowest node. The caller updates the counts of the nodes
+    /// above.
     pub(crate) fn clear_bits(&mut self, slot: u32, low: u32, high: u32) -> u32 {
         let mut cleared = 0;
         for position in low..high {
@@ -346,7 +347,7 @@ impl Population {
         cleared
     }
 
-    /// Puts one base page with its own frame into a lowest node. Counts of the nodes above are left to the caller.
+    /// Adds one base page with its own frame to a lowest node. The caller updates the counts of the nodes above.
     pub(crate) fn put_single(&mut self, slot: u32, position: u32, frame: u32) {
         self.flip_bit(slot, position);
         self.set_single(slot, position, frame);
@@ -355,8 +356,9 @@ impl Population {
         node.full += 1;
     }
 
-    /// The level of the largest free extent in a region that lies in an extent, if not above `at_most`, which is known to be
-    /// no less; `None` if the region is full. Stops at the first extent of `at_most`; else visits what is not full.
+    /// The level of the largest free extent in a region that lies in an extent, if that is not above `at_most`, to
+    /// which it is known to be limited; `None` if the region is full. Stops at the first extent of `at_most`; otherwise
+    /// visits all nodes that are not full.
     pub(crate) fn largest_free(&self, level: u8, slot: u32, at_most: u8) -> Option<u8> {
         let ratio = self.ratio(level);
         let node = self.node(level, slot);
@@ -489,14 +491,14 @@ impl Population {
         self.roots.remove(&(object, index));
     }
 
-    /// Gives a root, with all below it, to another object that has none there.
+    /// Moves a root, with all below it, to another object that has none there.
     pub(crate) fn move_root(&mut self, slot: u32, to: ObjectId) {
         let index = self.owners[slot as usize].index;
         self.disown_root(slot);
         self.own_root(slot, to, index);
     }
 
-    /// Removes a root that holds nothing any more.
+    /// Removes a root that is empty.
     pub(crate) fn remove_root(&mut self, slot: u32) {
         self.disown_root(slot);
         self.remove_node(self.top, slot);
@@ -530,7 +532,7 @@ impl Population {
         slot as u32
     }
 
-    /// Gives back a node that holds nothing any more: no bit, no child.
+    /// Frees a node that is empty: no bit, no child.
     pub(crate) fn remove_node(&mut self, level: u8, slot: u32) {
         let extra = self.node(level, slot).extra;
         if level == 1 && extra != NONE {

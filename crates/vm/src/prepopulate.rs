@@ -1,5 +1,5 @@
-//! Population beyond what a program touches: all of an extent (Linux), or once a share of a region is populated, the rest of it
-//! (Navarro et al., sections 2.3 and 4.5; Talluri and Hill, ASPLOS 1994).
+//! Prepopulation: populating more than a program touches. All of an extent (Linux), or the rest of a region once a
+//! share of it is populated (Navarro et al., sections 2.3 and 4.5; Talluri and Hill, ASPLOS 1994).
 
 use crate::bitmap::Bitmap;
 use crate::fault::{Content, Site};
@@ -12,9 +12,9 @@ use crate::{Filled, Memory, Page, Pmap};
 use superpage_pages::{Access, Level, Pfn, Protection};
 
 impl Vm {
-    /// Populates, fills and maps the rest of each region around a page of which enough is populated, from the smallest up,
-    /// until contents cannot be had, or not at once. Returns the level of the largest region that is fully populated now. O(pages of the
-    /// region).
+    /// Populates, fills and maps the rest of each region around a page of which enough is populated, from the smallest
+    /// up, until a frame cannot be filled, or not at once. Returns the level of the largest region that is now fully
+    /// populated. O(pages of the region).
     pub(crate) fn prepopulate(
         &mut self,
         pmap: &mut impl Pmap,
@@ -51,8 +51,8 @@ impl Vm {
         full
     }
 
-    /// Whether all of the region of a level around a page may be populated at once at its first touch: anonymous, private,
-    /// wholly in its map entry, with nothing behind it and nothing of it away.
+    /// Whether all of the region of a level around a page may be populated at its first touch: anonymous, private,
+    /// wholly in its map entry, with nothing behind it and no swap or cache page in it.
     pub(crate) fn fills_whole(&self, site: &Site, object: ObjectId, level: Level) -> bool {
         let (entry, pages) = (&site.entry, self.frames.ladder.pages(level));
         let index = entry.index(site.at.0);
@@ -64,9 +64,9 @@ impl Vm {
         plain && !entry.copy && !entry.shared && inside && cached.is_empty() && swapped.is_empty()
     }
 
-    /// Maps all of an extent of a level around a page, which is populated and filled: as one page where there are such pages, the policy promotes and its
-    /// dirty bits would agree, a superpage made without a promotion, as Linux makes them at a fault; else as base pages.
-    /// Returns the level that the page is mapped at.
+    /// Maps all of an extent of a level around a page, which is populated and filled. If the hardware has pages of that
+    /// size, the policy promotes, and the dirty bits would agree, it is mapped as one superpage without a promotion, as
+    /// Linux does at a fault; otherwise as base pages. Returns the level at which the page is mapped.
     pub(crate) fn enter_extent(
         &mut self,
         pmap: &mut impl Pmap,
@@ -106,8 +106,8 @@ impl Vm {
         level
     }
 
-    /// Populates, fills and maps a page whose frame is reserved, though nobody touches it. `false`: its contents cannot be had,
-    /// or come later.
+    /// Populates, fills and maps a page whose frame is reserved, though nobody touches it. Returns `false` if it could
+    /// not be filled, or will be filled later.
     pub(crate) fn prepopulate_one(
         &mut self,
         pmap: &mut impl Pmap,
@@ -156,19 +156,19 @@ impl Frames {
         walk
     }
 
-    /// Whether the page in the frame was populated though nobody touched it.
+    /// Whether the page in the frame was populated although nobody touched it.
     pub(crate) fn is_untouched(&self, frame: u32) -> bool {
         self.untouched.as_ref().is_some_and(|untouched| untouched.contains(frame as usize))
     }
 
-    /// A page was populated in the frame though nobody touches it.
+    /// Records that a page was populated in the frame although nobody touched it.
     pub(crate) fn frame_used_untouched(&mut self, frame: u32) {
         let peak = self.stats.peak_touched_pages;
         self.frame_used(frame);
         self.note_untouched(frame, peak);
     }
 
-    /// The page of the frame was counted as touched, and is not; `peak`: the most that were touched before.
+    /// Changes the page of the frame from touched to untouched; `peak`: the most that were touched before.
     fn note_untouched(&mut self, frame: u32, peak: u64) {
         let frames = self.buddy.frames() as usize;
         if self.untouched.is_none() {

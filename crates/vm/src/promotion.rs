@@ -1,5 +1,5 @@
-//! Superpages made and taken apart: incremental promotion (Navarro et al., sections 4.5, 4.9) and demotion (4.6), and all
-//! other changes of page tables that must know of superpages.
+//! Incremental promotion (Navarro et al., sections 4.5, 4.9), demotion (4.6), and all other changes of page tables that
+//! must take superpages into account.
 
 use crate::object::ObjectId;
 use crate::policy::{Demote, Promote};
@@ -10,7 +10,7 @@ use crate::{Mapped, Pmap, SpaceId};
 use alloc::vec::Vec;
 use superpage_pages::{Access, Level, PageSize, Pfn, Protection, Vpn};
 
-/// What all mappings of a region must have in common to become one.
+/// What all mappings of a region must have in common for it to become one mapping.
 #[derive(Clone, Copy)]
 pub(crate) struct Uniform<'a> {
     pub(crate) space: SpaceId,
@@ -21,9 +21,10 @@ pub(crate) struct Uniform<'a> {
 }
 
 impl Vm {
-    /// Promotes the mapping of `from` that holds `at`, size by size, to at most the region of level `full`, which is fully
-    /// populated and lies in an extent of `object`. Gives the level reached. O(number of sizes) where the object was only
-    /// ever mapped once; else the mappings of each region are looked at, from the page outward, up to the first that does not fit.
+    /// Promotes the mapping of `from` that holds `at`, size by size, to at most the region of level `full`, which is
+    /// fully populated and lies in an extent of `object`. Returns the level reached. O(number of sizes) if the object
+    /// was only ever mapped once; otherwise the mappings of each region are checked, from the page outward, up to the
+    /// first that does not fit.
     pub(crate) fn promote(
         &mut self,
         pmap: &mut impl Pmap,
@@ -54,8 +55,8 @@ impl Vm {
         reached
     }
 
-    /// Makes one mapping of the region at `level` around `at`, whose frame is `frame`, if all of it is mapped uniformly, and by
-    /// pages of the next smaller size: above a size that is no mapping there is no step.
+    /// Makes one mapping of the region at `level` around `at`, whose frame is `frame`, if all of it is mapped uniformly
+    /// and by pages of the next smaller size: there is no step above a size that the hardware cannot map.
     fn assemble(&mut self, pmap: &mut impl Pmap, of: Uniform<'_>, at: Vpn, frame: u32, level: Level) -> bool {
         let ladder = self.frames.ladder;
         if [level, level.down()].iter().any(|level| !pmap.maps(ladder.size(*level))) {
@@ -95,7 +96,7 @@ impl Vm {
         true
     }
 
-    /// Whether it is known without a look at page tables that every part of a region is mapped, by the next smaller size
+    /// Whether it is known without reading page tables that every part of a region is mapped, by the next smaller size
     /// and alike: an object that is mapped only once has its populated pages mapped, so population and counts tell.
     fn known_uniform(&self, object: ObjectId, index: u64, level: Level) -> bool {
         if !self.objects.get(object).sole || self.tracks_dirt(object) {
@@ -108,7 +109,7 @@ impl Vm {
         }
     }
 
-    /// Looks whether the parts of a region are mapped alike, nearest to `at` first, since that is where holes are when
+    /// Checks whether the parts of a region are mapped alike, nearest to `at` first, since that is where holes are when
     /// pages are touched in either order; parts that could be larger themselves are promoted on the way.
     fn scan(&mut self, pmap: &mut impl Pmap, of: Uniform<'_>, at: Vpn, start: Vpn, first: u32, level: Level) -> bool {
         let ladder = self.frames.ladder;
@@ -150,12 +151,12 @@ impl Vm {
         level == to
     }
 
-    /// The level of a size that a page table named. Page tables only hold sizes that this manager gave them.
+    /// The level of a size that a page table returned. Page tables only hold sizes that this manager entered.
     pub(crate) fn level(&self, size: PageSize) -> Level {
         self.frames.ladder.level(size).expect("a page table holds only sizes of the ladder")
     }
 
-    /// The first object of a chain that has the page, populated or elsewhere.
+    /// The first object of a chain that has the page: populated, cached or in swap space.
     pub(crate) fn holder(&self, front: ObjectId, index: u64) -> Option<(ObjectId, Walk)> {
         let mut walks = self.objects.chain(front).map(|object| (object, self.frames.population.walk(object, index)));
         let away = &self.frames.away;
@@ -163,7 +164,7 @@ impl Vm {
         walks.find(|(object, walk)| walk.populated || !away.is_empty() && elsewhere(*object))
     }
 
-    /// In an object of one mapping: one superpage more or less at `level` on the path.
+    /// For an object of one mapping: changes the count of superpages at `level` on the path.
     pub(crate) fn count_superpage(&mut self, walk: &Walk, level: Level, change: i32) {
         if level.0 < self.frames.population.top {
             let parent = self.frames.population.node_mut(level.0 + 1, walk.slots[level.index() + 1]);
@@ -171,14 +172,16 @@ impl Vm {
         }
     }
 
-    /// In an object of one mapping: how many children of the node at `level` on the path are mapped by superpages.
+    /// For an object of one mapping: sets how many children of the node at `level` on the path are mapped by
+    /// superpages.
     pub(crate) fn count_children(&mut self, walk: &Walk, level: Level, count: u32) {
         if level.0 > 1 {
             self.frames.population.node_mut(level.0, walk.slots[level.index()]).extra = count;
         }
     }
 
-    /// One call of demotion: the mapping of level `from` at `start`, of pages of `object`, becomes mappings of level `to`.
+    /// One call of [`Pmap::demote`]: the mapping of level `from` at `start`, of pages of `object`, becomes mappings of
+    /// level `to`.
     fn demote_once(
         &mut self,
         pmap: &mut impl Pmap,
@@ -209,7 +212,7 @@ impl Vm {
         }
     }
 
-    /// Where one call of demotion goes from `from`.
+    /// The level to which one call of demotion goes from `from`.
     fn demoted(&self, pmap: &impl Pmap, from: Level) -> Level {
         let mut to = if self.answers.demote.steps == Demote::Stepwise { from.down() } else { Level::BASE };
         while !pmap.maps(self.frames.ladder.size(to)) {
@@ -250,7 +253,8 @@ impl Vm {
         }
     }
 
-    /// Calls `change` with each mapping of the entry's pages from `low` up to `high`: first page, level, what it is.
+    /// Calls `change` with the first page, level and page-table entry of each mapping of the entry's pages from `low`
+    /// up to `high`.
     /// Nothing may be mapped across either end. O(pages populated there).
     pub(crate) fn each_mapped<P: Pmap>(
         &mut self,
@@ -341,7 +345,7 @@ impl Vm {
         }
     }
 
-    /// Moves all mappings of an entry to where it is mapped now, `moved`. Superpages that would not be aligned there are
+    /// Moves all mappings of an entry to its new place, `moved`. Superpages that would not be aligned there are
     /// demoted until they are.
     pub(crate) fn move_mapped(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, moved: &Entry) {
         self.each_mapped(pmap, space, entry, |vm, pmap, at, level, mapped| {

@@ -1,5 +1,5 @@
-//! Superpages made of what lies anywhere: the pages of a region are copied into one extent, the rest of it is zeroed, all is mapped
-//! anew with one shootdown, and the old frames are freed. What Linux calls a collapse.
+//! Promotion by copying: the populated pages of a region, wherever they lie, are copied into one extent, the rest of it
+//! is zeroed, the region is mapped anew with one shootdown, and the old frames are freed. Linux calls this a collapse.
 
 use crate::fault::Site;
 use crate::object::ObjectId;
@@ -14,36 +14,37 @@ use superpage_pages::{Access, Level, Pfn, Vpn};
 /// How a region may be promoted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// Only where it lies in one extent already.
+    /// Only in place: if it lies in one extent already.
     InPlace,
-    /// Only by copying it into another one.
+    /// Only by copying it into another extent.
     ByCopying,
-    /// In place if that can be, else by copying.
+    /// In place if possible, otherwise by copying.
     Either,
 }
 
-/// What a promotion of a region came down to.
+/// What the promotion of a region did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Promoted {
     /// Base pages that were copied.
     pub copied: u64,
-    /// Base pages that were populated with zeroes, which nobody has touched.
+    /// Base pages that were populated with zeroes although nobody touched them.
     pub zeroed: u64,
 }
 
-/// Why a region was not promoted. The state is as before, but for pages that were populated in place.
+/// Why a region was not promoted. The state is as before, except for pages that were populated in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refused {
-    /// There is no such space, or no such level; or no mapping that may be read holds all of the region, aligned as memory is.
+    /// The space or the level does not exist, or no readable mapping covers the region with its virtual and physical
+    /// alignment equal.
     Unmapped,
     /// Nothing of it is populated.
     Empty,
-    /// It is a superpage, or a part of one.
+    /// It is a superpage, or part of one.
     Superpage,
-    /// It is of a file.
+    /// It belongs to a file.
     File,
-    /// Others map pages of it, or it has pages that belong to others too.
+    /// Others map pages of it, or it has pages that others share.
     Shared,
     /// Pages of it are in swap space, or in the cache.
     Away,
@@ -51,33 +52,33 @@ pub enum Refused {
     Busy,
     /// No extent of its size is free.
     NoExtent,
-    /// It cannot be done in this way: it lies in one extent, or it does not.
+    /// It cannot be promoted in this way: [`How::ByCopying`] of one extent, or [`How::InPlace`] of anything else.
     Otherwise,
-    /// Its mappings differ in their rights or dirty bits.
+    /// Its mappings differ in rights or dirty bits.
     Mixed,
-    /// The memory cannot fill a frame.
+    /// [`crate::Memory`] could not fill a frame.
     Contents,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Refused::Unmapped => "no mapping holds all of it",
-            Refused::Empty => "nothing of it is populated",
+            Refused::Unmapped => "no mapping covers all of it",
+            Refused::Empty => "none of its pages is populated",
             Refused::Superpage => "it is a superpage",
-            Refused::File => "it is of a file",
-            Refused::Shared => "others have pages of it",
+            Refused::File => "it belongs to a file",
+            Refused::Shared => "others share pages of it",
             Refused::Away => "pages of it are in swap space or in the cache",
             Refused::Busy => "a page of it is being read in",
             Refused::NoExtent => "no extent of its size is free",
             Refused::Otherwise => "it cannot be promoted in this way",
             Refused::Mixed => "its mappings differ",
-            Refused::Contents => "the memory cannot fill a frame",
+            Refused::Contents => "a frame could not be filled",
         })
     }
 }
 
-/// A region that was found fit to be promoted.
+/// A region that can be promoted.
 struct Fit {
     entry: Entry,
     object: ObjectId,
@@ -85,18 +86,18 @@ struct Fit {
     low: u64,
     /// Whether it lies in one extent.
     in_place: bool,
-    /// Each page that is populated: where in the region, and its frame.
+    /// Each populated page: its place in the region, and its frame.
     populated: Vec<(u64, u32)>,
 }
 
 impl Vm {
-    /// Makes one superpage of the region of `level` that begins at `start`, all of whose pages must be private, anonymous and
-    /// in memory: what is not populated of it is populated with zeroes. By copying it needs a free extent, takes no reservation and
-    /// wakes no daemon for it, and costs one shootdown. O(pages of the region); where the memory object was shared, times the address
-    /// spaces.
+    /// Makes one superpage of the region of `level` that begins at `start`, all of whose pages must be private,
+    /// anonymous and in memory; unpopulated pages of it are populated with zeroes. By copying it needs a free extent
+    /// (it preempts no reservation and wakes no daemon for it) and costs one shootdown. O(pages of the region); if the
+    /// memory object was shared, times the number of address spaces.
     ///
     /// # Errors
-    /// [`Refused`] says why not.
+    /// [`Refused`]: why the region was not promoted.
     pub fn promote_region(
         &mut self,
         pmap: &mut impl Pmap,
@@ -113,7 +114,7 @@ impl Vm {
         }
     }
 
-    /// Looks whether a region can be promoted.
+    /// Checks whether a region can be promoted.
     fn fit(&self, pmap: &impl Pmap, space: SpaceId, start: Vpn, level: Level) -> Result<Fit, Refused> {
         let ladder = &self.frames.ladder;
         if level == Level::BASE
@@ -159,7 +160,7 @@ impl Vm {
             return Err(Refused::Away);
         }
         let behind = |index| !held(index) && known.backing.is_some_and(|behind| self.holder(behind, index).is_some());
-        // Of a file that lies behind, every page has contents.
+        // With a file behind it, every page has contents.
         let of_file = || self.objects.chain(object).any(|object| self.objects.get(object).file.is_some());
         if entry.copy || entry.shared || known.backing.is_some() && (of_file() || (low..high).any(behind)) {
             return Err(Refused::Shared);

@@ -15,7 +15,7 @@ pub(crate) type ReservationId = u32;
 
 #[derive(Clone, Copy)]
 struct Reservation {
-    /// The slot of the population map's node that has the extent (its level is beside, to pack).
+    /// The slot of the population map's node that has the extent (the level is stored beside it, to pack).
     slot: u32,
     prev: u32,
     next: u32,
@@ -104,7 +104,7 @@ impl Reservations {
         self.arena[id as usize].list
     }
 
-    /// Back to the node that has the extent.
+    /// The node that has the extent.
     pub(crate) fn node(&self, id: ReservationId) -> NodeId {
         let reservation = &self.arena[id as usize];
         NodeId { level: reservation.level, slot: reservation.slot }
@@ -121,7 +121,7 @@ impl Reservations {
         self.arena.capacity() * size_of::<Reservation>()
     }
 
-    /// Checks links, back links, list numbers and the order of time stamps; gives the number of reservations.
+    /// Checks links, back links, list numbers and the order of time stamps; returns the number of reservations.
     pub(crate) fn validate(&self) -> Result<usize, String> {
         let mut count = 0;
         for (number, list) in self.lists.iter().enumerate() {

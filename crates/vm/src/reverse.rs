@@ -1,4 +1,4 @@
-//! From a page of a memory object back to where it is mapped.
+//! The reverse map: from a page of a memory object to its mappings.
 
 use crate::away::PageOf;
 use crate::object::ObjectId;
@@ -21,7 +21,7 @@ pub(crate) struct Mapping {
 }
 
 impl Vm {
-    /// All mappings of a page, which is in `frame`. O(address spaces, and objects that shadow the page's).
+    /// All mappings of a page, which is in `frame`. O(address spaces + copy-on-write objects in front of the page's).
     pub(crate) fn mappings(&self, pmap: &impl Pmap, (object, index): PageOf, frame: u32) -> Vec<Mapping> {
         let mut found = Vec::new();
         self.mappings_of(pmap, object, index, frame, &mut found);

@@ -1,12 +1,13 @@
-//! The decision of the policy `promote`: which regions a scan found ripe to become superpages.
+//! The decision of the policy `promote`: which of the regions that scans found are candidates for promotion, and when.
 //!
-//! Whoever scans (a kernel thread, the live tool) tells in a sweep how far each region of one address space is populated. A
-//! region is ripe when it is populated at least to a share, is no superpage yet, and is settled: its population has not
-//! changed for an age, so that memory that still grows, or is about to be freed, is left alone. Ripe regions come the most
-//! populated first, among equals the most accessed first, then those made of the fewest pieces, which cost the least to merge.
+//! The caller (a kernel thread, the live tool) reports in a sweep how far each region of one address space is
+//! populated. A region is a candidate if it is populated at least to a share and is not a superpage. It may be promoted
+//! once it is settled: its population has not changed for an age, so that memory that is still growing, or about to be
+//! freed, is left alone. Candidates are promoted the most populated first, among equals the most accessed first, then
+//! those of the fewest physical pieces, which cost the least to merge.
 //!
-//! Only regions that may become ripe have a history: 40 bytes each, in one array in address order. What a sweep does not
-//! see again is forgotten. Times are plain numbers that never decrease, in a unit of the caller's.
+//! Only candidates have a history: 40 bytes each, in one array in address order. A candidate that a sweep does not
+//! report again is forgotten. Times are plain numbers that never decrease, in the caller's unit.
 
 use alloc::format;
 use alloc::string::String;
@@ -17,29 +18,29 @@ use core::fmt;
 /// After this many refusals the wait no longer doubles.
 const MOST_DOUBLINGS: u8 = 16;
 
-/// What a sweep sees of one region: an aligned extent of the superpage size.
+/// What a sweep reports of one region: an aligned extent of the superpage size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sample {
-    /// The number of the region: its address in regions.
+    /// The number of the region: its address divided by its size.
     pub region: u64,
-    /// Base pages of it that are populated.
+    /// The number of its base pages that are populated.
     pub populated: u32,
     /// Whether it is a superpage already.
     pub superpage: bool,
 }
 
-/// A region that may be promoted now.
+/// A candidate that may be promoted now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ripe {
-    /// The number of the region.
+    /// The number of the region: its address divided by its size.
     pub region: u64,
-    /// Base pages of it that are populated.
+    /// The number of its base pages that are populated.
     pub populated: u32,
-    /// How much it was accessed, in any unit, as last told; 0 where nobody told.
+    /// How much it was accessed, in any unit, as last reported; 0 if never reported.
     pub accessed: u32,
-    /// Physically contiguous pieces that it is made of, as last told; `u32::MAX` where nobody told.
+    /// The number of physically contiguous pieces that it consists of, as last reported; `u32::MAX` if never reported.
     pub pieces: u32,
-    /// The time since when its population is what it is.
+    /// The time since which its population has not changed.
     pub since: u64,
 }
 
@@ -51,25 +52,25 @@ impl From<Sample> for Ripe {
 }
 
 impl Ripe {
-    /// Which of two regions is promoted first: the lesser one.
+    /// The order of promotion: the lesser region comes first.
     pub fn order(&self, other: &Ripe) -> Ordering {
         let key = |ripe: &Ripe| (Reverse(ripe.populated), Reverse(ripe.accessed), ripe.pieces, ripe.region);
         key(self).cmp(&key(other))
     }
 }
 
-/// What the last sweep saw, in regions; each is counted once.
+/// What the last sweep found, in regions; each is counted once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Census {
-    /// Superpages already.
+    /// Regions that are superpages already.
     pub superpages: u64,
-    /// Populated below the share.
+    /// Regions populated below the share.
     pub sparse: u64,
-    /// Populated at least to the share, settled or not.
+    /// Regions populated at least to the share, settled or not.
     pub candidates: u64,
 }
 
-/// The share of population is not above 0 and at most 1, or a region has no pages.
+/// The share of population is not above 0 and at most 1, or regions have no pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ScannerError;
 
@@ -81,12 +82,12 @@ impl fmt::Display for ScannerError {
 
 impl core::error::Error for ScannerError {}
 
-/// A region populated at least to the share that is no superpage.
+/// A region populated at least to the share that is not a superpage.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     region: u64,
     since: u64,
-    /// Not before this time: it was refused.
+    /// It was refused, and may not be promoted before this time.
     after: u64,
     populated: u32,
     accessed: u32,
@@ -94,7 +95,7 @@ struct Candidate {
     refusals: u8,
 }
 
-/// The history of one address space, for regions of one size.
+/// The candidates of one address space, for regions of one size, with their history.
 ///
 /// ```
 /// use superpage_vm::{Sample, Scanner};
@@ -121,10 +122,11 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// No history, for regions of `pages` base pages that are ripe when populated at least to `share` for `age`.
+    /// No history, for regions of `pages` base pages, which may be promoted when populated at least to `share` for
+    /// `age`.
     ///
     /// # Errors
-    /// [`ScannerError`].
+    /// [`ScannerError`]: the share or the number of pages is out of range.
     pub fn new(pages: u32, share: f64, age: u64) -> Result<Scanner, ScannerError> {
         if pages == 0 || !(share > 0.0 && share <= 1.0) {
             return Err(ScannerError);
@@ -140,17 +142,17 @@ impl Scanner {
         self.least
     }
 
-    /// What the last sweep saw.
+    /// What the last sweep found.
     pub fn census(&self) -> Census {
         self.census
     }
 
-    /// Regions with a history: those that may become ripe.
+    /// The number of candidates: regions with a history.
     pub fn candidates(&self) -> usize {
         self.candidates.len()
     }
 
-    /// Begins to tell what the whole address space holds at `now`. Until [`Sweep::finish`] nothing changes.
+    /// Begins a sweep, which reports the whole address space at `now`. Nothing changes until [`Sweep::finish`].
     pub fn sweep(&mut self, now: u64) -> Sweep<'_> {
         debug_assert!(now >= self.swept, "time never decreases");
         Sweep {
@@ -163,8 +165,8 @@ impl Scanner {
         }
     }
 
-    /// The regions to promote at `now`, the first first. The populations are those of the last sweep: where they may have
-    /// changed since, sweep again. O(candidates) and a sort of those that are ripe.
+    /// The candidates to promote at `now`, in order. The populations are those of the last sweep: if they may have
+    /// changed since, sweep again. O(candidates), plus a sort of those returned.
     pub fn ripe(&self, now: u64) -> Vec<Ripe> {
         let ready = self.candidates.iter().filter(|candidate| self.ready(candidate) <= now);
         let mut ripe: Vec<Ripe> = ready
@@ -180,20 +182,20 @@ impl Scanner {
         ripe
     }
 
-    /// The earliest time at which a region is ripe if nothing changes. O(candidates).
+    /// The earliest time at which a candidate may be promoted if nothing changes. O(candidates).
     pub fn next_ripe(&self) -> Option<u64> {
         self.candidates.iter().map(|candidate| self.ready(candidate)).min()
     }
 
-    /// The region was promoted, or is no candidate any more: its history is forgotten. Others are not affected.
+    /// Forgets the history of a region that was promoted, or is no longer a candidate. Others are not affected.
     pub fn forget(&mut self, region: u64) {
         if let Ok(at) = self.find(region) {
             self.candidates.remove(at);
         }
     }
 
-    /// The region was refused at `now`: it is ripe again after twice its age, and after each further refusal twice as long, if
-    /// its population stays as it is.
+    /// Postpones a region that was refused at `now`: it may be promoted after twice its age, and after each further
+    /// refusal twice as long, provided its population does not change.
     pub fn put_off(&mut self, region: u64, now: u64) {
         if let Ok(at) = self.find(region) {
             let candidate = &mut self.candidates[at];
@@ -202,7 +204,7 @@ impl Scanner {
         }
     }
 
-    /// Tells how much a region was accessed and of how many contiguous pieces it is made, where either is known.
+    /// Sets how much a region was accessed and the number of its contiguous pieces, where either is known.
     pub fn rank(&mut self, region: u64, accessed: Option<u32>, pieces: Option<u32>) {
         if let Ok(at) = self.find(region) {
             let candidate = &mut self.candidates[at];
@@ -211,19 +213,19 @@ impl Scanner {
         }
     }
 
-    /// Forgets everything: the address space is another one.
+    /// Forgets everything, when the address space is replaced.
     pub fn clear(&mut self) {
         self.candidates.clear();
         self.census = Census::default();
     }
 
-    /// Checks that the history is in order and holds only what may become ripe.
+    /// Checks that the history is in order and holds only candidates.
     ///
     /// # Errors
-    /// Says what does not agree.
+    /// A sentence that says which invariant does not hold.
     pub fn validate(&self) -> Result<(), String> {
         if self.least == 0 || self.least > self.pages {
-            return Err(format!("a region of {} pages cannot need {}", self.pages, self.least));
+            return Err(format!("the threshold for a region of {} pages cannot be {}", self.pages, self.least));
         }
         if let Some(pair) = self.candidates.windows(2).find(|pair| pair[0].region >= pair[1].region) {
             return Err(format!("region {} comes before {}", pair[0].region, pair[1].region));
@@ -258,12 +260,12 @@ impl Scanner {
     }
 }
 
-/// One look at a whole address space. Dropped unfinished, it changes nothing.
+/// One scan of a whole address space. If dropped unfinished, it changes nothing.
 #[derive(Debug)]
 pub struct Sweep<'a> {
     scanner: &'a mut Scanner,
     next: Vec<Candidate>,
-    /// The first old candidate that is not below what was seen.
+    /// The first old candidate that is not below the last region reported.
     at: usize,
     last: Option<u64>,
     census: Census,
@@ -271,10 +273,10 @@ pub struct Sweep<'a> {
 }
 
 impl Sweep<'_> {
-    /// Tells of one region. Regions come in ascending order; those without any page may be left out. O(1), amortized.
+    /// Reports one region. Regions come in ascending order; those without any page may be left out. O(1), amortized.
     ///
     /// # Panics
-    /// If the region is not above the one before, or has more pages than a region has.
+    /// If the region is not above the previous one, or reports more pages than a region has.
     pub fn see(&mut self, sample: Sample) {
         let Sample { region, populated, superpage } = sample;
         assert!(self.last.is_none_or(|last| last < region), "regions of a sweep ascend");
@@ -299,7 +301,7 @@ impl Sweep<'_> {
         self.next.push(*same.unwrap_or(&fresh));
     }
 
-    /// Everything was seen: what was not is forgotten.
+    /// Ends the sweep: candidates that were not reported are forgotten.
     pub fn finish(self) {
         self.scanner.candidates = self.next;
         self.scanner.census = self.census;
@@ -347,7 +349,7 @@ mod tests {
         assert_eq!((ripe(&scanner, 9), scanner.next_ripe()), (vec![], Some(10)));
         assert_eq!(ripe(&scanner, 10), [1]);
         assert_eq!(ripe(&scanner, 16), [1, 2]);
-        // A region that was gone for one sweep is new.
+        // A region that one sweep did not report starts a new history.
         sweep(&mut scanner, 20, &[sample(2, 6)]);
         sweep(&mut scanner, 21, &[sample(1, 8), sample(2, 6)]);
         assert_eq!(ripe(&scanner, 21), [2]);
@@ -389,7 +391,7 @@ mod tests {
         assert_eq!((ripe(&scanner, 5), scanner.census().candidates), (vec![1], 1));
     }
 
-    /// Everything that was ever said of each region, and no cleverness.
+    /// The reference: every report of each region, evaluated naively.
     #[derive(Default)]
     struct Naive {
         sweeps: Vec<(u64, BTreeMap<u64, Sample>)>,

@@ -1,4 +1,4 @@
-//! Copy-on-write: fork, and the shadow objects that follow from it (see [`crate::object`]).
+//! Copy-on-write: fork, and the copy-on-write objects that follow from it (see [`crate::object`]).
 
 use crate::object::{Object, ObjectId};
 use crate::space::Entry;
@@ -10,9 +10,9 @@ use core::ops::Range;
 use superpage_pages::{Protection, Vpn};
 
 impl Vm {
-    /// The process makes a copy of itself. Shared mappings are shared with the copy; of private ones the pages are shared
-    /// until one of the two writes, so the parent's mappings lose the right to write. The copy starts with an empty page
-    /// table: it faults on pages that are resident. O(pages mapped).
+    /// Forks a process. Shared mappings are shared with the child; the pages of private ones are shared until one of
+    /// the two writes, so the parent's mappings lose the right to write. The child starts with an empty page table: it
+    /// faults on resident pages. O(pages mapped).
     ///
     /// # Errors
     /// The address space does not exist.
@@ -41,8 +41,8 @@ impl Vm {
         Ok(child)
     }
 
-    /// Gives an entry that must not change its object one that it may: the same, if no other space can reach it any
-    /// more, or a new shadow of it.
+    /// For an entry that must not change its object, returns one that may: the same if no other space can reach the
+    /// object any more, or one with a new copy-on-write object in front of it.
     pub(crate) fn own(&mut self, space: SpaceId, entry: Entry) -> Entry {
         if self.only_user(space, entry.object) {
             let own = Entry { copy: false, ..entry };
@@ -61,15 +61,15 @@ impl Vm {
         own
     }
 
-    /// Takes a shadow that holds nothing yet back, so that `entry` is as it was.
+    /// Undoes [`Vm::own`]: removes a copy-on-write object that holds nothing yet, so that `entry` is as it was.
     pub(crate) fn disown(&mut self, space: SpaceId, entry: Entry, shadow: ObjectId) {
         self.objects.remove(shadow);
         self.objects.get_mut(entry.object).entries += 1;
         self.space_mut(space).put(entry);
     }
 
-    /// Whether only the entries of this one space can reach an anonymous object. As no page of it is mapped twice in one
-    /// space, none is then within reach of two mappings.
+    /// Whether only the entries of this one space can reach an anonymous object. Since no page of it is mapped twice in
+    /// one space, none is then within reach of two mappings.
     pub(crate) fn only_user(&self, space: SpaceId, object: ObjectId) -> bool {
         let known = self.objects.get(object);
         if known.file.is_some() || known.shadows > 0 {
@@ -79,8 +79,8 @@ impl Vm {
         known.entries == 1 || here.filter(|entry| entry.object == object).count() == known.entries as usize
     }
 
-    /// An entry no longer stands on its object, and is no longer among those of its space: gives up the pages that nobody else
-    /// can reach, frees the object if nothing stands on it, or lets its only shadow take it over.
+    /// Cleans up after an entry that was removed from its space: frees the pages that nobody else
+    /// can reach, frees the object if nothing maps it, or lets the only copy-on-write object in front take it over.
     pub(crate) fn drop_entry(&mut self, entry: &Entry) {
         let object = entry.object;
         self.objects.get_mut(object).entries -= 1;
@@ -97,7 +97,7 @@ impl Vm {
             } else if known.entries == 0 && known.shadows == 0 {
                 next = self.objects.remove(object);
             } else if let Some(shadow) = self.objects.only_shadow(object) {
-                // The pages that come over may be mapped with fewer rights, or not at all.
+                // The pages that are taken over may be mapped with fewer rights, or not at all.
                 self.objects.get_mut(shadow).sole = false;
                 self.frames.absorb(self.answers.scarce.pieces, object, shadow);
                 self.objects.bypass(object, shadow);
@@ -106,10 +106,10 @@ impl Vm {
         }
     }
 
-    /// A window on these pages of an anonymous object is closed. Gives up those pages, of the object and of each behind it, that
-    /// lie in no other window through which it can be reached: left where they are they would be lost, and whoever maps
-    /// their indices next would see them. The pages of files stay. O(address spaces) for each object of the chain, and for
-    /// each that shadows it, up to the first of which all is reached.
+    /// Closes a window on these pages of an anonymous object. Frees those pages, of the object and of each behind it,
+    /// that lie in no other window through which they can be reached: otherwise they would be lost, and whoever maps
+    /// their indices next would see them. The pages of files stay. O(address spaces) for each object of the chain, and
+    /// for each copy-on-write object in front of it, up to the first all of whose pages are reached.
     fn forsake(&mut self, front: ObjectId, pages: Range<u64>) {
         let mut unreached = vec![pages];
         let mut next = Some(front);
@@ -124,12 +124,12 @@ impl Vm {
             if !known.sole {
                 self.subtract_reached(object, &mut unreached);
             }
-            // What is reached of an object is reached of those behind it.
+            // Pages of an object that are reached are reached in those behind it too.
             unreached.iter().for_each(|pages| self.frames.release(object, pages.start, pages.end));
         }
     }
 
-    /// Takes the pages of an object out of `pages`, which are ascending, that lie in a window on it or on what shadows it.
+    /// Removes from `pages`, which are ascending, those that lie in a window on the object or on one in front of it.
     fn subtract_reached(&self, object: ObjectId, pages: &mut Vec<Range<u64>>) {
         if self.objects.get(object).entries > 0 {
             for space in self.spaces.iter().flatten() {
@@ -142,7 +142,7 @@ impl Vm {
     }
 }
 
-/// Takes a window out of ranges of pages.
+/// Removes a window from ranges of pages.
 fn subtract(pages: &mut Vec<Range<u64>>, window: &Range<u64>) {
     if pages.iter().any(|part| part.start < window.end && window.start < part.end) {
         let parts = pages

@@ -15,26 +15,27 @@ struct Mapping {
     used: Used,
 }
 
-/// A [`Pmap`] on a hash table of mappings, each kept once whatever its size. It checks what the trait promises an
-/// implementation, and panics where the memory manager breaks it: so it is a test of whoever calls it.
+/// A [`Pmap`] on a hash table of mappings, with one element per mapping of any size. It checks the guarantees that the
+/// trait gives an implementation, and panics if the memory manager breaks one: it is also a test of its caller.
 pub struct SoftPmap {
     ladder: Ladder,
     mappings: HashMap<(SpaceId, Vpn), Mapping, FxBuildHasher>,
     /// Mappings of each space.
     counts: Vec<usize>,
-    /// The space of the change that is being made, and whether anything is to be invalidated for it.
+    /// The space of the change in progress, and whether anything is to be invalidated for it.
     gathering: Option<(SpaceId, bool)>,
     shootdowns: u64,
 }
 
 impl SoftPmap {
-    /// Page tables for a ladder of sizes, with nothing mapped. The manager's may have more sizes, which are no mappings then.
+    /// Page tables for a ladder of sizes, with nothing mapped. The manager's ladder may have more sizes, which then
+    /// cannot be mapped.
     pub fn new(ladder: Ladder) -> SoftPmap {
         SoftPmap { ladder, mappings: HashMap::default(), counts: Vec::new(), gathering: None, shootdowns: 0 }
     }
 
-    /// What the hardware does at an access: sets the reference bit, and at a write the dirty bit. `false` if it would
-    /// fault: nothing is mapped there, or not with this right.
+    /// Does what the hardware does at an access: sets the reference bit and, at a write, the dirty bit. Returns `false`
+    /// if it would fault: nothing is mapped there, or not with this right.
     pub fn access(&mut self, space: SpaceId, at: Vpn, access: Access) -> bool {
         let Some((key, mapping)) = self.find(space, at) else { return false };
         if !mapping.protection.allows(access) {
@@ -51,8 +52,8 @@ impl SoftPmap {
         self.mappings.len()
     }
 
-    /// How often TLBs were told to invalidate something: once for each mapping that was removed, changed or demoted, or for all
-    /// that one change gathered.
+    /// How often TLBs were told to invalidate something: once for each mapping that was removed, changed or demoted, or
+    /// once for all those of one gathered change.
     pub fn shootdowns(&self) -> u64 {
         self.shootdowns
     }
@@ -60,7 +61,7 @@ impl SoftPmap {
     fn shoot_down(&mut self, space: SpaceId) {
         match &mut self.gathering {
             Some((of, stale)) => {
-                assert_eq!(*of, space, "another space is changed meanwhile");
+                assert_eq!(*of, space, "another space is changed at the same time");
                 *stale = true;
             }
             None => self.shootdowns += 1,
@@ -180,7 +181,7 @@ impl Pmap for SoftPmap {
     }
 
     fn gather(&mut self, space: SpaceId, _pages: Range<Vpn>) {
-        assert_eq!(self.gathering, None, "changes are not nested");
+        assert_eq!(self.gathering, None, "changes do not nest");
         self.gathering = Some((space, false));
     }
 

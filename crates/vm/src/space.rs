@@ -1,4 +1,4 @@
-//! Address spaces: sorted map entries, each a range of virtual pages that stands on a part of a memory object.
+//! Address spaces: sorted map entries, each a range of virtual pages that maps part of a memory object.
 
 use crate::object::{Growth, ObjectId};
 use alloc::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,8 @@ pub(crate) struct Entry {
     pub(crate) protection: Protection,
     /// Whether writes are seen by others that map the object.
     pub(crate) shared: bool,
-    /// Whether the object must not be changed through this entry: a write gives the entry a shadow of it first.
+    /// Whether the object must not be changed through this entry: a write first puts a copy-on-write object in front of
+    /// it.
     pub(crate) copy: bool,
     pub(crate) growth: Growth,
 }
@@ -39,7 +40,7 @@ impl Entry {
         self.index(self.end)
     }
 
-    /// The part of the entry from `low` up to `high`, as far as it reaches.
+    /// The part of the entry from `low` up to `high`, where they overlap.
     pub(crate) fn within(&self, low: u64, high: u64) -> Entry {
         let (start, end) = (self.start.max(low), self.end.min(high));
         Entry { start, end, offset: self.index(start), ..*self }
@@ -60,9 +61,9 @@ impl Entry {
 #[derive(Default)]
 pub(crate) struct Space {
     entries: BTreeMap<u64, Entry>,
-    /// The same by object, first index and start: from a page of an object back to where it is mapped.
+    /// The same by object, first index and start: from a page of an object to the entries that map it.
     by_object: BTreeSet<(ObjectId, u64, u64)>,
-    /// The entry found last: faults come in flocks.
+    /// The entry found last: faults are local.
     recent: Cell<Option<Entry>>,
 }
 
@@ -87,7 +88,7 @@ impl Space {
         first.into_iter().chain(self.entries.range(low..high).map(|(_, entry)| *entry)).collect()
     }
 
-    /// Adds an entry where there is none, or puts it in the place of the one with the same start.
+    /// Adds an entry where there is none, or replaces the one with the same start.
     pub(crate) fn put(&mut self, entry: Entry) {
         self.recent.set(None);
         if let Some(old) = self.entries.insert(entry.start, entry) {
@@ -96,7 +97,7 @@ impl Space {
         self.by_object.insert((entry.object, entry.offset, entry.start));
     }
 
-    /// Takes the entry with this start out.
+    /// Removes the entry with this start.
     pub(crate) fn take(&mut self, start: u64) -> Option<Entry> {
         self.recent.set(None);
         let taken = self.entries.remove(&start)?;
@@ -111,8 +112,8 @@ impl Space {
         before.map(|(_, _, start)| self.entries[start]).filter(move |entry| index < entry.offset_end())
     }
 
-    /// The parts of an anonymous object, as ranges of indices, that entries have of its pages from `low` up to `high`, the last
-    /// first. No page of such an object is mapped twice in one space. O(log entries) and one step for each.
+    /// The parts of an anonymous object that entries map of its pages from `low` up to `high`, as ranges of indices,
+    /// the last first. No page of such an object is mapped twice in one space. O(log entries) and one step for each.
     pub(crate) fn windows(&self, object: ObjectId, low: u64, high: u64) -> impl Iterator<Item = Range<u64>> + '_ {
         let before = self.by_object.range((object, 0, 0)..(object, high, 0)).rev();
         let windows = before.map(|(_, offset, start)| *offset..self.entries[start].offset_end());
@@ -125,7 +126,8 @@ impl Space {
         self.by_object.len() == self.entries.len() && keys.into_iter().all(|key| self.by_object.contains(&key))
     }
 
-    /// Cuts the entry that holds `at` in two there and gives its object, unless an entry starts there or none is there.
+    /// Cuts the entry that holds `at` in two there and returns its object; `None` if an entry starts there or none is
+    /// there.
     pub(crate) fn cut(&mut self, at: u64) -> Option<ObjectId> {
         let entry = self.find(at).filter(|entry| entry.start < at)?;
         self.put(entry.within(entry.start, at));
@@ -133,7 +135,7 @@ impl Space {
         Some(entry.object)
     }
 
-    /// Makes one of the two entries that meet at `at` if the second continues the first, and gives their object.
+    /// Joins the two entries that meet at `at` if the second continues the first, and returns their object.
     pub(crate) fn join(&mut self, at: u64) -> Option<ObjectId> {
         let second = *self.entries.get(&at)?;
         let first = *self.entries.range(..at).next_back()?.1;
@@ -170,7 +172,7 @@ impl Space {
         (start.checked_add(pages)? <= high).then_some(start)
     }
 
-    /// Bytes held, about: the tree does not say how its nodes are filled.
+    /// Bytes held; an estimate, since the tree does not tell how full its nodes are.
     pub(crate) fn metadata_bytes(&self) -> usize {
         self.entries.len() * (size_of::<Entry>() + size_of::<u64>() + size_of::<(ObjectId, u64, u64)>())
     }

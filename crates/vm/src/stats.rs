@@ -1,8 +1,8 @@
-//! What the memory manager has done and holds, as plain counts.
+//! Counters of the memory manager.
 
 use superpage_pages::MAX_LEVELS;
 
-/// Counts since the start; those that say *now* go down too. Arrays are indexed by level.
+/// Counts since the start, except those marked *now*, which also decrease. Arrays are indexed by level.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
     /// Faults resolved: the sum of the eight kinds that follow.
@@ -15,25 +15,25 @@ pub struct Stats {
     pub faults_swap: u64,
     /// Faults on a cache page, which was populated again with its contents.
     pub faults_cached: u64,
-    /// Faults on a page that was populated, and is now mapped here as well.
+    /// Faults on a page that was populated already and was only mapped here.
     pub faults_resident: u64,
     /// Faults that copied a page at its first write (copy-on-write).
     pub faults_copy: u64,
     /// Faults that only gave a mapping more rights.
     pub faults_rights: u64,
-    /// Faults on what was mapped with enough rights already.
+    /// Faults on a page that was already mapped with enough rights.
     pub faults_spurious: u64,
     /// Faults that found no frame left and failed; not in `faults`.
     pub faults_out_of_memory: u64,
-    /// Superpages made, by their level: by promotion, or by the fault that populated all of them at once.
+    /// Superpages made, by level: by promotion, or by the fault that populated all of one at once.
     pub promotions: [u64; MAX_LEVELS],
-    /// Those of them that a fault made at once: an entry written, and no promotion.
+    /// Those of them that a fault made at once: one page-table entry written, no promotion.
     pub promotions_at_fault: u64,
     /// Those of them whose pages were copied into an extent.
     pub promotions_by_copying: u64,
-    /// Superpages taken apart, by their level.
+    /// Superpages demoted, by level.
     pub demotions: [u64; MAX_LEVELS],
-    /// Extents taken by faults, by level: base pages, and above them reservations.
+    /// Extents allocated by faults, by level: base pages, and reservations above them.
     pub allocations: [u64; MAX_LEVELS],
     /// Faults whose page found its frame reserved.
     pub reserved_found: u64,
@@ -41,7 +41,7 @@ pub struct Stats {
     pub reservations_made: u64,
     /// Reservations preempted.
     pub reservations_preempted: u64,
-    /// Unpopulated pieces of broken reservations, given to the buddy allocator.
+    /// Unpopulated pieces of broken reservations, freed to the buddy allocator.
     pub pieces_freed: u64,
     /// Partially populated pieces of broken reservations that stayed reserved.
     pub pieces_kept: u64,
@@ -53,73 +53,74 @@ pub struct Stats {
     pub bytes_read: u64,
     /// Bytes written to files and swap space.
     pub bytes_written: u64,
-    /// Pages read from swap space, and those of files that were read.
+    /// Pages read in from swap space and from files.
     pub page_ins: u64,
     /// Pages written to files and swap space.
     pub page_outs: u64,
-    /// Pages of dirty superpages that were not written, as their digest had not changed.
+    /// Pages of dirty superpages that were not written because their digest had not changed.
     pub pages_spared: u64,
-    /// Digests taken, before and at writing.
+    /// Digests computed, before and at writing.
     pub pages_hashed: u64,
-    /// Cache pages that were used again with their contents.
+    /// Cache pages that were reactivated with their contents.
     pub cache_reactivated: u64,
     /// Superpages demoted at their first write.
     pub demotions_on_write: u64,
-    /// Reads and writes of files, page by page, that found the page populated.
+    /// Page-sized reads and writes of files that found the page populated.
     pub file_hits: u64,
-    /// Pages that the daemon took out of use.
+    /// Pages that the daemon evicted.
     pub evictions: u64,
     /// Runs of the page daemon.
     pub daemon_runs: u64,
-    /// Pages whose reference bits it looked at.
+    /// Pages whose reference bits the daemon sampled.
     pub daemon_scanned: u64,
-    /// Regions that the background of the policy looked at.
+    /// Regions that the background of the policy scanned.
     pub background_scanned: u64,
-    /// Superpages demoted to see which parts are in use.
+    /// Superpages demoted to find out which parts are in use.
     pub speculative_demotions: u64,
-    /// Superpages made again by the daemon, as all their parts are in use.
+    /// Superpages that the daemon promoted again because all their parts are in use.
     pub repromotions: u64,
     /// Requests for more than a base page.
     pub contiguity_requests: u64,
-    /// Those that had to do with less.
+    /// Those that got a smaller extent.
     pub contiguity_failed: u64,
-    /// Extents whose contiguity the daemon restored.
+    /// Extents whose contiguity the daemon has restored.
     pub contiguity_restored: u64,
-    /// Base pages that a fault populated beside its own, now. Whether programs have accessed them since causes no fault and is
-    /// not known here.
+    /// Base pages that a fault populated beside its own, now. Whether programs have accessed them since is not known
+    /// here, since such accesses do not fault.
     pub untouched_pages: u64,
     /// Base pages populated by a fault on themselves, now.
     pub touched_pages: u64,
     /// The most of these at any time.
     pub peak_touched_pages: u64,
-    /// Frames whose pages are populated, now: reserved frames without a page do not count.
+    /// Frames whose pages are populated, now; reserved frames without a page do not count.
     pub resident_pages: u64,
     /// The most of these at any time.
     pub peak_resident_pages: u64,
-    /// Mappings in page tables now, by level.
+    /// Mappings in page tables, by level, now.
     pub mapped: [u64; MAX_LEVELS],
-    /// The same when the touched pages were last at their peak.
+    /// The same when the number of touched pages was last at its peak.
     pub mapped_at_peak: [u64; MAX_LEVELS],
-    /// Frames on the active list, and those that `unswappable_pages` counts, now; where the policy reclaims nothing there are no lists, and this is 0.
+    /// Frames on the active list, including those that `unswappable_pages` counts, now; 0 if the policy reclaims
+    /// nothing, since there are then no lists.
     pub active_pages: u64,
     /// Frames on the inactive list, now.
     pub inactive_pages: u64,
-    /// Frames that hold a cache page, now: they count as free or not, as the policy says.
+    /// Frames that hold a cache page, now; whether they count as free is the policy's choice.
     pub cache_pages: u64,
-    /// Frames of dirty pages for which swap space has no slot, now: the daemon does not look at them until it has one.
+    /// Frames of dirty pages for which swap space has no slot, now: the daemon skips them until it has one.
     pub unswappable_pages: u64,
     /// Pages in swap space, now.
     pub swap_used_pages: u64,
-    /// Frames that page tables have ([`crate::Pmap::give_table`]), now.
+    /// Frames in use for page tables ([`crate::Pmap::give_table`]), now.
     pub table_frames: u64,
     /// Frames wired, now.
     pub wired_frames: u64,
-    /// Shadow objects that took over the pages of the object behind them.
+    /// Copy-on-write objects that took over the pages of the object behind them.
     pub collapses: u64,
 }
 
 impl Stats {
-    /// A page was populated by an access.
+    /// Counts a page populated by an access.
     pub(crate) fn populated(&mut self) {
         self.touched_pages += 1;
         self.peak_touched_pages = self.peak_touched_pages.max(self.touched_pages);
@@ -127,13 +128,14 @@ impl Stats {
         self.peak_resident_pages = self.peak_resident_pages.max(self.resident_pages);
     }
 
-    /// Frames of populated pages were freed.
+    /// Counts freed frames of populated pages.
     pub(crate) fn released(&mut self, pages: u64) {
         self.touched_pages -= pages;
         self.resident_pages -= pages;
     }
 
-    /// Keeps a snapshot of the mappings if use is at its peak: before anything is taken away, and for the report.
+    /// Takes a snapshot of the mappings if touched pages are at their peak: before anything is removed, and for the
+    /// report.
     pub(crate) fn note_peak(&mut self) {
         if self.touched_pages == self.peak_touched_pages {
             self.mapped_at_peak = self.mapped;

@@ -1,4 +1,4 @@
-//! The whole state checked against itself, for property tests and fuzzers: every count is made again from nothing.
+//! Consistency checks of the whole state, for property tests and fuzzers: every count is recomputed from scratch.
 
 use crate::away::PageOf;
 use crate::object::ObjectId;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 use superpage_pages::{Level, MAX_LEVELS, Pfn};
 
-/// Who has each frame.
+/// The owner of each frame.
 struct Owners {
     taken: Vec<bool>,
 }
@@ -24,14 +24,14 @@ impl Owners {
             let taken =
                 self.taken.get_mut(frame as usize).ok_or_else(|| format!("{who} has frame {frame} beyond memory"))?;
             if core::mem::replace(taken, true) {
-                return Err(format!("{who} has frame {frame}, which is somebody else's too"));
+                return Err(format!("{who} has frame {frame}, which has another owner too"));
             }
         }
         Ok(())
     }
 }
 
-/// What the walk over the population maps counts.
+/// What the walk over the population maps counted.
 struct Census {
     owners: Owners,
     populated: u64,
@@ -46,11 +46,11 @@ fn check(right: bool, message: impl FnOnce() -> String) -> Result<(), String> {
 }
 
 impl Vm {
-    /// Checks the whole state: that every frame is in one place, that all counts of the population maps, lists, objects
-    /// and map entries are right, and that page tables agree with them. Linear in memory and mappings.
+    /// Checks the whole state: every frame has one owner, all counts of the population maps, lists, objects
+    /// and map entries are right, and the page tables agree with them. Linear in memory and mappings.
     ///
     /// # Errors
-    /// A sentence that says what disagrees.
+    /// A sentence that says what is inconsistent.
     pub fn validate(&self, pmap: &impl Pmap) -> Result<(), String> {
         if let Some(background) = &self.background {
             background.validate()?;
@@ -80,7 +80,7 @@ impl Vm {
         let mut roots = 0;
         for (object, index, slot) in population.all_roots() {
             let owner = population.owner(slot);
-            check((owner.object, owner.index) == (object, index), || format!("root {slot} has another owner"))?;
+            check((owner.object, owner.index) == (object, index), || format!("root {slot} has the wrong owner"))?;
             check(self.objects.iter().any(|(id, _)| id == object), || format!("root {slot} has no object"))?;
             self.validate_node(&mut census, population.top, slot, NONE, false, self.objects.get(object).sole)?;
             roots += 1;
@@ -89,11 +89,11 @@ impl Vm {
         check(listed == roots, || format!("objects list {listed} roots of {roots}"))?;
         for level in 1..=population.top {
             let (seen, used) = (census.nodes[level as usize], population.nodes_in_use(level));
-            check(seen == used, || format!("{used} nodes of level {level} are in use, {seen} are in maps"))?;
+            check(seen == used, || format!("{used} nodes of level {level} are in use, but {seen} are in maps"))?;
         }
         let reservations = self.frames.reservations.validate()?;
         check(reservations == census.reservations, || {
-            format!("{reservations} reservations are on lists, {} belong to nodes", census.reservations)
+            format!("{reservations} reservations are on lists, but {} belong to nodes", census.reservations)
         })?;
         let stats = &self.frames.stats;
         let untouched = self.frames.untouched.as_ref().map_or(0, |untouched| untouched.count() as u64);
@@ -104,16 +104,18 @@ impl Vm {
                 stats.resident_pages, stats.touched_pages, census.populated
             )
         })?;
-        check(stats.untouched_pages == untouched, || format!("{untouched} pages are untouched"))?;
+        check(stats.untouched_pages == untouched, || {
+            format!("{untouched} pages are untouched, which is not the count")
+        })?;
         self.validate_pages(census.populated)?;
         self.validate_busy(|page, frame| !self.mappings(pmap, page, frame).is_empty())?;
         match census.owners.taken.iter().position(|taken| !taken) {
-            Some(frame) => Err(format!("frame {frame} belongs to nobody")),
+            Some(frame) => Err(format!("frame {frame} has no owner")),
             None => Ok(()),
         }
     }
 
-    /// Checks the page lists, the cache pages and swap space, and the ways from frames back to pages.
+    /// Checks the page lists, the cache pages and swap space, and the links from frames back to pages.
     fn validate_pages(&self, populated: u64) -> Result<(), String> {
         let (frames, away) = (&self.frames, &self.frames.away);
         away.validate()?;
@@ -128,13 +130,15 @@ impl Vm {
             cached += 1;
             check(known(page), || format!("cache page {page:?} has no object"))?;
             let walk = frames.population.walk(page.0, page.1);
-            check(!walk.populated, || format!("cache page {page:?} is populated too"))?;
-            check(pages.list(frame) == Some(List::Cache), || format!("the cache page in {frame} is on no cache list"))?;
+            check(!walk.populated, || format!("cache page {page:?} is also populated"))?;
+            check(pages.list(frame) == Some(List::Cache), || {
+                format!("the cache page in {frame} is not on the cache list")
+            })?;
             check(frames.buddy.is_cached(Pfn(u64::from(frame))), || format!("frame {frame} is not marked as cached"))?;
             check(frames.page_of(frame).is_none(), || format!("frame {frame} is cached and populated"))?;
         }
         let marked = frames.buddy.cached_frames();
-        check(marked == cached, || format!("{marked} frames are marked as cached, {cached} are"))?;
+        check(marked == cached, || format!("{marked} frames are marked as cached, but {cached} are"))?;
         let lists = [List::Active, List::Inactive, List::Cache, List::Unswappable, List::Busy];
         let listed = lists.into_iter().map(|list| pages.count(list)).sum::<u64>();
         check(listed == populated + cached, || {
@@ -145,7 +149,7 @@ impl Vm {
                 let frame = frames.population.walk(object, index).frame;
                 let place = known.file.is_some() || away.slot((object, index)).is_some();
                 check(!place || pages.list(frame) != Some(List::Unswappable), || {
-                    format!("page {index:#x} of {object:?} is called unswappable, and has a place to be written to")
+                    format!("page {index:#x} of {object:?} is marked unswappable but has a place to be written to")
                 })?;
                 check(frames.page_of(frame) == Some((object, index)), || {
                     format!(
@@ -158,7 +162,7 @@ impl Vm {
         Ok(())
     }
 
-    /// Frames that belong to nobody: neither free, nor wired, nor in a reservation or a memory object. O(nodes).
+    /// The number of frames without an owner: not free, not wired, not in a reservation or a memory object. O(nodes).
     pub fn leaked_frames(&self) -> u64 {
         let population = &self.frames.population;
         let owned: u64 = population.all_roots().map(|(_, _, slot)| self.owned(population.top, slot)).sum();
@@ -191,7 +195,7 @@ impl Vm {
         let (node, ratio, pages) = (population.node(level, slot), population.ratio(level), population.pages(level));
         let name = || format!("node {slot} of level {level}");
         census.nodes[level as usize] += 1;
-        check(node.parent == parent, || format!("{} has another parent", name()))?;
+        check(node.parent == parent, || format!("{} has the wrong parent", name()))?;
         let has_extent = node.frame != NONE;
         let full = node.full == ratio;
         if has_extent {
@@ -199,12 +203,12 @@ impl Vm {
             check(u64::from(node.frame) % pages == 0, || format!("{} has a misaligned extent", name()))?;
             census.owners.take(u64::from(node.frame), pages, &name())?;
         }
-        check((has_extent && !full) == (node.reservation != NONE), || format!("{} has a wrong reservation", name()))?;
+        check((has_extent && !full) == (node.reservation != NONE), || format!("{} has the wrong reservation", name()))?;
         if node.reservation != NONE {
             census.reservations += 1;
             let reservations = &self.frames.reservations;
             let back = reservations.node(node.reservation);
-            check(back == NodeId { level, slot }, || format!("the reservation of {} points elsewhere", name()))?;
+            check(back == NodeId { level, slot }, || format!("the reservation of {} belongs to another node", name()))?;
             let (list, right) = (reservations.list(node.reservation), population.largest_free(level, slot, level - 1));
             check(Some(list) == right, || format!("the reservation of {} is on list {list}, not {right:?}", name()))?;
         }
@@ -254,16 +258,18 @@ impl Vm {
             })?;
             let busy = self.frames.busy.of_all(id).is_some();
             let cache = object.file.is_some() && (self.frames.pages.is_some() || object.opens > 0 || busy);
-            check(stand + shadows.len() > 0 || cache, || format!("object {id:?} is needed by nobody"))?;
-            check(self.objects.only_shadow(id).is_none(), || format!("object {id:?} should be taken over"))?;
+            check(stand + shadows.len() > 0 || cache, || format!("object {id:?} is not needed"))?;
+            check(self.objects.only_shadow(id).is_none(), || format!("object {id:?} should have been taken over"))?;
             check(object.low <= object.high, || format!("object {id:?} ends before it starts"))?;
-            check(shadows.is_empty() || !object.sole, || format!("object {id:?} has shadows and is called sole"))?;
+            check(shadows.is_empty() || !object.sole, || {
+                format!("object {id:?} has copy-on-write objects in front and is marked sole")
+            })?;
         }
         self.validate_reach()
     }
 
-    /// Checks that each page of anonymous memory lies in a window through which it can be reached: in one on its object, or on
-    /// an object in front of that. What lies elsewhere is lost, and would come back if a window there opened.
+    /// Checks that each page of anonymous memory lies in a window through which it can be reached: one on its object,
+    /// or on an object in front of that. Any other page is lost, and would reappear if a window opened there.
     fn validate_reach(&self) -> Result<(), String> {
         let mut windows: BTreeMap<ObjectId, Vec<(u64, u64)>> = BTreeMap::new();
         for entry in self.spaces.iter().flatten().flat_map(|space| space.iter()) {
@@ -327,21 +333,22 @@ impl Vm {
         for index in pages {
             let at = entry.page(index);
             let name = || format!("page {:#x} of space {}", at.0, space.0);
-            let (holder, walk) = self.holder(entry.object, index).ok_or_else(|| format!("{} is lost", name()))?;
+            let (holder, walk) =
+                self.holder(entry.object, index).ok_or_else(|| format!("{} has no object that holds it", name()))?;
             let sole = self.objects.get(holder).sole;
             let writable = holder == entry.object && !entry.copy;
             let rights = if writable { entry.protection } else { entry.rights_without_write() };
             let Some(found) = pmap.lookup(space, at) else {
-                // A page that is in swap space or the cache hides what is behind it, and is not mapped.
+                // A swap or cache page hides the page behind it, and is not mapped.
                 check(!sole || !walk.populated, || {
                     format!("{} is populated for one mapping only, but not mapped", name())
                 })?;
                 continue;
             };
-            check(found.frame.0 == u64::from(walk.frame), || format!("{} is mapped to a wrong frame", name()))?;
+            check(found.frame.0 == u64::from(walk.frame), || format!("{} is mapped to the wrong frame", name()))?;
             check(rights.contains(found.protection), || format!("{} has rights beyond the entry's", name()))?;
             let uniform = sole && !self.tracks_dirt(holder);
-            check(!uniform || rights == found.protection, || format!("{} has not the entry's rights", name()))?;
+            check(!uniform || rights == found.protection, || format!("{} does not have the entry's rights", name()))?;
             let level = ladder.level(found.size).ok_or_else(|| format!("{} is mapped by an unknown size", name()))?;
             let start = at.align_down(ladder.pages(level));
             if start == at {

@@ -17,36 +17,37 @@ use alloc::vec::Vec;
 use hashbrown::HashMap;
 use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
 
-/// What a memory manager starts from.
+/// The fixed parameters of a memory manager.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The page sizes in use.
     pub ladder: Ladder,
-    /// Physical memory, in frames of a base page.
+    /// Physical memory, in base pages.
     pub frames: u64,
     /// What the operating system does.
     pub policy: Policy,
-    /// Swap space, in base pages; used only where the policy reclaims pages.
+    /// Swap space, in base pages; used only if the policy reclaims pages.
     pub swap_pages: u64,
 }
 
-/// A memory manager for one physical memory and any number of address spaces.
+/// A memory manager for one physical memory and any number of address spaces. One structure, without locks: the caller
+/// serializes its calls.
 pub struct Vm {
     pub(crate) frames: Frames,
     pub(crate) objects: Objects,
     pub(crate) spaces: Vec<Option<Space>>,
     pub(crate) answers: Answers,
-    /// What the policy does in time of its own, the events that it asks for, and the time that it was told last.
+    /// The policy's background, the events that it asks for, and the time of the last call of [`Vm::advance`].
     pub(crate) background: Option<Box<dyn Background>>,
     pub(crate) events: Events,
     pub(crate) now: Time,
     /// Frames whose pages are to be hashed.
     pub(crate) to_hash: VecDeque<u32>,
-    /// Decides on speculative demotions: the same for the same history.
+    /// The state of the generator for speculative demotions: the same history yields the same decisions.
     pub(crate) dice: u64,
-    /// By level: what [`Pages::changes`] was when all of the inactive list had no more contiguity to give.
+    /// By level: the value of [`Pages::changes`] when the whole inactive list had no more contiguity to offer.
     pub(crate) exhausted: [Option<u64>; MAX_LEVELS],
-    /// How many pages were resident when memory was short and the daemon found none that could go.
+    /// How many pages were resident when memory was short and the daemon found none that it could evict.
     pub(crate) futile: Option<u64>,
 }
 
@@ -100,7 +101,7 @@ impl Vm {
         &self.frames.ladder
     }
 
-    /// What the fault path does.
+    /// The answers of the policy: how the fault path behaves.
     pub fn answers(&self) -> &Answers {
         &self.answers
     }
@@ -110,7 +111,7 @@ impl Vm {
         &self.frames.buddy
     }
 
-    /// What was done so far, and what is held now.
+    /// The counters.
     pub fn stats(&self) -> Stats {
         let mut stats = self.frames.stats;
         stats.note_peak();
@@ -124,7 +125,7 @@ impl Vm {
         stats
     }
 
-    /// A new address space with nothing mapped. The smallest number that is not in use.
+    /// Creates an address space with nothing mapped, with the smallest unused number.
     pub fn create_space(&mut self) -> SpaceId {
         let slot = self.spaces.iter().position(Option::is_none).unwrap_or_else(|| {
             self.spaces.push(None);
@@ -134,7 +135,7 @@ impl Vm {
         SpaceId(slot as u32)
     }
 
-    /// The process starts another program: its mappings cease, its address space remains. O(pages mapped).
+    /// Executes another program in a process: its mappings are removed, its address space remains. O(pages mapped).
     ///
     /// # Errors
     /// The address space does not exist, or a page of it is busy ([`Error::Busy`]).
@@ -145,7 +146,7 @@ impl Vm {
         self.unmap_all(pmap, space)
     }
 
-    /// The process ends: its mappings cease, and its number may be used again. O(pages mapped).
+    /// Ends a process: its mappings are removed, and its number may be reused. O(pages mapped).
     ///
     /// # Errors
     /// The address space does not exist, or a page of it is busy ([`Error::Busy`]).
@@ -160,7 +161,7 @@ impl Vm {
         Ok(())
     }
 
-    /// Takes the frames of an extent away for ever, as the kernel's own.
+    /// Wires the frames of an extent permanently, as the kernel's own.
     ///
     /// # Errors
     /// [`Error::NotFree`], with nothing changed, if not all of them are free.
@@ -169,7 +170,7 @@ impl Vm {
         if fits && self.frames.wire(extent) { Ok(()) } else { Err(Error::NotFree) }
     }
 
-    /// The reservations that would yield an extent of this size, the first to be preempted first. O(reservations there).
+    /// The reservations that would yield an extent of this size, in the order of preemption. O(reservations there).
     pub fn reservations(&self, level: Level) -> impl Iterator<Item = Extent> + '_ {
         let lists = &self.frames.reservations;
         lists.iter(level.0).map(|id| {
@@ -180,7 +181,7 @@ impl Vm {
     }
 
     /// The bytes that the manager's own structures hold: frames, reservations, population maps, objects, map entries.
-    /// Not what page tables hold.
+    /// Page tables are not included.
     pub fn metadata_bytes(&self) -> usize {
         self.frames.metadata_bytes()
             + self.objects.metadata_bytes()
@@ -193,6 +194,6 @@ impl Vm {
     }
 
     pub(crate) fn space_mut(&mut self, space: SpaceId) -> &mut Space {
-        self.spaces[space.0 as usize].as_mut().expect("the caller has looked for the space")
+        self.spaces[space.0 as usize].as_mut().expect("the caller has checked that the space exists")
     }
 }

@@ -1,5 +1,5 @@
-//! Frames for the kernel's own use (Navarro et al., section 5.2): in contiguous pools, so that they fragment memory no more
-//! than they must, or one by one wherever a base page is free.
+//! Frames for the kernel's own use (Navarro et al., section 5.2): in contiguous pools, so that they fragment memory no
+//! more than necessary, or singly wherever a base page is free.
 
 use crate::frames::Frames;
 use crate::policy::{Answers, Wired};
@@ -14,7 +14,7 @@ use superpage_pages::{Extent, Level, Pfn, Vpn};
 /// A pool is at most this share of memory.
 const SHARE: u64 = 64;
 
-/// An extent that the kernel has, and which of its frames are not in use.
+/// An extent of kernel frames, and which of them are unused.
 struct Pool {
     level: Level,
     /// Descending, so that the lowest is taken next.
@@ -31,7 +31,7 @@ pub(crate) struct Pools {
 }
 
 impl Pools {
-    /// All extents that the kernel has in pools.
+    /// The extents of all pools.
     pub(crate) fn extents(&self) -> impl Iterator<Item = Extent> + '_ {
         self.pools.iter().map(|(first, pool)| Extent { start: Pfn(u64::from(*first)), level: pool.level })
     }
@@ -41,7 +41,7 @@ impl Pools {
         self.used
     }
 
-    /// Checks that the vacant frames of each pool are its own and counted right; `pages` gives the frames of a level.
+    /// Checks that the vacant frames of each pool are its own and counted right; `pages` returns the frames of a level.
     pub(crate) fn validate(&self, pages: impl Fn(Level) -> u64) -> Result<(), String> {
         let mut used = 0;
         for (first, pool) in &self.pools {
@@ -49,20 +49,22 @@ impl Pools {
             let inside = |frame: &u32| (u64::from(*first)..u64::from(*first) + all).contains(&u64::from(*frame));
             let descending = pool.vacant.windows(2).all(|pair| pair[0] > pair[1]);
             if !pool.vacant.iter().all(inside) || !descending || pool.vacant.len() as u64 == all {
-                return Err(format!("the pool of kernel frames at {first} has wrong vacant frames, or only such"));
+                return Err(format!(
+                    "the pool of kernel frames at {first} has the wrong vacant frames, or no other ones"
+                ));
             }
             used += all - pool.vacant.len() as u64;
             if self.open.contains(first) == pool.vacant.is_empty() {
-                return Err(format!("the pool of kernel frames at {first} is wrongly called open, or not"));
+                return Err(format!("the pool of kernel frames at {first} is wrongly listed as open, or wrongly not"));
             }
         }
         if !self.open.iter().all(|first| self.pools.contains_key(first)) {
-            return Err(String::from("a pool of kernel frames that is called open is none"));
+            return Err(String::from("a pool of kernel frames that is listed as open does not exist"));
         }
         if used == self.used { Ok(()) } else { Err(format!("{used} kernel frames are in use, not {}", self.used)) }
     }
 
-    /// Bytes held, about.
+    /// Bytes held; an estimate.
     pub(crate) fn metadata_bytes(&self) -> usize {
         let vacant: usize = self.pools.values().map(|pool| pool.vacant.capacity() * 4).sum();
         self.pools.len() * size_of::<(u32, Pool)>() + self.open.len() * size_of::<u32>() + vacant
@@ -86,7 +88,7 @@ impl Frames {
         Some(frame)
     }
 
-    /// Makes a pool and takes its first frame.
+    /// Makes a pool and returns its first frame.
     fn new_pool(&mut self, answers: &Answers) -> Option<u32> {
         let most = match answers.reclaim.wired {
             Wired::Scatter => Level::BASE,
@@ -135,28 +137,28 @@ impl Frames {
 }
 
 impl Vm {
-    /// Takes a frame for the kernel's own use: from a pool of contiguous frames, or wherever one is free, as the policy
-    /// says. A pool takes the largest extent that is free, up to 1/64 of memory. O(log pools).
+    /// Allocates a frame for the kernel's own use: from a pool of contiguous frames, or wherever one is free, as the
+    /// policy says. A pool takes the largest free extent of at most 1/64 of memory. O(log pools).
     ///
     /// # Errors
-    /// [`Error::NoFrame`] if none is left: run the daemon, and try again.
+    /// [`Error::NoFrame`] if none is left: run the page daemon, and try again.
     pub fn wire_page(&mut self) -> Result<Pfn, Error> {
         let frame = self.frames.wire_page(&self.answers).ok_or(Error::NoFrame)?;
         debug_assert_ne!(frame, NONE);
         Ok(Pfn(u64::from(frame)))
     }
 
-    /// Gives back a frame that [`Vm::wire_page`] gave.
+    /// Frees a frame that [`Vm::wire_page`] returned.
     ///
     /// # Errors
-    /// [`Error::NotWired`], with nothing changed, if it is none.
+    /// [`Error::NotWired`], with nothing changed, if it did not return this frame.
     pub fn unwire_page(&mut self, frame: Pfn) -> Result<(), Error> {
         let number = u32::try_from(frame.0).map_err(|_| Error::NotWired(frame))?;
         if self.frames.unwire_page(number) { Ok(()) } else { Err(Error::NotWired(frame)) }
     }
 
-    /// Gives `pmap` the frames that its tables lack for a mapping of this level. `false` if memory has not as many; those given stay
-    /// there for the next try.
+    /// Gives `pmap` the frames that its tables lack for a mapping of this level. Returns `false` if memory does not
+    /// have that many; those given stay there for the next try.
     #[inline]
     pub(crate) fn give_tables(&mut self, pmap: &mut impl Pmap, space: SpaceId, at: Vpn, level: Level) -> bool {
         for _ in 0..pmap.tables_lacking(space, at, self.frames.ladder.size(level)) {
@@ -167,13 +169,13 @@ impl Vm {
         true
     }
 
-    /// The same, without taking from any reservation.
+    /// The same, without preempting any reservation.
     pub(crate) fn give_spare_tables(&mut self, pmap: &mut impl Pmap, space: SpaceId, at: Vpn, level: Level) -> bool {
         let lacking = pmap.tables_lacking(space, at, self.frames.ladder.size(level));
         lacking <= self.frames.buddy.free_frames() && self.give_tables(pmap, space, at, level)
     }
 
-    /// Takes back the frames that the page tables need no more.
+    /// Takes back the frames that the page tables no longer need.
     #[inline]
     pub(crate) fn take_tables(&mut self, pmap: &mut impl Pmap) {
         while let Some(frame) = pmap.take_table() {
@@ -183,7 +185,7 @@ impl Vm {
         }
     }
 
-    /// Frames of kernel pools that are in use; [`crate::Stats::wired_frames`] counts the pools whole.
+    /// The number of frames of kernel pools that are in use; [`crate::Stats::wired_frames`] counts whole pools.
     pub fn kernel_frames(&self) -> u64 {
         self.frames.pools.used()
     }

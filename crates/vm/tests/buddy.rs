@@ -388,7 +388,7 @@ fn freeing_an_extent_with_a_free_frame_in_it_panics() {
 }
 
 #[test]
-#[should_panic(expected = "no extent of this memory")]
+#[should_panic(expected = "not an extent of this memory")]
 fn freeing_a_misaligned_extent_panics() {
     let mut buddy = Buddy::new(ladder(&[3]), 64).unwrap();
     while buddy.allocate(Level(1)).is_some() {}

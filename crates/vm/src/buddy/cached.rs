@@ -2,9 +2,9 @@
 //! contents are still good.
 //!
 //! A mark says that a frame holds one. It stays through [`Buddy::allocate`] and [`Buddy::free`] until the owner of the
-//! contents drops them, because who takes an extent as a reservation does not yet overwrite its frames. A maximal free
-//! extent with a marked frame is in the ordered set of its size ([`Aged`]) and every other in the plain bitmap, never in
-//! both. The marks and the sets come into being with the first mark: a manager without a page cache has none.
+//! contents drops them, because taking an extent as a reservation does not yet overwrite its frames. A maximal free
+//! extent with a marked frame is in the ordered set of its size ([`Aged`]), every other one in the plain bitmap, and
+//! none in both. The marks and the sets are allocated at the first mark: a manager without a page cache has none.
 
 use super::aged::Aged;
 use super::{Buddy, FREE_ALREADY, Tier};
@@ -16,7 +16,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use superpage_pages::{Extent, Level, Pfn};
 
-/// What the allocator knows of cache pages.
+/// The cache pages and the free extents that contain any.
 #[derive(Clone)]
 pub(super) struct Cached {
     /// The frames that hold one, free or not.
@@ -25,7 +25,7 @@ pub(super) struct Cached {
     free_marks: u64,
     /// For each size of the ladder, its maximal free extents with a mark.
     aged: Vec<Aged>,
-    /// The moment of the last extent that became free: a count of such.
+    /// The stamp of the last extent that became free: a count of them.
     now: u64,
 }
 
@@ -36,7 +36,7 @@ impl PartialEq for Cached {
 }
 
 impl Cached {
-    /// Nothing marked, for memory of these tiers.
+    /// With nothing marked, for memory of these tiers.
     fn new(tiers: &[Tier]) -> Result<Cached, TryReserveError> {
         let aged = tiers.iter().map(|tier| Aged::new(tier.plain.len())).collect::<Result<_, _>>()?;
         Ok(Cached { marks: Bitmap::new(tiers[0].plain.len())?, free_marks: 0, aged, now: 0 })
@@ -59,13 +59,14 @@ impl Cached {
         size_of::<Cached>() + self.marks.bytes() + aged
     }
 
-    /// The number of marks in extent `index` of `1 << order` frames. Cost: one word if there is none, else one for 64.
+    /// The number of marks in extent `index` of `1 << order` frames. Cost: one word if there is none, else one per 64
+    /// frames.
     fn marks_in(&self, index: usize, order: u32) -> u64 {
         let start = index << order;
         if self.marks.is_clear(start, order) { 0 } else { self.marks.count_group(start, order) as u64 }
     }
 
-    /// A new moment.
+    /// A new stamp.
     fn tick(&mut self) -> u64 {
         self.now += 1;
         self.now
@@ -73,10 +74,10 @@ impl Cached {
 }
 
 impl Buddy {
-    /// As [`Buddy::free`], and every frame of the extent holds a cache page from now on. Cost: as there, a word for 64
-    /// frames, and at the first call O(frames / 64). Navarro et al., section 5.1 (1).
+    /// Like [`Buddy::free`], but marks every frame of the extent as holding a cache page. Cost: as there, one word per
+    /// 64 frames, and at the first call O(frames / 64). Navarro et al., section 5.1 (1).
     ///
-    /// Panics as `free` does, and if there is no memory for the marks at the first call.
+    /// Panics as `free` does, and if the marks cannot be allocated at the first call.
     pub fn free_cached(&mut self, extent: Extent) {
         self.check_taken(extent);
         self.check_not_aged(extent);
@@ -85,7 +86,7 @@ impl Buddy {
         self.put_back(extent);
     }
 
-    /// Whether the frame, free or allocated, is marked as holding a cache page. False for what is no frame of this
+    /// Whether the frame, free or allocated, is marked as holding a cache page. False for a frame that is not in this
     /// memory. Cost: one word.
     #[inline]
     pub fn is_cached(&self, frame: Pfn) -> bool {
@@ -93,9 +94,10 @@ impl Buddy {
     }
 
     /// Marks a frame, free or allocated, as holding a cache page. A maximal free extent that had none becomes, now, one
-    /// with cache pages. No change if it is marked already. Cost: O(L), for a free frame also a place in the order.
+    /// with cache pages. Does nothing if it is marked already. Cost: O(L), and for a free frame an insertion into the
+    /// order.
     ///
-    /// Panics if memory has no such frame, or if there is no memory for the marks at the first call.
+    /// Panics if memory has no such frame, or if the marks cannot be allocated at the first call.
     pub fn mark_cached(&mut self, frame: Pfn) {
         assert!(frame.0 < self.frames, "cannot mark {frame:?}: there are {} frames", self.frames);
         let holder = self.holder(Extent { start: frame, level: Level::BASE });
@@ -116,9 +118,9 @@ impl Buddy {
         }
     }
 
-    /// Forgets that a frame, free or allocated, holds a cache page: its contents are gone, or in use again. If it was the
-    /// last of a maximal free extent, that is one without cache pages from now on. No change if it is not marked. Cost:
-    /// O(L), for a free frame also its place in the order.
+    /// Clears the mark of a frame, free or allocated: its cache page is gone, or in use again. If it was the
+    /// last of a maximal free extent, that becomes one without cache pages. Does nothing if it is not marked. Cost:
+    /// O(L), and for a free frame a removal from the order.
     pub fn forget_cached(&mut self, frame: Pfn) {
         if !self.is_cached(frame) {
             return;
@@ -146,8 +148,8 @@ impl Buddy {
         self.free_frames() - self.cached.as_ref().map_or(0, |cached| cached.free_marks)
     }
 
-    /// The marked frames of an extent, free or allocated, ascending; none of what is no extent of this memory. Cost: a
-    /// word for 64 frames.
+    /// The marked frames of an extent, free or allocated, ascending; empty for what is not an extent of this memory.
+    /// Cost: one word per 64 frames.
     pub fn cached_in(&self, extent: Extent) -> impl Iterator<Item = Pfn> {
         let cached = self.cached.as_ref().filter(|_| self.has(extent));
         cached.into_iter().flat_map(move |cached| {
@@ -156,7 +158,7 @@ impl Buddy {
         })
     }
 
-    /// What is known of cache pages, from now on.
+    /// The state of cache pages, which is made if there is none.
     fn with_cached(&mut self) -> &mut Cached {
         let (tiers, frames) = (&self.tiers, self.frames);
         self.cached.get_or_insert_with(|| {
@@ -165,7 +167,7 @@ impl Buddy {
         })
     }
 
-    /// [`Buddy::free`] where cache pages are known.
+    /// [`Buddy::free`] where there are cache pages.
     #[inline(never)]
     pub(super) fn free_marked(&mut self, extent: Extent) {
         self.check_taken(extent);
@@ -187,8 +189,8 @@ impl Buddy {
         }
     }
 
-    /// Makes `extent`, of which no frame is free, free where cache pages are known, and coalesces it. A whole with a cache
-    /// page becomes free now.
+    /// Frees `extent`, none of whose frames is free, where there are cache pages, and coalesces it. If the resulting
+    /// extent has a cache page, it becomes free now.
     fn put_back(&mut self, extent: Extent) {
         let Some(cached) = &mut self.cached else { return };
         let mut level = extent.level.index();
@@ -221,7 +223,7 @@ impl Buddy {
         }
     }
 
-    /// [`Buddy::allocate`] where cache pages are known.
+    /// [`Buddy::allocate`] where there are cache pages.
     #[inline(never)]
     pub(super) fn allocate_by_age(&mut self, level: Level) -> Option<Extent> {
         for from in level.index()..self.tiers.len() {
@@ -240,7 +242,7 @@ impl Buddy {
     }
 
     /// Takes an extent of `level` out of the oldest extent with cache pages of the size `from`, where there is no free
-    /// extent from `level` up to below `from`, and none without cache pages of that size.
+    /// extent from `level` up to below `from`, and none of size `from` without cache pages.
     fn allocate_oldest(&mut self, from: usize, level: Level) -> Option<Extent> {
         let (mut index, stamp) = self.cached.as_mut()?.aged[from].pop_oldest()?;
         for at in (level.index()..from).rev() {
@@ -278,8 +280,8 @@ impl Buddy {
         cached.free_marks -= cached.marks_in(tier.index(extent.start), tier.order);
     }
 
-    /// Makes free, as an extent each, the siblings from `first` of `level` into which one with cache pages of the moment
-    /// `stamp` is split. Those with cache pages are of that moment too.
+    /// Frees, as extents of their own, the siblings from `first` of `level` into which an extent with cache pages and
+    /// stamp `stamp` is split. Those with cache pages keep that stamp.
     fn spread(&mut self, level: usize, first: usize, stamp: u64) {
         let (tier, Some(cached)) = (&mut self.tiers[level], &mut self.cached) else { return };
         for index in first..first + (1 << tier.ratio) {
@@ -291,7 +293,7 @@ impl Buddy {
         }
     }
 
-    /// The part of [`Buddy::validate`] that cache pages are about.
+    /// The part of [`Buddy::validate`] that concerns cache pages.
     pub(super) fn validate_cached(&self) -> Result<(), String> {
         let Some(cached) = &self.cached else { return Ok(()) };
         cached.marks.validate().map_err(|error| format!("marks of cache pages: {error}"))?;
@@ -308,16 +310,16 @@ impl Buddy {
                 return Err(format!("extent {index} of level {level} is free both with and without cache pages"));
             }
             if let Some(index) = tier.plain.iter().find(|index| cached.marks_in(*index, tier.order) != 0) {
-                return Err(format!("extent {index} of level {level} has cache pages, and is free as if it had none"));
+                return Err(format!("extent {index} of level {level} has cache pages but is free as if it had none"));
             }
             let mut marks = aged.bits().iter().map(|index| (index, cached.marks_in(index, tier.order)));
             if let Some((index, _)) = marks.find(|(_, marks)| *marks == 0) {
-                return Err(format!("extent {index} of level {level} is free as with cache pages, and has none"));
+                return Err(format!("extent {index} of level {level} is free as one with cache pages but has none"));
             }
             free_marks += aged.bits().iter().map(|index| cached.marks_in(index, tier.order)).sum::<u64>();
         }
         if free_marks != cached.free_marks {
-            return Err(format!("{free_marks} free frames are marked, and the count says {}", cached.free_marks));
+            return Err(format!("{free_marks} free frames are marked, but the count is {}", cached.free_marks));
         }
         Ok(())
     }

@@ -1,5 +1,5 @@
-//! The answers to the six questions that every system of superpages must answer: plain data, all that the fault path sees of a
-//! policy. The mechanisms exist once, elsewhere in this crate.
+//! The answers to the six questions that a policy for superpages must answer: plain data, and all that the fault path
+//! knows of a policy. The mechanisms exist once, elsewhere in this crate.
 
 use core::fmt;
 use core::str::FromStr;
@@ -12,8 +12,9 @@ pub enum Place {
     BasePage,
     /// The page's frame in a reservation of the preferred size (Navarro et al., sections 4.1, 4.2).
     Reservation,
-    /// All of an extent of the preferred size, zeroed and mapped at once, where the mapping holds all of it: private anonymous
-    /// memory with nothing stored of it (Linux). Else a base page. Nothing is reserved.
+    /// All of an extent of the preferred size, zeroed and mapped at once, if the mapping contains all of it and it is
+    /// private anonymous memory with no page populated, cached or in swap space (Linux). Otherwise a base page. Nothing
+    /// is reserved.
     Extent,
 }
 
@@ -48,7 +49,7 @@ impl FromStr for Sizes {
 }
 
 impl fmt::Display for Sizes {
-    /// As it is read: `64K+2M`.
+    /// In the form that is parsed: `64K+2M`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.iter().enumerate().try_for_each(|(i, size)| write!(f, "{}{size}", if i == 0 { "" } else { "+" }))
     }
@@ -57,15 +58,16 @@ impl fmt::Display for Sizes {
 /// How large may a reservation be, or an extent that is taken at once?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reserve {
-    /// Of the preferred size (section 4.2), whichever that is.
+    /// Of the preferred size (section 4.2), whatever that is.
     Preferred,
-    /// Of the largest size or not at all (as in later FreeBSD); smaller superpages are made inside it.
+    /// Of the largest size or none at all (as in later FreeBSD); smaller superpages are made inside it.
     Largest,
-    /// Of the largest size of at most 2 MB or not at all (Linux: what one entry of the second level of its tables maps).
+    /// Of the largest size of at most 2 MB or none at all (Linux: what one entry of the second level of its page tables
+    /// maps).
     Huge,
-    /// Of the smallest superpage size or not at all (Talluri and Hill, ASPLOS 1994: one size).
+    /// Of the smallest superpage size or none at all (Talluri and Hill, ASPLOS 1994: one size).
     Smallest,
-    /// Of one of these sizes, the largest that can be had, or not at all.
+    /// Of the largest of these sizes that is available, or none at all.
     Among(Sizes),
 }
 
@@ -100,8 +102,8 @@ pub enum PastEnd {
 /// When does the fault path make a superpage of a region?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promote {
-    /// Never: the allocations of the policy without their benefit (section 6.6, "overhead in practice"), or what a background
-    /// does.
+    /// Never: the policy's allocations without their benefit (section 6.6, "overhead in practice"), or promotion by a
+    /// background alone.
     Never,
     /// As soon as it is fully populated, size by size, in place (section 4.5).
     FullPopulation,
@@ -110,11 +112,11 @@ pub enum Promote {
 /// In which objects must the dirty bits of a region agree before it is promoted (section 4.9)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dirty {
-    /// In file objects. A page of an anonymous object has no other copy, so that it must be written out with or without
-    /// a dirty bit, and nothing is lost with the bit.
+    /// In file objects. A page of an anonymous object has no other copy and must be written out with or without
+    /// a dirty bit, so nothing is lost with the bit.
     Files,
-    /// In all objects, as in the paper. There the bit is emulated, so that the first write to each page faults and the
-    /// promotion is tried again; where the hardware sets it, a region of pages that were read first may stay as it is.
+    /// In all objects, as in the paper. There the bit is emulated, so the first write to each page faults and
+    /// promotion is tried again; if the hardware sets it, a region of pages that were read first may never be promoted.
     All,
     /// In none.
     Nowhere,
@@ -129,10 +131,10 @@ pub enum Scarce {
     Preempt,
 }
 
-/// What becomes of the partially populated pieces of a preempted reservation (section 4.8)?
+/// What happens to the partially populated pieces of a preempted reservation (section 4.8)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Pieces {
-    /// They are reservations, at the head of the list that is right for them.
+    /// They stay reservations, at the head of the right list.
     Keep,
     /// They are broken too: every unused frame is freed at once (as in later FreeBSD).
     Free,
@@ -147,20 +149,20 @@ pub enum Lists {
     One,
 }
 
-/// Which pages go when memory is short?
+/// Which pages are evicted when memory is short?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reclaim {
-    /// None: there are no page lists and no page daemon, files' pages go with their last mapping, and memory that runs
-    /// out is an error.
+    /// None: there are no page lists and no page daemon, files' pages are freed with their last mapping, and running
+    /// out of memory is an error.
     Nothing,
-    /// Those not used for long, in approximate LRU order (section 5.1).
+    /// The least recently used, in approximate LRU order (section 5.1).
     Lru,
 }
 
-/// What becomes of clean pages that the daemon takes out of use (section 5.1, change 1)?
+/// What happens to clean pages that the daemon evicts (section 5.1, change 1)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cache {
-    /// They are freed, and their contents lost.
+    /// They are freed.
     Free,
     /// They keep their frames until none is free.
     Held,
@@ -173,11 +175,11 @@ pub enum Cache {
 pub enum Wake {
     /// Too few free frames.
     Memory,
-    /// Also a failed allocation of the preferred size; then it restores the contiguity that failed, and no more.
+    /// Also a failed allocation of the preferred size; then it restores the contiguity that was lacking, and no more.
     Contiguity,
 }
 
-/// What becomes of clean pages of a file at its last close (section 5.1, change 3)?
+/// What happens to clean pages of a file at its last close (section 5.1, change 3)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Close {
     /// They stay as active as they were.
@@ -200,18 +202,18 @@ pub enum Wired {
 pub enum Hash {
     /// No: all base pages of a dirty superpage are written out.
     Off,
-    /// Yes: each page is hashed when it was read in.
+    /// Yes: each page is hashed when it is read in.
     Read,
     /// Yes: the pages of a clean superpage are hashed just before it is first written.
     Late,
-    /// Yes: pages that were read in are hashed in the idle loop.
+    /// Yes: pages that were read in are hashed by the idle loop.
     Idle,
 }
 
-/// How far is a superpage demoted of which a part must change (section 4.6)?
+/// How far is a superpage demoted when part of it must change (section 4.6)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Demote {
-    /// To the next smaller size, and so on only for the superpages that hold an edge of the part.
+    /// To the next smaller size, and further only for the superpages that contain a boundary of the part.
     Stepwise,
     /// To base pages at once.
     ToBase,
@@ -220,7 +222,7 @@ pub enum Demote {
 /// Question 1: which frames does a fault take?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placing {
-    /// Which.
+    /// Where the frames come from.
     pub frames: Place,
     /// How large a reservation or an extent may be.
     pub size: Reserve,
@@ -230,10 +232,10 @@ pub struct Placing {
     pub past_end: PastEnd,
 }
 
-/// Question 2: how much is populated beside the page that faulted?
+/// Question 2: how much is prepopulated beside the page that faulted?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Populating {
-    /// The population, in eighths of a region, at which the rest of it is populated too: 8 leaves that to the program
+    /// The population, in eighths of a region, at which the rest of it is prepopulated: 8 means never
     /// (section 4.5).
     pub threshold: u8,
 }
@@ -241,18 +243,18 @@ pub struct Populating {
 /// Question 3: when does a region become a superpage?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promoting {
-    /// When.
+    /// When the fault path promotes.
     pub when: Promote,
-    /// Where dirty bits must agree for that.
+    /// In which objects dirty bits must agree for that.
     pub dirty: Dirty,
 }
 
-/// Question 4: what if no extent of the size wanted is free?
+/// Question 4: what if no extent of the preferred size is free?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shortage {
-    /// What happens.
+    /// Smaller extents, or preemption.
     pub then: Scarce,
-    /// What becomes of preempted pieces.
+    /// What happens to the pieces of a preempted reservation.
     pub pieces: Pieces,
     /// Which reservation is preempted.
     pub lists: Lists,
@@ -260,12 +262,12 @@ pub struct Shortage {
     pub wake: Wake,
 }
 
-/// Question 5: when is a superpage demoted, beyond what must be, and how far?
+/// Question 5: when is a superpage demoted beyond what is unavoidable, and how far?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Demoting {
     /// How far.
     pub steps: Demote,
-    /// Whether a superpage is demoted, all of it and as `steps` says, before it is unmapped: the three demotions of
+    /// Whether a superpage is demoted, completely and as `steps` says, before it is unmapped: the three demotions of
     /// section 6.6. Otherwise it is removed in one piece.
     pub on_unmap: bool,
     /// Whether a clean superpage is demoted at its first write, where dirty bits matter as `dirty` says (section 4.7).
@@ -275,16 +277,16 @@ pub struct Demoting {
     pub speculate: u8,
 }
 
-/// Question 6: which pages go when memory is short, and what of them stays?
+/// Question 6: which pages are evicted when memory is short, and what is kept of them?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reclaiming {
-    /// Which.
+    /// Which pages.
     pub pages: Reclaim,
-    /// What becomes of clean pages that go.
+    /// What happens to clean pages that are evicted.
     pub cache: Cache,
-    /// What becomes of clean pages of closed files.
+    /// What happens to clean pages of closed files.
     pub close: Close,
-    /// Where the kernel's own pages are.
+    /// Where the kernel's own pages are placed.
     pub wired: Wired,
     /// Whether dirty base pages are inferred from digests.
     pub hash: Hash,
@@ -303,12 +305,12 @@ pub struct Answers {
     pub scarce: Shortage,
     /// When is a superpage demoted?
     pub demote: Demoting,
-    /// Which pages go?
+    /// Which pages are evicted?
     pub reclaim: Reclaiming,
 }
 
 impl Answers {
-    /// Those of the policy `base`.
+    /// The answers of the policy `base`.
     pub const BASE: Answers = super::base::ANSWERS;
 
     /// Whether all of an extent is populated at the first touch of one of its pages.
@@ -317,7 +319,7 @@ impl Answers {
     }
 }
 
-/// An answer as a parameter, which every policy with a fault path has, as users write it.
+/// An answer as a parameter, as users write it. Every policy with a fault path has all of them.
 pub struct Key {
     /// The name.
     pub name: &'static str,
@@ -334,7 +336,7 @@ pub(super) static KEYS: [Key; 20] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
-        help: "frames that a fault takes: one base page, its page in a reservation, or all of an extent",
+        help: "frames that a fault takes: a base page, the page's frame in a reservation, or a whole extent",
         set: |answers, value| {
             answers.place.frames = [Place::BasePage, Place::Reservation, Place::Extent][value];
         },
@@ -354,7 +356,7 @@ pub(super) static KEYS: [Key; 20] = [
     Key {
         name: "reserve",
         values: &["preferred", "largest", "smallest", "huge"],
-        help: "reservations, or extents, are of the preferred size, or only of the largest, the smallest, or the largest up to 2 MB",
+        help: "size of reservations and extents: the preferred one, or only the largest, the smallest, or the largest up to 2 MB",
         set: |answers, value| {
             answers.place.size = [Reserve::Preferred, Reserve::Largest, Reserve::Smallest, Reserve::Huge][value];
         },
@@ -362,7 +364,7 @@ pub(super) static KEYS: [Key; 20] = [
     Key {
         name: "threshold",
         values: &["8/8", "7/8", "6/8", "5/8", "4/8", "3/8", "2/8", "1/8"],
-        help: "once so much of a region is populated, the rest is populated too",
+        help: "share of a region at which the rest of it is prepopulated",
         set: |answers, value| answers.populate.threshold = 8 - value as u8,
     },
     Key {
@@ -398,7 +400,7 @@ pub(super) static KEYS: [Key; 20] = [
     Key {
         name: "stepwise",
         values: SWITCH,
-        help: "demote to the next smaller size, and further only around the edges of what changes",
+        help: "demote to the next smaller size, and further only around the boundaries of what changes",
         set: |answers, value| answers.demote.steps = [Demote::Stepwise, Demote::ToBase][value],
     },
     Key {
@@ -428,19 +430,19 @@ pub(super) static KEYS: [Key; 20] = [
     Key {
         name: "reclaim",
         values: &["lru", "none"],
-        help: "pages that go when memory is short: those not used for long, or none",
+        help: "pages that are evicted when memory is short: the least recently used, or none",
         set: |answers, value| answers.reclaim.pages = [Reclaim::Lru, Reclaim::Nothing][value],
     },
     Key {
         name: "cache",
         values: &["available", "held", "free"],
-        help: "clean pages that go count as free and keep contents, keep their frames, or are freed",
+        help: "clean evicted pages count as free but keep their contents, keep their frames, or are freed",
         set: |answers, value| answers.reclaim.cache = [Cache::Available, Cache::Held, Cache::Free][value],
     },
     Key {
         name: "wake",
         values: &["contiguity", "memory"],
-        help: "the daemon wakes on failed requests for contiguity too, or only when memory is short",
+        help: "the daemon also wakes on failed requests for contiguity, or only when memory is short",
         set: |answers, value| answers.scarce.wake = [Wake::Contiguity, Wake::Memory][value],
     },
     Key {
@@ -452,7 +454,7 @@ pub(super) static KEYS: [Key; 20] = [
     Key {
         name: "wired",
         values: &["cluster", "scatter"],
-        help: "the kernel's own pages lie in contiguous pools, or anywhere",
+        help: "the kernel's own pages are placed in contiguous pools, or anywhere",
         set: |answers, value| answers.reclaim.wired = [Wired::Cluster, Wired::Scatter][value],
     },
 ];

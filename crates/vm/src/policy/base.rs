@@ -1,4 +1,4 @@
-//! The policy that every comparison names.
+//! `base`: the baseline that every comparison names.
 
 use super::{
     Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Hash, Lists, Made, PastEnd, Pieces, Place, Placing,
@@ -14,7 +14,7 @@ pub(super) static POLICY: Definition = Definition {
     make: |_| Made::answers(ANSWERS),
 };
 
-/// Where nothing is reserved, what reservations would do is that of the paper.
+/// Nothing is reserved; answers that only concern reservations are those of the paper.
 pub(super) const ANSWERS: Answers = Answers {
     place: Placing {
         frames: Place::BasePage,

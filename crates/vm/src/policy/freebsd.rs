@@ -1,6 +1,6 @@
-//! What the design of Navarro et al. became in production. Reservations only of the largest size, smaller superpages made inside
-//! them, one queue of partial ones; a broken one gives all its frames back at once. Cache pages, the contiguity-aware daemon,
-//! speculative and stepwise demotion were dropped.
+//! What the design of Navarro et al. became in production. Only the largest reservations, smaller superpages made
+//! inside them, one queue of partially populated ones; a broken reservation frees all its unused frames at once. Cache
+//! pages, the contiguity-aware daemon, and speculative and stepwise demotion were dropped.
 
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Lists, Made, Need, PastEnd, Pieces, Placing, Reclaiming, Reserve,

@@ -10,7 +10,7 @@ pub(super) static POLICY: Definition = Definition {
         name: "pool",
         values: Values::Bytes,
         default: "",
-        help: "set aside before the command starts; else pages are taken as it runs",
+        help: "set aside before the command starts; otherwise pages are taken as it runs",
         needs: &[],
     }],
     needs: &[Need::Settings],

@@ -1,8 +1,9 @@
-//! Policies: what the operating system does. Each is a file here, which says all of it in one [`Definition`]; to add one takes
+//! Policies: what the operating system does. Each policy is one file here with one [`Definition`]. To add one takes
 //! the file, its `mod` and its line in [`DEFINITIONS`], from which every verb, the help and the documents read.
 //!
-//! A policy consists of [`Answers`], plain data for the fault path. It is written as a name, or as a name with
-//! parameters: `reservation:preempt=off`. Every answer is a parameter too, of each policy, for ablations.
+//! A policy consists of [`Answers`], plain data for the fault path, and perhaps a [`Background`]. It is written as a
+//! name, or as a name with parameters: `reservation:preempt=off`. For ablations, every answer is also a parameter of
+//! every policy.
 
 mod answers;
 mod base;
@@ -48,7 +49,7 @@ static DEFINITIONS: [&Definition; 10] = [
     &text::POLICY,
 ];
 
-/// All that is to be said of a policy.
+/// Everything that defines a policy.
 pub struct Definition {
     /// Its name.
     pub name: &'static str,
@@ -58,17 +59,17 @@ pub struct Definition {
     pub help: &'static str,
     /// Its own parameters, beside the answers.
     pub parameters: &'static [Parameter],
-    /// What a target must have for it.
+    /// What a target must provide for it.
     pub needs: &'static [Need],
-    /// Makes it of what was given for its own parameters.
+    /// Makes the policy from the values given for its own parameters.
     pub make: fn(&Given) -> Made,
 }
 
-/// What a policy is made into.
+/// What a definition makes: the parts of a policy.
 pub struct Made {
-    /// What the fault path does.
+    /// How the fault path behaves.
     pub answers: Answers,
-    /// What is done in time of its own, if anything is.
+    /// What runs outside faults, if anything does.
     pub background: Option<Box<dyn Background>>,
 }
 
@@ -84,11 +85,11 @@ impl Made {
     }
 }
 
-/// What a policy, or a parameter, may ask of where it is carried out.
+/// What a policy, or a parameter, may require of the target that it runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Need {
-    /// Faults that are resolved as it says.
+    /// Control over how page faults are resolved.
     Faults,
     /// The settings of a running Linux.
     Settings,
@@ -99,19 +100,19 @@ pub enum Need {
 impl fmt::Display for Need {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Need::Faults => "faults that are resolved as it says",
+            Need::Faults => "control over page faults",
             Need::Settings => "the settings of a running Linux",
             Need::Copying => "superpages made by copying",
         })
     }
 }
 
-/// Where policies are carried out.
+/// What policies run on.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name, in sentences.
     pub name: &'static str,
-    /// What it has of what policies need.
+    /// What it provides of what policies need.
     pub has: &'static [Need],
 }
 
@@ -119,58 +120,59 @@ impl Target {
     /// The manager of this crate.
     pub const MANAGER: Target = Target { name: "this memory manager", has: &[Need::Faults, Need::Copying] };
 
-    /// What of these needs it has not.
+    /// The first of these needs that it does not provide.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
         needs.iter().copied().find(|need| !self.has.contains(need))
     }
 
-    /// The policies that it can carry out.
+    /// The policies that can run on it.
     pub fn policies(&self) -> impl Iterator<Item = &'static Definition> {
         DEFINITIONS.into_iter().filter(|definition| self.lacks(definition.needs).is_none())
     }
 
-    /// The parameters that a policy has here.
+    /// The parameters that a policy has on it.
     pub fn parameters(&self, definition: &Definition) -> impl Iterator<Item = &'static Parameter> {
         let here = |parameter: &&Parameter| self.lacks(parameter.needs).is_none();
         definition.parameters.iter().filter(here)
     }
 
-    /// The parameters that all policies have here: the answers, and the sizes in use. Each as `key=values` with a line of help.
+    /// The parameters that all policies have on it: the answers, and the sizes in use. Each as `key=values` with a line
+    /// of help.
     pub fn keys(&self) -> impl Iterator<Item = (String, &'static str)> {
         let own = ("sizes=SIZE+SIZE...".to_string(), "leave only these superpage sizes in use");
         let keys = KEYS.iter().map(|key| (format!("{}={}", key.name, key.values.join("|")), key.help));
         core::iter::once(own).chain(keys).filter(|_| self.lacks(&[Need::Faults]).is_none())
     }
 
-    /// The names of the policies that it can carry out, in a sentence.
+    /// The names of the policies that can run on it, as a phrase.
     fn names(&self) -> String {
         self.policies().map(|definition| definition.name).collect::<Vec<&str>>().join(", ")
     }
 }
 
-/// A policy with its parameters. Make one of a text, then perhaps change answers by [`Policy::set`] or by field.
+/// A policy with its parameters. Parse one from a string, then perhaps change answers by [`Policy::set`] or by field.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Policy {
-    /// What the fault path does.
+    /// How the fault path behaves.
     pub answers: Answers,
-    /// The superpage sizes that are left in use; all if there are none here.
+    /// The superpage sizes that are left in use; if empty, all.
     pub sizes: Vec<PageSize>,
     given: Given,
 }
 
 impl Policy {
-    /// The policy of a name, for this crate's manager.
+    /// The policy with this name, for this crate's manager.
     ///
     /// # Errors
-    /// The policy is unknown, or needs something else.
+    /// The policy is unknown, or needs something that the manager does not provide.
     pub fn named(name: &str) -> Result<Policy, PolicyError> {
         Policy::new(name, [], &Target::MANAGER)
     }
 
-    /// Reads a name, or a name with parameters: `reservation:preempt=off,pieces=free`.
+    /// Parses a name, or a name with parameters: `reservation:preempt=off,pieces=free`.
     ///
     /// # Errors
-    /// It is unknown, or `target` cannot carry it out; the sentence says what there is instead.
+    /// It is unknown, or cannot run on `target`; the message says what is available instead.
     pub fn parse(text: &str, target: &Target) -> Result<Policy, PolicyError> {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let mut pairs = Vec::new();
@@ -181,7 +183,7 @@ impl Policy {
         Policy::new(name, pairs, target)
     }
 
-    /// The policy of a name, with these parameters. Of one that is given twice the last one counts.
+    /// The policy with this name and these parameters. If a parameter is given twice, the last one counts.
     ///
     /// # Errors
     /// As for [`Policy::parse`].
@@ -233,17 +235,17 @@ impl Policy {
         Ok(policy)
     }
 
-    /// What the policy is.
+    /// The definition that it was made from.
     pub fn definition(&self) -> &'static Definition {
         self.given.definition()
     }
 
-    /// What was given for its own parameters.
+    /// The values of its own parameters.
     pub fn given(&self) -> &Given {
         &self.given
     }
 
-    /// Makes what it does in time of its own, from its start; `None` if it does nothing.
+    /// Makes its background, in its initial state; `None` if it has none.
     pub fn background(&self) -> Option<Box<dyn Background>> {
         (self.definition().make)(&self.given).background
     }
@@ -283,7 +285,7 @@ impl Policy {
     }
 }
 
-/// No such parameter, or not there.
+/// The error for a parameter that does not exist, or not on this target.
 fn unknown(definition: &Definition, key: &str, target: &Target) -> PolicyError {
     let name = definition.name;
     let own = target.parameters(definition).map(|parameter| format!("{}={}", parameter.name, parameter.values));
@@ -316,7 +318,7 @@ impl FromStr for Policy {
     }
 }
 
-/// Why a text is no policy: a sentence that says what would be one.
+/// Why a string is not a policy: a sentence that says what is accepted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PolicyError(String);
 
@@ -357,7 +359,7 @@ mod tests {
             let Definition { name, help, parameters, .. } = definition;
             assert!(DEFINITIONS[..i].iter().all(|other| other.name != *name), "{name} twice");
             assert!(!help.is_empty() && !help.ends_with('.'), "{name}");
-            // Panics where a default is none of the values.
+            // Panics if a default is not one of the values.
             let given = Given::defaults(definition);
             let _ = (definition.make)(&given);
             for parameter in *parameters {
@@ -394,12 +396,12 @@ mod tests {
         let message = |text: &str| Policy::parse(text, &LINUX).unwrap_err().to_string();
         assert_eq!(
             message("reservation"),
-            "policy reservation needs faults that are resolved as it says, which a live Linux does not have; a live Linux \
+            "policy reservation needs control over page faults, which a live Linux does not have; a live Linux \
              has now, base, thp, mthp, hugetlb, promote, text"
         );
         assert_eq!(
             message("thp:preempt=off"),
-            "policy thp: preempt needs faults that are resolved as it says, which a live Linux does not have; its \
+            "policy thp: preempt needs control over page faults, which a live Linux does not have; its \
              parameters there: malloc=on|off"
         );
         assert_eq!(message("base:x=1"), "policy base has no parameter `x`; its parameters: none");

@@ -1,7 +1,8 @@
-//! Linux's folios of several sizes for anonymous memory, one or more of `hugepages-*kB/enabled` at `always`: at a first touch, of
-//! the sizes that are enabled the largest whose aligned range lies wholly in its mapping, has nothing populated, and for which
-//! an extent is free, is placed, zeroed and mapped at once; else a base page. Where a size is no page of the machine, its folios are
-//! base pages, contiguous and aligned. Not modelled: khugepaged; compaction at a fault; folios of files, and of swap space.
+//! Linux's folios of several sizes for anonymous memory, one or more of `hugepages-*kB/enabled` at `always`. At a first
+//! touch, the largest enabled size is taken whose aligned range lies wholly in its mapping, has nothing populated, and
+//! for which an extent is free; the extent is zeroed and mapped at once. Otherwise a base page is taken. If the machine
+//! has no page of a size, its folios are base pages, contiguous and aligned. Not modelled: khugepaged; compaction at a
+//! fault; folios of files, and of swap space.
 
 use super::{Answers, Definition, Made, Parameter, Placing, Reserve, Values, thp};
 

@@ -1,4 +1,4 @@
-//! Whatever the running system does.
+//! `now`: whatever the running system does.
 
 use super::{Definition, Made, Need, base};
 

@@ -1,4 +1,4 @@
-//! The parameters of a policy of its own: what values they take, and what was given.
+//! A policy's own parameters: which values they accept, and which were given.
 
 use super::{Definition, Need, PolicyError, Sizes};
 use alloc::format;
@@ -16,17 +16,17 @@ pub(super) const SWITCH: &[&str] = &["on", "off"];
 pub struct Parameter {
     /// Its name.
     pub name: &'static str,
-    /// The values that it takes.
+    /// The values that it accepts.
     pub values: Values,
-    /// The value if none is given, as text; empty if then there is none.
+    /// The value if none is given, as text; empty if there is no default.
     pub default: &'static str,
     /// One line of help.
     pub help: &'static str,
-    /// What a target must have for it, beside what the policy needs.
+    /// What a target must provide for it, beside what the policy needs.
     pub needs: &'static [Need],
 }
 
-/// Which values a parameter takes.
+/// The values that a parameter accepts.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Values {
@@ -38,14 +38,14 @@ pub enum Values {
     Bytes,
     /// A share, above 0 and at most 1: `0.9` or `90%`.
     Share,
-    /// A time of at most centuries: `250ms`, `2s`, `1m`, `1h`; a plain number is seconds.
+    /// A time of at most centuries: `250ms`, `2s`, `1m`, `1h`; a plain number means seconds.
     Time,
-    /// A number from the first to the second.
+    /// A number in this range, both ends included.
     Count(u64, u64),
 }
 
 impl Values {
-    /// What is expected, in a sentence.
+    /// What is expected, for an error message.
     fn expected(self) -> String {
         match self {
             Values::Words(words) => format!("one of {}", words.join(", ")),
@@ -72,7 +72,7 @@ impl Values {
 }
 
 impl fmt::Display for Values {
-    /// As in a usage: `on|off`, `SIZE`.
+    /// For a usage line: `on|off`, `SIZE`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Values::Words(words) => f.write_str(&words.join("|")),
@@ -114,10 +114,11 @@ enum Value {
     Time(Duration),
 }
 
-/// What was given for the parameters of a policy of its own, or else their defaults.
+/// The values given for a policy's own parameters, or their defaults.
 ///
 /// # Panics
-/// What is asked for must be a parameter of that kind: a fault in the policy's file that the first use shows.
+/// Each accessor panics if the policy has no such parameter of that kind: a bug in the policy's file that its first use
+/// shows.
 #[derive(Clone)]
 pub struct Given {
     definition: &'static Definition,
@@ -126,7 +127,7 @@ pub struct Given {
 }
 
 impl Given {
-    /// Nothing was given.
+    /// With nothing given.
     pub(super) fn defaults(definition: &'static Definition) -> Given {
         let value = |parameter: &Parameter| match parameter.default {
             "" => None,

@@ -1,8 +1,9 @@
-//! Base pages, and a scanner that makes superpages of what is populated and settled: regions of 2 MB (the largest size up to that)
-//! that are populated to a share and have not changed for an age, the fullest first, as its budget of processor time allows.
+//! Base pages, and a scanner that makes superpages of what is populated and settled: regions of 2 MB (the largest size
+//! up to that) that are populated to a share and have not changed for an age, the fullest first, within a budget of
+//! processor time.
 //!
-//! It looks at each address space now and then, at quiet ones ever more rarely. In a simulation, in a kernel and on live
-//! Linux it is this code that decides.
+//! It scans each address space from time to time, and quiet ones less and less often. The same code decides in a
+//! simulation, in a kernel and on live Linux.
 
 use super::{Definition, Given, Made, Need, Parameter, SWITCH, Values, base};
 use crate::background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
@@ -26,15 +27,20 @@ const fn live(name: &'static str, values: Values, default: &'static str, help: &
 pub(super) static POLICY: Definition = Definition {
     name: "promote",
     paper: "",
-    help: "base pages, and huge ones where all is populated and settled",
+    help: "base pages, and superpages where all is populated and settled",
     parameters: &[
-        parameter("share", Values::Share, "1", "the least share of a region's pages that are populated"),
-        parameter("age", Values::Time, "2s", "how long its population has not changed"),
-        parameter("cpu", Values::Share, "0.01", "the most that is used of one core, over time"),
-        parameter("burst", Values::Time, "100ms", "CPU time that may be saved up and used at once"),
-        parameter("interval", Values::Time, "1s", "between two looks at what runs, and at a process that changes"),
-        parameter("idle", Values::Time, "10s", "between two looks at a process that does not, at most"),
-        live("slowdown", Values::Share, "0.02", "by how much promotion may slow a process"),
+        parameter("share", Values::Share, "1", "share of a region's pages that must be populated"),
+        parameter("age", Values::Time, "2s", "time for which its population must not have changed"),
+        parameter(
+            "cpu",
+            Values::Share,
+            "0.01",
+            "the most processor time that is used over time, as a share of one core",
+        ),
+        parameter("burst", Values::Time, "100ms", "processor time that may be saved up and used at once"),
+        parameter("interval", Values::Time, "1s", "between two scans for processes, and of a process that changes"),
+        parameter("idle", Values::Time, "10s", "between two scans of a process that does not change, at most"),
+        live("slowdown", Values::Share, "0.02", "the most by which promotion may slow a process"),
         parameter("batch", Values::Count(1, 1024), "4", "regions promoted in one call"),
         live("shared", Values::Words(SWITCH), "on", "whether memory files (memfd, /dev/shm) are promoted too"),
     ],
@@ -42,14 +48,14 @@ pub(super) static POLICY: Definition = Definition {
     make: |given| Made::with(base::ANSWERS, Promote::new(given)),
 };
 
-/// The longest pause when no free extent can be had.
+/// The longest pause when no free extent is available.
 const LONGEST_PAUSE: Time = 60 * SECOND;
 const SECOND: Time = 1_000_000_000;
 
-/// Regions asked of how many pieces they are made, when a queue is filled.
+/// When a queue is filled: the number of regions for which the number of pieces is asked.
 const ASKED: usize = 64;
 
-/// See the module.
+/// The background: the address spaces it watches, its budget, and when it is due.
 #[derive(Debug)]
 struct Promote {
     share: f64,
@@ -59,13 +65,13 @@ struct Promote {
     batch: usize,
     burst: Time,
     budget: Budget,
-    /// Half of the budget: what looks may use.
+    /// Half of the budget: what scans may use.
     looks: Budget,
-    /// What of the time spent is charged already.
+    /// The part of the time spent that has been charged.
     charged: Time,
     spaces: BTreeMap<SpaceId, Watched>,
     next_members: Time,
-    /// Since no free extent could be had: until when nothing is promoted, and how often in a row.
+    /// Because no free extent was available: until when nothing is promoted, and how often in a row.
     pause: (Time, u32),
     /// When something is to be done next.
     due: Time,
@@ -76,9 +82,9 @@ struct Promote {
 struct Watched {
     scanner: Scanner,
     next_look: Time,
-    /// Looks in a row that found nothing new.
+    /// The number of scans in a row that found nothing new.
     quiet: u32,
-    /// Regions that are ripe, the first one last.
+    /// Candidates to promote, the first one last.
     queue: Vec<Ripe>,
     /// Until when it is left alone.
     held: Time,
@@ -114,7 +120,8 @@ impl Promote {
         }
     }
 
-    /// What was used since the last call. On a machine whose clock stands while it works, that is known only later.
+    /// The processor time used since the last call. On a machine whose clock stands still while it works, it is known
+    /// only later.
     fn charge(&mut self, system: &dyn System) -> Duration {
         let used = Duration::from_nanos(system.spent().saturating_sub(self.charged));
         self.charged = system.spent();
@@ -122,7 +129,7 @@ impl Promote {
         used
     }
 
-    /// Looks at which address spaces there are, and at those that are due.
+    /// Updates the list of address spaces, and scans those that are due.
     fn look(&mut self, now: Time, level: Level, system: &mut dyn System) {
         if now >= self.next_members {
             self.next_members = now + self.interval;
@@ -152,7 +159,7 @@ impl Promote {
                 }
                 Look::Unchanged | Look::Seen | Look::Anew => watched.rest(now, self.interval, self.idle),
             }
-            // One look at much memory may use all there is: the others are due again at the next call.
+            // One scan of much memory may use the whole budget: the others are due again at the next call.
             if system.spent() - began > self.burst / 2 {
                 break;
             }
@@ -160,7 +167,7 @@ impl Promote {
         gone.iter().for_each(|space| drop(self.spaces.remove(space)));
     }
 
-    /// Promotes one batch, in the busiest address space that has a ripe region.
+    /// Promotes one batch, in the busiest address space that has a candidate.
     fn promote(&mut self, now: Time, level: Level, system: &mut dyn System) {
         if now < self.pause.0 {
             return;
@@ -206,7 +213,7 @@ impl Promote {
         }
     }
 
-    /// When something is to be done next, as far as is known at `now`.
+    /// The next time at which something is to be done, as far as known at `now`.
     fn rest(&mut self, now: Time) -> Time {
         let wait = |budget: &mut Budget| now + nanos(budget.wait(Duration::from_nanos(now)));
         let (all, looks) = (wait(&mut self.budget), wait(&mut self.looks));
@@ -261,15 +268,15 @@ impl Background for Promote {
     }
 }
 
-/// Regions that were found as they should be for a promotion.
+/// Regions that were checked for a promotion and passed.
 struct Batch {
     regions: Vec<Ripe>,
-    /// Whether others were not populated to the share any more.
+    /// Whether others were no longer populated to the share.
     changed: bool,
 }
 
 impl Watched {
-    /// Looks at the address space.
+    /// Scans the address space.
     fn look(&mut self, now: Time, (space, level): (SpaceId, Level), system: &mut dyn System) -> Look {
         let mut samples = Vec::new();
         let look = system.look(space, level, &mut |sample| samples.push(sample));
@@ -291,13 +298,13 @@ impl Watched {
         self.next_look = now + (interval.saturating_mul(1 << self.quiet)).min(idle);
     }
 
-    /// When a region is ripe, if any will be.
+    /// When the next candidate may be promoted, if any will be.
     fn ripe_at(&self) -> Option<Time> {
         let ripe = if self.queue.is_empty() { self.scanner.next_ripe() } else { Some(0) };
         ripe.map(|at| at.max(self.held))
     }
 
-    /// Takes the next regions to promote, each looked at just now; those that do not stand that are left.
+    /// Takes the next regions to promote, each checked just now; those that fail the check are left.
     fn take_batch(
         &mut self,
         now: Time,

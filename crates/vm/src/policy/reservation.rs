@@ -1,4 +1,4 @@
-//! Reservations, as they were proposed.
+//! `reservation`: the system of Navarro et al., as proposed.
 
 use super::{
     Answers, Cache, Close, Definition, Demoting, Made, Need, Place, Placing, Promote, Promoting, Reclaiming, Shortage,

@@ -5,12 +5,12 @@ use super::{Definition, Made, Need, Parameter, Values, base};
 pub(super) static POLICY: Definition = Definition {
     name: "text",
     paper: "",
-    help: "base pages, and huge ones for the program's code, for the command alone",
+    help: "base pages, and huge pages for the program's code, for the command alone",
     parameters: &[Parameter {
         name: "way",
         values: Values::Words(&["remap", "file", "auto"]),
         default: "remap",
-        help: "a copy, its pages in the cache (where they stay), or as it can be",
+        help: "as a copy, as its pages in the page cache (where they stay), or whichever is possible",
         needs: &[],
     }],
     needs: &[Need::Settings],

@@ -1,7 +1,7 @@
-//! Linux's transparent huge pages with `enabled` at `always`: at the first touch of an aligned 2 MB (the largest size up to that)
-//! of anonymous memory that lies wholly in its mapping, all of it is placed, zeroed and mapped at once; else a base page. Not
-//! modelled: khugepaged, which collapses base pages later; compaction at a fault; huge pages of files; the shared huge page of
-//! zeroes.
+//! Linux's transparent huge pages with `enabled` at `always`: at the first touch of an aligned 2 MB (the largest size
+//! up to that) of anonymous memory that lies wholly in its mapping, all of it is allocated, zeroed and mapped at once;
+//! otherwise a base page. Not modelled: khugepaged, which collapses base pages later; compaction at a fault; huge pages
+//! of files; the shared huge page of zeroes.
 
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Dirty, Made, Need, Parameter, PastEnd, Place, Placing, Promote,

@@ -1,5 +1,5 @@
-//! Arrays of numbers, one for each node, of which only the stretches in use take memory: a program that touches
-//! memory sparsely has few children in a node.
+//! Arrays of numbers, one for each node, that only take memory for the stretches in use: a program that touches
+//! memory sparsely has few children per node.
 
 use super::{NONE, reserve_some};
 use alloc::vec::Vec;
@@ -7,12 +7,12 @@ use alloc::vec::Vec;
 /// The most numbers of a stretch, as a power of two.
 const STRETCH: u32 = 4;
 
-/// Arrays of one length. What was not set is [`NONE`].
+/// Arrays of one length. Elements that were not set are [`NONE`].
 pub(super) struct Arrays {
     /// Numbers of an array, and of a stretch, as powers of two.
     order: u32,
     stretch: u32,
-    /// For each stretch of each array where it is; in an unused array the first one has the next unused array.
+    /// For each stretch of each array its place; in an unused array, the first one holds the next unused array.
     places: Vec<u32>,
     stretches: Vec<u32>,
     /// The unused ones, as lists.
@@ -21,7 +21,7 @@ pub(super) struct Arrays {
 }
 
 impl Arrays {
-    /// None yet, of so many numbers each (a power of two).
+    /// No arrays yet, of `1 << order` numbers each.
     pub(super) fn new(order: u32) -> Arrays {
         let (places, stretches) = (Vec::new(), Vec::new());
         Arrays { order, stretch: order.min(STRETCH), places, stretches, vacant: NONE, vacant_stretch: NONE }
@@ -51,7 +51,7 @@ impl Arrays {
         (len / places) as u32
     }
 
-    /// Gives an array back.
+    /// Frees an array.
     pub(super) fn remove(&mut self, array: u32) {
         let first = self.place(array, 0);
         for place in first..self.place(array + 1, 0) {
@@ -133,7 +133,7 @@ mod tests {
                 assert!(arrays.positions(*array, array + 7).eq([last]));
             }
             assert!(arrays.metadata_bytes() < 1000 * 220, "{}", arrays.metadata_bytes());
-            // What is given back is used again, and empty.
+            // What is freed is reused, and empty.
             let held = arrays.metadata_bytes();
             made.iter().for_each(|array| arrays.remove(*array));
             for _ in 0..1000 {
