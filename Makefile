@@ -7,7 +7,7 @@ help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
 build: ## build the command, target/release/superpage, and the programs that `superpage reproduce piehl12` runs
-	$(CARGO) build --release --locked -p superpage --bins -p superpage-linux --examples
+	$(CARGO) build --release --locked -p superpage --bins -p superpage-live --examples
 
 install: ## put the command into ~/.cargo/bin
 	$(CARGO) install --path crates/cli --locked

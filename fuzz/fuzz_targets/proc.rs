@@ -8,5 +8,5 @@ fuzz_target!(|bytes: &[u8]| {
     superpage_linux::read_anything(bytes);
     let mut file = tempfile::NamedTempFile::new().expect("a file for temporary things");
     file.write_all(bytes).expect("room for it");
-    let _ = superpage_linux::daemon::Config::read(file.path());
+    let _ = superpage_live::daemon::Config::read(file.path());
 });

@@ -37,7 +37,7 @@ pub(crate) struct Reproduce {
     #[arg(long, value_name = "DIR", default_value = "corpus")]
     corpus: PathBuf,
 
-    /// Where the programs of this project are that some experiments run: the examples of superpage-linux [default: the folder
+    /// Where the programs of this project are that some experiments run: the examples of superpage-live [default: the folder
     /// examples beside this command]
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,

@@ -365,7 +365,7 @@ fn a_command_that_traces_others_is_run_untraced() {
 #[test]
 fn a_program_that_asks_for_huge_pages_itself_is_compared_with_what_it_has() {
     let _turn = superpage_testing::turn_of("compare");
-    let rules = superpage_linux::inspect::Rules::read();
+    let rules = superpage_linux::rules::Rules::read();
     if rules.anonymous("2M".parse().unwrap()).is_none_or(|word| word == "never") {
         return superpage_testing::skip!("system", "this system gives no huge pages to those who ask");
     }

@@ -5,7 +5,7 @@
 //! held by a stranger with a shared lock, which superpage never takes: it is replaced, and so is any that is not ours.
 
 use crate::Error;
-use crate::told::State;
+use crate::proc::State;
 use rustix::fs::{FlockOperation, Mode, OFlags, fchmod, flock};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, Metadata};
@@ -14,7 +14,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The folder of superpage's own files for the whole system: `/run/superpage`, or what `SUPERPAGE_RUN_DIR` names.
-pub(crate) fn system_folder() -> PathBuf {
+pub fn system_folder() -> PathBuf {
     let run = std::env::var_os("SUPERPAGE_RUN_DIR").filter(|run| !run.is_empty());
     run.map_or_else(|| PathBuf::from("/run/superpage"), PathBuf::from)
 }
@@ -24,7 +24,7 @@ pub(crate) fn system_folder() -> PathBuf {
 ///
 /// # Errors
 /// [`Error::Unable`] where a user has none.
-pub(crate) fn own_folder() -> Result<PathBuf, Error> {
+pub fn own_folder() -> Result<PathBuf, Error> {
     let named = std::env::var_os("SUPERPAGE_RUN_DIR").is_some_and(|run| !run.is_empty());
     if named || rustix::process::geteuid().is_root() {
         return Ok(system_folder());
@@ -43,7 +43,7 @@ pub(crate) fn own_folder() -> Result<PathBuf, Error> {
 ///
 /// # Errors
 /// [`Error::Unable`] when it cannot be made, or is not so.
-pub(crate) fn make_folder(folder: &Path) -> Result<(), Error> {
+pub fn make_folder(folder: &Path) -> Result<(), Error> {
     let shown = folder.display();
     if !folder.is_absolute() {
         return Err(Error::Unable(format!(
@@ -111,14 +111,15 @@ fn trusted_way(folder: &Path) -> Result<(), Error> {
 
 /// The file of a lock, open and not yet locked. Closed in programs that are started.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub struct Lock {
     file: File,
     path: PathBuf,
 }
 
 /// How a try to lock ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Tried {
+pub enum Tried {
+    /// The lock is this process's.
     Held,
     /// By this process, where the kernel tells.
     HeldBy(Option<i32>),
@@ -131,7 +132,7 @@ impl Lock {
     ///
     /// # Errors
     /// [`Error::Unable`] without the right to, [`Error::File`] when the system refuses.
-    pub(crate) fn open(path: &Path) -> Result<Lock, Error> {
+    pub fn open(path: &Path) -> Result<Lock, Error> {
         // Once for what lay there, once for what replaces it; more often only while others come and go.
         for _ in 0..100 {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -167,7 +168,7 @@ impl Lock {
     ///
     /// # Errors
     /// [`Error::File`] when the system refuses for another reason than that it is held.
-    pub(crate) fn try_lock(&self) -> Result<Tried, Error> {
+    pub fn try_lock(&self) -> Result<Tried, Error> {
         loop {
             return match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => Ok(self.locked()),
@@ -184,7 +185,7 @@ impl Lock {
     ///
     /// # Errors
     /// As [`try_lock`](Lock::try_lock).
-    pub(crate) fn wait(&self) -> Result<Tried, Error> {
+    pub fn wait(&self) -> Result<Tried, Error> {
         loop {
             match flock(&self.file, FlockOperation::LockExclusive) {
                 Ok(()) => return Ok(self.locked()),

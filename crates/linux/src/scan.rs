@@ -5,13 +5,11 @@
 //! their frames may be seen (root).
 
 use crate::Error;
-use crate::inspect::Why;
-use crate::maps;
-use crate::pagemap::Entry;
+use crate::pagemap::{Entry, Pagemap};
+use crate::proc::maps;
+use crate::why::Why;
 use std::ops::Range;
 use std::path::Path;
-
-pub use crate::pagemap::Pagemap;
 
 /// What a mapping that may hold huge pages maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

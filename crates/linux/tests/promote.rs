@@ -8,9 +8,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
-use superpage_linux::inspect::Why;
+use superpage_linux::pagemap::Pagemap;
 use superpage_linux::promote::{Options, Promoter, Target};
-use superpage_linux::scan::{self, Kind, Pagemap};
+use superpage_linux::scan::{self, Kind};
+use superpage_linux::why::Why;
 
 const PAGE: usize = 4096;
 const BLOCK: usize = 2 << 20;

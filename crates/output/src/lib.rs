@@ -6,13 +6,17 @@
 //! the name stays until then; several that write at once each write their own, and the last whole one stays; and no file or
 //! link that another user may have put on the way is followed or overwritten. It knows nothing of what is in the files.
 //!
-//! And the way in for small files that people write: [`read_text`].
+//! And the way in for small files that people write: [`read_text`]; and what is said to the person who called: [`tell`].
 
 mod beside;
+mod foreign;
 mod place;
 mod small;
+mod tell;
 
+pub use foreign::{foreign, foreign_json};
 pub use small::read_text;
+pub use tell::tell;
 
 use beside::Beside;
 use place::{Place, There};

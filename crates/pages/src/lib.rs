@@ -17,4 +17,4 @@ pub use ladder::{Ladder, LadderError, Level, MAX_LEVELS};
 pub use number::{Extent, Pfn, Vpn};
 pub use protection::{Access, Protection};
 pub use random::Random;
-pub use size::{PageSize, SizeError, format_bytes, parse_bytes, parse_count};
+pub use size::{Bytes, PageSize, SizeError, format_bytes, parse_bytes, parse_count};

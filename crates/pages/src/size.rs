@@ -140,6 +140,25 @@ pub fn format_bytes(bytes: u64, out: &mut impl fmt::Write) -> fmt::Result {
     write!(out, "{number}{}", ["", "K", "M", "G", "T"][unit])
 }
 
+/// A number of bytes as people read it: four digits and a binary unit, `512 MB`. [`format_bytes`] writes what is read back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Bytes(pub u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 < 1024 {
+            return write!(f, "{} B", self.0);
+        }
+        let (mut number, mut unit) = (self.0 as f64, 0);
+        while number >= 1024.0 && unit < 4 {
+            number /= 1024.0;
+            unit += 1;
+        }
+        let digits = if number < 10.0 { 2 } else { usize::from(number < 100.0) };
+        write!(f, "{number:.digits$} {}", ["B", "KB", "MB", "GB", "TB"][unit])
+    }
+}
+
 #[cfg(test)]
 mod tests {
     extern crate alloc;
@@ -156,6 +175,20 @@ mod tests {
         }
         assert_eq!("2M".parse::<PageSize>().unwrap().to_string(), "2M");
         assert_eq!(parse_count("2K"), Ok(2000));
+    }
+
+    #[test]
+    fn people_read_four_digits() {
+        for (bytes, text) in [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.00 KB"),
+            (10 << 20, "10.0 MB"),
+            ((1 << 20) - 1, "1024 KB"),
+            (u64::MAX, "16777216 TB"),
+        ] {
+            assert_eq!(Bytes(bytes).to_string(), text);
+        }
     }
 
     #[test]

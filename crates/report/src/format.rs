@@ -2,25 +2,21 @@
 
 /// A count with four digits and a decimal unit.
 pub fn count(number: u64) -> String {
-    scaled(number as f64, 1000.0, ["", " K", " M", " G", " T"], number < 100_000)
+    if number < 100_000 {
+        return number.to_string();
+    }
+    let (mut scaled, mut unit) = (number as f64, 0);
+    while scaled >= 1000.0 && unit < 4 {
+        scaled /= 1000.0;
+        unit += 1;
+    }
+    let digits = if scaled < 10.0 { 2 } else { usize::from(scaled < 100.0) };
+    format!("{scaled:.digits$}{}", ["", " K", " M", " G", " T"][unit])
 }
 
 /// Bytes with four digits and a binary unit.
 pub fn bytes(number: u64) -> String {
-    scaled(number as f64, 1024.0, [" B", " KB", " MB", " GB", " TB"], number < 1024)
-}
-
-fn scaled(mut number: f64, step: f64, units: [&str; 5], whole: bool) -> String {
-    if whole {
-        return format!("{number:.0}{}", units[0]);
-    }
-    let mut unit = 0;
-    while number >= step && unit + 1 < units.len() {
-        number /= step;
-        unit += 1;
-    }
-    let digits = if number < 10.0 { 2 } else { usize::from(number < 100.0) };
-    format!("{number:.digits$}{}", units[unit])
+    superpage_pages::Bytes(number).to_string()
 }
 
 /// A time in the unit that suits it.

@@ -15,8 +15,8 @@
 use comfy_table::{Cell, ColumnConstraint, ContentArrangement, Table as Layout, presets};
 use std::io::IsTerminal;
 
-use crate::foreign::foreign;
 use crate::table::Table;
+use superpage_output::foreign;
 
 /// Where findings are printed for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,7 +1,7 @@
 //! Tables: columns that say what stands in them, and rows.
 
-use crate::foreign::foreign;
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table as Layout, presets};
+use superpage_output::foreign;
 use unicode_width::UnicodeWidthStr;
 
 /// A head that is longer is broken behind its marks where the screen is not wide,
@@ -216,6 +216,21 @@ fn fold(name: &str, columns: usize) -> String {
 mod tests {
     use super::*;
     use crate::Screen;
+
+    const NAME: &str = "a\n\u{1b}[2Jb\u{9b}31m\u{202e}c\u{200b}\t";
+    const WRITTEN: &str = r"a\n\u{1b}[2Jb\u{9b}31m\u{202e}c\u{200b}\t";
+
+    #[test]
+    fn what_a_terminal_obeys_is_written_out() {
+        let mut table = Table::new([Column::name("name"), Column::number("n"), Column::prose("why")]);
+        table.row([NAME, "1", NAME]);
+        for screen in [Screen::of(100), Screen::stdout(true)] {
+            for text in [screen.table(&table), screen.note(NAME), screen.paragraph(NAME)] {
+                assert!(text.contains(WRITTEN) && !text.contains('\u{1b}') && !text.contains('\u{202e}'), "{text}");
+            }
+        }
+        assert!(!crate::grid(&["name"], [vec![NAME.to_string()]], &["name"]).contains('\u{1b}'));
+    }
 
     fn widest(text: &str) -> usize {
         text.lines().map(UnicodeWidthStr::width).max().unwrap_or(0)

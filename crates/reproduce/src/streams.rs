@@ -16,7 +16,7 @@ pub struct Options {
     pub corpus: PathBuf,
     /// Whether the longer parameters are taken where a file has them.
     pub long: bool,
-    /// Where this project's own programs lie that kind `live` runs: the examples of `superpage-linux`.
+    /// Where this project's own programs lie that kind `live` runs: the examples of `superpage-live`.
     pub programs: PathBuf,
 }
 

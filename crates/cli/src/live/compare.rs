@@ -10,7 +10,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use superpage_linux::Policy;
-use superpage_linux::compare::{
+use superpage_live::compare::{
     Comparison, Options, Output, Watch, compare_with, did_table, export, html, settings, table,
 };
 use superpage_report::{Export, Screen};

@@ -12,8 +12,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use superpage_linux::Error;
-use superpage_linux::daemon::{Config, Daemon as Running};
 use superpage_linux::promote::{Finding, Options, Promoter};
+use superpage_live::daemon::{Config, Daemon as Running};
 use superpage_report::{Column, Screen, Table, bytes, foreign_json};
 use tracing_subscriber::EnvFilter;
 

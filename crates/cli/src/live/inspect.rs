@@ -11,7 +11,7 @@ use columns::{note, title};
 use serde::Serialize;
 use std::process::ExitCode;
 use std::time::Duration;
-use superpage_linux::inspect::{Mapping, Process, System};
+use superpage_live::inspect::{Mapping, Process, System};
 use superpage_report::{Screen, foreign_json};
 
 /// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free.

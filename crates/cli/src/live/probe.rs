@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use indicatif::ProgressBar;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use superpage_linux::probe::{Options, Probe};
+use superpage_live::probe::{Options, Probe};
 use superpage_report::{Column, Screen, Table};
 
 /// Find out by timing what this machine and its kernel do with pages of several sizes

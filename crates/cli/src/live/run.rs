@@ -4,11 +4,11 @@ use crate::Failure;
 use clap::Args;
 use std::ffi::OsString;
 use std::process::ExitCode;
-use superpage_linux::compare::sample::Memory;
-use superpage_linux::run::{Options, Outcome, run};
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_linux::{Error, Policy};
+use superpage_live::compare::sample::Memory;
+use superpage_live::run::{Options, Outcome, run};
 use superpage_report::{bytes, count, foreign, time};
 
 /// Run a command under a policy for its pages

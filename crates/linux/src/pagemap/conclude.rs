@@ -9,14 +9,30 @@
 //! zeroes and pages shared since a fork are which, and which of its full blocks are huge, can be wrong.
 
 use super::{Entry, Frames, aligned_frames};
+use procfs::process::MemoryMap;
+use std::ops::Range;
 
 /// What `smaps` tells of a mapping, in base pages; what has been met of it is taken off.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Told {
+pub struct Told {
     /// Pages that huge pages map.
-    pub(crate) huge: u64,
+    pub huge: u64,
     /// Pages that other processes map too, without pages of zeroes.
-    pub(crate) shared: u64,
+    pub shared: u64,
+}
+
+impl Told {
+    /// What is told of the mappings that overlap a range.
+    pub fn of<'a>(smaps: impl IntoIterator<Item = &'a MemoryMap>, range: &Range<u64>) -> Told {
+        let base = rustix::param::page_size() as u64;
+        let mut told = Told::default();
+        for map in smaps.into_iter().filter(|map| map.address.0 < range.end && range.start < map.address.1) {
+            let pages = |key: &str| map.extension.map.get(key).map_or(0, |bytes| bytes / base);
+            told.huge += pages("AnonHugePages") + pages("ShmemPmdMapped") + pages("FilePmdMapped");
+            told.shared += pages("Shared_Clean") + pages("Shared_Dirty");
+        }
+        told
+    }
 }
 
 /// Marks the entries of a block. Without `told` any block that may be a huge page is one, and only frames tell.

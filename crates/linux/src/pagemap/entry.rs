@@ -2,7 +2,7 @@
 
 /// The kernel's bits, and two of ours where the kernel leaves bits unused.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub(crate) struct Entry(u64);
+pub struct Entry(u64);
 
 impl Entry {
     const PRESENT: u64 = 1 << 63;
@@ -26,49 +26,49 @@ impl Entry {
     }
 
     /// In memory, a page of zeroes too.
-    pub(crate) fn present(self) -> bool {
+    pub fn present(self) -> bool {
         self.0 & Entry::PRESENT != 0
     }
 
     /// In memory, and no page of zeroes.
-    pub(crate) fn resident(self) -> bool {
+    pub fn resident(self) -> bool {
         self.0 & (Entry::PRESENT | Entry::ZERO) == Entry::PRESENT
     }
 
     /// The page of zeroes: read, never written.
-    pub(crate) fn zero(self) -> bool {
+    pub fn zero(self) -> bool {
         self.0 & Entry::ZERO != 0
     }
 
     /// In swap space, or on its way to another frame.
-    pub(crate) fn swapped(self) -> bool {
+    pub fn swapped(self) -> bool {
         self.0 & Entry::SWAPPED != 0
     }
 
     /// Not a file's or shared memory's.
-    pub(crate) fn anonymous(self) -> bool {
+    pub fn anonymous(self) -> bool {
         self.0 & Entry::FILE == 0
     }
 
     /// Mapped by this process only.
-    pub(crate) fn exclusive(self) -> bool {
+    pub fn exclusive(self) -> bool {
         self.0 & Entry::EXCLUSIVE != 0
     }
 
     /// Mapped as part of a huge page.
-    pub(crate) fn huge(self) -> bool {
+    pub fn huge(self) -> bool {
         self.0 & Entry::HUGE != 0
     }
 
     /// The frame; 0, which no program ever has, where the kernel hides it.
-    pub(crate) fn frame(self) -> u64 {
+    pub fn frame(self) -> u64 {
         if self.present() { self.0 & Entry::FRAME } else { 0 }
     }
 }
 
 /// The first frame of a block of pages that are all resident, in frames that follow each other and are aligned as the pages
 /// are; `None` too where the kernel hides frames.
-pub(crate) fn aligned_frames(block: &[Entry]) -> Option<u64> {
+pub fn aligned_frames(block: &[Entry]) -> Option<u64> {
     let first = block[0].frame();
     let aligned = first != 0 && first.is_multiple_of(block.len() as u64);
     let in_order = |(i, entry): (usize, &Entry)| entry.resident() && entry.frame() == first + i as u64;

@@ -1,41 +1,41 @@
 //! What the kernel shows of physical memory, to root only.
 
 use super::Entry;
-use crate::probe::memory::Memory;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
 /// The flags of frames, `/proc/kpageflags`, and the frame of the page of zeroes.
 #[derive(Debug)]
-pub(crate) struct Frames {
+pub struct Frames {
     flags: File,
     zero: u64,
 }
 
 impl Frames {
     /// The first page of a folio of several.
-    pub(crate) const HEAD: u64 = 1 << 15;
+    pub const HEAD: u64 = 1 << 15;
     /// Another page of it.
-    pub(crate) const TAIL: u64 = 1 << 16;
+    pub const TAIL: u64 = 1 << 16;
     /// The page of zeroes, huge or not.
-    pub(crate) const ZERO: u64 = 1 << 24;
+    pub const ZERO: u64 = 1 << 24;
 
     /// `None` without the right to see frames and their flags.
-    pub(crate) fn open() -> Option<Frames> {
+    pub fn open() -> Option<Frames> {
         let flags = File::open("/proc/kpageflags").ok()?;
         let zero = zero_frame().ok().filter(|frame| *frame != 0)?;
         Some(Frames { flags, zero })
     }
 
     /// The frame that pages of zeroes map, if they are base pages.
-    pub(crate) fn zero(&self) -> u64 {
+    pub fn zero(&self) -> u64 {
         self.zero
     }
 
     /// The flags of frames that follow each other: about 0.1 us each. Those that cannot be read are 0: memory ends there, or
     /// it is a device's.
-    pub(crate) fn flags(&self, first: u64, flags: &mut [u64]) {
+    pub fn flags(&self, first: u64, flags: &mut [u64]) {
         let mut bytes = vec![0; flags.len() * 8];
         let read = self.flags.read_at(&mut bytes, first * 8).unwrap_or(0);
         bytes[read..].fill(0);
@@ -45,7 +45,7 @@ impl Frames {
     }
 
     /// The flags of one.
-    pub(crate) fn flag(&self, frame: u64) -> u64 {
+    pub fn flag(&self, frame: u64) -> u64 {
         let mut flag = [0];
         self.flags(frame, &mut flag);
         flag[0]
@@ -55,11 +55,18 @@ impl Frames {
 /// The frame that memory maps which was read and never written; 0 where the kernel hides it.
 fn zero_frame() -> io::Result<u64> {
     let page = rustix::param::page_size();
-    let memory = Memory::new(page).map_err(io::Error::other)?;
-    // A kernel without huge pages, which does not know the advice, has no huge page of zeroes either.
-    let _ = memory.advise(libc::MADV_NOHUGEPAGE);
-    memory.read_first();
+    let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+    // SAFETY: a new mapping where the kernel chooses touches nothing that exists.
+    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), page, rights, flags) }?;
+    // SAFETY: the page is ours. A kernel without huge pages, which does not know the advice, has no huge page of zeroes either.
+    let _ = unsafe { madvise(start, page, Advice::LinuxNoHugepage) };
+    // SAFETY: the byte is in the mapping, which is ours alone.
+    unsafe { start.cast::<u8>().read_volatile() };
     let mut word = [0; 8];
-    File::open("/proc/self/pagemap")?.read_exact_at(&mut word, (memory.start() / page * 8) as u64)?;
+    let read = File::open("/proc/self/pagemap")
+        .and_then(|pagemap| pagemap.read_exact_at(&mut word, (start as usize / page * 8) as u64));
+    // SAFETY: the mapping is ours, and nothing refers to it any more.
+    unsafe { munmap(start, page) }?;
+    read?;
     Ok(Entry::of(&word).frame())
 }

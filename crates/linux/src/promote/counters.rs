@@ -1,6 +1,6 @@
 //! What a promoter has done so far.
 
-use super::collapse::Refusal;
+use crate::collapse::Refusal;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub struct Counters {
     pub memory_backoffs: u64,
     /// Times that promotion waited because tasks waited for memory.
     pub pressure_backoffs: u64,
-    /// Resident bytes in which nothing is promoted, now, by the reason's name ([`Why::name`](crate::inspect::Why::name)).
+    /// Resident bytes in which nothing is promoted, now, by the reason's name ([`Why::name`](crate::why::Why::name)).
     pub left: BTreeMap<&'static str, u64>,
     /// Processes that are watched, now.
     pub watched: u64,

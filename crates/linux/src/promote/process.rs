@@ -4,8 +4,9 @@ use super::Options;
 use super::cpu::process_cpu;
 use super::pace::Pace;
 use crate::Error;
-use crate::inspect::Why;
-use crate::scan::{self, Pagemap, Unsuitable};
+use crate::pagemap::Pagemap;
+use crate::scan::{self, Unsuitable};
+use crate::why::Why;
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
@@ -335,7 +336,7 @@ impl Process {
 
 /// Whether the process asked for no huge pages.
 fn thp_disabled(pid: i32) -> bool {
-    let status = crate::told::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = crate::proc::read(format!("/proc/{pid}/status")).unwrap_or_default();
     status.lines().filter_map(|line| line.strip_prefix("THP_enabled:")).any(|value| value.trim() == "0")
 }
 

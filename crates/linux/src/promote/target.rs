@@ -88,7 +88,7 @@ pub fn cgroup(path: &Path) -> Result<PathBuf, Error> {
         return Ok(given);
     }
     let inside = path.strip_prefix("/").unwrap_or(path);
-    let mounts = crate::told::read("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = crate::proc::read("/proc/self/mountinfo").unwrap_or_default();
     let mut folders: Vec<(u8, PathBuf, PathBuf)> = mounts.lines().filter_map(hierarchy).collect();
     folders.sort();
     let found = folders.into_iter().map(|(.., folder)| folder.join(inside)).find(is_group);

@@ -125,6 +125,6 @@ fn boot(root: &Path) -> String {
 
 /// When a process started, in clock ticks since the boot. The name of its program, in parentheses, may hold anything.
 fn started(root: &Path, pid: u32) -> Option<u64> {
-    let text = crate::told::read(root.join(format!("proc/{pid}/stat"))).ok()?;
+    let text = crate::proc::read(root.join(format!("proc/{pid}/stat"))).ok()?;
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }

@@ -31,7 +31,7 @@ impl Code {
 pub(super) fn all(pid: u32) -> Result<Vec<Code>, Error> {
     let path = format!("/proc/{pid}/maps");
     let maps = std::fs::read(&path).map_err(Error::file("read", &path))?;
-    let maps = crate::told::mappings(&maps).map_err(|_| Error::Unable(format!("cannot understand {path}")))?;
+    let maps = crate::proc::mappings(&maps).map_err(|_| Error::Unable(format!("cannot understand {path}")))?;
     let code = maps.0.into_iter().filter_map(|map| {
         let perms = map.perms;
         let plain = perms.contains(MMPermissions::READ | MMPermissions::EXECUTE | MMPermissions::PRIVATE)

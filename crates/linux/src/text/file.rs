@@ -3,7 +3,7 @@
 use super::code::{Code, HUGE};
 use super::tracee::Tracee;
 use crate::Error;
-use crate::inspect::{huge_bytes, private_copies};
+use crate::pagemap::{huge_bytes, private_copies};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::num::NonZeroU64;

@@ -3,7 +3,7 @@
 use super::code::{Code, HUGE};
 use super::tracee::Tracee;
 use crate::Error;
-use crate::inspect::huge_bytes;
+use crate::pagemap::huge_bytes;
 
 /// `MADV_COLLAPSE`.
 const COLLAPSE: u64 = 25;

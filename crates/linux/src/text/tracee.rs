@@ -4,7 +4,7 @@
 //! If this process is killed meanwhile the kernel kills the stopped one too, which would not be whole.
 
 use crate::Error;
-use crate::inspect::page_of_file;
+use crate::pagemap::page_of_file;
 use libc::{c_int, c_long, user_regs_struct};
 use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
@@ -230,7 +230,7 @@ impl Tracee {
         self.step("find a system call in")?;
         let path = format!("/proc/{}/maps", self.pid);
         let maps = std::fs::read(&path).map_err(Error::file("read", path))?;
-        let maps = crate::told::mappings(&maps).map_err(|_| ended())?;
+        let maps = crate::proc::mappings(&maps).map_err(|_| ended())?;
         let mut code: Vec<_> = maps.0.iter().filter(|map| map.perms.contains(MMPermissions::EXECUTE)).collect();
         code.sort_by_key(|map| map.pathname != MMapPath::Vdso);
         for map in code {
@@ -350,7 +350,7 @@ impl Tracee {
 
 /// Whether this thread traces the process.
 fn is_traced(pid: Pid) -> Result<bool, Error> {
-    let status = crate::told::read(format!("/proc/{pid}/status")).map_err(Error::system("find the command"))?;
+    let status = crate::proc::read(format!("/proc/{pid}/status")).map_err(Error::system("find the command"))?;
     let own = rustix::thread::gettid().as_raw_nonzero().to_string();
     Ok(super::field(&status, "TracerPid") == Some(&own))
 }

@@ -28,7 +28,7 @@ type Hook = Box<dyn FnMut(i32)>;
 pub fn check() -> Result<(), Error> {
     /// CAP_SYS_PTRACE.
     const RIGHT: u64 = 1 << 19;
-    let status = crate::told::read("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
+    let status = crate::proc::read("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     if field("TracerPid:").is_some_and(|pid| pid != "0") {
         return Err(Error::Unable("superpage is traced itself, and who is traced cannot trace others".into()));

@@ -1,4 +1,4 @@
-//! Runs a program under policies with `superpage_linux::compare`.
+//! Runs a program under policies with `superpage_live::compare`.
 
 use super::program::Job;
 use super::{Measured, Outcome, RUNS};
@@ -9,8 +9,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use superpage_linux::Policy;
-use superpage_linux::compare::counters::{Available, Event};
-use superpage_linux::compare::{Options, compare};
+use superpage_live::compare::counters::{Available, Event};
+use superpage_live::compare::{Options, compare};
 
 /// Runs the job in a folder of its own, which is gone afterwards: once to warm up, then so often that it counts, in turns.
 pub(super) fn measure(

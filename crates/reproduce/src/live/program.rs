@@ -92,7 +92,7 @@ impl Job {
         let own = self.command.split_whitespace().find_map(|word| word.strip_prefix(PROGRAMS)?.strip_prefix('/'));
         if let Some(path) = own.map(|name| programs.join(name)).filter(|path| !path.exists()) {
             return Some(format!(
-                "there is no program {}: build it with cargo build --release --examples -p superpage-linux, or name its \
+                "there is no program {}: build it with cargo build --release --examples -p superpage-live, or name its \
                  folder with --programs",
                 path.display()
             ));

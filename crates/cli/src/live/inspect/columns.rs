@@ -1,7 +1,8 @@
 //! What is shown of a mapping, in the order of the columns.
 
 use std::collections::BTreeSet;
-use superpage_linux::inspect::{Mapping, Process, Reason};
+use superpage_linux::why::Reason;
+use superpage_live::inspect::{Mapping, Process};
 use superpage_pages::PageSize;
 use superpage_report::{Table, bytes, count, foreign};
 

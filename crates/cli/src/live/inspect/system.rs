@@ -1,6 +1,8 @@
 //! The system, as text.
 
-use superpage_linux::inspect::{Rules, System, base_page_bytes};
+use superpage_linux::pagemap::base_page_bytes;
+use superpage_linux::rules::Rules;
+use superpage_live::inspect::System;
 use superpage_pages::PageSize;
 use superpage_report::{Column, Screen, Table, bytes, count};
 

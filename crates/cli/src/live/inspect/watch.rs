@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use superpage_linux::inspect::{Mapping, Process, System};
+use superpage_live::inspect::{Mapping, Process, System};
 use superpage_report::{Screen, foreign};
 
 /// Shows a process, or the system, until the user quits or a signal comes.

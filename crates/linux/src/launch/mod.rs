@@ -1,0 +1,412 @@
+//! Starting a command under a policy: what has to be set for the whole system, what in the command's environment, and
+//! what in its process before the program is there.
+//!
+//! A [`Plan`] is made by looking only. [`Plan::arrange`] carries out what concerns the whole system, and
+//! [`Arrangement::prepare`] what concerns the command; what was set is put back when the arrangement is dropped.
+
+mod promoting;
+
+pub use promoting::{Promoting, Work};
+
+use crate::promote::{Promoter, Target};
+use crate::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, Settings, System, THP_ENABLED};
+use crate::text::{self, Way};
+use crate::{Error, Policy};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use superpage_pages::{Bytes, PageSize};
+use superpage_vm::Sizes;
+
+/// What PR_SET_THP_DISABLE is called with in the process of the command; it survives exec and fork.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Disable {
+    /// As the system's switch says, also when this process itself runs without.
+    No,
+    Yes,
+    /// But where a program or a promoter asks for them.
+    ExceptAdvised,
+}
+
+/// Transparent huge pages only where they are asked for: a flag of PR_SET_THP_DISABLE since Linux 6.18.
+const EXCEPT_ADVISED: libc::c_ulong = 2;
+
+/// One setting of the whole system that a policy needs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Wanted {
+    setting: String,
+    value: String,
+    /// Another value that the kernel may give is an error.
+    exactly: bool,
+    /// Without the right to change it the command still gets some of what the policy is about.
+    optional: bool,
+}
+
+/// What a policy needs on a system.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Plan {
+    policy: Policy,
+    disable: Option<Disable>,
+    /// The value of `glibc.malloc.hugetlb` for the command, where it is not to be what the user has set.
+    malloc: Option<u8>,
+    settings: Vec<Wanted>,
+    notes: Vec<String>,
+}
+
+impl Plan {
+    /// Looks at what a policy needs on this system; changes nothing. Reads a few small files.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] where the system cannot carry it out, with what is missing; [`Error::File`] for settings that
+    /// cannot be read.
+    pub fn new(policy: &Policy, system: &System) -> Result<Plan, Error> {
+        let mut plan =
+            Plan { policy: policy.clone(), disable: None, malloc: None, settings: Vec::new(), notes: Vec::new() };
+        let thp = system.path("sys/kernel/mm/transparent_hugepage").is_dir();
+        match policy {
+            Policy::Now => {}
+            Policy::Base => plan.base(thp),
+            Policy::Thp { malloc: true } => {
+                plan.disable = thp_disabled().map(|_| Disable::No);
+                plan.malloc = Some(1);
+                if system.get(THP_ENABLED)? == "never" {
+                    plan.want(THP_ENABLED, "madvise");
+                }
+            }
+            Policy::Thp { malloc: false } => {
+                plan.disable = thp_disabled().map(|_| Disable::No);
+                system.get(THP_ENABLED)?;
+                plan.want(THP_ENABLED, "always");
+                let whole = thp_size(system).map(|size| size_switch(size.bytes()));
+                if let Some(switch) = whole
+                    && system.get(&switch).is_ok_and(|value| !matches!(value.as_str(), "inherit" | "always"))
+                {
+                    plan.want(&switch, "inherit");
+                }
+            }
+            Policy::Mthp { sizes } => plan.mthp(*sizes, system)?,
+            Policy::Hugetlb { pool } => plan.hugetlb(*pool, system)?,
+            Policy::Promote(options) => {
+                Promoter::new(options.clone(), Target::default())?;
+                plan.only_asked(system)?;
+            }
+            Policy::Background(policy) => {
+                Promoter::of(policy, Target::default())?;
+                plan.only_asked(system)?;
+            }
+            Policy::Text { .. } => {
+                text::check()?;
+                plan.only_asked(system)?;
+            }
+        }
+        Ok(plan)
+    }
+
+    fn base(&mut self, thp: bool) {
+        self.disable = thp_disabled().map(|_| Disable::Yes);
+        if self.disable.is_none() {
+            self.notes.push(match thp {
+                true => "this kernel cannot switch transparent huge pages off for one process".to_string(),
+                false => "this kernel has no transparent huge pages to switch off".to_string(),
+            });
+        }
+        let tunables = std::env::var_os("GLIBC_TUNABLES").unwrap_or_default();
+        if tunables.to_string_lossy().contains(MALLOC) {
+            self.malloc = Some(0);
+            self.notes.push(format!("{MALLOC} in GLIBC_TUNABLES is set to 0 for the command"));
+        }
+    }
+
+    /// Folios of these sizes, and of no other, where the program does not ask.
+    fn mthp(&mut self, wanted: Sizes, system: &System) -> Result<(), Error> {
+        self.disable = thp_disabled().map(|_| Disable::No);
+        let enabled = system.get(THP_ENABLED)?;
+        let sizes = folio_sizes(system);
+        if let Some(size) = wanted.iter().find(|size| !sizes.contains(size)) {
+            let sizes: Vec<String> = sizes.iter().map(PageSize::to_string).collect();
+            return Err(Error::Unable(match sizes.is_empty() {
+                true => "this kernel has no folios of several sizes; Linux has them from 6.8 on".to_string(),
+                false => format!("this kernel has no folios of {size}; it has {}", sizes.join(", ")),
+            }));
+        }
+        for other in sizes.into_iter().filter(|other| !wanted.contains(*other)) {
+            let switch = size_switch(other.bytes());
+            let value = system.get(&switch)?;
+            if value == "always" || (value == "inherit" && enabled == "always") {
+                self.want(&switch, "madvise");
+            }
+        }
+        wanted.iter().for_each(|size| self.want(&size_switch(size.bytes()), "always"));
+        Ok(())
+    }
+
+    fn hugetlb(&mut self, pool: Option<u64>, system: &System) -> Result<(), Error> {
+        self.disable = thp_disabled().map(|_| Disable::No);
+        self.malloc = Some(2);
+        let count = |setting: &str| -> Result<u64, Error> {
+            let text = system.get(setting)?;
+            text.parse().map_err(|_| Error::Unable(format!("{} is no number", system.path(setting).display())))
+        };
+        let now = count(HUGETLB_POOL)?;
+        let page = meminfo(system, "Hugepagesize")?;
+        match pool {
+            Some(pool) => {
+                let wanted = pool.div_ceil(page);
+                let more = wanted.saturating_sub(now).saturating_mul(page);
+                let available = meminfo(system, "MemAvailable")?;
+                if more > available {
+                    return Err(Error::Unable(format!(
+                        "a pool of {} needs {} of memory more, and {} is available; ask for a smaller one",
+                        Bytes(pool),
+                        Bytes(more),
+                        Bytes(available)
+                    )));
+                }
+                if wanted > now {
+                    self.want(HUGETLB_POOL, &wanted.to_string());
+                }
+            }
+            None => {
+                // Nine tenths, so that the pages that the programs need besides are there.
+                let wanted = meminfo(system, "MemAvailable")? / 10 * 9 / page;
+                if wanted == 0 && now == 0 {
+                    return Err(Error::Unable(format!(
+                        "no memory is available for a page of hugetlb of {}; free some, or use another policy",
+                        Bytes(page)
+                    )));
+                }
+                let limit = count(HUGETLB_OVERCOMMIT)?;
+                if wanted > limit {
+                    let (setting, value) = (HUGETLB_OVERCOMMIT.to_string(), wanted.to_string());
+                    self.settings.push(Wanted { setting, value, exactly: false, optional: now + limit > 0 });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Base pages but where we, or the program itself, ask for more.
+    fn only_asked(&mut self, system: &System) -> Result<(), Error> {
+        if knows_except_advised() {
+            self.disable = Some(Disable::ExceptAdvised);
+            return Ok(());
+        }
+        self.disable = thp_disabled().map(|_| Disable::No);
+        if system.get(THP_ENABLED)? == "always" {
+            self.want(THP_ENABLED, "madvise");
+        }
+        Ok(())
+    }
+
+    fn want(&mut self, setting: &str, value: &str) {
+        let (setting, value) = (setting.to_string(), value.to_string());
+        self.settings.push(Wanted { setting, value, exactly: true, optional: false });
+    }
+
+    /// Whether settings of the whole system are to have certain values while the command runs: then the lock is taken.
+    pub fn is_global(&self) -> bool {
+        !self.settings.is_empty()
+    }
+
+    /// Carries out what concerns the whole system. Other changes that `settings` holds stay as they are.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] when a setting cannot be had; then all that this call had set is put back.
+    pub fn arrange(self, settings: &mut Settings) -> Result<Arrangement<'_>, Error> {
+        let mark = settings.mark();
+        let mut arrangement = Arrangement { plan: self, settings, mark };
+        for wanted in std::mem::take(&mut arrangement.plan.settings) {
+            arrangement.set(&wanted)?;
+        }
+        Ok(arrangement)
+    }
+}
+
+/// A policy in force: commands that are started with it get its pages. What was set for the whole system is put back when
+/// this is dropped.
+#[derive(Debug)]
+pub struct Arrangement<'s> {
+    plan: Plan,
+    settings: &'s mut Settings,
+    mark: usize,
+}
+
+impl Arrangement<'_> {
+    fn set(&mut self, wanted: &Wanted) -> Result<(), Error> {
+        let (before, now) = match self.settings.ask(&wanted.setting, &wanted.value) {
+            Err(error) if wanted.optional => {
+                self.plan.notes.push(format!("only what is there already can be used: {error}"));
+                return Ok(());
+            }
+            asked => asked?,
+        };
+        let path = self.settings.system().path(&wanted.setting);
+        let path = path.display();
+        if wanted.exactly && now != wanted.value {
+            return Err(Error::Unable(match wanted.setting == HUGETLB_POOL {
+                true => format!(
+                    "the kernel found memory for {now} of the {} pages of hugetlb that were asked for; free memory, ask \
+                     for a smaller pool, or leave the pool out",
+                    wanted.value
+                ),
+                false => format!("the kernel took {now} for {path}, not {}", wanted.value),
+            }));
+        }
+        if now != before {
+            let note =
+                format!("{path} is {now} for the whole system while the command runs, and {before} again afterwards");
+            self.plan.notes.push(note);
+        }
+        Ok(())
+    }
+
+    /// The policy.
+    pub fn policy(&self) -> &Policy {
+        &self.plan.policy
+    }
+
+    /// What was changed for the whole system, and what could not be done: sentences without a full stop.
+    pub fn notes(&self) -> &[String] {
+        &self.plan.notes
+    }
+
+    /// Makes a command that has not been started one under the policy. `GLIBC_TUNABLES` of the command, else of this
+    /// process, are kept and added to.
+    pub fn prepare(&self, command: &mut Command) {
+        if let Some(value) = self.plan.malloc {
+            let own = command.get_envs().find(|(name, _)| *name == OsStr::new("GLIBC_TUNABLES"));
+            let before = match own {
+                Some((_, value)) => value.map(OsStr::to_os_string),
+                None => std::env::var_os("GLIBC_TUNABLES"),
+            };
+            command.env("GLIBC_TUNABLES", tunables(before, value));
+        }
+        let Some(disable) = self.plan.disable else { return };
+        let (on, flags) = match disable {
+            Disable::No => (0, 0),
+            Disable::Yes => (1, 0),
+            Disable::ExceptAdvised => (1, EXCEPT_ADVISED),
+        };
+        let disable = move || match set_thp_disabled(on, flags) {
+            true => Ok(()),
+            false => Err(io::Error::last_os_error()),
+        };
+        // SAFETY: the closure runs between fork and exec, where it makes one system call and allocates nothing.
+        unsafe { command.pre_exec(disable) };
+    }
+
+    /// How the policy places the command's code: such a command is to be made ready by [`text::prepare`] before it is
+    /// started, and [`text::place`] then lets it run.
+    pub fn text(&self) -> Option<Way> {
+        match self.plan.policy {
+            Policy::Text { way } => Some(way),
+            _ => None,
+        }
+    }
+
+    /// Starts the promoter of the policy, on a thread, for all descendants of this process: `None` where the policy has
+    /// none. Signals that are held back from this thread are held back from that one.
+    ///
+    /// # Errors
+    /// Those of [`Promoter::new`](crate::promote::Promoter::new), or no thread is to be had.
+    pub fn promote(&self) -> Result<Option<Promoting>, Error> {
+        let target = Target::tree(std::process::id() as i32);
+        let promoter = match &self.plan.policy {
+            Policy::Promote(options) => Promoter::new(options.clone(), target)?,
+            Policy::Background(policy) => Promoter::of(policy, target)?,
+            _ => return Ok(None),
+        };
+        Promoting::start(promoter).map(Some)
+    }
+
+    /// Puts back what was set for the whole system, and says so when that fails; dropping does the same with a line on
+    /// standard error.
+    ///
+    /// # Errors
+    /// Those of [`Settings::restore_to`].
+    pub fn restore(self) -> Result<(), Error> {
+        self.settings.restore_to(self.mark)
+    }
+}
+
+impl Drop for Arrangement<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = self.settings.restore_to(self.mark) {
+            eprintln!("superpage: {error}");
+        }
+    }
+}
+
+/// The tunable of the GNU C library that says what its allocator asks for.
+const MALLOC: &str = "glibc.malloc.hugetlb";
+
+/// The tunables with our one set; of tunables given twice the C library takes the last.
+fn tunables(before: Option<OsString>, value: u8) -> OsString {
+    let mut text = before.unwrap_or_default();
+    if !text.is_empty() {
+        text.push(":");
+    }
+    text.push(format!("{MALLOC}={value}"));
+    text
+}
+
+/// The switch of one size of folios.
+fn size_switch(bytes: u64) -> String {
+    format!("sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled", bytes / 1024)
+}
+
+/// The sizes of folios that the kernel offers for anonymous memory, ascending.
+pub fn folio_sizes(system: &System) -> Vec<PageSize> {
+    let Ok(entries) = fs::read_dir(system.path("sys/kernel/mm/transparent_hugepage")) else { return Vec::new() };
+    let mut sizes: Vec<PageSize> = entries
+        .flatten()
+        .filter(|entry| entry.path().join("enabled").exists())
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let kilobytes = name.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse::<u64>().ok()?;
+            PageSize::from_bytes(kilobytes * 1024)
+        })
+        .collect();
+    sizes.sort();
+    sizes
+}
+
+/// The size of a transparent huge page: 2 MB on most machines. `None` without transparent huge pages.
+pub fn thp_size(system: &System) -> Option<PageSize> {
+    let text = system.get("sys/kernel/mm/transparent_hugepage/hpage_pmd_size").ok()?;
+    PageSize::from_bytes(text.parse().ok()?)
+}
+
+/// A line of `/proc/meminfo`, in bytes.
+fn meminfo(system: &System, name: &str) -> Result<u64, Error> {
+    let path = system.path("proc/meminfo");
+    let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
+        .map(|kilobytes| kilobytes * 1024)
+        .ok_or_else(|| Error::Unable(format!("{} has no {name}: this kernel has no hugetlb", path.display())))
+}
+
+/// What PR_GET_THP_DISABLE says of this process; `None` where the kernel does not know it.
+fn thp_disabled() -> Option<libc::c_ulong> {
+    // SAFETY: it takes numbers and no pointer.
+    let state = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) };
+    libc::c_ulong::try_from(state).ok()
+}
+
+/// PR_SET_THP_DISABLE for this process; whether the kernel took it.
+fn set_thp_disabled(on: libc::c_ulong, flags: libc::c_ulong) -> bool {
+    // SAFETY: it takes numbers and no pointer.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, flags, 0 as libc::c_ulong, 0 as libc::c_ulong) == 0 }
+}
+
+/// Whether this kernel can leave huge pages to those who ask for them, for one process: tried on this one, and put back.
+fn knows_except_advised() -> bool {
+    let Some(state) = thp_disabled() else { return false };
+    let known = set_thp_disabled(1, EXCEPT_ADVISED);
+    let (on, flags) = if state == 0 { (0, 0) } else { (1, state & EXCEPT_ADVISED) };
+    set_thp_disabled(on, flags);
+    known
+}

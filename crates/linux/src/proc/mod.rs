@@ -1,0 +1,208 @@
+//! What the kernel tells of processes as text. The names in it, of programs and of files, are bytes that anybody may choose.
+
+pub mod maps;
+
+use crate::Error;
+use crate::pagemap::gone;
+use procfs::process::MemoryMaps;
+use procfs::{FromBufRead, ProcResult};
+use rustix::io::Errno;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// A file of `/proc`, with a sign for each piece of a name that is no UTF-8: the names are shown, and the numbers beside
+/// them count all the same.
+pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+}
+
+/// The mappings in the text of `/proc/PID/maps` or `smaps`, with names as [`read`] has them. Of a path that the library would
+/// take for a segment of shared memory, and is none, `/SYSVx` is told as `/./SYSVx`, which means the same.
+pub fn mappings(text: &[u8]) -> ProcResult<MemoryMaps> {
+    let text = String::from_utf8_lossy(text);
+    let mut safe = String::new();
+    // Looked for once: most texts have none, and are long.
+    let lines = if text.contains(SEGMENT) { text.split_inclusive('\n') } else { "".split_inclusive('\n') };
+    for line in lines {
+        // A mapping's line: address, permissions, offset, device, inode, spaces, path.
+        match line.find(" /").map(|at| line.split_at(at + 1)) {
+            Some((rest, path)) if path.starts_with(SEGMENT) && !is_segment(path) => {
+                safe.push_str(rest);
+                safe.push_str("/.");
+                safe.push_str(path);
+            }
+            _ => safe.push_str(line),
+        }
+    }
+    MemoryMaps::from_buf_read(if safe.is_empty() { text.as_bytes() } else { safe.as_bytes() })
+}
+
+/// The text of `maps` or `smaps` in parts of whole mappings, each as large as `size` or hardly larger.
+pub fn parts(mut text: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        // A mapping begins with its address, in small hexadecimal digits; what is told of it, with a capital letter.
+        let begins = |pair: &[u8]| pair[0] == b'\n' && (pair[1].is_ascii_digit() || pair[1].is_ascii_lowercase());
+        let end =
+            text.get(size - 1..).and_then(|rest| rest.windows(2).position(begins)).map_or(text.len(), |at| size + at);
+        let (part, rest) = text.split_at(end);
+        text = rest;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// How the kernel names segments of System V shared memory: `/SYSV` and eight hexadecimal digits.
+const SEGMENT: &str = "/SYSV";
+
+fn is_segment(path: &str) -> bool {
+    path.as_bytes().get(SEGMENT.len()..SEGMENT.len() + 8).is_some_and(|key| key.iter().all(u8::is_ascii_hexdigit))
+}
+
+/// What there is of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// A program that runs.
+    Runs,
+    /// It runs, but its first thread has ended, through which `/proc/PID` shows its memory: another thread.
+    Headless(i32),
+    /// It has ended, and waits for its parent to hear of that.
+    Zombie,
+    /// There is no such process.
+    Gone,
+    /// A thread of the kernel.
+    Kernel,
+}
+
+impl State {
+    /// That of a process now; reads one or two small files.
+    pub fn of(pid: i32) -> State {
+        /// The flag of threads of the kernel.
+        const KTHREAD: u64 = 0x0020_0000;
+        let stat = read(format!("/proc/{pid}/stat")).unwrap_or_default();
+        // The name may have anything in it. After it: the state, five numbers, the flags.
+        let words: Vec<&str> = stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
+        let flags = words.get(6).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
+        match words.first() {
+            None => State::Gone,
+            Some(&("Z" | "X")) => another_thread(pid).map_or(State::Zombie, State::Headless),
+            Some(_) if flags & KTHREAD != 0 => State::Kernel,
+            Some(_) => State::Runs,
+        }
+    }
+
+    /// Whether it is a program that runs.
+    pub fn runs(self) -> bool {
+        matches!(self, State::Runs | State::Headless(_))
+    }
+}
+
+/// A thread of a process that has not ended, beside its first.
+fn another_thread(pid: i32) -> Option<i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
+    let mut threads = tasks.filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok());
+    threads.find(|thread| {
+        let stat = read(format!("/proc/{pid}/task/{thread}/stat")).unwrap_or_default();
+        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
+        *thread != pid && state.is_some_and(|state| !matches!(state, "Z" | "X"))
+    })
+}
+
+/// Whether a process disabled huge pages for itself, by `/proc/PID/status`. One that did so except where it is advised does
+/// not count; the kernel tells for each mapping.
+pub fn disabled(status: &str) -> bool {
+    status.lines().any(|line| line.strip_prefix("THP_enabled:").is_some_and(|word| word.trim() == "0"))
+}
+
+/// Why something of a process cannot be read, as a sentence.
+pub fn refused(pid: u32, error: io::Error) -> Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::NOENT) => {
+            Error::Usage(format!("there is no process {pid}: expected the number of a running process"))
+        }
+        Some(Errno::ACCESS | Errno::PERM) => Error::Unable(format!(
+            "process {pid} may not be looked into: it is another user's or protected; run as that user, or as root"
+        )),
+        _ if gone(&error) => ended(pid),
+        _ if error.kind() == io::ErrorKind::TimedOut => {
+            Error::Unable(format!("the look at process {pid} was given up before its end"))
+        }
+        _ => Error::System { what: format!("read the page table of process {pid}"), source: error },
+    }
+}
+
+/// The process has no memory to look at: it went away in between, or it is none that has any.
+pub fn ended(pid: u32) -> Error {
+    let name = read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name = name.trim_end_matches('\n');
+    Error::Unable(match State::of(pid as i32) {
+        State::Kernel => {
+            format!("process {pid} ({name}) is a thread of the kernel: it has no memory of its own to look at")
+        }
+        State::Zombie => {
+            format!(
+                "process {pid} ({name}) has ended, with all its memory, and only waits for its parent to hear of that"
+            )
+        }
+        State::Headless(thread) => format!(
+            "the first thread of process {pid} ({name}) has ended, and with it the sight of its memory: look through another \
+             one (superpage inspect {thread})"
+        ),
+        State::Runs | State::Gone => format!("process {pid} ended while it was looked at"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use procfs::process::MMapPath;
+
+    #[test]
+    fn paths_that_look_like_segments_are_paths() {
+        let line =
+            |path: &str| format!("7f0000000000-7f0000001000 rw-s 00000000 00:01 7                          {path}\n");
+        let parsed = |path: &str| mappings(line(path).as_bytes()).unwrap().0[0].pathname.clone();
+        assert_eq!(parsed("/SYSV0000abcd (deleted)"), MMapPath::Vsys(0xabcd));
+        for path in ["/SYSVx", "/SYSV", "/SYSV/a", "/SYSVzzzzzzzz", "/SYSV1234567\u{e9}", "/SYSV-data/long enough.so"] {
+            assert_eq!(parsed(path), MMapPath::Path(format!("/.{path}").into()), "{path}");
+        }
+        assert_eq!(parsed("/tmp/SYSVx"), MMapPath::Path("/tmp/SYSVx".into()));
+        let both = [line("/usr/bin/a"), "Rss:   4 kB\n".into(), line("/SYSVx")].concat();
+        assert_eq!(mappings(both.as_bytes()).unwrap().0.len(), 2);
+    }
+
+    #[test]
+    fn parts_hold_whole_mappings() {
+        let one = "7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \nRss:   4 kB\nVmFlags: rd wr \n";
+        let text = one.repeat(9);
+        for size in [1, one.len() - 1, one.len(), one.len() + 1, text.len(), 2 * text.len()] {
+            let parts: Vec<&[u8]> = parts(text.as_bytes(), size).collect();
+            assert_eq!(parts.concat(), text.as_bytes());
+            assert!(parts.iter().all(|part| part.len() % one.len() == 0), "{size}");
+            assert_eq!(parts.len(), 9_usize.div_ceil(size.div_ceil(one.len()).max(1)), "{size}");
+        }
+    }
+
+    /// It takes a second; where all of the text was gone through for each line, it took minutes.
+    #[test]
+    fn the_time_for_mappings_is_linear_in_them() {
+        let line = "7f0000000000-7f0000001000 rw-p 00000000 00:00 0 \n";
+        let about = "Rss:                   4 kB\n".repeat(20);
+        let text = format!("{line}{about}").repeat(16000);
+        let before = std::time::Instant::now();
+        assert_eq!(mappings(text.as_bytes()).unwrap().0.len(), 16000);
+        assert!(before.elapsed() < std::time::Duration::from_secs(10), "{:?}", before.elapsed());
+    }
+
+    #[test]
+    fn the_dead_and_the_kernels_are_told_apart() {
+        assert_eq!(State::of(std::process::id() as i32), State::Runs);
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        while State::of(pid) == State::Runs {
+            std::thread::yield_now();
+        }
+        assert_eq!(State::of(pid), State::Zombie);
+        child.wait().unwrap();
+        assert_eq!(State::of(pid), State::Gone);
+    }
+}

@@ -1,0 +1,585 @@
+//! Promoting the memory of running programs: what `superpage daemon` and `run --policy promote` do.
+//!
+//! What is done when is decided by the policy's background, the same as in a simulation (`crates/vm/src/policy/promote.rs`). Here is what it
+//! sees and does, a [`System`] of live processes: it reads how far regions of a huge page's size are populated
+//! ([`crate::scan`]), where memory changed; it promotes by `process_madvise(MADV_COLLAPSE)`, a few regions in a call, each checked page by
+//! page right before, where that leaves headroom to others, and more slowly in a process that it slows.
+//!
+//! Nothing is named by a number that may come to mean something else. The process is pinned by a `pidfd` and its memory by the
+//! open page map, which shows nothing any more once the process has ended or runs another program; then nothing is promoted.
+//! What the check cannot see is the time from it to the call: memory freed in those microseconds may be populated again by
+//! the promotion, and an `exec` in them may promote a region of the new program that happens to lie at the same address.
+//! Neither changes what any memory contains.
+
+mod counters;
+mod cpu;
+pub(crate) mod headroom;
+mod options;
+mod pace;
+mod process;
+mod target;
+
+pub use self::counters::Counters;
+pub use self::options::{Options, Span};
+pub use self::process::Excluded;
+pub use self::target::{Target, cgroup};
+
+use self::cpu::{process_cpu, thread_cpu};
+use self::headroom::{Claims, Headroom, Place, admit};
+use self::process::Process;
+use crate::collapse::{self, Refusal};
+use crate::why::{Reason, Why};
+use crate::{Error, scan};
+use rustix::fd::AsFd;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use superpage_pages::{Ladder, Level, PageSize};
+use superpage_vm::{Background, Check, Hold, How, Look, Outcome, Ripe, Sample, Scanner, SpaceId, System, Time};
+
+/// The longest that [`Promoter::run`] sleeps before it looks whether it shall stop.
+const NAP: Duration = Duration::from_millis(100);
+
+/// How long promotion waits where tasks wait for memory: as long as that is seen in the kernel's averages.
+const PRESSURE_PAUSE: Duration = Duration::from_secs(10);
+
+/// Regions asked of how many pieces they are made, in a survey of a process: about one millisecond.
+const ASKED: usize = 64;
+
+/// Promotes the memory of other processes. All it does is on the thread that calls [`Promoter::step`] or [`Promoter::run`],
+/// whose CPU time is its budget.
+#[derive(Debug)]
+pub struct Promoter {
+    background: Box<dyn Background>,
+    live: Live,
+}
+
+/// The processes, as a policy sees them.
+#[derive(Debug)]
+struct Live {
+    options: Options,
+    target: Target,
+    ladder: Ladder,
+    /// Bytes in a region, and base pages of it that have to be populated.
+    size: u64,
+    least: u32,
+    processes: BTreeMap<i32, Process>,
+    headroom: Headroom,
+    counters: Counters,
+    began: Instant,
+    clock: Clock,
+}
+
+/// The CPU time that counts as the background's own.
+#[derive(Debug, Default)]
+struct Clock {
+    /// Whether all of this process counts, and not only the thread that works.
+    whole: bool,
+    /// What counted up to the time that `mark` was taken.
+    used: Duration,
+    mark: Duration,
+    /// What of the CPU time was used in looks.
+    scans: Duration,
+}
+
+impl Clock {
+    fn read(&self) -> Duration {
+        if self.whole { process_cpu(std::process::id() as i32).unwrap_or_default() } else { thread_cpu() }
+    }
+
+    /// Work begins; gives what this process has used beside, where all of it counts.
+    fn begin(&mut self) -> Duration {
+        let now = self.read();
+        let beside = if self.whole { now.saturating_sub(self.mark) } else { Duration::ZERO };
+        self.used += beside;
+        self.mark = now;
+        beside
+    }
+
+    /// Work ends; gives what it used.
+    fn end(&mut self) -> Duration {
+        let now = self.read();
+        let used = now.saturating_sub(self.mark);
+        self.used += used;
+        self.mark = now;
+        used
+    }
+
+    fn spent(&self) -> Duration {
+        self.used + self.read().saturating_sub(self.mark)
+    }
+}
+
+/// What would be promoted in a process, and what not and why; in regions.
+#[derive(Clone, PartialEq, Eq, Debug, serde::Serialize)]
+pub struct Finding {
+    /// The process.
+    pub pid: i32,
+    /// Its name.
+    pub name: String,
+    /// Why nothing in it is promoted, if so.
+    pub excluded: Option<&'static str>,
+    /// Populated to the share and settled, and a headroom allows it: would be promoted now.
+    pub ripe: u64,
+    /// Populated to the share, but not yet for the age.
+    pub young: u64,
+    /// Populated below the share.
+    pub sparse: u64,
+    /// Huge pages already.
+    pub huge: u64,
+    /// Bytes of mappings under `MADV_NOHUGEPAGE`, or of static huge pages.
+    pub unsuitable_bytes: u64,
+    /// Resident memory in which nothing is promoted and why, the most first; what waits for memory is among it, and what is too
+    /// young is not.
+    pub reasons: Vec<Reason>,
+    /// Addresses of the first few that are ripe, in the order of their promotion.
+    pub first: Vec<u64>,
+}
+
+impl Promoter {
+    /// A promoter for these processes. It does nothing yet.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: the options make no sense. [`Error::Unable`]: the kernel has no huge pages or cannot promote for
+    /// others (before Linux 6.1), or this process has no right to.
+    pub fn new(options: Options, target: Target) -> Result<Promoter, Error> {
+        able()?;
+        Promoter::observer(options, target)
+    }
+
+    /// One that does what the background of another policy does, which sees all regions with anything populated. What is not of
+    /// that policy, such as how far a process may be slowed, is as [`Options`] has it by default.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: the policy has no background. Else as [`Promoter::new`].
+    pub fn of(policy: &superpage_vm::Policy, target: Target) -> Result<Promoter, Error> {
+        let name = policy.definition().name;
+        let none =
+            || Error::Usage(format!("policy {name} does nothing in time of its own: nothing of it can be done live"));
+        let background = policy.background().ok_or_else(none)?;
+        let promoter = Promoter::new(Options { share: f64::MIN_POSITIVE, ..Options::default() }, target)?;
+        Ok(Promoter { background, ..promoter })
+    }
+
+    /// A promoter that may only look ([`Promoter::survey`]): it needs no right to promote.
+    ///
+    /// # Errors
+    /// As [`Promoter::new`], without the rights.
+    pub fn observer(options: Options, target: Target) -> Result<Promoter, Error> {
+        options.validate()?;
+        let size = scan::huge_page_size(Path::new("/sys"))?;
+        let page = rustix::param::page_size() as u64;
+        let sizes: Option<Vec<PageSize>> = [page, size].into_iter().map(PageSize::from_bytes).collect();
+        let ladder = sizes.and_then(|sizes| Ladder::new(&sizes).ok());
+        let ladder = ladder.ok_or_else(|| Error::Unable(format!("huge pages of {size} bytes are of no use here")))?;
+        let live = Live {
+            least: scanner(&options, size).least(),
+            options,
+            target,
+            ladder,
+            size,
+            processes: BTreeMap::new(),
+            headroom: Headroom::of("/"),
+            counters: Counters { region_bytes: size, ..Counters::default() },
+            began: Instant::now(),
+            clock: Clock::default(),
+        };
+        Ok(Promoter { background: live.options.background(), live })
+    }
+
+    /// This process is here for the promoter alone: all that it uses counts, from its start, and no CPU time is saved up.
+    pub fn count_the_process(&mut self) {
+        self.live.clock = Clock { whole: true, used: self.live.options.burst.0, ..Clock::default() };
+    }
+
+    /// What is done, with these options from now on. What is known of the processes is kept, but not for how long their
+    /// regions have been as they are.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: the options make no sense; nothing is changed.
+    pub fn reconfigure(&mut self, options: Options, target: Target) -> Result<(), Error> {
+        options.validate()?;
+        self.background = options.background();
+        let live = &mut self.live;
+        live.least = scanner(&options, live.size).least();
+        // Nothing is saved up.
+        live.clock.used = options.burst.0;
+        live.options = options;
+        live.target = target;
+        live.processes.values_mut().for_each(Process::scan_again);
+        Ok(())
+    }
+
+    /// The options in force.
+    pub fn options(&self) -> &Options {
+        &self.live.options
+    }
+
+    /// What was done so far.
+    pub fn counters(&self) -> Counters {
+        let live = &self.live;
+        let mut counters = live.counters.clone();
+        counters.elapsed = live.began.elapsed();
+        let watched = || live.processes.values().filter(|process| process.watched());
+        counters.watched = watched().count() as u64;
+        counters.excluded = process::count_excluded(live.processes.values());
+        for (why, bytes) in live.processes.values().flat_map(Process::left) {
+            *counters.left.entry(why.name()).or_default() += bytes;
+        }
+        let sum = |of: fn(&Process) -> u64| watched().map(of).sum();
+        counters.huge_regions = sum(|process| process.seen.huge + process.promoted);
+        counters.candidate_regions = sum(|process| process.seen.candidates.saturating_sub(process.promoted));
+        counters.sparse_regions = sum(|process| process.seen.sparse);
+        counters
+    }
+
+    /// Promotes until `stop` is set.
+    pub fn run(&mut self, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            let rest = self.step();
+            std::thread::sleep(rest.min(NAP));
+        }
+    }
+
+    /// Does what is due: looks at processes, and at most one batch of promotions. Gives how long there is nothing to do.
+    pub fn step(&mut self) -> Duration {
+        let Promoter { background, live } = self;
+        live.counters.cpu += live.clock.begin();
+        let now = live.now();
+        if background.next().is_some_and(|due| due <= now) {
+            let scans = live.clock.scans;
+            background.tick(now, live);
+            let (used, scans) = (live.clock.end(), live.clock.scans.saturating_sub(scans));
+            live.counters.cpu += used;
+            live.counters.scan_cpu += scans;
+            live.counters.promote_cpu += used.saturating_sub(scans);
+        }
+        let next = background.next().map_or(Duration::MAX, Duration::from_nanos);
+        next.saturating_sub(live.began.elapsed())
+    }
+
+    /// What would be promoted, and what not and why: looks at every process, waits for the age, and looks again. Promotes
+    /// nothing, and goes by no budget. Ends early, with less, when `stop` is set.
+    pub fn survey(&mut self, stop: &AtomicBool) -> Vec<Finding> {
+        let live = &mut self.live;
+        live.spaces();
+        let mut scanners = BTreeMap::new();
+        live.find(&mut scanners);
+        let until = live.began.elapsed() + live.options.age.0 + Duration::from_millis(1);
+        while !stop.load(Ordering::Relaxed) && live.began.elapsed() < until {
+            std::thread::sleep(NAP.min(until.saturating_sub(live.began.elapsed())));
+        }
+        let mut findings = live.find(&mut scanners);
+        findings.sort_by_key(|finding| (std::cmp::Reverse(finding.ripe), finding.pid));
+        findings
+    }
+
+    /// Bytes in a region: the size of the kernel's huge pages.
+    pub fn region_bytes(&self) -> u64 {
+        self.live.size
+    }
+}
+
+impl Live {
+    fn process(&self, space: SpaceId) -> Option<&Process> {
+        self.processes.get(&(space.0 as i32))
+    }
+
+    /// Looks at every process, and says what would be promoted in it by what its scanner knows of it.
+    fn find(&mut self, scanners: &mut BTreeMap<i32, Scanner>) -> Vec<Finding> {
+        let now = self.began.elapsed();
+        let mut findings = Vec::new();
+        for process in self.processes.values_mut() {
+            process.learn_flags(now, &self.options);
+            process.measure_again();
+            let scanner = scanners.entry(process.pid).or_insert_with(|| scanner(&self.options, self.size));
+            let mut sweep = scanner.sweep(nanos(now));
+            let looked = process.look(now, (&self.options, self.size, self.least), &mut |sample| sweep.see(sample));
+            match looked {
+                Ok(Look::Gone) | Err(_) => continue,
+                Ok(Look::Unchanged) => drop(sweep),
+                Ok(_) => sweep.finish(),
+            }
+            let mut ripe = scanner.ripe(nanos(now));
+            for ripe in ripe.iter_mut().take(ASKED) {
+                ripe.pieces = process.pieces(ripe.region, self.size).unwrap_or(u32::MAX);
+            }
+            ripe.sort_unstable_by(Ripe::order);
+            let young = scanner.candidates() as u64 - ripe.len() as u64;
+            let shared = process.drop_shared(&mut ripe, self.size, self.least);
+            let left = process.left().chain([(Why::SharedByFork, shared)]).filter(|(_, bytes)| *bytes > 0);
+            let finding = Finding {
+                pid: process.pid,
+                name: process.name.clone(),
+                excluded: process.excluded.map(Excluded::name),
+                ripe: 0,
+                young,
+                sparse: process.seen.sparse,
+                huge: process.seen.huge,
+                unsuitable_bytes: process
+                    .unsuitable
+                    .iter()
+                    .filter(|unsuitable| matches!(unsuitable.flag, "nh" | "ht"))
+                    .map(|unsuitable| unsuitable.range.end - unsuitable.range.start)
+                    .sum(),
+                reasons: left.map(|(why, bytes)| Reason::of(why, bytes, self.size)).collect(),
+                first: Vec::new(),
+            };
+            findings.push((process.pace.rate(), finding, ripe));
+        }
+        // The busiest come first, as where it promotes.
+        findings.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
+        let mut claims = Claims::default();
+        for (_, finding, ripe) in &mut findings {
+            if !ripe.is_empty() {
+                self.ration(finding, std::mem::take(ripe), &mut claims);
+            }
+            finding.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
+        }
+        findings.into_iter().map(|(_, finding, _)| finding).collect()
+    }
+
+    /// Says which of a process's regions that are ripe would be promoted beside the `claims` of others, and which wait for memory.
+    fn ration(&self, finding: &mut Finding, ripe: Vec<Ripe>, claims: &mut Claims) {
+        let page = rustix::param::page_size() as u64;
+        let (fit, wait, why, place) = match self.headroom.pressed(finding.pid) {
+            Some(place) => (Vec::new(), ripe, Why::Pressure, Some(place)),
+            None => {
+                let (fit, wait, place) = claims.admit(&self.headroom, finding.pid, ripe, (self.size, page));
+                (fit, wait, Why::NoHeadroom, place)
+            }
+        };
+        finding.ripe = fit.len() as u64;
+        finding.first = fit.iter().take(8).map(|ripe| ripe.region * self.size).collect();
+        if let Some(place) = place.filter(|_| !wait.is_empty()) {
+            let bytes = wait.iter().map(|ripe| u64::from(ripe.populated) * page).sum();
+            let reason = Reason::of(why, bytes, self.size);
+            finding.reasons.push(Reason {
+                blocks: wait.len() as u64,
+                text: format!("{} in {place}", reason.text),
+                ..reason
+            });
+        }
+    }
+}
+
+impl System for Live {
+    fn ladder(&self) -> &Ladder {
+        &self.ladder
+    }
+
+    fn now(&self) -> Time {
+        nanos(self.began.elapsed())
+    }
+
+    fn spent(&self) -> Time {
+        nanos(self.clock.spent())
+    }
+
+    /// The processes that there are. One that ends within the first interval is never scanned.
+    fn spaces(&mut self) -> Vec<SpaceId> {
+        let before = self.clock.read();
+        let members = self.target.members();
+        self.processes.retain(|pid, _| members.contains(pid));
+        let met = self.began.elapsed() + self.options.interval.0;
+        for pid in &members {
+            self.processes.entry(*pid).or_insert_with(|| Process::new(*pid, met));
+        }
+        self.clock.scans += self.clock.read().saturating_sub(before);
+        members.into_iter().map(|pid| SpaceId(pid as u32)).collect()
+    }
+
+    fn look(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Look {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Look::Gone };
+        let before = self.clock.read();
+        let looked = process.look(self.began.elapsed(), (&self.options, self.size, self.least), see);
+        self.clock.scans += self.clock.read().saturating_sub(before);
+        match looked {
+            Ok(Look::Gone) => drop(self.processes.remove(&(space.0 as i32))),
+            Ok(Look::Unchanged) => self.counters.quiet_looks += 1,
+            Ok(Look::Closed) => {}
+            Ok(Look::Seen | Look::Anew) => {
+                self.counters.scans += 1;
+                let (pid, name, seen) = (process.pid, process.name.as_str(), process.seen);
+                tracing::trace!(
+                    pid,
+                    name,
+                    huge = seen.huge,
+                    candidates = seen.candidates,
+                    sparse = seen.sparse,
+                    "scanned"
+                );
+            }
+            Err(ref error) => tracing::warn!(pid = process.pid, "{error}"),
+        }
+        looked.unwrap_or(Look::Closed)
+    }
+
+    fn rate(&self, space: SpaceId) -> f64 {
+        self.process(space).map_or(0.0, |process| process.pace.rate())
+    }
+
+    fn pieces(&mut self, space: SpaceId, _: Level, region: u64) -> Option<u32> {
+        self.process(space)?.pieces(region, self.size)
+    }
+
+    fn free_extents(&mut self, _: Level) -> Option<u64> {
+        None
+    }
+
+    fn check(&mut self, space: SpaceId, _: Level, region: u64) -> Check {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Check::Populated(0) };
+        let check = process.check(region, self.size, self.least);
+        match check {
+            Check::Shared => self.counters.shared += 1,
+            Check::Populated(populated) if populated < self.least => {
+                self.counters.changed += 1;
+                process.scan_again();
+            }
+            Check::Populated(_) => {}
+        }
+        check
+    }
+
+    fn ready(&mut self, space: SpaceId) -> Result<(), Hold> {
+        let now = self.began.elapsed();
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
+            return Err(Hold::Space(nanos(now + self.options.interval.0)));
+        };
+        if let Some(cpu) = process_cpu(process.pid) {
+            process.pace.look(now, cpu);
+        }
+        let Some(place) = self.headroom.pressed(process.pid) else { return Ok(()) };
+        tracing::debug!(pid = process.pid, "tasks wait for memory in {place}: promotion waits");
+        self.counters.pressure_backoffs += 1;
+        let until = nanos(now + PRESSURE_PAUSE);
+        Err(match place {
+            Place::System => Hold::All(until),
+            Place::Group(_) => Hold::Space(until),
+        })
+    }
+
+    /// Promotes in place or by copying as the kernel does: it copies.
+    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Ripe], how: How) -> Vec<Outcome> {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)).filter(|_| how != How::InPlace) else {
+            return vec![Outcome::Later; regions.len()];
+        };
+        let now = self.began.elapsed();
+        let page = rustix::param::page_size() as u64;
+        let room = self.headroom.room(process.pid);
+        let (batch, no_room) = admit(regions.to_vec(), &room, self.size, page);
+        self.counters.no_room += no_room.len() as u64;
+        if room.copies < self.size {
+            tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
+            process.pace.pause(now + self.options.idle.0);
+        }
+        let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) else {
+            return vec![Outcome::Later; regions.len()];
+        };
+        let addresses: Vec<u64> = batch.iter().map(|ripe| ripe.region * self.size).collect();
+        let cpu = |before| process_cpu(process.pid).unwrap_or(before);
+        let from = (self.began.elapsed(), cpu(Duration::ZERO));
+        let outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, self.size);
+        let to = (self.began.elapsed(), cpu(from.1));
+        self.counters.calls += 1;
+        if process.pace.batch(from, to, self.options.slowdown) {
+            self.counters.backoffs += 1;
+        }
+        let (pid, name) = (process.pid, process.name.as_str());
+        let done = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+        let took = (to.0 - from.0).as_micros() as u64;
+        tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
+        let mut told = BTreeMap::new();
+        let mut no_memory = false;
+        for (ripe, outcome) in batch.iter().zip(outcomes) {
+            let stands = |process: &Process| matches!(process.check(ripe.region, self.size, self.least), Check::Populated(pages) if pages >= self.least);
+            let outcome = match outcome {
+                // The kernel says the same of a range that was unmapped since the check.
+                Err(Refusal::NoMemory) if !stands(process) => Err(Refusal::Unmapped),
+                other => other,
+            };
+            let Err(refusal) = outcome else {
+                self.counters.promoted_regions += 1;
+                self.counters.grown_bytes += self.size - u64::from(ripe.populated) * page;
+                process.promoted += 1;
+                told.insert(ripe.region, Outcome::Promoted);
+                continue;
+            };
+            self.counters.refuse(refusal);
+            tracing::debug!(pid, address = format_args!("{:#x}", ripe.region * self.size), ?refusal, "refused");
+            let outcome = match refusal {
+                Refusal::NoMemory => Outcome::NoExtent,
+                Refusal::Unmapped => Outcome::Changed,
+                Refusal::Ineligible => Outcome::Stale,
+                _ => Outcome::Later,
+            };
+            no_memory |= outcome == Outcome::NoExtent;
+            told.insert(ripe.region, outcome);
+            match refusal {
+                Refusal::Gone => process.pinned = None,
+                Refusal::Rights => process.excluded = Some(Excluded::Rights),
+                Refusal::GroupLimit => process.pace.pause(to.0 + self.options.idle.0),
+                Refusal::Ineligible => process.learn_flags(now, &self.options),
+                _ => {}
+            }
+        }
+        if no_memory {
+            self.counters.memory_backoffs += 1;
+            tracing::warn!("no free huge page could be had: promotion waits");
+        }
+        regions.iter().map(|ripe| told.get(&ripe.region).copied().unwrap_or(Outcome::Later)).collect()
+    }
+
+    fn held(&self, space: SpaceId) -> Time {
+        self.process(space).map_or(0, |process| nanos(process.pace.until()))
+    }
+
+    /// Linux offers no call for that.
+    fn demote(&mut self, _: SpaceId, _: Level, _: u64) -> bool {
+        false
+    }
+}
+
+/// A time of the promoter as policies count it.
+fn nanos(time: Duration) -> Time {
+    Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
+}
+
+fn scanner(options: &Options, size: u64) -> Scanner {
+    let pages = (size / rustix::param::page_size() as u64) as u32;
+    Scanner::new(pages, options.share, nanos(options.age.0)).expect("options that were checked")
+}
+
+/// Whether the kernel can promote for others and lets this process.
+fn able() -> Result<(), Error> {
+    /// Its bit in the set of capabilities.
+    const SYS_NICE: u32 = 23;
+    let unable = |sentence: &str| Err(Error::Unable(sentence.to_string()));
+    let status = crate::proc::read("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = set.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
+    if set >> SYS_NICE & 1 == 0 {
+        return unable(
+            "promoting the memory of other processes needs CAP_SYS_NICE, and the right to trace them: run as root",
+        );
+    }
+    let own = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
+    let own = own.map_err(Error::system("open a process (needs Linux 5.3)"))?;
+    // No region at all: a kernel that knows the request does nothing.
+    match collapse::probe(own.as_fd()) {
+        Ok(()) => Ok(()),
+        Err(libc::ENOSYS) => unable("this kernel has no process_madvise: promotion needs Linux 6.1"),
+        Err(libc::EPERM) => unable(
+            "process_madvise is not permitted here: a container needs CAP_SYS_NICE, and a seccomp profile that allows it",
+        ),
+        Err(_) => unable(
+            "this kernel cannot collapse memory into huge pages: promotion needs Linux 6.1 with CONFIG_TRANSPARENT_HUGEPAGE",
+        ),
+    }
+}
+/// Reads what `/proc/PID/stat` could say: for the fuzzer.
+#[cfg(fuzzing)]
+pub(crate) fn read_stat(text: &str) {
+    let _ = process::Stat::parse(text);
+}

@@ -1,0 +1,106 @@
+//! What the kernel's settings say about huge pages.
+
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+use superpage_pages::PageSize;
+
+/// The settings under `/sys/kernel/mm/transparent_hugepage`, each by the word in force.
+#[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
+pub struct Rules {
+    /// `enabled`: `always`, `madvise` or `never`; `None` if the kernel has no transparent huge pages, or shows none here.
+    pub enabled: Option<String>,
+    /// `defrag`.
+    pub defrag: Option<String>,
+    /// `shmem_enabled`: for shared anonymous memory and memory files.
+    pub shmem_enabled: Option<String>,
+    /// `hugepages-*/enabled`, with `inherit` replaced by what is inherited.
+    pub sizes: BTreeMap<PageSize, String>,
+    /// `hugepages-*/shmem_enabled`, with `inherit` replaced by what is inherited.
+    pub shmem_sizes: BTreeMap<PageSize, String>,
+    /// `khugepaged/max_ptes_none`: the most pages that may be missing where khugepaged collapses.
+    pub max_ptes_none: Option<u64>,
+}
+
+impl Rules {
+    /// The settings as they are now.
+    pub fn read() -> Rules {
+        Rules::read_from(Path::new("/sys/kernel/mm/transparent_hugepage"))
+    }
+
+    /// The settings in another folder that looks like the kernel's.
+    pub fn read_from(folder: &Path) -> Rules {
+        let word = |path: &Path| chosen(&std::fs::read_to_string(path).ok()?);
+        let enabled = word(&folder.join("enabled"));
+        let shmem_enabled = word(&folder.join("shmem_enabled"));
+        let max_ptes_none = std::fs::read_to_string(folder.join("khugepaged/max_ptes_none")).ok();
+        let mut rules = Rules {
+            defrag: word(&folder.join("defrag")),
+            max_ptes_none: max_ptes_none.and_then(|text| text.trim().parse().ok()),
+            ..Rules::default()
+        };
+        let inherited = |own: Option<String>, above: &Option<String>| match own.as_deref() {
+            Some("inherit") => above.clone(),
+            _ => own,
+        };
+        for (size, path) in sizes(folder) {
+            let own = inherited(word(&path.join("enabled")), &enabled);
+            rules.sizes.extend(own.map(|word| (size, word)));
+            let own = inherited(word(&path.join("shmem_enabled")), &shmem_enabled);
+            rules.shmem_sizes.extend(own.map(|word| (size, word)));
+        }
+        Rules { enabled, shmem_enabled, ..rules }
+    }
+
+    /// The word for anonymous memory in huge pages of a size. Kernels before 6.8 know one size only.
+    pub fn anonymous(&self, size: PageSize) -> Option<&str> {
+        self.sizes.get(&size).or(self.enabled.as_ref()).map(String::as_str)
+    }
+
+    /// The word for shared anonymous memory in huge pages of a size.
+    pub fn shared(&self, size: PageSize) -> Option<&str> {
+        self.shmem_sizes.get(&size).or(self.shmem_enabled.as_ref()).map(String::as_str)
+    }
+}
+
+/// The word in brackets, or all of a text without.
+fn chosen(text: &str) -> Option<String> {
+    let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+    let word = inside.map_or(text.trim(), |(word, _)| word);
+    (!word.is_empty()).then(|| word.to_string())
+}
+
+/// The folders `hugepages-SIZEkB` in a folder, by size.
+pub fn sizes(folder: &Path) -> BTreeMap<PageSize, std::path::PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sized = entries.filter_map(|entry| {
+        let name = entry.file_name().into_string().ok()?;
+        let kilobytes: u64 = name.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+        Some((PageSize::from_bytes(kilobytes * 1024)?, entry.path()))
+    });
+    sized.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_inherit_and_what_is_absent_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        assert_eq!(Rules::read_from(folder.path()), Rules::default());
+        write("enabled", "always [madvise] never\n");
+        write("hugepages-2048kB/enabled", "always [inherit] madvise never\n");
+        write("hugepages-64kB/enabled", "always inherit madvise [never]\n");
+        write("khugepaged/max_ptes_none", "511\n");
+        let rules = Rules::read_from(folder.path());
+        let word = |size: &str| rules.anonymous(size.parse().unwrap());
+        assert_eq!((word("2M"), word("64K"), word("32K")), (Some("madvise"), Some("never"), Some("madvise")));
+        assert_eq!((rules.shared("2M".parse().unwrap()), rules.max_ptes_none), (None, Some(511)));
+    }
+}

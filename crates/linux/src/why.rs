@@ -1,0 +1,144 @@
+//! Why memory is not in huge pages: the reasons, in the words of every verb.
+
+use serde::Serialize;
+use superpage_pages::PageSize;
+
+/// Why resident memory is not mapped by a huge page: the first of these, in this order, that holds for its block. A block is
+/// what a huge page would map, 2 MB at a multiple of 2 MB on x86-64.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// Memory of the kernel or a device that the process only sees.
+    Kernel,
+    /// No whole block is in the mapping.
+    TooSmall,
+    /// The block is only partly in the mapping.
+    Edge,
+    /// The mapping shows a file at addresses that differ from the offsets in the file, modulo the size of a block.
+    Misaligned,
+    /// The process disabled huge pages for itself, by `prctl(PR_SET_THP_DISABLE)`.
+    Disabled,
+    /// The mapping was advised against by `madvise(MADV_NOHUGEPAGE)`.
+    AdvisedAgainst,
+    /// The kernel was built without transparent huge pages, or shows no settings here.
+    NoSettings,
+    /// The setting says `never` (or `deny`).
+    Never,
+    /// The setting wants advice, and the mapping has none (`madvise(MADV_HUGEPAGE)`).
+    NotAdvised,
+    /// The kernel says that no large folios are possible here (`THPeligible` in `/proc/PID/smaps`) and shows no more: the
+    /// process disabled them except where advised, say.
+    NotEligible,
+    /// Private copies of pages of a file, which are made page by page.
+    PrivateCopies,
+    /// One huge folio holds the block, but it is mapped page by page.
+    MappedByPages,
+    /// The file's pages are cached in folios smaller than the block.
+    FileFolios,
+    /// Pages of the block are in swap space.
+    Swapped,
+    /// Pages of the block are missing: never touched, or given back.
+    NotPopulated,
+    /// Pages of the block are shared with another process since a fork.
+    SharedByFork,
+    /// `superpage daemon` leaves it as it is: too little memory would be left in a control group of the process, or in the system.
+    NoHeadroom,
+    /// `superpage daemon` waits with it: tasks wait for memory in a control group of the process, or in the system.
+    Pressure,
+    /// Nothing is in the way: khugepaged has not come to it, or `superpage daemon` would promote it.
+    NotCollapsed,
+}
+
+impl Why {
+    /// A short name for metrics and JSON: `not-populated`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Why::Kernel => "kernel",
+            Why::TooSmall => "too-small",
+            Why::Edge => "edge",
+            Why::Misaligned => "misaligned",
+            Why::Disabled => "disabled",
+            Why::AdvisedAgainst => "advised-against",
+            Why::NoSettings => "no-settings",
+            Why::Never => "never",
+            Why::NotAdvised => "not-advised",
+            Why::NotEligible => "not-eligible",
+            Why::PrivateCopies => "private-copies",
+            Why::MappedByPages => "mapped-by-pages",
+            Why::FileFolios => "file-folios",
+            Why::Swapped => "swapped",
+            Why::NotPopulated => "not-populated",
+            Why::SharedByFork => "shared-by-fork",
+            Why::NoHeadroom => "no-headroom",
+            Why::Pressure => "pressure",
+            Why::NotCollapsed => "not-collapsed",
+        }
+    }
+
+    /// The reason in words, with huge pages of `size`. These are the words of every verb that says why memory is not huge.
+    pub fn words(self, size: PageSize) -> String {
+        match self {
+            Why::Kernel => "the kernel's or a device's".into(),
+            Why::TooSmall => format!("no aligned {size} in the mapping"),
+            Why::Edge => format!("edge: less than an aligned {size} at the mapping's ends"),
+            Why::Misaligned => format!("address and file offset differ modulo {size}"),
+            Why::Disabled => "the process disabled huge pages by prctl".into(),
+            Why::AdvisedAgainst => "MADV_NOHUGEPAGE".into(),
+            Why::NoSettings => "the kernel shows no transparent huge pages".into(),
+            Why::Never => "switched off for the whole system".into(),
+            Why::NotAdvised => "no MADV_HUGEPAGE".into(),
+            Why::NotEligible => "not eligible, says the kernel: disabled by prctl except where advised, say".into(),
+            Why::PrivateCopies => "private copies of a file's pages".into(),
+            Why::MappedByPages => format!("in {size} folios, but mapped page by page"),
+            Why::FileFolios => format!("the file is cached in folios under {size}"),
+            Why::Swapped => "pages in swap space".into(),
+            Why::NotPopulated => "not populated".into(),
+            Why::SharedByFork => "shared with another process since a fork".into(),
+            Why::NoHeadroom => "too little memory would be left".into(),
+            Why::Pressure => "tasks wait for memory".into(),
+            Why::NotCollapsed => "full, not collapsed yet: khugepaged or superpage daemon would".into(),
+        }
+    }
+}
+
+/// A reason with what it holds for.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Reason {
+    /// The reason.
+    pub why: Why,
+    /// Resident bytes that are not mapped by huge pages for this reason.
+    pub bytes: u64,
+    /// The blocks that they are in.
+    pub blocks: u64,
+    /// The reason as a phrase, with what was found here.
+    pub text: String,
+}
+
+impl Reason {
+    /// A reason that holds for memory whatever its mapping, with huge pages of `size` bytes; `blocks` is how many it fills at
+    /// least.
+    pub(crate) fn of(why: Why, bytes: u64, size: u64) -> Reason {
+        let text = why.words(PageSize::from_bytes(size).expect("a power of two"));
+        Reason { why, bytes, blocks: bytes.div_ceil(size), text }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_of_json() {
+        for why in [
+            Why::Kernel,
+            Why::TooSmall,
+            Why::AdvisedAgainst,
+            Why::NotPopulated,
+            Why::NoHeadroom,
+            Why::Pressure,
+            Why::NotCollapsed,
+        ] {
+            assert_eq!(serde_json::to_value(why).unwrap(), why.name());
+        }
+    }
+}

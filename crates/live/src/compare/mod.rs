@@ -1,0 +1,552 @@
+//! One command under several policies, run in turns, so that what differs is the policy's doing: times, faults, memory, TLB
+//! misses, and which policy to use.
+//!
+//! Every round runs each policy once, in an order drawn at random from a seed; [`statistics`] says what the rounds tell.
+//! The whole process tree is measured. What a policy changes for the whole system is changed under one lock that is held
+//! for the whole comparison, and is put back after every run.
+
+mod advice;
+mod columns;
+pub mod counters;
+mod did;
+pub mod export;
+mod host;
+mod html;
+mod row;
+mod run;
+pub mod sample;
+pub mod statistics;
+
+pub use advice::Advice;
+pub use columns::{did_table, table};
+pub use html::html;
+pub use row::{Row, Run, Verdict};
+
+use counters::{Available, Event};
+use did::{Arm, Seen};
+use run::{Done, Outcome};
+use sample::Budget;
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use superpage_linux::launch::Plan;
+use superpage_linux::pagemap::huge_page_bytes;
+use superpage_linux::rules::Rules;
+use superpage_linux::settings::{Settings, System};
+use superpage_linux::tree::exits;
+use superpage_linux::{Error, Policy};
+use superpage_vm::Sizes;
+
+/// Where the command's output goes. It reads from `/dev/null` in any case.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Output {
+    /// Nowhere.
+    #[default]
+    Null,
+    /// To this process's own standard output and standard error.
+    Inherit,
+    /// Both to standard error, where standard output is for findings only.
+    Stderr,
+}
+
+/// What to compare, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The program and its arguments.
+    pub command: Vec<OsString>,
+    /// Give the command, its words joined by spaces, to `sh -c`.
+    pub shell: bool,
+    /// What the others are compared with; it runs in any case.
+    pub reference: Policy,
+    /// The policies. One that is named several times runs as often, and is told apart by a number.
+    pub policies: Vec<Policy>,
+    /// How many rounds count.
+    pub runs: usize,
+    /// How many runs of each policy come before, and do not count.
+    pub warmup: usize,
+    /// What `sh -c` does before each run.
+    pub prepare: Option<String>,
+    /// What `sh -c` does after each run.
+    pub conclude: Option<String>,
+    /// Go on where the command's exit status is not 0.
+    pub ignore_failure: bool,
+    /// Do not touch memory before each run.
+    pub cold_host: bool,
+    /// Where the command's output goes.
+    pub output: Output,
+    /// What the order in the rounds is drawn from.
+    pub seed: u64,
+}
+
+impl Options {
+    /// Ten rounds of the command under [`Policy::NAMES`] beside the system as it is, after one run of each to warm up.
+    pub fn new(command: impl IntoIterator<Item = impl Into<OsString>>) -> Options {
+        Options {
+            command: command.into_iter().map(Into::into).collect(),
+            shell: false,
+            reference: Policy::Now,
+            policies: Policy::NAMES.iter().map(|name| name.parse().expect("it is one of ours")).collect(),
+            runs: 10,
+            warmup: 1,
+            prepare: None,
+            conclude: None,
+            ignore_failure: false,
+            cold_host: false,
+            output: Output::Null,
+            seed: 1,
+        }
+    }
+
+    /// The command as a shell would want it.
+    pub fn command_line(&self) -> String {
+        let words = self.command.iter().map(|word| word.to_string_lossy());
+        if self.shell {
+            return words.collect::<Vec<_>>().join(" ");
+        }
+        words.map(|word| quoted(&word)).collect::<Vec<_>>().join(" ")
+    }
+
+    fn start(&self) -> Result<Command, Error> {
+        let mut command = match (self.shell, &self.command[..]) {
+            (false, [program, arguments @ ..]) => {
+                let mut command = Command::new(program);
+                command.args(arguments);
+                command
+            }
+            _ => {
+                let mut command = Command::new("sh");
+                command.arg("-c").arg(self.command.join(OsString::from(" ").as_os_str()));
+                command
+            }
+        };
+        command.stdin(Stdio::null());
+        match self.output {
+            Output::Null => _ = command.stdout(Stdio::null()).stderr(Stdio::null()),
+            Output::Inherit => {}
+            Output::Stderr => {
+                let stderr = std::io::stderr().as_fd().try_clone_to_owned();
+                command.stdout(stderr.map_err(Error::system("share standard error with the command"))?);
+            }
+        }
+        Ok(command)
+    }
+}
+
+/// A word as a shell would want it, on one line.
+fn quoted(word: &str) -> String {
+    if word.chars().any(char::is_control) {
+        let escaped = |c: char| match c {
+            '\'' | '\\' => format!("\\{c}"),
+            '\n' => "\\n".into(),
+            '\t' => "\\t".into(),
+            c if c.is_ascii_control() => format!("\\x{:02x}", c as u32),
+            c => c.to_string(),
+        };
+        return format!("$'{}'", word.chars().map(escaped).collect::<String>());
+    }
+    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%^".contains(c);
+    match !word.is_empty() && word.chars().all(plain) {
+        true => word.to_string(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+/// Told how far a comparison is.
+pub trait Watch {
+    /// A run under `policy` begins, the `index`-th of `of` (from 1), those that do not count among them.
+    fn run(&mut self, policy: &str, index: usize, of: usize);
+}
+
+/// Nobody looks.
+impl Watch for () {
+    fn run(&mut self, _: &str, _: usize, _: usize) {}
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The command as a shell would want it.
+    pub command: String,
+    /// What the order in the rounds was drawn from.
+    pub seed: u64,
+    /// How many rounds are complete.
+    pub rounds: usize,
+    /// Whether it was stopped before the last round.
+    pub stopped: bool,
+    /// A row for each policy, the reference first; none if no round is complete.
+    pub rows: Vec<Row>,
+    /// Which policy to use; none if no round is complete.
+    pub advice: Option<Advice>,
+    /// What a reader of the rows has to know: a sentence each, without a full stop.
+    pub notes: Vec<String>,
+}
+
+/// A policy and how it is told apart from others of its name.
+struct Entry {
+    name: String,
+    policy: Policy,
+    plan: Plan,
+    /// What was seen of it at work.
+    seen: Seen,
+    /// The sizes of the folios that it is about.
+    folio: Option<Sizes>,
+    /// The most memory that a run of it had so far.
+    peak: u64,
+    /// What was seen of memory in runs that do not count.
+    warmups: Vec<sample::Memory>,
+    runs: Vec<Run>,
+}
+
+/// The settings of this system, locked if the policies change any. While another process holds the lock this waits, and a
+/// signal should end the waiting: so handlers that only set a flag are to be set up after it.
+pub fn settings(options: &Options) -> Settings {
+    let mut settings = Settings::new(System::live(), true);
+    let global = |policy: &Policy| Plan::new(policy, settings.system()).is_ok_and(|plan| plan.is_global());
+    if options.policies.iter().any(global) {
+        // Without the right to the lock, each policy that needs it says so.
+        let _ = settings.lock();
+    }
+    settings
+}
+
+/// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count. While it runs,
+/// this process starts no other children.
+///
+/// # Errors
+/// [`Error::Usage`] for options that make no sense; [`Error::Unable`] when a run fails, or none of the policies can be
+/// carried out here but the reference; others of the settings and of the system. Settings are put back in any case.
+pub fn compare(options: &Options, stop: &Arc<AtomicBool>, watch: &mut dyn Watch) -> Result<Comparison, Error> {
+    compare_with(settings(options), options, stop, watch)
+}
+
+/// As [`compare`], with settings that are locked already.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_with(
+    mut settings: Settings,
+    options: &Options,
+    stop: &Arc<AtomicBool>,
+    watch: &mut dyn Watch,
+) -> Result<Comparison, Error> {
+    if options.command.is_empty() {
+        return Err(Error::Usage("there is no command to compare: name it after --".into()));
+    }
+    if options.runs == 0 {
+        return Err(Error::Usage("at least one run is needed".into()));
+    }
+    let mut notes = Vec::new();
+    let mut entries = entries(options, &mut settings, &mut notes)?;
+    notes.extend(busy());
+    let available = Available::among(&Event::HARDWARE);
+    notes.extend(available.note());
+    let memory_before = look_under(options, entries.len() > 1, &mut notes);
+    let traces = exits::check().map_err(|error| error.to_string());
+    let mut comparing =
+        Comparing { options, settings, available, warms: memory_before == WARMED, traces, left: 0, notes: Vec::new() };
+
+    let total = entries.len() * (options.warmup + options.runs);
+    let mut index = 0;
+    let (mut rounds, mut stopped) = (0, false);
+    'rounds: for round in 0..options.warmup + options.runs {
+        let counted = round.checked_sub(options.warmup);
+        let order = match counted {
+            Some(round) => statistics::order(options.seed, round as u64, entries.len()),
+            None => (0..entries.len()).collect(),
+        };
+        for which in order {
+            // Before the first run of a policy, the peaks of others tell about when to look at its memory.
+            let known = entries.iter().map(|entry| entry.peak).filter(|peak| *peak > 0).min();
+            // The same for all: what each policy found after its own amount would differ between them for ever.
+            let warm = entries.iter().map(|entry| entry.peak).max().unwrap_or(0);
+            let entry = &mut entries[which];
+            let expected = if entry.peak > 0 { entry.peak } else { known.unwrap_or(0) };
+            index += 1;
+            watch.run(&entry.name, index, total);
+            let Some(run) = comparing.run(entry, expected, warm, counted, stop)? else {
+                stopped = true;
+                break 'rounds;
+            };
+            entry.peak = entry.peak.max(run.memory.peak);
+            match counted {
+                Some(_) => entry.runs.push(run),
+                None => entry.warmups.push(run.memory),
+            }
+        }
+        rounds += usize::from(counted.is_some());
+    }
+    notes.append(&mut comparing.notes);
+    if comparing.left > 0 {
+        notes.push(format!(
+            "the command left processes behind that did not end ({} in all runs); they were ended, and its time is its own",
+            comparing.left
+        ));
+    }
+    comparing.settings.restore()?;
+    let rows = rows(options, &entries, rounds, memory_before);
+    notes.extend(unseen(options, &rows, comparing.traces.err()));
+    if rows.iter().any(|row| row.counted_share.is_some_and(|share| share < 1.0)) {
+        notes.push("hardware counters took turns: counts are scaled to the whole time".into());
+    }
+    let advice = (!rows.is_empty()).then(|| advice::advise(&rows));
+    let command = options.command_line();
+    Ok(Comparison { command, seed: options.seed, rounds, stopped, rows, advice, notes })
+}
+
+/// The policies that can be carried out here, the reference first, each tried once. A line goes to `notes` for each of the others.
+fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) -> Result<Vec<Entry>, Error> {
+    let mut policies = options.policies.clone();
+    match policies.iter().position(|policy| *policy == options.reference) {
+        Some(place) => policies[..=place].rotate_right(1),
+        None => policies.insert(0, options.reference.clone()),
+    }
+    let mut entries: Vec<Entry> = Vec::new();
+    let mut left_out = Vec::new();
+    for (index, policy) in policies.iter().enumerate() {
+        let before = policies[..index].iter().filter(|other| *other == policy).count();
+        let name = if before == 0 { policy.to_string() } else { format!("{policy}#{}", before + 1) };
+        let plan = Plan::new(policy, settings.system());
+        let tried = plan.and_then(|plan| {
+            let arrangement = plan.clone().arrange(settings)?;
+            let said = arrangement.notes().to_vec();
+            arrangement.restore()?;
+            Ok((plan, said))
+        });
+        match tried {
+            Ok((plan, said)) => {
+                notes.extend(said.into_iter().map(|note| format!("{name}: {note}")));
+                let folio = match policy {
+                    Policy::Mthp { sizes } => Some(*sizes),
+                    _ => None,
+                };
+                entries.push(Entry {
+                    name,
+                    policy: policy.clone(),
+                    plan,
+                    seen: Seen::default(),
+                    folio,
+                    peak: 0,
+                    warmups: Vec::new(),
+                    runs: Vec::new(),
+                });
+            }
+            Err(error) if index == 0 => return Err(error),
+            Err(error) => left_out.push(format!("{name} is left out: {error}")),
+        }
+    }
+    if entries.len() == 1 && !left_out.is_empty() {
+        return Err(Error::Unable(format!(
+            "nothing can be compared with {} here; {}",
+            options.reference,
+            left_out.join("; ")
+        )));
+    }
+    notes.extend(left_out);
+    Ok(entries)
+}
+
+/// A sentence if other programs leave this machine no rest, by the load average of the last minute.
+fn busy() -> Option<String> {
+    let load: f64 = std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()?;
+    let processors = std::thread::available_parallelism().ok()?.get();
+    let said =
+        || format!("other programs keep this machine busy (load {load} on {processors} processors): times vary more");
+    (load > processors as f64 / 2.0).then(said)
+}
+
+/// The words for the state of free memory before each run.
+const METAL: &str = "metal";
+const WARMED: &str = "warmed";
+const COLD: &str = "cold host";
+
+/// What lies under this machine, and what that means for the rows. `huge` says whether huge pages are compared at all.
+fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> &'static str {
+    let (guest, reports) = (host::is_virtual(), host::reports_free_memory());
+    if !guest && !reports {
+        return METAL;
+    }
+    if guest && huge {
+        // On a thread of its own, since it chooses a processor for itself.
+        let asked = std::thread::scope(|scope| scope.spawn(crate::probe::host_fractured).join());
+        let finding = asked.expect("probing does not panic");
+        notes.push(match finding.is_so() {
+            Some(true) => format!(
+                "host-fractured: the host backs huge pages with small ones, so they reach no further in the TLB; gains come \
+                 from cheaper walks and fewer faults ({})",
+                finding.evidence
+            ),
+            Some(false) => format!("not host-fractured: huge pages reach as far in the TLB as they should ({})", finding.evidence),
+            None => format!("whether the host fractures huge pages {}", finding.evidence),
+        });
+    }
+    let why = match reports {
+        true => "this machine may hand free memory back to its host",
+        false => "the host of this virtual machine may take free memory",
+    };
+    if options.cold_host {
+        notes.push(format!(
+            "cold host: {why}, and nothing was touched before the runs; huge pages look worse than they are"
+        ));
+        return COLD;
+    }
+    notes.push(format!("{why}: before each run as much memory as any run needed so far was touched and freed"));
+    WARMED
+}
+
+/// What all runs have in common.
+struct Comparing<'a> {
+    options: &'a Options,
+    settings: Settings,
+    available: Available,
+    warms: bool,
+    /// Whether processes can be looked at when they end; else why not.
+    traces: Result<(), String>,
+    /// How many processes that the command left behind had to be ended.
+    left: usize,
+    /// What there is to say of the command's code.
+    notes: Vec<String>,
+}
+
+impl Comparing<'_> {
+    /// One run, with what comes before and after it; the `round`-th that counts, or none of them. Its memory is expected to
+    /// have a peak of `expected` bytes, and `warm` bytes are touched before. `None` if it was stopped.
+    fn run(
+        &mut self,
+        entry: &mut Entry,
+        expected: u64,
+        warm: u64,
+        round: Option<usize>,
+        stop: &Arc<AtomicBool>,
+    ) -> Result<Option<Run>, Error> {
+        let options = self.options;
+        if let Some(prepare) = &options.prepare {
+            aside("--prepare", prepare, options.output)?;
+        }
+        let warmed = if self.warms { host::warm(warm) } else { 0 };
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        let budget = if round.is_some() { Budget::TIMED } else { Budget::WARMUP };
+        let looks =
+            sample::Plan { budget, expected, folio: entry.folio, thorough: round.is_none(), stop: Arc::clone(stop) };
+        let plan = entry.plan.clone();
+        // What places code traces the command itself, at its start.
+        let places = matches!(entry.policy, Policy::Text { .. });
+        let traced = round.is_none() && self.traces.is_ok() && !places;
+        let outcome = run::run(options.start()?, plan, &mut self.settings, &self.available, looks, traced, stop)?;
+        let Outcome::Done(done) = outcome else { return Ok(None) };
+        let Done { run, left, code, code_bytes, reach, work } = *done;
+        if stop.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        if run.code != 0 && traced && !options.ignore_failure {
+            // It may be one that traces others, such as a debugger. Where it fails anyhow the next try says so.
+            self.traces = Err("it ended with a failure where it was traced".into());
+            if let Some(conclude) = &options.conclude {
+                aside("--conclude", conclude, options.output)?;
+            }
+            return self.run(entry, expected, warm, round, stop);
+        }
+        self.left += left;
+        entry.seen.add(reach, work, code_bytes, &code);
+        for said in code {
+            let said = format!("{}: {said}", entry.name);
+            if !self.notes.contains(&said) {
+                self.notes.push(said);
+            }
+        }
+        if let Some(conclude) = &options.conclude {
+            aside("--conclude", conclude, options.output)?;
+        }
+        if run.code != 0 && !options.ignore_failure {
+            let when = round.map_or("a warm-up run".to_string(), |round| format!("round {}", round + 1));
+            return Err(Error::Unable(format!(
+                "the command ended with status {} under {} in {when}; --show-output shows what it says, -i compares in spite \
+                 of it",
+                run.code, entry.name
+            )));
+        }
+        Ok(Some(Run { warmed, ..run }))
+    }
+}
+
+/// What is done before or after a run, without a policy.
+fn aside(flag: &str, script: &str, output: Output) -> Result<(), Error> {
+    let options = Options { shell: true, output, ..Options::new([script]) };
+    let status = options.start()?.status().map_err(Error::system("run sh"))?;
+    match status.success() {
+        true => Ok(()),
+        false => Err(Error::Unable(format!("what {flag} says failed with {status}: {script}"))),
+    }
+}
+
+/// A row for each policy, of the first `rounds` rounds.
+fn rows(options: &Options, entries: &[Entry], rounds: usize, memory_before: &'static str) -> Vec<Row> {
+    if rounds == 0 {
+        return Vec::new();
+    }
+    let reference: Vec<f64> = entries[0].runs[..rounds].iter().map(|run| run.wall).collect();
+    let line = options.command_line();
+    let rows = entries.iter().enumerate().map(|(index, entry)| {
+        let runs: Vec<&Run> = entry.runs[..rounds].iter().collect();
+        let beside = (index > 0).then_some((&reference[..], entries.len() - 1));
+        Row::of((&line, &entry.name), memory_before, &runs, &entry.warmups, beside)
+    });
+    let mut rows: Vec<Row> = rows.collect();
+    let told: Vec<(String, Option<bool>)> = {
+        let arm = |index: usize| {
+            let entry: &Entry = &entries[index];
+            Arm { policy: &entry.policy, row: &rows[index], seen: &entry.seen }
+        };
+        let (huge, rules) = (huge_page_bytes(), Rules::read());
+        let others = (1..entries.len()).map(|index| {
+            let did = did::beside(arm(index), arm(0), huge, &rules);
+            (did.words, did.reached)
+        });
+        std::iter::once((did::as_it_is(arm(0), &rules), None)).chain(others).collect()
+    };
+    for (row, (did, reached)) in rows.iter_mut().zip(told) {
+        row.tell(did, reached);
+    }
+    rows
+}
+
+/// A sentence on the rows that do not say how much is huge; `traces` is why processes were not looked at when they ended.
+fn unseen(options: &Options, rows: &[Row], traces: Option<String>) -> Option<String> {
+    let unseen: Vec<&str> =
+        rows.iter().filter(|row| row.huge_coverage_percent.is_none()).map(|row| row.policy.as_str()).collect();
+    if unseen.is_empty() {
+        return None;
+    }
+    let why = match traces {
+        _ if options.warmup == 0 => {
+            "only runs that do not count are looked at when they end, and there are none".into()
+        }
+        Some(why) => format!("the command is not looked at when it ends: {why}"),
+        None => "at its end it had given back what it had at the peak, which was too short to be looked at".into(),
+    };
+    Some(format!("what is huge was not seen under {}: {why}", unseen.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_shown_as_a_shell_would_want_it() {
+        let line = |words: &[&str]| Options::new(words).command_line();
+        assert_eq!(line(&["gcc", "-O2", "a.c"]), "gcc -O2 a.c");
+        assert_eq!(line(&["echo", "it's", ""]), r"echo 'it'\''s' ''");
+        assert_eq!(line(&["sh", "-c", "a\nb 'ü'"]), r"sh -c $'a\nb \'ü\''");
+        assert_eq!(Options { shell: true, ..Options::new(["a", "|", "b"]) }.command_line(), "a | b");
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_refused() {
+        let usage = |options: Options| matches!(compare(&options, &Arc::default(), &mut ()), Err(Error::Usage(_)));
+        assert!(usage(Options { policies: Vec::new(), ..Options::new([""; 0]) }));
+        assert!(usage(Options { policies: Vec::new(), runs: 0, ..Options::new(["true"]) }));
+    }
+}

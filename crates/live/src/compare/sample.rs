@@ -1,0 +1,420 @@
+//! The memory of a run while it goes on: peak resident memory of the whole process tree, and how much of it is huge.
+//!
+//! A thread looks now and then at every member of the tree: at `status`, which is cheap, and, when memory is near its
+//! peak, at `smaps_rollup`, which walks the page tables; in runs that do not count also away from the peak, at what the
+//! program asked for, and, for a policy that is about folios, at every page's folio. Each has a budget of processor time in proportion to the time that the run has
+//! taken, and the thread sleeps until the budget allows the next look; one that takes longer than was expected is given up
+//! where the budget ends. So it costs a run the same share whatever the run does. A run that does not count can have each of its processes looked at in the moment in which it ends, too
+//! ([`Sampler::at_ends`]): so something is seen of the shortest.
+
+use crate::inspect::{Kind, Process, Reach};
+use serde::Serialize;
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use superpage_linux::tree::descendants;
+use superpage_vm::Sizes;
+
+/// How much processor time the looks may take, as shares of the time of the run.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    /// For resident memory.
+    pub resident: f64,
+    /// For huge pages.
+    pub huge: f64,
+    /// For folios.
+    pub folios: f64,
+}
+
+impl Budget {
+    /// In a run that is timed: 0.3 % of one processor together.
+    pub const TIMED: Budget = Budget { resident: 0.001, huge: 0.002, folios: 0.0 };
+    /// In a run whose time does not count.
+    pub const WARMUP: Budget = Budget { resident: 0.05, huge: 0.2, folios: 0.2 };
+}
+
+/// The shortest time between two looks.
+const PAUSE: Duration = Duration::from_millis(1);
+/// What share of the peak counts as near it.
+const NEAR: f64 = 0.9;
+
+/// What was seen of the memory of a run.
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
+pub struct Memory {
+    /// The most memory that the tree had at once, huge pages of the static pool among it.
+    pub peak: u64,
+    /// How many of these bytes were mapped by huge pages, at the last look near the peak.
+    pub huge: Option<u64>,
+    /// The share of what was resident at that look that was mapped by huge pages, from 0 to 1.
+    pub coverage: Option<f64>,
+    /// How many bytes were in folios of the sizes that the policy is about, at the last look near the peak.
+    pub folios: Option<u64>,
+    /// The share of what was resident at that look that was in such folios, from 0 to 1.
+    pub folio_coverage: Option<f64>,
+    /// The most bytes that any look saw mapped by huge pages at once.
+    pub most_huge: Option<u64>,
+}
+
+/// What to look at, and what is known of runs of the same command before.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How much time the looks may take.
+    pub budget: Budget,
+    /// The peak of an earlier run of this command: huge pages are looked at near it. Zero if there was none.
+    pub expected: u64,
+    /// The sizes of the folios that the policy is about, if it is about any.
+    pub folio: Option<Sizes>,
+    /// Look at huge pages also where memory is not near its peak, and at what the program asked for.
+    pub thorough: bool,
+    /// Set by who wants no more looks: a look that goes on is given up.
+    pub stop: Arc<AtomicBool>,
+}
+
+/// What is asked of the thread that looks.
+enum Ask {
+    /// To look at once, and then to drop this.
+    Look(Sender<()>),
+    End,
+}
+
+/// A thread that looks at the tree of this process's descendants.
+pub struct Sampler {
+    ask: Sender<Ask>,
+    /// Set when the run has ended: what goes on then is given up.
+    over: Arc<AtomicBool>,
+    thread: JoinHandle<Seen>,
+    /// What this process itself has resident: a command that is about to be executed is a copy of it.
+    own: u64,
+}
+
+impl Sampler {
+    /// Begins to look.
+    pub fn start(plan: Plan) -> Sampler {
+        let own = status(std::process::id() as i32).map_or(0, |status| status.resident);
+        let (ask, asked) = channel();
+        let over = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            let mut look = Look::new(plan, flag);
+            let mut pause = look.look(false);
+            loop {
+                match asked.recv_timeout(pause) {
+                    Err(RecvTimeoutError::Timeout) => pause = look.look(false),
+                    Ok(Ask::Look(done)) => {
+                        look.look(true);
+                        drop(done);
+                    }
+                    _ => return look.seen(),
+                }
+            }
+        });
+        Sampler { ask, over, thread, own }
+    }
+
+    /// To be called when a process of the tree ends and waits for that: looks at the tree at once, whatever it costs, unless the
+    /// plan's flag is set.
+    pub fn at_ends(&self) -> impl FnMut(i32) + use<> {
+        let ask = self.ask.clone();
+        move |_| {
+            let (done, looked) = channel();
+            if ask.send(Ask::Look(done)).is_ok() {
+                // It ends with an error: when the other end is dropped.
+                let _ = looked.recv();
+            }
+        }
+    }
+
+    /// Ends the looking. `most` is the peak of the largest process as the kernel tells it at the end.
+    pub fn finish(self, most: u64) -> Memory {
+        self.finish_thorough(most).0
+    }
+
+    /// As [`finish`](Sampler::finish), with what the program asked for, if that was looked at.
+    pub fn finish_thorough(self, most: u64) -> (Memory, Option<Reach>) {
+        self.over.store(true, Ordering::Relaxed);
+        let _ = self.ask.send(Ask::End);
+        let seen = self.thread.join().expect("looking does not panic");
+        (seen.with_peak(most, self.own), seen.reach)
+    }
+}
+
+/// What one look at a part of memory saw.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Part {
+    bytes: u64,
+    of: u64,
+    /// What `status` said was resident then.
+    resident: u64,
+}
+
+impl Part {
+    /// The part's bytes and share, if the look was near the peak.
+    fn near(part: Option<Part>, peak: u64) -> (Option<u64>, Option<f64>) {
+        let near = part.filter(|part| part.resident as f64 >= NEAR * peak as f64);
+        (near.map(|part| part.bytes), near.map(|part| part.bytes as f64 / part.of as f64))
+    }
+}
+
+/// A kind of look that walks page tables: what it has cost so far, and what the next one is expected to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walk {
+    pub(crate) spent: Duration,
+    /// Seconds that a look is expected to take for each byte that is resident, and besides.
+    per_byte: f64,
+    besides: f64,
+}
+
+impl Walk {
+    pub(crate) fn new(seconds_per_gb: f64, besides: f64) -> Walk {
+        Walk { spent: Duration::ZERO, per_byte: seconds_per_gb / (1u64 << 30) as f64, besides }
+    }
+
+    /// Looks, if that is expected to stay within the budget; without one, it looks anyhow. `look` is told by what it asks now
+    /// and then whether to go on: until `over` is set, or the budget is used up.
+    pub(crate) fn look<T>(
+        &mut self,
+        resident: u64,
+        allowed: Option<Duration>,
+        over: &dyn Fn() -> bool,
+        look: impl FnOnce(&dyn Fn() -> bool) -> T,
+    ) -> Option<T> {
+        let bytes = resident as f64;
+        let expected = Duration::from_secs_f64(bytes * self.per_byte + self.besides);
+        if resident == 0 || allowed.is_some_and(|allowed| self.spent + expected > allowed) {
+            return None;
+        }
+        let before = processor_time();
+        let most = allowed.map(|allowed| allowed.saturating_sub(self.spent));
+        let took = || processor_time().saturating_sub(before);
+        let go_on = || !over() && most.is_none_or(|most| took() <= most);
+        let seen = go_on().then(|| look(&go_on));
+        let (whole, took) = (go_on(), took());
+        self.spent += took;
+        if !whole {
+            // How long it would have taken nobody knows; the next is to have room for twice as much.
+            self.besides = self.besides.max(2.0 * took.as_secs_f64());
+            return None;
+        }
+        // What is beyond the guess for the bytes is taken for a cost of every look; a guess that was too high is lowered.
+        self.per_byte = self.per_byte.min(took.as_secs_f64() / bytes);
+        // Rounding may take it below zero.
+        self.besides = (took.as_secs_f64() - bytes * self.per_byte).max(0.0);
+        seen
+    }
+}
+
+/// What the looks saw so far.
+#[derive(Clone, Default, Debug)]
+struct Seen {
+    /// The most that all members had at once, or that one had.
+    peak: u64,
+    huge: Option<Part>,
+    folios: Option<Part>,
+    most_huge: Option<u64>,
+    reach: Option<Reach>,
+}
+
+impl Seen {
+    /// `most` is another lower bound of the peak. If it is no more than some 10 % above `own` it tells nothing of the
+    /// command: it may be what the command had before its exec, when it was a copy of this process.
+    fn with_peak(&self, most: u64, own: u64) -> Memory {
+        let its_own = if most > own + own / 10 { most } else { 0 };
+        let (peak, known) = (self.peak.max(most), self.peak.max(its_own));
+        let (huge, coverage) = Part::near(self.huge, known);
+        let (folios, folio_coverage) = Part::near(self.folios, known);
+        Memory { peak, huge, coverage, folios, folio_coverage, most_huge: self.most_huge }
+    }
+}
+
+struct Look {
+    plan: Plan,
+    over: Arc<AtomicBool>,
+    started: Instant,
+    sum: u64,
+    largest: u64,
+    spent: Duration,
+    huge: Walk,
+    folios: Walk,
+    reach: Walk,
+    seen: Seen,
+}
+
+impl Look {
+    fn new(plan: Plan, over: Arc<AtomicBool>) -> Look {
+        // A first guess of what was seen with base pages: 15 ms for a GB; 100 ms where each page is looked at, and 50 ms for
+        // tables of all physical memory.
+        let (huge, folios, reach) = (Walk::new(15e-3, 0.0), Walk::new(100e-3, 50e-3), Walk::new(20e-3, 0.0));
+        let (started, spent, seen) = (Instant::now(), Duration::ZERO, Seen::default());
+        Look { plan, over, started, sum: 0, largest: 0, spent, huge, folios, reach, seen }
+    }
+
+    /// One look; at an end it goes by no budget, since there is no later one. Returns how long to wait until the next.
+    fn look(&mut self, at_end: bool) -> Duration {
+        let before = processor_time();
+        let members = descendants(std::process::id() as i32);
+        let mut sum = 0;
+        for status in members.iter().filter_map(|pid| status(*pid)) {
+            sum += status.resident;
+            self.largest = self.largest.max(status.most);
+        }
+        self.sum = self.sum.max(sum);
+        self.spent += processor_time().saturating_sub(before);
+        let thorough = self.plan.thorough || at_end;
+        let expected = if thorough { 0 } else { self.plan.expected };
+        let near = sum as f64 >= NEAR * self.sum.max(expected) as f64;
+        let (budget, elapsed) = (self.plan.budget, self.started.elapsed());
+        let allowed = |share: f64| (!at_end).then(|| elapsed.mul_f64(share));
+        let (stop, over) = (Arc::clone(&self.plan.stop), Arc::clone(&self.over));
+        let over = || stop.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
+        // Members that ended in between leave nothing to divide by.
+        let part = |(bytes, of): (u64, u64)| (of > 0).then_some(Part { bytes, of, resident: sum });
+        if near || thorough {
+            let seen = self.huge.look(sum, allowed(budget.huge), &over, |go_on| {
+                // The kernel sums up a process in one call.
+                let rollups = members.iter().take_while(|_| go_on()).filter_map(|pid| rollup(*pid));
+                rollups.fold((0, 0), |(huge, all), rollup| (huge + rollup.huge, all + rollup.resident))
+            });
+            if let Some(part) = seen.and_then(part) {
+                self.seen.most_huge = self.seen.most_huge.max(Some(part.bytes));
+                self.seen.huge = if near { Some(part) } else { self.seen.huge };
+            }
+        }
+        if near && thorough {
+            let seen = self.reach.look(sum, allowed(budget.huge), &over, |go_on| Reach::read_while(&members, go_on));
+            self.seen.reach = seen.or(self.seen.reach.take());
+        }
+        if near && let Some(sizes) = self.plan.folio {
+            // The first look near the peak of other policies is worth what it costs where time does not count: a short program may
+            // have given all back when the budget allows one.
+            let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
+            let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
+            let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, sizes, go_on));
+            self.seen.folios = seen.and_then(part).or(self.seen.folios);
+        }
+        let due = self.spent.as_secs_f64() / self.plan.budget.resident;
+        PAUSE.max(Duration::from_secs_f64((due - self.started.elapsed().as_secs_f64()).max(0.0)))
+    }
+
+    fn seen(&self) -> Seen {
+        Seen { peak: self.sum.max(self.largest), ..self.seen.clone() }
+    }
+}
+
+/// The bytes of memory that no file backs that are in folios of these sizes, and all resident bytes of the members that could be
+/// looked into.
+fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u64) {
+    let (mut bytes, mut of) = (0, 0);
+    let members = members.iter().take_while(|_| go_on());
+    for process in members.filter_map(|pid| Process::read_while(*pid as u32, go_on).ok()) {
+        for (mapping, folios) in process.mappings.iter().filter_map(|map| Some((map, map.folio_bytes.as_ref()?))) {
+            if matches!(mapping.kind, Kind::Anonymous | Kind::SharedMemory) {
+                bytes += sizes.iter().filter_map(|size| folios.get(&size)).sum::<u64>();
+            }
+            of += mapping.resident_bytes;
+        }
+    }
+    (bytes, of)
+}
+
+/// The processor time of this thread so far.
+fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+struct Status {
+    resident: u64,
+    /// The most that was ever resident since the exec.
+    most: u64,
+}
+
+/// From `/proc/PID/status`: `VmRSS` and `VmHWM`, each with the huge pages of the static pool, which the kernel counts
+/// apart.
+fn status(pid: i32) -> Option<Status> {
+    let text = superpage_linux::proc::read(format!("/proc/{pid}/status")).ok()?;
+    let pool = field(&text, "HugetlbPages:").unwrap_or(0);
+    Some(Status { resident: field(&text, "VmRSS:")? + pool, most: field(&text, "VmHWM:")? + pool })
+}
+
+struct Rollup {
+    resident: u64,
+    huge: u64,
+}
+
+/// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and what of it is huge.
+fn rollup(pid: i32) -> Option<Rollup> {
+    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let sum = |names: &[&str]| names.iter().filter_map(|name| field(&text, name)).sum::<u64>();
+    let pool = sum(&["Shared_Hugetlb:", "Private_Hugetlb:"]);
+    let huge = pool + sum(&["AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"]);
+    Some(Rollup { resident: field(&text, "Rss:")? + pool, huge })
+}
+
+/// The bytes of a line such as `VmRSS:  1234 kB`.
+pub(super) fn field(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_bytes() {
+        let text = "Name:\tsh\nVmHWM:\t    2048 kB\nVmRSS:\t    1712 kB\nHugetlbPages:\t 4096 kB\n";
+        assert_eq!(field(text, "VmRSS:"), Some(1712 << 10));
+        assert_eq!(field(text, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn a_peak_that_was_not_seen_has_no_coverage() {
+        let mb = |count: u64| count << 20;
+        let part = Part { bytes: mb(50), of: mb(100), resident: mb(100) };
+        let seen = Seen { peak: mb(100), huge: Some(part), ..Seen::default() };
+        let memory = Memory { peak: mb(100), huge: Some(mb(50)), coverage: Some(0.5), ..Memory::default() };
+        assert_eq!(seen.with_peak(0, 0), memory);
+        assert_eq!(seen.with_peak(mb(105), mb(10)), Memory { peak: mb(105), ..memory });
+        assert_eq!(seen.with_peak(mb(200), mb(10)), Memory { peak: mb(200), ..Memory::default() });
+    }
+
+    #[test]
+    fn what_a_small_command_had_before_its_exec_is_not_its_peak() {
+        let part = Part { bytes: 0, of: 1 << 20, resident: 1 << 20 };
+        let seen = Seen { peak: 1 << 20, huge: Some(part), ..Seen::default() };
+        assert_eq!(seen.with_peak(8 << 20, 8 << 20).coverage, Some(0.0));
+        assert_eq!(seen.with_peak(9 << 20, 8 << 20).coverage, None);
+    }
+
+    #[test]
+    fn a_walk_that_takes_longer_than_expected_is_given_up() {
+        let mut walk = Walk::new(1e-9, 0.0);
+        let endless = |go_on: &dyn Fn() -> bool| while go_on() {};
+        let (budget, before) = (Duration::from_millis(20), processor_time());
+        assert_eq!(walk.look(1 << 20, Some(budget), &|| false, endless), None);
+        let took = processor_time() - before;
+        assert!(took >= budget && took < 2 * budget, "{took:?}");
+        assert!(walk.look(1 << 20, Some(2 * budget), &|| false, |_| ()).is_none(), "it would be given up again");
+        assert!(walk.look(1 << 20, Some(4 * budget), &|| false, |_| ()).is_some());
+        assert_eq!(walk.look(1 << 20, None, &|| true, |_| ()), None, "nobody wants it any more");
+    }
+
+    #[test]
+    fn a_walk_keeps_to_its_budget() {
+        let mut walk = Walk::new(1.0, 0.0);
+        let (allowed, never) = (Some(Duration::from_millis(900)), || false);
+        assert_eq!(walk.look(1 << 30, allowed, &never, |_| panic!("it would take a second")), None::<()>);
+        assert_eq!(walk.look(1 << 20, allowed, &never, |_| 7), Some(7));
+        assert_eq!(walk.look(0, None, &never, |_| 7), None, "there is nothing to look at");
+        assert!(walk.per_byte * ((1u64 << 30) as f64) < 1.0, "the cost is now the measured one");
+        // Sizes that do not divide evenly: what a look costs besides is never less than nothing.
+        for bytes in (3..100_000).step_by(7) {
+            let mut walk = Walk::new(1.0, 0.0);
+            assert_eq!(walk.look(bytes, None, &never, |_| std::hint::black_box(bytes)), Some(bytes));
+            assert_eq!(walk.look(0, None, &never, |_| 0), None, "what is looked at has ended");
+        }
+    }
+}

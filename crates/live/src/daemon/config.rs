@@ -1,0 +1,152 @@
+//! The configuration of the daemon, a TOML file: `packaging/superpage.toml` is one, with each key explained.
+
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use superpage_linux::Error;
+use superpage_linux::proc::State;
+use superpage_linux::promote::{Options, Target, cgroup};
+
+/// Which processes, how, and where the metrics go.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Which processes.
+    pub processes: Processes,
+    /// The parameters of the policy `promote`.
+    pub promote: Options,
+    /// Where the metrics go.
+    pub metrics: MetricsConfig,
+}
+
+/// Which processes are promoted in; those of all parts together.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Processes {
+    /// Every process of the system but `init`.
+    pub all: bool,
+    /// These.
+    pub pids: Vec<i32>,
+    /// Those in these control groups and the groups below.
+    pub cgroups: Vec<PathBuf>,
+}
+
+/// Where the metrics go: nowhere, unless one of these is given.
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MetricsConfig {
+    /// Served over HTTP, as `/metrics`, at this address and port.
+    pub listen: Option<SocketAddr>,
+    /// Written to this file, for the textfile collector of the node exporter.
+    pub file: Option<PathBuf>,
+}
+
+impl Processes {
+    /// Checks that the processes that are named by number exist.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] names one that does not.
+    pub fn exist(&self) -> Result<(), Error> {
+        for pid in &self.pids {
+            match State::of(*pid) {
+                State::Runs | State::Headless(_) => {}
+                State::Gone | State::Zombie => {
+                    let sentence = format!("there is no process {pid}: see ps for the numbers of those that run");
+                    return Err(Error::Usage(sentence));
+                }
+                State::Kernel => {
+                    let sentence = format!("process {pid} is a thread of the kernel: it has no memory to promote");
+                    return Err(Error::Usage(sentence));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing can come any more: only processes were named, and all have ended.
+    pub fn have_ended(&self) -> bool {
+        !self.all && self.cgroups.is_empty() && !self.pids.iter().any(|pid| State::of(*pid).runs())
+    }
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or says something that makes no sense; the sentence names the file and the line.
+    pub fn read(path: &Path) -> Result<Config, Error> {
+        let text = superpage_output::read_text(path)
+            .map_err(|error| Error::Usage(format!("cannot read {}: {error}", path.display())))?;
+        let config: Config = toml::from_str(&text).map_err(|error| {
+            let line = error.span().map_or(1, |span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            Error::Usage(format!("{}:{line}: {}", path.display(), error.message()))
+        })?;
+        config.promote.validate().map_err(|error| Error::Usage(format!("{}: {error}", path.display())))?;
+        Ok(config)
+    }
+
+    /// Checks that it says which processes, and that the options go together.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn validate(&self) -> Result<(), Error> {
+        if self.processes == Processes::default() {
+            let sentence =
+                "which processes? Give --pid, --cgroup or --all, or a --config that does in its table [processes]";
+            return Err(Error::Usage(sentence.to_string()));
+        }
+        if let Some(pid) = self.processes.pids.iter().find(|pid| **pid < 1) {
+            return Err(Error::Usage(format!("{pid} is no process: their numbers are above 0")));
+        }
+        self.promote.validate()
+    }
+
+    /// The processes, with the folders of the control groups found.
+    ///
+    /// # Errors
+    /// A control group does not exist.
+    pub fn target(&self) -> Result<Target, Error> {
+        let Processes { all, pids, cgroups } = self.processes.clone();
+        let cgroups = cgroups.iter().map(|path| cgroup(path)).collect::<Result<Vec<PathBuf>, Error>>()?;
+        Ok(Target { all, pids, trees: Vec::new(), cgroups })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_packaged_configuration_is_the_defaults() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/superpage.toml");
+        let config = Config::read(&path).unwrap();
+        config.validate().unwrap();
+        assert_eq!(config.promote, Options::default());
+        // Every parameter is there to be changed.
+        let text = std::fs::read_to_string(path).unwrap();
+        for key in Options::definition().parameters.iter().map(|parameter| parameter.name) {
+            assert!(text.lines().any(|line| line.starts_with(&format!("{key} = "))), "{key} is not in the file");
+        }
+    }
+
+    #[test]
+    fn a_bad_file_is_told_by_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("bad.toml");
+        let error = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            Config::read(&path).unwrap_err()
+        };
+        for (text, part) in [
+            ("[promote]\nshore = 1\n", "bad.toml:2: unknown field `shore`"),
+            ("[promote]\nshare = 2\n", "at most 1"),
+            ("[promote]\nage = \"long\"\n", "bad.toml:2: policy promote: age is a time such as 250ms"),
+            ("[promote\n", "bad.toml:1"),
+            ("[metrics]\nlisten = \"here\"\n", "bad.toml:2"),
+        ] {
+            let error = error(text);
+            assert!(error.to_string().contains(part) && error.status() == 2, "{error}");
+        }
+        assert_eq!(Config::default().validate().unwrap_err().status(), 2);
+    }
+}

@@ -1,0 +1,257 @@
+//! What the daemon did, as text for Prometheus: on an HTTP endpoint, and in a file for the node exporter.
+
+use super::config::MetricsConfig;
+use super::endpoint::Endpoint;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::os::unix::fs::FileTypeExt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use superpage_linux::Error;
+use superpage_linux::promote::Counters;
+use superpage_output::{Output, explain};
+
+/// The type of the text.
+const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// The counters as they were last told, and who may ask for them.
+pub struct Metrics {
+    shared: Arc<Shared>,
+    file: Option<PathBuf>,
+    endpoint: Option<Endpoint>,
+}
+
+/// What the endpoint's thread and the daemon's share.
+#[derive(Debug, Default)]
+struct Shared(Mutex<Counters>);
+
+impl Metrics {
+    /// Opens the endpoint and checks the file, if there shall be such.
+    ///
+    /// # Errors
+    /// The address cannot be used, or the file cannot be written.
+    pub fn start(config: &MetricsConfig, counters: Counters) -> Result<Metrics, Error> {
+        let shared = Arc::new(Shared(Mutex::new(counters)));
+        let told = Arc::clone(&shared);
+        let endpoint =
+            config.listen.map(|address| Endpoint::open(address, CONTENT, move || render(&told))).transpose()?;
+        let metrics = Metrics { shared, file: config.file.clone(), endpoint };
+        metrics.write()?;
+        Ok(metrics)
+    }
+
+    /// The address that is listened on.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.endpoint.as_ref().map(Endpoint::address)
+    }
+
+    /// From now on these are told.
+    pub fn update(&self, counters: Counters) {
+        *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
+    }
+
+    /// Writes the file, if there is one: a reader sees what was there before or all that is new, as [`Output`] has it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self) -> Result<(), Error> {
+        let Some(path) = &self.file else { return Ok(()) };
+        // It would be waited for who reads it, and nothing promoted meanwhile.
+        if std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
+            let shown = path.display();
+            return Err(Error::Unable(format!(
+                "{shown} is a pipe, which takes no metrics: name a file, or give an address"
+            )));
+        }
+        let written = Output::create(path).and_then(|mut output| {
+            output.write_all(render(&self.shared).as_bytes()).map_err(explain)?;
+            output.commit().map_err(explain)
+        });
+        written.map_err(Error::file("write", path))
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").field("file", &self.file).field("address", &self.address()).finish_non_exhaustive()
+    }
+}
+
+fn render(shared: &Arc<Shared>) -> String {
+    let mut registry = Registry::with_prefix("superpage");
+    registry.register_collector(Box::new(Arc::clone(shared)));
+    let mut out = String::new();
+    text::encode(&mut out, &registry).expect("a string takes all that is written");
+    out
+}
+
+impl Collector for Shared {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let counters = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut sum = |name: &str, help: &str, value: f64| {
+            let counter = ConstCounter::new(value);
+            counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)
+        };
+        sum("promoted_bytes", "Bytes that became huge pages", counters.promoted_bytes() as f64)?;
+        sum("promoted_regions", "Regions that became huge pages", counters.promoted_regions as f64)?;
+        sum("grown_bytes", "Bytes that promotion populated", counters.grown_bytes as f64)?;
+        sum("changed", "Ripe regions left alone: their population had changed", counters.changed as f64)?;
+        sum("shared", "Ripe regions left alone: others share their pages", counters.shared as f64)?;
+        sum("no_room", "Ripe regions left alone: too little memory would be left", counters.no_room as f64)?;
+        sum("calls", "Calls that promote", counters.calls as f64)?;
+        sum("scans", "Scans of a process", counters.scans as f64)?;
+        sum("quiet_looks", "Looks that found a process unchanged", counters.quiet_looks as f64)?;
+        sum("backoffs", "Pauses of a process that promotion had slowed", counters.backoffs as f64)?;
+        sum("memory_backoffs", "Pauses because no free huge page could be had", counters.memory_backoffs as f64)?;
+        sum("pressure_backoffs", "Pauses because tasks waited for memory", counters.pressure_backoffs as f64)?;
+        sum("cpu_seconds", "CPU time used", counters.cpu.as_secs_f64())?;
+        sum("scan_cpu_seconds", "CPU time used in looks and scans", counters.scan_cpu.as_secs_f64())?;
+        sum("promote_cpu_seconds", "CPU time used in promotions", counters.promote_cpu.as_secs_f64())?;
+        let mut refused = encoder.encode_descriptor(
+            "refused_regions",
+            "Regions that the kernel did not promote",
+            None,
+            ConstCounter::new(0_u64).metric_type(),
+        )?;
+        for (reason, value) in &counters.refused {
+            ConstCounter::new(*value).encode(refused.encode_family(&[("reason", *reason)])?)?;
+        }
+        let mut now = |name: &str, help: &str, value: u64| {
+            let gauge = ConstGauge::new(value as i64);
+            gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)
+        };
+        now("watched_processes", "Processes that are watched", counters.watched)?;
+        now("region_bytes", "Bytes in a region", counters.region_bytes)?;
+        now("huge_regions", "Regions of the watched that are huge pages", counters.huge_regions)?;
+        now("candidate_regions", "Regions of the watched that are populated to the share", counters.candidate_regions)?;
+        now("sparse_regions", "Regions of the watched that are populated below the share", counters.sparse_regions)?;
+        let mut excluded = encoder.encode_descriptor(
+            "excluded_processes",
+            "Processes that are left alone",
+            None,
+            ConstGauge::new(0_i64).metric_type(),
+        )?;
+        for (reason, value) in &counters.excluded {
+            ConstGauge::new(*value as i64).encode(excluded.encode_family(&[("reason", *reason)])?)?;
+        }
+        let mut left = encoder.encode_descriptor(
+            "left_alone_bytes",
+            "Resident bytes in which nothing is promoted, by the reason as inspect has it",
+            None,
+            ConstGauge::new(0_i64).metric_type(),
+        )?;
+        for (reason, value) in &counters.left {
+            ConstGauge::new(*value as i64).encode(left.encode_family(&[("reason", *reason)])?)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::io::Read;
+    use std::net::TcpStream;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+    use std::path::Path;
+
+    fn get(address: SocketAddr, path: &str) -> String {
+        let mut stream = TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    #[test]
+    fn the_endpoint_and_the_file_tell_the_same() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("superpage.prom");
+        let config = MetricsConfig { listen: Some("127.0.0.1:0".parse().unwrap()), file: Some(file.clone()) };
+        let mut counters = Counters { region_bytes: 2 << 20, ..Counters::default() };
+        let metrics = Metrics::start(&config, counters.clone()).unwrap();
+        counters.promoted_regions = 3;
+        counters.refused.insert("again", 2);
+        counters.excluded.insert("kernel", 70);
+        metrics.update(counters);
+        metrics.write().unwrap();
+        let text = std::fs::read_to_string(&file).unwrap();
+        for line in [
+            "superpage_promoted_bytes_total 6291456",
+            "superpage_refused_regions_total{reason=\"again\"} 2",
+            "superpage_excluded_processes{reason=\"kernel\"} 70",
+            "# TYPE superpage_promoted_regions counter",
+        ] {
+            assert!(text.lines().any(|found| found.trim_end_matches(".0") == line), "{line} is not in {text}");
+        }
+        let address = metrics.address().unwrap();
+        let answer = get(address, "/metrics");
+        assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("superpage_region_bytes 2097152"), "{answer}");
+        assert!(get(address, "/").starts_with("HTTP/1.1 404"));
+        let taken = MetricsConfig { listen: Some(address), file: None };
+        assert_eq!(Metrics::start(&taken, Counters::default()).unwrap_err().status(), 1);
+        let nowhere = MetricsConfig { listen: None, file: Some(folder.path().join("no/such")) };
+        assert!(Metrics::start(&nowhere, Counters::default()).unwrap_err().to_string().contains("no/such"));
+        drop(metrics);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "nothing half-written is left");
+    }
+
+    fn told_in(file: &Path) -> Result<Metrics, Error> {
+        Metrics::start(&MetricsConfig { listen: None, file: Some(file.into()) }, Counters::default())
+    }
+
+    #[test]
+    fn a_device_and_a_link_stay_what_they_are() {
+        let full = Path::new("/dev/full");
+        // By a link, so that a fault here costs no device.
+        let folder = tempfile::tempdir().unwrap();
+        let (device, link, file) =
+            (folder.path().join("device"), folder.path().join("link"), folder.path().join("file"));
+        symlink(full, &device).unwrap();
+        symlink(&file, &link).unwrap();
+        assert!(told_in(&device).unwrap_err().to_string().starts_with("cannot write "));
+        told_in(&link).unwrap();
+        let pipe = folder.path().join("pipe");
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert!(told_in(&pipe).unwrap_err().to_string().contains("is a pipe"));
+        assert!(device.is_symlink() && link.is_symlink() && !full.is_file());
+        assert!(fs::read_to_string(&file).unwrap().ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn a_file_keeps_its_mode_and_is_replaced_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("superpage.prom");
+        fs::write(&file, "before").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let mut reader = fs::File::open(&file).unwrap();
+        told_in(&file).unwrap();
+        assert_eq!(fs::metadata(&file).unwrap().mode() & 0o7777, 0o600);
+        let mut seen = String::new();
+        reader.read_to_string(&mut seen).unwrap();
+        assert_eq!(seen, "before", "who had it open sees no half of the new one");
+    }
+
+    #[test]
+    fn what_another_user_planted_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            superpage_testing::skip!("root", "only root can act as another user");
+            return;
+        }
+        const NOBODY: u32 = 65534;
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+        let file = folder.path().join("superpage.prom");
+        fs::write(&file, "nobody's").unwrap();
+        chown(&file, Some(NOBODY), Some(NOBODY)).unwrap();
+        assert!(told_in(&file).unwrap_err().to_string().contains("belongs to user 65534"));
+        assert_eq!(fs::read_to_string(&file).unwrap(), "nobody's");
+    }
+}

@@ -1,0 +1,184 @@
+//! `superpage daemon`: a [`Promoter`] for as long as the system runs.
+
+mod config;
+#[cfg(feature = "metrics")]
+mod endpoint;
+#[cfg_attr(not(feature = "metrics"), path = "no_metrics.rs")]
+mod metrics;
+
+pub use self::config::{Config, MetricsConfig, Processes};
+pub use self::metrics::Metrics;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use superpage_linux::Error;
+use superpage_linux::lock::{Lock, Tried, make_folder, own_folder};
+use superpage_linux::promote::{Options, Promoter};
+
+/// The longest sleep between two looks at the signals.
+const NAP: Duration = Duration::from_millis(100);
+
+/// How often the metrics are made new, at most, and written to a file.
+const METRICS: Duration = Duration::from_secs(1);
+const METRICS_FILE: Duration = Duration::from_secs(15);
+
+/// How often what was done is told, if anything was.
+const TELL: Duration = Duration::from_secs(60);
+
+/// A promoter, its configuration and its metrics.
+#[derive(Debug)]
+pub struct Daemon {
+    promoter: Promoter,
+    config: Config,
+    metrics: Metrics,
+    _lock: Lock,
+}
+
+impl Daemon {
+    /// Takes the lock that lets one daemon run, starts the promoter and the endpoint of the metrics.
+    ///
+    /// # Errors
+    /// Another daemon runs; or see [`Promoter::new`]; or the address or file of the metrics cannot be used.
+    pub fn start(config: Config) -> Result<Daemon, Error> {
+        config.validate()?;
+        config.processes.exist()?;
+        let lock = lock()?;
+        raise_files();
+        let mut promoter = Promoter::new(config.promote.clone(), config.target()?)?;
+        promoter.count_the_process();
+        let metrics = Metrics::start(&config.metrics, promoter.counters())?;
+        if let Some(address) = metrics.address() {
+            tracing::info!("metrics at http://{address}/metrics");
+        }
+        Ok(Daemon { promoter, config, metrics, _lock: lock })
+    }
+
+    /// Promotes until `stop` is set, or until all processes have ended where only processes were named. When `reload` is set it is cleared, and `read` gives the new configuration; where that
+    /// is an error, the old one stays and the error is logged. The addresses of the metrics stay as they were.
+    ///
+    /// # Errors
+    /// The metrics cannot be written any more at the end.
+    pub fn run(
+        &mut self,
+        stop: &AtomicBool,
+        reload: &AtomicBool,
+        read: impl Fn() -> Result<Config, Error>,
+    ) -> Result<(), Error> {
+        tracing::info!(options = changed(self.promoter.options()), "promoting");
+        let (mut updated, mut written, mut told) = (None, None, Instant::now());
+        let mut before = self.promoter.counters();
+        while !stop.load(Ordering::Relaxed) {
+            if reload.swap(false, Ordering::Relaxed) {
+                self.reload(&read);
+            }
+            let rest = self.promoter.step();
+            if due(&mut updated, METRICS) {
+                self.metrics.update(self.promoter.counters());
+                if self.config.processes.have_ended() {
+                    tracing::info!("all processes that were named have ended");
+                    break;
+                }
+            }
+            if due(&mut written, METRICS_FILE)
+                && let Err(error) = self.metrics.write()
+            {
+                tracing::warn!("{error}");
+            }
+            if told.elapsed() >= TELL {
+                told = Instant::now();
+                let counters = self.promoter.counters();
+                if counters.promoted_regions != before.promoted_regions {
+                    let regions = counters.promoted_regions - before.promoted_regions;
+                    tracing::info!(
+                        regions,
+                        processes = counters.watched,
+                        cpu = percent(counters.cpu_share()),
+                        "promoted"
+                    );
+                }
+                before = counters;
+            }
+            std::thread::sleep(rest.min(NAP));
+        }
+        let counters = self.promoter.counters();
+        tracing::info!(regions = counters.promoted_regions, cpu = percent(counters.cpu_share()), "ends");
+        self.metrics.update(counters);
+        self.metrics.write()
+    }
+
+    fn reload(&mut self, read: impl Fn() -> Result<Config, Error>) {
+        let new = read().and_then(|config| {
+            config.validate()?;
+            self.promoter.reconfigure(config.promote.clone(), config.target()?)?;
+            Ok(config)
+        });
+        match new {
+            Ok(config) => {
+                if config.metrics != self.config.metrics {
+                    tracing::warn!("the metrics stay where they were until the daemon is started again");
+                }
+                tracing::info!(options = changed(self.promoter.options()), "configured anew");
+                self.config = config;
+            }
+            Err(error) => tracing::warn!("the configuration stays as it was: {error}"),
+        }
+    }
+
+    /// The promoter.
+    pub fn promoter(&self) -> &Promoter {
+        &self.promoter
+    }
+
+    /// Where the metrics can be asked for, if anywhere: with the port that the system chose, if it was asked to.
+    pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
+        self.metrics.address()
+    }
+}
+
+/// What differs from the defaults, for a log.
+fn changed(options: &Options) -> String {
+    let changed = options.to_string();
+    if changed.is_empty() { "defaults".into() } else { changed }
+}
+
+/// A share for people: `0.32%`.
+fn percent(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}
+
+/// Whether something is due again; if so, it is not until later.
+fn due(last: &mut Option<Instant>, every: Duration) -> bool {
+    let due = last.is_none_or(|last| last.elapsed() >= every);
+    if due {
+        *last = Some(Instant::now());
+    }
+    due
+}
+
+/// The lock of the one daemon that a user runs: held until the file is closed, also by a kill.
+fn lock() -> Result<Lock, Error> {
+    let folder = own_folder()?;
+    make_folder(&folder)?;
+    let path = folder.join("daemon.lock");
+    loop {
+        let lock = Lock::open(&path)?;
+        let holder = match lock.try_lock()? {
+            Tried::Held => return Ok(lock),
+            Tried::Replaced => continue,
+            Tried::HeldBy(pid) => pid.map_or("another process".to_string(), |pid| format!("process {pid}")),
+        };
+        return Err(Error::Unable(format!(
+            "a daemon runs already ({holder}, by {}): end it first, or add to its configuration",
+            path.display()
+        )));
+    }
+}
+
+/// Each process with ripe regions is held by two open files.
+fn raise_files() {
+    let limit = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {
+        tracing::warn!("the limit of open files stays at {:?}: {error}", limit.current);
+    }
+}

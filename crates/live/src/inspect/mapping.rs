@@ -1,0 +1,320 @@
+//! A mapping of a process: what is in it, in which folios, how it lies, and why it is not huge.
+
+use super::contiguity::{Contiguity, Count};
+use super::folios::Folios;
+use super::reason::{Block, Circumstances};
+use procfs::process::{MMapPath, MemoryMap, VmFlags};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use superpage_linux::Error;
+use superpage_linux::pagemap::{Entry, Pagemap, Told, aligned_frames, huge_page_bytes};
+use superpage_linux::proc::refused;
+use superpage_linux::rules::Rules;
+use superpage_linux::why::{Reason, Why};
+use superpage_pages::PageSize;
+
+/// What kind of memory a mapping shows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Private anonymous memory: heaps, stacks.
+    Anonymous,
+    /// Shared anonymous memory, memory files, and files on tmpfs.
+    SharedMemory,
+    /// A file.
+    File,
+    /// Pages of a hugetlb pool.
+    Hugetlb,
+    /// Memory of the kernel or a device.
+    Kernel,
+}
+
+/// A mapping. All counts but the address range are of the moment when its page table was read.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct Mapping {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind its last.
+    pub end: u64,
+    /// As in `/proc/PID/maps`: `rw-p`.
+    pub permissions: String,
+    /// The file, `[heap]` and the like; empty for other anonymous memory.
+    pub name: String,
+    /// What it shows.
+    pub kind: Kind,
+    /// The bytes of its addresses.
+    pub size_bytes: u64,
+    /// Bytes in memory, pages of zeroes not counted.
+    pub resident_bytes: u64,
+    /// Resident bytes by size; 0 for an empty mapping, 1 for a full one.
+    pub populated_share: f64,
+    /// Bytes in swap space.
+    pub swapped_bytes: u64,
+    /// Bytes that show the page of zeroes: read, never written.
+    pub zero_bytes: u64,
+    /// Resident bytes that huge pages map, of a hugetlb pool too.
+    pub huge_bytes: u64,
+    /// Resident bytes by the size of the folio that they are in; `None` without the right to see it.
+    pub folio_bytes: Option<BTreeMap<PageSize, u64>>,
+    /// Resident bytes in groups of pages that are contiguous and aligned, see [`Contiguity::aligned_bytes`]; `None` without
+    /// the right to see it.
+    pub contiguous_bytes: Option<BTreeMap<PageSize, u64>>,
+    /// `Some(true)` for `MADV_HUGEPAGE`, `Some(false)` for `MADV_NOHUGEPAGE`.
+    pub advised: Option<bool>,
+    /// Whether the kernel says that large folios of some size are possible here; `None` for kernels that do not say.
+    pub eligible: Option<bool>,
+    /// Why the rest of the resident bytes is not huge: most bytes first.
+    pub reasons: Vec<Reason>,
+}
+
+/// What all mappings of a process share.
+pub(super) struct Surroundings<'a> {
+    pub(super) pid: u32,
+    pub(super) pagemap: &'a Pagemap,
+    pub(super) rules: &'a Rules,
+    /// The process disabled huge pages for itself.
+    pub(super) disabled: bool,
+    /// File systems in memory: device -> the rule of its mount, if that has one.
+    pub(super) tmpfs: &'a BTreeMap<(i32, i32), Option<String>>,
+    /// Whether to go on looking.
+    pub(super) go_on: &'a dyn Fn() -> bool,
+}
+
+impl Mapping {
+    /// Reads a mapping. See [`Pagemap::blocks`] and [`Folios`] for the cost.
+    pub(super) fn read(map: &MemoryMap, around: &Surroundings, folios: Option<&mut Folios>) -> Result<Mapping, Error> {
+        let (start, end) = map.address;
+        let circumstances = circumstances(map, around.rules, around.disabled, around.tmpfs);
+        let Circumstances { kind, advised, eligible, .. } = circumstances;
+        let base = around.pagemap.base();
+        let page_bytes = map.extension.map.get("KernelPageSize").copied().unwrap_or(base);
+        let hugetlb = PageSize::from_bytes(page_bytes).filter(|_| kind == Kind::Hugetlb);
+        let mut tally = Tally::new(&circumstances, start..end, around.pagemap, hugetlb, folios);
+        let told = Some(Told::of([map], &(start..end)));
+        let blocks = around.pagemap.blocks(start..end, told, |page, block| {
+            tally.block(page, block);
+            (around.go_on)()
+        });
+        blocks.map_err(|error| refused(around.pid, error))?;
+        let tally = tally.finish();
+
+        let size_bytes = end - start;
+        let mapping = Mapping {
+            start,
+            end,
+            permissions: map.perms.as_str(),
+            name: name(&map.pathname),
+            kind,
+            size_bytes,
+            resident_bytes: tally.resident,
+            populated_share: tally.resident as f64 / size_bytes as f64,
+            swapped_bytes: tally.swapped,
+            zero_bytes: tally.zero,
+            huge_bytes: tally.huge,
+            folio_bytes: tally.folios,
+            contiguous_bytes: tally.contiguity.map(|found| found.aligned_bytes),
+            advised,
+            eligible,
+            reasons: tally.reasons,
+        };
+        debug_assert_eq!(mapping.validate(), Ok(()));
+        Ok(mapping)
+    }
+
+    /// Checks that the parts add up: folios hold all resident bytes, and each is huge or has a reason.
+    ///
+    /// # Errors
+    /// Says what does not.
+    pub fn validate(&self) -> Result<(), String> {
+        let at = format!("{:#x}-{:#x}", self.start, self.end);
+        let reasons: u64 = self.reasons.iter().map(|reason| reason.bytes).sum();
+        if self.huge_bytes + reasons != self.resident_bytes {
+            let (huge, resident) = (self.huge_bytes, self.resident_bytes);
+            return Err(format!("{at}: {huge} huge bytes and {reasons} with a reason, {resident} resident"));
+        }
+        if self.resident_bytes + self.swapped_bytes + self.zero_bytes > self.size_bytes {
+            return Err(format!("{at}: more pages than addresses"));
+        }
+        if let Some(folios) = &self.folio_bytes {
+            let bytes: u64 = folios.values().sum();
+            if bytes != self.resident_bytes {
+                return Err(format!("{at}: {bytes} bytes in folios, {} resident", self.resident_bytes));
+            }
+        }
+        match self.contiguous_bytes.iter().flat_map(BTreeMap::values).find(|bytes| **bytes > self.resident_bytes) {
+            Some(bytes) => Err(format!("{at}: {bytes} bytes contiguous, {} resident", self.resident_bytes)),
+            None => Ok(()),
+        }
+    }
+
+    /// The share of resident bytes in contiguous aligned groups of a size; `None` where nothing is resident or seen.
+    pub fn contiguous_share(&self, size: PageSize) -> Option<f64> {
+        let bytes = self.contiguous_bytes.as_ref()?.get(&size).copied().unwrap_or(0);
+        (self.resident_bytes > 0).then(|| bytes as f64 / self.resident_bytes as f64)
+    }
+}
+
+/// Counts the blocks of a mapping.
+struct Tally<'a> {
+    circumstances: &'a Circumstances<'a>,
+    range: std::ops::Range<u64>,
+    base: u64,
+    block: u64,
+    /// The size of its pages, if they are of a hugetlb pool.
+    hugetlb: Option<PageSize>,
+    flags: Option<&'a mut Folios>,
+    count: Count,
+    sum: Sum,
+    /// Bytes and blocks for each reason.
+    whys: BTreeMap<Why, (u64, u64)>,
+}
+
+/// What was counted, in bytes.
+#[derive(Default)]
+struct Sum {
+    resident: u64,
+    swapped: u64,
+    zero: u64,
+    huge: u64,
+    folios: Option<BTreeMap<PageSize, u64>>,
+    contiguity: Option<Contiguity>,
+    reasons: Vec<Reason>,
+}
+
+impl<'a> Tally<'a> {
+    fn new(
+        circumstances: &'a Circumstances<'a>,
+        range: std::ops::Range<u64>,
+        pagemap: &Pagemap,
+        hugetlb: Option<PageSize>,
+        flags: Option<&'a mut Folios>,
+    ) -> Tally<'a> {
+        let (base, block) = (pagemap.base(), pagemap.huge());
+        // The size of hugetlb pages is known to all.
+        let folios = (flags.is_some() || hugetlb.is_some()).then(BTreeMap::new);
+        let (count, whys) = (Count::new(base, block), BTreeMap::new());
+        Tally { circumstances, range, base, block, hugetlb, flags, count, sum: Sum { folios, ..Sum::default() }, whys }
+    }
+
+    fn block(&mut self, page: u64, entries: &[Entry]) {
+        self.count.block(page, entries);
+        let address = page * self.base;
+        let mut block = Block {
+            pages: entries.len() as u64,
+            inside: address >= self.range.start && address + self.block <= self.range.end,
+            ..Block::default()
+        };
+        let mut huge = 0;
+        for entry in entries {
+            block.swapped += u64::from(entry.swapped());
+            self.sum.zero += self.base * u64::from(entry.zero());
+            if !entry.resident() {
+                continue;
+            }
+            block.resident += 1;
+            block.anonymous += u64::from(entry.anonymous());
+            block.exclusive += u64::from(entry.anonymous() && entry.exclusive());
+            huge += u64::from(entry.huge() || self.hugetlb.is_some());
+            if let Some(folios) = &mut self.sum.folios {
+                let size = self.hugetlb.or_else(|| {
+                    let order = self.flags.as_mut().map_or(0, |flags| flags.order(*entry));
+                    PageSize::from_bytes(self.base << order)
+                });
+                *folios.entry(size.expect("a power of two")).or_default() += self.base;
+            }
+        }
+        block.one_folio = aligned_frames(entries).is_some()
+            && self.flags.as_mut().is_some_and(|flags| 1 << flags.order(entries[0]) == block.pages);
+        self.sum.resident += block.resident * self.base;
+        self.sum.swapped += block.swapped * self.base;
+        self.sum.huge += huge * self.base;
+        if huge < block.resident {
+            let (bytes, blocks) = self.whys.entry(self.circumstances.why(&block)).or_default();
+            *bytes += (block.resident - huge) * self.base;
+            *blocks += 1;
+        }
+    }
+
+    fn finish(mut self) -> Sum {
+        for (why, (bytes, blocks)) in self.whys {
+            let text = self.circumstances.text(why, bytes, blocks, self.block, self.base);
+            self.sum.reasons.push(Reason { why, bytes, blocks, text });
+        }
+        self.sum.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
+        self.sum.contiguity = self.count.finish();
+        self.sum
+    }
+}
+
+/// What holds for a mapping as a whole. `disabled`: the process disabled huge pages for itself.
+pub(super) fn circumstances<'a>(
+    map: &MemoryMap,
+    rules: &'a Rules,
+    disabled: bool,
+    tmpfs: &'a BTreeMap<(i32, i32), Option<String>>,
+) -> Circumstances<'a> {
+    let (start, end) = map.address;
+    let flags = map.extension.vm_flags;
+    let (kind, mount_rule) = kind(map, tmpfs);
+    let huge = huge_page_bytes();
+    let huge_size = PageSize::from_bytes(huge).expect("a power of two");
+    let advised = match () {
+        () if flags.contains(VmFlags::NH) => Some(false),
+        () if flags.contains(VmFlags::HG) => Some(true),
+        () => None,
+    };
+    Circumstances {
+        kind,
+        has_block: start.next_multiple_of(huge) + huge <= end,
+        congruent: start % huge == map.offset % huge,
+        disabled,
+        advised,
+        eligible: map.extension.map.get("THPeligible").map(|word| *word != 0),
+        word: mount_rule.or_else(|| Circumstances::word(rules, kind, huge_size)),
+    }
+}
+
+/// What a mapping shows, and the rule of its mount if it is on a file system in memory that has one.
+fn kind<'a>(map: &MemoryMap, tmpfs: &'a BTreeMap<(i32, i32), Option<String>>) -> (Kind, Option<&'a str>) {
+    let flags = map.extension.vm_flags;
+    if flags.contains(VmFlags::HT) {
+        return (Kind::Hugetlb, None);
+    }
+    if flags.intersects(VmFlags::PF | VmFlags::IO | VmFlags::MM) {
+        return (Kind::Kernel, None);
+    }
+    match &map.pathname {
+        MMapPath::Vdso | MMapPath::Vvar | MMapPath::Vsyscall => return (Kind::Kernel, None),
+        MMapPath::Other(name) if name.starts_with("vvar") || name == "uprobes" => return (Kind::Kernel, None),
+        MMapPath::Vsys(_) => return (Kind::SharedMemory, None),
+        _ => {}
+    }
+    if let Some(rule) = tmpfs.get(&map.dev).filter(|_| map.inode != 0) {
+        return (Kind::SharedMemory, rule.as_deref());
+    }
+    // Memory without a mount that all can see: shared anonymous memory and memory files.
+    let nameless =
+        |name: &str| ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"].iter().any(|begin| name.starts_with(begin));
+    match &map.pathname {
+        MMapPath::Path(path) if map.dev.0 == 0 && path.to_str().is_some_and(nameless) => (Kind::SharedMemory, None),
+        _ if map.inode != 0 => (Kind::File, None),
+        MMapPath::Other(name) if name.starts_with("anon_shmem:") => (Kind::SharedMemory, None),
+        _ => (Kind::Anonymous, None),
+    }
+}
+
+pub(super) fn name(path: &MMapPath) -> String {
+    match path {
+        MMapPath::Path(path) => path.display().to_string(),
+        MMapPath::Heap => "[heap]".into(),
+        MMapPath::Stack => "[stack]".into(),
+        MMapPath::TStack(thread) => format!("[stack:{thread}]"),
+        MMapPath::Vdso => "[vdso]".into(),
+        MMapPath::Vvar => "[vvar]".into(),
+        MMapPath::Vsyscall => "[vsyscall]".into(),
+        MMapPath::Rollup => "[rollup]".into(),
+        MMapPath::Anonymous => String::new(),
+        MMapPath::Vsys(key) => format!("/SYSV{key:08x}"),
+        MMapPath::Other(name) => format!("[{name}]"),
+    }
+}

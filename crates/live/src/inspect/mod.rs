@@ -1,0 +1,17 @@
+//! Looking at memory as it is: where the pages of a process lie and how large they are, why it has no huge pages where it has
+//! none, and what the system has free.
+
+mod contiguity;
+mod folios;
+mod mapping;
+mod process;
+mod reach;
+mod reason;
+mod system;
+
+pub use contiguity::{Contiguity, contiguity};
+pub use mapping::{Kind, Mapping};
+pub use process::Process;
+pub(crate) use reach::part;
+pub use reach::{Library, Reach};
+pub use system::{Pool, System, Zone};

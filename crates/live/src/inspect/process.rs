@@ -1,0 +1,103 @@
+//! A whole process.
+
+use super::folios::Folios;
+use super::mapping::{Mapping, Surroundings};
+use procfs::FromBufRead;
+use procfs::process::{MountInfos, Status};
+use std::collections::BTreeMap;
+use superpage_linux::Error;
+use superpage_linux::pagemap::{Frames, Pagemap, open};
+use superpage_linux::proc::maps::smaps;
+use superpage_linux::proc::{self, disabled, ended, refused};
+use superpage_linux::rules::Rules;
+
+/// A process and all its mappings.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// Its name, as `ps` shows it.
+    pub command: String,
+    /// The mappings, by address.
+    pub mappings: Vec<Mapping>,
+    /// What a reader must know, as sentences: what could not be seen, and why.
+    pub notes: Vec<String>,
+}
+
+impl Process {
+    /// Looks at a process: at its page table, and as root at the folios.
+    ///
+    /// It takes some 0.2 s of CPU time for each GB in use by base pages, and 0.04 s by huge pages, of which the kernel takes
+    /// most to fill in `/proc/PID/smaps` and `/proc/kpageflags`; folios cost no more than 0.04 s for each GB of physical
+    /// memory, and each mapping some 20 us. The process runs on meanwhile, but waits where it maps or unmaps.
+    ///
+    /// # Errors
+    /// No such process ([`Error::Usage`]); one that may not be looked into, has no memory or ended meanwhile
+    /// ([`Error::Unable`]).
+    pub fn read(pid: u32) -> Result<Process, Error> {
+        Process::read_while(pid, &|| true)
+    }
+
+    /// As [`read`](Process::read), and asks every few dozen microseconds whether to go on.
+    ///
+    /// # Errors
+    /// As [`read`](Process::read), and [`Error::Unable`] if it was not to go on.
+    pub fn read_while(pid: u32, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {
+        Process::seen(pid, &open(pid)?, go_on)
+    }
+
+    /// Looks at a process by a page table that was opened before, [`without_scan`](Pagemap::without_scan) perhaps.
+    ///
+    /// # Errors
+    /// As [`read`](Process::read).
+    pub fn of(pid: u32, pagemap: &Pagemap) -> Result<Process, Error> {
+        Process::seen(pid, pagemap, &|| true)
+    }
+
+    fn seen(pid: u32, pagemap: &Pagemap, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {
+        let file = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).map_err(|error| refused(pid, error));
+        let status = file("status")?;
+        let text = String::from_utf8_lossy(&status);
+        let status = Status::from_buf_read(text.as_bytes()).map_err(|_| ended(pid))?;
+        let smaps = smaps(pid, go_on)?;
+        if smaps.is_empty() {
+            return Err(ended(pid));
+        }
+        let rules = Rules::read();
+        let tmpfs = tmpfs();
+        let mut folios = Frames::open().map(|frames| Folios::new(frames, pagemap.huge() / pagemap.base()));
+        let disabled = disabled(&text);
+        let around = Surroundings { pid, pagemap, rules: &rules, disabled, tmpfs: &tmpfs, go_on };
+        // Of the last page of all addresses, which no page table holds, there is nothing to tell.
+        let known = smaps.iter().filter(|map| map.address.1 <= 1 << 63);
+        let mappings = known.map(|map| Mapping::read(map, &around, folios.as_mut())).collect::<Result<_, _>>()?;
+        if !pagemap.alive() {
+            return Err(ended(pid));
+        }
+        let mut notes = Vec::new();
+        if folios.is_none() {
+            notes.push(
+                "folios and contiguity are not shown: the kernel shows frames only to CAP_SYS_ADMIN; run as root"
+                    .into(),
+            );
+        }
+        if disabled {
+            notes.push("the process disabled transparent huge pages for itself (PR_SET_THP_DISABLE)".into());
+        }
+        Ok(Process { pid, command: status.name, mappings, notes })
+    }
+}
+
+/// The file systems in memory that are mounted, with the rule for huge pages of each that has one.
+pub(super) fn tmpfs() -> BTreeMap<(i32, i32), Option<String>> {
+    let mounts =
+        proc::read("/proc/self/mountinfo").ok().and_then(|text| MountInfos::from_buf_read(text.as_bytes()).ok());
+    let mounts = mounts.into_iter().flat_map(|mounts| mounts.0).filter(|mount| mount.fs_type == "tmpfs");
+    let ruled = mounts.filter_map(|mount| {
+        let (major, minor) = mount.majmin.split_once(':')?;
+        // A mount without the option has the rule `never`.
+        let rule = mount.super_options.get("huge").cloned().flatten().unwrap_or_else(|| "never".into());
+        Some(((major.parse().ok()?, minor.parse().ok()?), Some(rule)))
+    });
+    ruled.collect()
+}

@@ -1,0 +1,221 @@
+//! What a policy came to in processes that run under it: what was asked for, what is huge, and why nothing is.
+
+use super::Kind;
+use super::mapping::{circumstances, name};
+use super::process::tmpfs;
+use procfs::process::{MemoryMap, VmFlags};
+use std::collections::BTreeMap;
+use superpage_linux::Policy;
+use superpage_linux::pagemap::huge_page_bytes;
+use superpage_linux::proc::disabled;
+use superpage_linux::proc::maps::smaps;
+use superpage_linux::rules::Rules;
+use superpage_linux::why::Why;
+use superpage_pages::PageSize;
+use superpage_report::bytes;
+
+/// A share of memory that is so little that a policy did not come to what it is about.
+const LITTLE: f64 = 0.1;
+
+/// Whom a program asks for memory, by the libraries that it has mapped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Library {
+    /// The C library of GNU, which reads `GLIBC_TUNABLES`. The program may have an allocator of its own all the same.
+    Gnu,
+    /// Another C library.
+    Other,
+    /// None: the program is linked statically.
+    Static,
+}
+
+/// What was asked for and what is huge in the memory of processes that no file backs, in resident bytes.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Reach {
+    /// All of it.
+    pub resident: u64,
+    /// Mapped by huge pages, of a hugetlb pool too.
+    pub huge: u64,
+    /// In mappings with the advice `MADV_HUGEPAGE`.
+    pub advised: u64,
+    /// Of a hugetlb pool.
+    pub hugetlb: u64,
+    /// Not huge for a reason that lies with the program or its mappings, and not with settings or time: the first of
+    /// [`TooSmall`](Why::TooSmall), [`Misaligned`](Why::Misaligned), [`Disabled`](Why::Disabled) and
+    /// [`AdvisedAgainst`](Why::AdvisedAgainst) that holds for the mapping.
+    pub left: BTreeMap<Why, u64>,
+    /// Whom the process with most of this memory asks for it.
+    pub library: Option<Library>,
+}
+
+impl Reach {
+    /// Looks at processes, summed up; those that end meanwhile or may not be looked into count for nothing. Reads `smaps` of
+    /// each, which walks its page table: some 15 ms for a GB of base pages.
+    pub fn read(pids: &[i32]) -> Reach {
+        Reach::read_while(pids, &|| true)
+    }
+
+    /// As [`read`](Reach::read), and asks every few dozen microseconds whether to go on; if not, what it gives is not whole.
+    pub fn read_while(pids: &[i32], go_on: &dyn Fn() -> bool) -> Reach {
+        let (rules, tmpfs) = (Rules::default(), tmpfs());
+        let (mut sum, mut most) = (Reach::default(), 0);
+        for pid in pids.iter().take_while(|_| go_on()) {
+            let Ok(status) = std::fs::read(format!("/proc/{pid}/status")) else { continue };
+            let Ok(smaps) = smaps(*pid as u32, go_on) else { continue };
+            let disabled = disabled(&String::from_utf8_lossy(&status));
+            let mut one = Reach::default();
+            for map in &smaps {
+                let circumstances = circumstances(map, &rules, disabled, &tmpfs);
+                if matches!(circumstances.kind, Kind::Anonymous | Kind::SharedMemory | Kind::Hugetlb) {
+                    one.add(map, circumstances.whole());
+                }
+            }
+            if one.resident > most {
+                most = one.resident;
+                sum.library = Some(library(smaps.iter().map(|map| name(&map.pathname))));
+            }
+            sum.merge(one);
+        }
+        sum
+    }
+
+    fn add(&mut self, map: &MemoryMap, why: Option<Why>) {
+        let sum = |keys: &[&str]| keys.iter().filter_map(|key| map.extension.map.get(*key)).sum::<u64>();
+        let hugetlb = sum(&["Shared_Hugetlb", "Private_Hugetlb"]);
+        let (resident, thp) = (sum(&["Rss"]), sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]));
+        self.resident += resident + hugetlb;
+        self.huge += thp + hugetlb;
+        self.hugetlb += hugetlb;
+        if map.extension.vm_flags.contains(VmFlags::HG) {
+            self.advised += resident;
+        }
+        if let Some(why) = why.filter(|_| resident > thp) {
+            *self.left.entry(why).or_default() += resident - thp;
+        }
+    }
+
+    fn merge(&mut self, other: Reach) {
+        self.resident += other.resident;
+        self.huge += other.huge;
+        self.advised += other.advised;
+        self.hugetlb += other.hugetlb;
+        for (why, bytes) in other.left {
+            *self.left.entry(why).or_default() += bytes;
+        }
+    }
+
+    /// The bytes that a policy was about and got: asked for by the allocator, of the pool, or huge. `None` where this cannot
+    /// tell: of policies of base pages, of smaller folios, of code.
+    pub fn reached(&self, policy: &Policy) -> Option<u64> {
+        match policy {
+            Policy::Thp { malloc: true } => Some(self.advised),
+            Policy::Hugetlb { .. } => Some(self.hugetlb),
+            Policy::Thp { .. } | Policy::Promote(_) | Policy::Background(_) => Some(self.huge),
+            Policy::Now | Policy::Base | Policy::Mthp { .. } | Policy::Text { .. } => None,
+        }
+    }
+
+    /// Why a policy came to nothing, or to next to nothing, as a sentence without a full stop; `None` if it did not, or if this
+    /// cannot tell.
+    pub fn why_nothing(&self, policy: &Policy) -> Option<String> {
+        let reached = self.reached(policy)?;
+        let asks = matches!(policy, Policy::Thp { malloc: true } | Policy::Hugetlb { .. });
+        // A program with an allocator of its own asks the C library too, for a few things: Java's compiler, say. And what
+        // Redis has before it disables huge pages may be huge.
+        if reached as f64 > self.resident as f64 * LITTLE || self.resident == 0 {
+            return None;
+        }
+        // What most of the memory is left alone for, if that is most of it.
+        let most = self.left.iter().max_by_key(|(_, bytes)| **bytes);
+        if let Some((why, _)) = most.filter(|(_, bytes)| **bytes > self.resident / 2) {
+            return Some(why.words(huge_size()));
+        }
+        match reached {
+            _ if !asks => None,
+            0 => Some(self.unasked().into()),
+            some => Some(format!("{}, but for {}", self.unasked(), part(some, self.resident))),
+        }
+    }
+
+    /// Why an allocator did not do what the tunables of the C library say.
+    fn unasked(&self) -> &'static str {
+        match self.library {
+            Some(Library::Static) => "the allocator does not ask the C library: the program is linked statically",
+            Some(Library::Other) => "the allocator does not ask the C library of GNU: the program has another one",
+            _ => "the allocator does not ask the C library",
+        }
+    }
+
+    /// What is not huge and why, the most first: reasons that hold for at least a hundredth of the memory.
+    pub fn reasons(&self) -> Vec<(u64, String)> {
+        let mut reasons: Vec<(Why, u64)> = self.left.iter().map(|(why, bytes)| (*why, *bytes)).collect();
+        reasons.retain(|(_, bytes)| *bytes * 100 >= self.resident);
+        reasons.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        reasons.into_iter().map(|(why, bytes)| (bytes, why.words(huge_size()))).collect()
+    }
+}
+
+/// "581 of 620 MB".
+pub(crate) fn part(some: u64, all: u64) -> String {
+    let (some, all) = (bytes(some), bytes(all));
+    match (some.split_once(' '), all.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} of {all}"),
+        _ => format!("{some} of {all}"),
+    }
+}
+
+fn huge_size() -> PageSize {
+    PageSize::from_bytes(huge_page_bytes()).expect("a power of two")
+}
+
+/// The C library among the names of mappings.
+fn library(names: impl Iterator<Item = String>) -> Library {
+    let mut found = Library::Static;
+    for name in names {
+        let file = name.rsplit('/').next().unwrap_or_default();
+        if file.starts_with("libc.so.6") || file.starts_with("libc-2.") {
+            return Library::Gnu;
+        }
+        if name.starts_with('/') && (file.starts_with("ld-") || file.contains(".so")) {
+            found = Library::Other;
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_told_by_their_names() {
+        let of = |names: &[&str]| library(names.iter().map(|name| name.to_string()));
+        assert_eq!(of(&["/usr/bin/x", "/lib/ld-linux-x86-64.so.2", "/lib/libc.so.6"]), Library::Gnu);
+        assert_eq!(of(&["/usr/bin/x", "/lib/ld-musl-x86_64.so.1"]), Library::Other);
+        assert_eq!(of(&["/usr/bin/x", "[heap]", ""]), Library::Static);
+    }
+
+    #[test]
+    fn what_came_to_nothing_says_why() {
+        let policy = |text: &str| text.parse::<Policy>().unwrap();
+        let reach = Reach { resident: 100 << 20, library: Some(Library::Static), ..Reach::default() };
+        let why = reach.why_nothing(&policy("thp:malloc=on")).unwrap();
+        assert_eq!(why, "the allocator does not ask the C library: the program is linked statically");
+        assert_eq!(reach.why_nothing(&policy("base")), None);
+        let half = Reach { advised: 50 << 20, ..reach.clone() };
+        assert_eq!(half.why_nothing(&policy("thp:malloc=on")), None);
+        // Java has its heap from the kernel, and little from the C library.
+        let java = Reach { advised: 2 << 20, hugetlb: 4 << 20, library: Some(Library::Gnu), ..reach.clone() };
+        let why = |text: &str| java.why_nothing(&policy(text)).unwrap();
+        assert_eq!(why("thp:malloc=on"), "the allocator does not ask the C library, but for 2.00 of 100 MB");
+        assert_eq!(why("hugetlb"), "the allocator does not ask the C library, but for 4.00 of 100 MB");
+        assert_eq!(Reach { huge: 2 << 20, ..java.clone() }.why_nothing(&policy("thp")), None);
+        let left = [(Why::Disabled, 99 << 20), (Why::TooSmall, 100)].into();
+        let redis = Reach { left, library: Some(Library::Gnu), ..reach };
+        let begun = Reach { huge: 5 << 20, ..redis.clone() };
+        assert_eq!(begun.why_nothing(&policy("thp")).unwrap(), "the process disabled huge pages by prctl");
+        for text in ["thp", "thp:malloc=on", "promote", "hugetlb"] {
+            assert_eq!(redis.why_nothing(&policy(text)).unwrap(), "the process disabled huge pages by prctl");
+        }
+        assert_eq!(redis.reasons().len(), 1);
+    }
+}

@@ -1,0 +1,106 @@
+//! Which reason holds for a block of a mapping.
+
+use super::mapping::Kind;
+use superpage_linux::rules::Rules;
+use superpage_linux::why::Why;
+use superpage_pages::PageSize;
+
+/// What a block's pages are like; all numbers are of base pages.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Block {
+    pub(super) pages: u64,
+    pub(super) resident: u64,
+    pub(super) swapped: u64,
+    /// Resident anonymous pages.
+    pub(super) anonymous: u64,
+    /// Resident anonymous pages that no other process maps.
+    pub(super) exclusive: u64,
+    /// The whole block is in the mapping.
+    pub(super) inside: bool,
+    /// The block is one folio.
+    pub(super) one_folio: bool,
+}
+
+/// What holds for a mapping as a whole.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Circumstances<'a> {
+    pub(super) kind: Kind,
+    /// Whether any whole block is in the mapping.
+    pub(super) has_block: bool,
+    pub(super) congruent: bool,
+    pub(super) disabled: bool,
+    pub(super) advised: Option<bool>,
+    /// What the kernel says.
+    pub(super) eligible: Option<bool>,
+    /// The word of the settings for such memory.
+    pub(super) word: Option<&'a str>,
+}
+
+impl<'a> Circumstances<'a> {
+    /// The word that governs memory of a kind.
+    pub(super) fn word(rules: &'a Rules, kind: Kind, huge: PageSize) -> Option<&'a str> {
+        match kind {
+            Kind::Anonymous => rules.anonymous(huge),
+            Kind::SharedMemory => rules.shared(huge),
+            Kind::File | Kind::Hugetlb | Kind::Kernel => None,
+        }
+    }
+
+    /// The reason that the mapping as a whole gives, whatever is in it and whatever the settings say.
+    pub(super) fn whole(&self) -> Option<Why> {
+        let file = matches!(self.kind, Kind::File | Kind::SharedMemory);
+        let place = [
+            (Why::Kernel, self.kind == Kind::Kernel),
+            (Why::TooSmall, !self.has_block),
+            (Why::Misaligned, file && !self.congruent),
+            (Why::Disabled, self.disabled),
+            (Why::AdvisedAgainst, self.advised == Some(false)),
+        ];
+        place.into_iter().find(|(_, holds)| *holds).map(|(why, _)| why)
+    }
+
+    /// The reason for the part of a block that is resident and not huge.
+    pub(super) fn why(&self, block: &Block) -> Why {
+        let file = matches!(self.kind, Kind::File | Kind::SharedMemory);
+        match self.whole() {
+            Some(why @ (Why::Kernel | Why::TooSmall)) => return why,
+            _ if !block.inside => return Why::Edge,
+            Some(why) => return why,
+            None => {}
+        }
+        if self.kind != Kind::File {
+            match self.word {
+                None => return Why::NoSettings,
+                Some("never" | "deny") => return Why::Never,
+                Some("madvise" | "advise") if self.advised != Some(true) => return Why::NotAdvised,
+                _ if self.eligible == Some(false) => return Why::NotEligible,
+                _ => {}
+            }
+        }
+        let pages = [
+            (Why::PrivateCopies, file && block.anonymous > 0),
+            (Why::MappedByPages, block.one_folio),
+            (Why::FileFolios, self.kind == Kind::File),
+            (Why::Swapped, block.swapped > 0),
+            (Why::NotPopulated, block.resident < block.pages),
+            (Why::SharedByFork, self.kind == Kind::Anonymous && block.exclusive < block.anonymous),
+        ];
+        pages.iter().find(|(_, holds)| *holds).map_or(Why::NotCollapsed, |(why, _)| *why)
+    }
+
+    /// The reason as a phrase. `bytes` lie in `blocks` blocks of `block` bytes.
+    pub(super) fn text(&self, why: Why, bytes: u64, blocks: u64, block: u64, base: u64) -> String {
+        let size = PageSize::from_bytes(block).expect("a power of two");
+        let word = self.word.unwrap_or("absent");
+        let setting = if self.kind == Kind::SharedMemory { "shmem_enabled" } else { "enabled" };
+        match why {
+            Why::Never => format!("{setting}={word}"),
+            Why::NotAdvised => format!("{setting}={word}, and {}", why.words(size)),
+            Why::NotPopulated => {
+                let pages = bytes as f64 / base as f64 / blocks as f64;
+                format!("{}: {pages:.0} of {} pages a block", why.words(size), block / base)
+            }
+            why => why.words(size),
+        }
+    }
+}

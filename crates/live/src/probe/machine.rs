@@ -1,0 +1,223 @@
+//! A machine file for the simulator, from what was measured.
+
+use super::{Finding, Probe, Value};
+use std::fmt;
+use std::fs;
+use toml::Table;
+
+/// A built-in machine: its name and its file.
+type Template = (&'static str, &'static str);
+const ZEN4: Template = ("zen4", include_str!("../../machines/zen4.toml"));
+const ZEN5: Template = ("zen5", include_str!("../../machines/zen5.toml"));
+const GOLDEN_COVE: Template = ("golden-cove", include_str!("../../machines/golden-cove.toml"));
+const SKYLAKE_SP: Template = ("skylake-sp", include_str!("../../machines/skylake-sp.toml"));
+const HARPERTOWN: Template = ("harpertown", include_str!("../../machines/harpertown.toml"));
+const NEOVERSE_V2: Template = ("neoverse-v2", include_str!("../../machines/neoverse-v2.toml"));
+
+/// What the processor says that it is.
+pub(crate) struct Processor {
+    vendor: String,
+    family: u32,
+    model: u32,
+    name: String,
+}
+
+impl Processor {
+    pub(crate) fn here() -> Processor {
+        Processor::read(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+    }
+
+    fn read(cpuinfo: &str) -> Processor {
+        let of = |key: &str| {
+            let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|first| first.trim() == key));
+            line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_string()).unwrap_or_default()
+        };
+        let arm = of("CPU part");
+        Processor {
+            vendor: if arm.is_empty() { of("vendor_id") } else { "ARM".into() },
+            family: of("cpu family").parse().unwrap_or(0),
+            model: of("model").parse().or(u32::from_str_radix(arm.trim_start_matches("0x"), 16)).unwrap_or(0),
+            name: of("model name"),
+        }
+    }
+
+    /// The built-in machine that is nearest, and whether it is of the same family.
+    fn nearest(&self) -> (Template, bool) {
+        match (self.vendor.as_str(), self.family, self.model) {
+            ("AuthenticAMD", 25, 0x10..=0x1f | 0x60..=0x7f | 0xa0..=0xaf) => (ZEN4, true),
+            ("AuthenticAMD", 26.., _) => (ZEN5, self.family == 26),
+            ("AuthenticAMD", ..) => (ZEN4, false),
+            ("GenuineIntel", 6, 143 | 151 | 154 | 183 | 186 | 191 | 207) => (GOLDEN_COVE, true),
+            ("GenuineIntel", 6, 85 | 94 | 158) => (SKYLAKE_SP, true),
+            ("GenuineIntel", 6, 15 | 23 | 29) => (HARPERTOWN, true),
+            ("ARM", _, part) => (NEOVERSE_V2, part == 0xd4f),
+            _ => (GOLDEN_COVE, false),
+        }
+    }
+}
+
+impl fmt::Display for Processor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.vendor.as_str() {
+            "ARM" => write!(f, "ARM part {:#x}", self.model),
+            vendor => write!(f, "{} ({vendor} family {} model {})", self.name, self.family, self.model),
+        }
+    }
+}
+
+/// The machine file.
+pub(crate) fn file(probe: &Probe, processor: &Processor) -> String {
+    let ((name, text), same) = processor.nearest();
+    let mut machine: Table = text.parse().expect("built-in files are right");
+    let others = format!(
+        "what was not measured is as of {name}, the nearest built-in machine{}",
+        if same { "" } else { " (of another family)" }
+    );
+    machine.insert("name".into(), "probed".into());
+    machine.insert("description".into(), format!("measured by superpage probe on {processor}").into());
+    // The walks measured read one entry, from the second cache for data.
+    let caches = machine.get("line-cache").and_then(toml::Value::as_array);
+    let second = caches.and_then(|caches| caches.get(1)?.get("hit-cycles")?.as_integer()).unwrap_or(0);
+    for (key, part) in &mut machine {
+        let parts: Vec<&mut Table> = match part {
+            toml::Value::Table(part) => vec![part],
+            toml::Value::Array(parts) => parts.iter_mut().filter_map(toml::Value::as_table_mut).collect(),
+            _ => continue,
+        };
+        for part in parts {
+            let measured = measured(probe, key, part, second);
+            set(part, measured, &others);
+        }
+    }
+    if let Some(finding) = probe.finding("host.fractures")
+        && finding.is_so() == Some(true)
+    {
+        let mut host = Table::new();
+        host.insert("backs-by".into(), "4K".into());
+        host.insert("source".into(), format!("measured: {}", said(finding)).into());
+        machine.insert("host".into(), host.into());
+    }
+    let head =
+        "# Made by superpage probe. Measured values say so in `source`, with the evidence; all others are `assumed`.\n";
+    format!("{head}{}", toml::to_string_pretty(&machine).expect("a table of plain values"))
+}
+
+/// The values of a part of the machine that were measured: key, value, evidence. A reference to the second cache for data takes
+/// `second` cycles.
+fn measured(probe: &Probe, key: &str, part: &Table, second: i64) -> Vec<(&'static str, toml::Value, String)> {
+    let number = |name: &str| {
+        let finding = probe.finding(name)?;
+        Some((finding.as_number()?, said(finding)))
+    };
+    let whole = |name: &str| number(name).map(|(value, said)| (toml::Value::Integer(value.round() as i64), said));
+    let mut values = Vec::new();
+    let mut add = |key: &'static str, value: Option<(toml::Value, String)>| {
+        values.extend(value.map(|(value, said)| (key, value, said)));
+    };
+    let level = part.get("level").and_then(toml::Value::as_integer);
+    let serves_data = matches!(part.get("serves").and_then(toml::Value::as_str), Some("data" | "load" | "unified"));
+    match (key, level) {
+        ("clock", _) => add("hertz", whole("clock.hertz")),
+        ("memory", _) => {
+            let memory = fs::read_to_string("/proc/meminfo").ok();
+            let kilobytes =
+                memory.as_ref().and_then(|text| text.lines().next()?.split_whitespace().nth(1)?.parse::<u64>().ok());
+            add("size", kilobytes.map(|kb| (format!("{}M", kb >> 10).into(), "MemTotal of /proc/meminfo".into())));
+        }
+        ("tlb", Some(level)) if serves_data => {
+            // What was measured with pages of a size is about the TLB that holds them.
+            let sizes = part.get("sizes").and_then(toml::Value::as_array).into_iter().flatten();
+            let mut sizes = sizes.filter_map(toml::Value::as_str);
+            let measured = |size: &&str| probe.finding(&format!("tlb.l{level}.entries.{size}")).is_some();
+            let Some(size) = sizes.find(measured) else { return values };
+            let ways = probe.finding(&format!("tlb.l{level}.ways.{size}"));
+            let full = ways.is_some_and(|finding| finding.value == Some(Value::Text("full".into())));
+            let ways = match full {
+                true => ways.map(|finding| ("full".into(), said(finding))),
+                false => whole(&format!("tlb.l{level}.ways.{size}")),
+            };
+            let known = ways.as_ref().map(|(value, _)| value.clone()).or(part.get("ways").cloned());
+            let set = known.and_then(|ways| ways.as_integer()).unwrap_or(1);
+            let sets = number(&format!("tlb.l{level}.sets.{size}")).map(|(sets, said)| (sets as i64 * set, said));
+            let seen = number(&format!("tlb.l{level}.entries.{size}")).map(|(entries, said)| {
+                ((entries as i64 / set).max(1) * set, format!("{said}, as whole sets of {set}"))
+            });
+            let entries = sets.or(seen).map(|(entries, said)| (toml::Value::Integer(entries), said));
+            add("entries", entries);
+            add("ways", ways);
+            if level == 2 {
+                add("hit-cycles", whole(&format!("tlb.l2.hit.{size}")));
+            }
+        }
+        ("walk", _) => {
+            let rest = |(cycles, said): (f64, String)| {
+                let rest = (cycles.round() as i64 - second).max(0);
+                (toml::Value::Integer(rest), format!("{said}; without the {second} of the last reference"))
+            };
+            let walk = number("walk.near").map(rest);
+            add("refill-cycles", walk);
+        }
+        ("costs", _) => {
+            add("fault", whole("fault.fixed"));
+            add("zero-per-kb", whole("zero.per-kb"));
+        }
+        _ => {}
+    }
+    values
+}
+
+fn said(finding: &Finding) -> String {
+    format!("{}: {} (rounds agree to {:.0} %)", finding.what, finding.evidence, 100.0 * finding.confidence)
+}
+
+/// Sets what was measured, and marks all else as assumed.
+fn set(part: &mut Table, measured: Vec<(&'static str, toml::Value, String)>, others: &str) {
+    let about = |key: &str| matches!(key, "source" | "assumed" | "name");
+    let evidence: Vec<String> = measured.iter().map(|(key, _, said)| format!("{key} measured: {said}")).collect();
+    let keys: Vec<&str> = measured.iter().map(|(key, ..)| *key).collect();
+    let assumed: Vec<toml::Value> =
+        part.keys().filter(|key| !about(key) && !keys.contains(&key.as_str())).map(|key| key.clone().into()).collect();
+    let mut source = evidence.join("; ");
+    if !assumed.is_empty() {
+        source = if source.is_empty() { others.to_string() } else { format!("{source}; {others}") };
+    }
+    part.insert("source".into(), source.into());
+    part.insert("assumed".into(), assumed.into());
+    for (key, value, _) in measured {
+        part.insert(key.into(), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was measured on a Golden Cove: 96 entries for 4 KB, 33 (of 32) for 2 MB, none for 1 GB.
+    #[test]
+    fn the_entries_of_a_size_go_to_the_tlb_that_holds_it() {
+        let number = |name: &str, value: f64| Finding::number(name, name, value, "", 1.0, "seen".into());
+        let findings = vec![number("tlb.l1.entries.4K", 96.0), number("tlb.l1.entries.2M", 33.0)];
+        let probe = Probe { findings, latency: Vec::new(), processor: String::new(), stopped: false };
+        let cpuinfo = "vendor_id : GenuineIntel\ncpu family : 6\nmodel : 143\n";
+        let text = file(&probe, &Processor::read(cpuinfo));
+        let machine: Table = text.parse().unwrap();
+        let tlbs = machine["tlb"].as_array().unwrap().iter().map(|tlb| tlb.as_table().unwrap());
+        let loads = tlbs.filter(|tlb| tlb["level"].as_integer() == Some(1) && tlb["serves"].as_str() == Some("load"));
+        let of = |tlb: &Table| {
+            let assumed = tlb["assumed"].as_array().unwrap().contains(&"entries".into());
+            (tlb["sizes"][0].as_str().unwrap().to_string(), tlb["entries"].as_integer().unwrap(), assumed)
+        };
+        let expected = [("4K", 96, false), ("2M", 32, false), ("1G", 8, true)];
+        assert_eq!(loads.map(of).collect::<Vec<_>>(), expected.map(|(size, n, a)| (size.to_string(), n, a)));
+    }
+
+    #[test]
+    fn processors_find_their_family() {
+        let read = |text: &str| Processor::read(text).nearest();
+        let amd = read("vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n");
+        assert_eq!((amd.0.0, amd.1), ("zen4", true));
+        assert_eq!(read("vendor_id : GenuineIntel\ncpu family : 6\nmodel : 143\n").0.0, "golden-cove");
+        assert_eq!(read("CPU part\t: 0xd4f\n").0.0, "neoverse-v2");
+        assert!(!read("").1);
+    }
+}

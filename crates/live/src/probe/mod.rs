@@ -1,0 +1,147 @@
+//! Microbenchmarks that find out, by timing alone, what this machine and its kernel do with pages of several sizes.
+//!
+//! Each question is a file. Each answer is a [`Finding`], with the measured points, how repeats agree, and, where the points
+//! do not tell, why not. Times are the shortest of many short repeats, on one processor.
+
+mod chase;
+mod churn;
+mod clock;
+mod coalesce;
+mod contiguity;
+mod curve;
+mod fault;
+mod finding;
+mod fracture;
+mod machine;
+mod memory;
+mod page;
+mod pin;
+mod promotion;
+mod reach;
+mod steady;
+mod steps;
+mod usable;
+mod ways;
+
+pub use finding::{Finding, Series, Value};
+pub use fracture::host_fractured;
+
+use pin::Pinned;
+use std::sync::atomic::{AtomicBool, Ordering};
+use superpage_linux::Error;
+
+/// What to measure.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Fewer points and fewer repeats: seconds instead of up to a minute.
+    pub quick: bool,
+    /// Allow all sizes of folios while faults are measured: a setting of the whole system, which is put back.
+    pub folios: bool,
+    /// The share of the available memory, from 0 (none) to 1, that is taken in base pages and given back in pieces before
+    /// contiguity is measured again. Some memory is always left to others.
+    pub churn: f64,
+}
+
+/// All that was found.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// The findings, in the order of the questions.
+    pub findings: Vec<Finding>,
+    /// Latency against pages touched: a series each for base pages, huge pages, and what is compared with them.
+    pub latency: Vec<Series>,
+    /// What the processor is, by `/proc/cpuinfo`.
+    pub processor: String,
+    /// Whether it was stopped before all questions were asked.
+    pub stopped: bool,
+}
+
+/// Why no further question is asked.
+enum Halt {
+    Stopped,
+    Failed(Error),
+}
+
+impl From<Error> for Halt {
+    fn from(error: Error) -> Halt {
+        Halt::Failed(error)
+    }
+}
+
+impl Probe {
+    /// Asks every question. Takes seconds if quick, else up to a minute, and up to about 1 GB of address space in use at a time,
+    /// a tenth of that of memory. `progress` is told of each question before it is asked. Once `stop` is set no further one is:
+    /// what was found by then is the result.
+    ///
+    /// # Errors
+    /// The system refuses to map memory or to keep a thread on its processor. What only cannot be told, or not be measured with
+    /// these rights, is a finding without a value.
+    pub fn measure(options: &Options, stop: &AtomicBool, mut progress: impl FnMut(&str)) -> Result<Probe, Error> {
+        let _pinned = Pinned::here()?;
+        let processor = machine::Processor::here().to_string();
+        let mut probe = Probe { findings: Vec::new(), latency: Vec::new(), processor, stopped: false };
+        match probe.ask(options, stop, &mut progress) {
+            Ok(()) => {}
+            Err(Halt::Stopped) => probe.stopped = true,
+            Err(Halt::Failed(error)) => return Err(error),
+        }
+        Ok(probe)
+    }
+
+    fn ask(&mut self, options: &Options, stop: &AtomicBool, progress: &mut dyn FnMut(&str)) -> Result<(), Halt> {
+        let mut next = |question: &str| {
+            progress(question);
+            if stop.load(Ordering::Relaxed) { Err(Halt::Stopped) } else { Ok(()) }
+        };
+        let findings = &mut self.findings;
+        next("the clock")?;
+        let clock = clock::hertz();
+        let hertz = clock.value;
+        let evidence = "additions in a row, a cycle each; cycles below are of this clock".to_string();
+        let what = "clock of the processor, now";
+        findings.push(Finding::number("clock.hertz", what, hertz, "Hz", clock.agreement, evidence));
+        next("page sizes")?;
+        findings.extend(usable::sizes());
+        next("whether a host fractures huge pages")?;
+        let fractured = host_fractured();
+        let is_fractured = fractured.is_so();
+        findings.push(fractured);
+        next("TLB levels and walks")?;
+        let reach = reach::measure(options, stop, hertz)?;
+        findings.extend(reach.findings);
+        self.latency = reach.curves.iter().map(curve::Curve::series).collect();
+        if let Some(first) = reach.base.first() {
+            next("associativity")?;
+            let first = reach::entries(0, first);
+            findings.push(ways::first(first, hertz)?);
+            if let Some(second) = reach.base.get(1) {
+                findings.extend(ways::second(first, reach::entries(1, second), hertz)?);
+                next("coalescing")?;
+                findings.extend(coalesce::measure([first, reach::entries(1, second)], is_fractured)?);
+            }
+        }
+        next("faults")?;
+        findings.extend(fault::faults(options.folios));
+        findings.extend(fault::split(findings, hertz));
+        next("promotions")?;
+        findings.extend(promotion::promotions(options.folios));
+        next("contiguity")?;
+        findings.extend(contiguity::measure(options.churn, stop));
+        Ok(())
+    }
+
+    /// The finding of a name.
+    pub fn finding(&self, name: &str) -> Option<&Finding> {
+        self.findings.iter().find(|finding| finding.name == name)
+    }
+
+    /// A machine file for the simulator: what was measured here, each value with its evidence, and all else from the built-in
+    /// machine that is nearest by the processor's family, marked as assumed.
+    pub fn machine_file(&self) -> String {
+        machine::file(self, &machine::Processor::here())
+    }
+
+    /// The report as one HTML file, with figures.
+    pub fn html(&self) -> String {
+        page::html(self)
+    }
+}

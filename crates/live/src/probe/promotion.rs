@@ -1,0 +1,90 @@
+//! What promotion costs: `MADV_COLLAPSE` of full regions, by what they are made of.
+
+use super::Finding;
+use super::fault::faults_so_far;
+use super::memory::{BASE, HUGE, Memory};
+use super::usable::{allow, mthp};
+use std::time::Instant;
+use superpage_linux::Error;
+
+/// Memory of one round.
+const BYTES: usize = 32 << 20;
+/// The first round warms.
+const ROUNDS: usize = 4;
+const FOLIO: usize = 64 << 10;
+
+/// Of regions of base pages; of regions of 64 KB folios where they may be had, which `folios` allows meanwhile.
+pub(crate) fn promotions(folios: bool) -> Vec<Finding> {
+    let base = timed("promotion.4K", "promotion of 2 MB of base pages", || Memory::base(BYTES));
+    vec![base, of_folios(folios)]
+}
+
+fn of_folios(may_allow: bool) -> Finding {
+    let (name, what) = ("promotion.64K", "promotion of 2 MB of 64K folios");
+    let measure = || timed(name, what, in_folios);
+    let setting = "hugepages-64kB/enabled";
+    match mthp().into_iter().find(|size| size.bytes == FOLIO) {
+        None => Finding::unmeasured(name, what, format!("this kernel has no {setting}")),
+        Some(size) if size.enabled => measure(),
+        Some(_) if !may_allow => {
+            Finding::unmeasured(name, what, format!("{setting} allows no such folios; --folios does meanwhile"))
+        }
+        Some(_) => match allow(FOLIO) {
+            Ok(_allowed) => measure(),
+            Err(error) => Finding::unmeasured(name, what, error.to_string()),
+        },
+    }
+}
+
+/// Memory of folios of 64 KB, whatever larger sizes are allowed too: every other piece of 64 KB is advised and touched, then
+/// the others, so that no larger page has room in a mapping.
+fn in_folios() -> Result<Memory, Error> {
+    let memory = Memory::new(BYTES)?;
+    memory.advise(libc::MADV_NOHUGEPAGE)?;
+    // A page that was touched gives the pieces an ancestor in common, without which they could not be one mapping again.
+    memory.touch(0..BASE, BASE);
+    memory.advise_part(0..BASE, libc::MADV_DONTNEED)?;
+    let before = faults_so_far();
+    for first in [0, FOLIO] {
+        memory.advise(libc::MADV_NOHUGEPAGE)?;
+        for at in (first..BYTES).step_by(2 * FOLIO) {
+            memory.advise_part(at..at + FOLIO, libc::MADV_HUGEPAGE)?;
+            memory.touch(at..at + FOLIO, BASE);
+        }
+    }
+    let (faults, due) = ((faults_so_far() - before) as usize, BYTES / FOLIO);
+    match faults > due + due / 8 + 16 {
+        true => Err(Error::Unable(format!("the kernel gave smaller pages: {faults} faults where {due} were due"))),
+        false => Ok(memory),
+    }
+}
+
+fn timed(name: &str, what: &str, make: impl Fn() -> Result<Memory, Error>) -> Finding {
+    let measured = || -> Result<Vec<f64>, Error> {
+        let mut times = Vec::new();
+        for round in 0..ROUNDS {
+            let memory = make()?;
+            memory.advise(libc::MADV_HUGEPAGE)?;
+            for at in (0..BYTES).step_by(HUGE) {
+                let begun = Instant::now();
+                memory.advise_part(at..at + HUGE, libc::MADV_COLLAPSE)?;
+                if round > 0 {
+                    times.push(begun.elapsed().as_secs_f64() * 1e6);
+                }
+            }
+        }
+        Ok(times)
+    };
+    match measured() {
+        Ok(mut times) => {
+            times.sort_by(f64::total_cmp);
+            let (least, median, high) = (times[0], times[times.len() / 2], times[times.len() * 9 / 10]);
+            let evidence = format!(
+                "least of {} promotions by MADV_COLLAPSE; median {median:.0} us, 9 of 10 under {high:.0}",
+                times.len()
+            );
+            Finding::number(name, what, least, "us", least / median, evidence)
+        }
+        Err(error) => Finding::unmeasured(name, what, error.to_string()),
+    }
+}
