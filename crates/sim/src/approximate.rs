@@ -114,13 +114,24 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
             notes.push(format!("nobody knows how good the estimates (≈) on {machines} are: {why}"));
         }
     }
-    let short = rows.iter().filter(|(_, sampled)| !sampled.kernel_exact);
-    let short: Vec<String> = short.map(|(row, _)| format!("{} {}", row.machine, row.policy)).collect();
+    // Of the rows whose kernel is not known: what the policy does by itself goes by time, and what the daemon takes away by references.
+    let unknown = rows.iter().filter(|(_, sampled)| !sampled.kernel_exact);
+    let (short, timed): (Vec<_>, Vec<_>) = unknown.partition(|(row, _)| row.daemon_runs > 0 || row.error.is_some());
+    let named = |rows: &[&(&Row, &Sampled)]| {
+        let names: Vec<String> = rows.iter().map(|(row, _)| format!("{} {}", row.machine, row.policy)).collect();
+        names.join(", ")
+    };
     if !short.is_empty() {
         notes.push(format!(
             "memory was short under {}: what is taken away then depends on references that the sample left out, so that \
              nothing but what was touched is known (?): record without --sample, or give more --memory",
-            short.join(", ")
+            named(&short)
+        ));
+    }
+    if !timed.is_empty() {
+        notes.push(format!(
+            "{} goes by time, which is an estimate here, so that nothing but what was touched is known (?): record without --sample",
+            named(&timed)
         ));
     }
     notes

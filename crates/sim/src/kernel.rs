@@ -86,20 +86,19 @@ impl Point {
 
     fn run_background(&mut self) {
         let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
+        // An estimate of a sampled stream may go back; time does not.
         let now = nanoseconds(self.seconds());
-        if now < self.due_background {
+        if now < self.background_time || self.vm.due().is_none_or(|due| now < due) {
             return;
         }
+        self.background_time = now;
         self.note_peak();
         let before = self.kernel_work();
         let spent = nanoseconds(self.background_work.total() as f64 / self.setup.machine.clock.hertz as f64);
-        let next =
-            self.vm.advance(&mut Hardware::gathering(&mut self.mmu, &self.setup.machine), &mut self.disk, now, spent);
+        self.vm.advance(&mut Hardware::gathering(&mut self.mmu, &self.setup.machine), &mut self.disk, now, spent);
         let work = self.kernel_work() - before;
         self.background_work = self.background_work + work;
         self.daemon_work = self.daemon_work + work;
-        // An estimate of a sampled stream may go back; time does not.
-        self.due_background = next.unwrap_or(u64::MAX).max(now);
     }
 
     /// What is told of a process that memory runs out for: which of memory and swap space it is that is full.

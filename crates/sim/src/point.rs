@@ -51,9 +51,9 @@ pub(crate) struct Point {
     pub(crate) idle_hashed: u64,
     /// What of the kernel's work the daemon did, or the background of the policy.
     pub(crate) daemon_work: Kernel,
-    /// The background's part of it, and the modelled time from which on it is to be called again, in nanoseconds.
+    /// The background's part of it, and the modelled time at which it was called last, in nanoseconds.
     pub(crate) background_work: Kernel,
-    pub(crate) due_background: u64,
+    pub(crate) background_time: u64,
     pub(crate) windows: Windows,
     /// Why the run could not go on.
     pub(crate) failed: Option<String>,
@@ -124,7 +124,7 @@ impl Point {
             idle_hashed: 0,
             daemon_work: Kernel::default(),
             background_work: Kernel::default(),
-            due_background: 0,
+            background_time: 0,
             windows: Windows::default(),
             failed: None,
             reasons: Vec::new(),
@@ -178,6 +178,9 @@ impl Point {
 
     /// Carries the requests out; else, which one could not be, and why.
     fn requests(&mut self, requests: &[Request]) -> Result<(), (usize, Problem)> {
+        if self.vm.wants_misses() {
+            return self.requests_telling(requests);
+        }
         let mut at = 0;
         while let Some((index, _)) = self.mmu.run(&requests[at..]) {
             self.note_writes(&requests[at..at + index]);
@@ -187,6 +190,23 @@ impl Point {
             self.look();
         }
         self.note_writes(&requests[at..]);
+        Ok(())
+    }
+
+    /// The same for a policy that wants to know of each miss, one by one.
+    fn requests_telling(&mut self, requests: &[Request]) -> Result<(), (usize, Problem)> {
+        for (at, request) in requests.iter().enumerate() {
+            let before: u64 = self.mmu.counters().walks.iter().sum();
+            match self.mmu.run(&requests[at..=at]) {
+                Some(_) => self.trap(*request).map_err(|problem| (at, problem))?,
+                None => self.note_writes(&requests[at..=at]),
+            }
+            if self.mmu.counters().walks.iter().sum::<u64>() > before {
+                let hardware = Hardware::new(&mut self.mmu, &self.setup.machine);
+                self.vm.missed(&hardware, self.space, request.page());
+                self.look();
+            }
+        }
         Ok(())
     }
 

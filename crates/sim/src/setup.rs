@@ -75,6 +75,13 @@ impl Setup {
         }
         let Conditions { fragment, seed, files, digest, .. } = *conditions;
         fragment.check(&machine)?;
+        if let Some(size) = fragment.size.filter(|size| fragment.share > 0.0 && memory < size.bytes()) {
+            let (mut text, name) = (String::new(), &machine.name);
+            format_bytes(memory, &mut text).expect("a string takes everything");
+            return Err(Error::Usage(format!(
+                "machine {name}: fragment {fragment}: memory of {text} has no extent of {size}; give at least that with --memory"
+            )));
+        }
         let frames = memory >> ladder.base().shift();
         let swap_pages = conditions.swap.unwrap_or(2 * memory) >> ladder.base().shift();
         Ok(Setup { machine, ladder, name: name.into(), policy, frames, swap_pages, fragment, seed, files, digest })

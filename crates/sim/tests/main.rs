@@ -4,6 +4,7 @@ mod script;
 
 mod files;
 mod grid;
+mod misses;
 mod navarro02;
 mod parts;
 mod pressure;

@@ -154,6 +154,17 @@ fn nothing_is_claimed_to_be_exact_when_memory_is_short() {
 }
 
 #[test]
+fn a_policy_that_goes_by_time_is_no_sign_of_short_memory() {
+    let setups = plan(&["zen5".into()], &["promote".into()], &Conditions::default()).unwrap();
+    let mut source = sample("random:bytes=16M,references=200K", 4000, 40_000, 1);
+    let sampled = run(&setups, &mut source, &AtomicBool::new(false), &|_| {}).unwrap();
+    let mut table = Vec::new();
+    write(&sampled, Format::Table, superpage_report::Screen::of(100), &mut table).unwrap();
+    let table = String::from_utf8(table).unwrap();
+    assert!(table.contains("zen5 promote goes by time") && !table.contains("memory was short"), "{table}");
+}
+
+#[test]
 fn a_comparison_is_surer_than_what_it_compares() {
     let rows = rows("skylake-sp", &mut sample("zipf:bytes=64M,references=2M", 13_000, 52_000, 3));
     let (base, other) = (rows[0].sampled.as_ref().unwrap(), rows[1].sampled.as_ref().unwrap());

@@ -1,9 +1,8 @@
 //! Pages that have contents but are not populated: cache pages, in frames that count as free, and swap pages.
 
-use crate::bitmap::Bitmap;
 use crate::object::ObjectId;
 use crate::population::NONE;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -22,20 +21,23 @@ pub(crate) struct Away {
     cached_in: HashMap<u32, PageOf, FxBuildHasher>,
     /// The slot of each page that has one, whether or not the page is populated.
     swapped: BTreeMap<PageOf, u32>,
-    /// Free slots.
-    vacant: Bitmap,
+    /// Slots below `fresh` that hold nothing; from there on all are empty.
+    vacant: BTreeSet<u32>,
+    fresh: u32,
     slots: u64,
 }
 
 impl Away {
     /// With `slots` pages of swap space, all free.
-    pub(crate) fn new(slots: u64) -> Option<Away> {
-        let slots = slots.min(u64::from(NONE));
-        let mut vacant = Bitmap::new(slots as usize).ok()?;
-        if slots > 0 {
-            vacant.insert_run(0, slots as usize);
+    pub(crate) fn new(slots: u64) -> Away {
+        Away {
+            cached: BTreeMap::new(),
+            cached_in: HashMap::default(),
+            swapped: BTreeMap::new(),
+            vacant: BTreeSet::new(),
+            fresh: 0,
+            slots: slots.min(u64::from(NONE)),
         }
-        Some(Away { cached: BTreeMap::new(), cached_in: HashMap::default(), swapped: BTreeMap::new(), vacant, slots })
     }
 
     /// Whether there is no such page at all: the first test of every fault.
@@ -72,26 +74,33 @@ impl Away {
         if let Some(slot) = self.slot(page) {
             return Some(slot);
         }
-        let slot = self.vacant.pop_first()? as u32;
+        let slot = match self.vacant.pop_first() {
+            Some(slot) => slot,
+            None if u64::from(self.fresh) == self.slots => return None,
+            None => {
+                self.fresh += 1;
+                self.fresh - 1
+            }
+        };
         self.swapped.insert(page, slot);
         Some(slot)
     }
 
     /// The number of free slots.
     pub(crate) fn vacant_slots(&self) -> u64 {
-        self.vacant.count() as u64
+        self.slots - self.slots_used()
     }
 
     /// Frees the slot of a page.
     pub(crate) fn free_slot(&mut self, page: PageOf) {
         if let Some(slot) = self.swapped.remove(&page) {
-            self.vacant.insert(slot as usize);
+            self.vacant.insert(slot);
         }
     }
 
     /// The number of slots in use.
     pub(crate) fn slots_used(&self) -> u64 {
-        self.slots - self.vacant.count() as u64
+        u64::from(self.fresh) - self.vacant.len() as u64
     }
 
     /// The pages of an object from `low` up to `high`: those that are cached, with their frames, and those that have a
@@ -136,17 +145,20 @@ impl Away {
         let mut slots: Vec<u32> = self.swapped.values().copied().collect();
         slots.sort_unstable();
         slots.dedup();
-        let vacant = slots.iter().find(|slot| self.vacant.contains(**slot as usize));
+        let vacant = slots.iter().find(|slot| self.vacant.contains(*slot) || **slot >= self.fresh);
         if slots.len() != self.swapped.len() || vacant.is_some() || self.slots_used() != slots.len() as u64 {
             return Err(format!("{} pages in swap space have {} slots", self.swapped.len(), slots.len()));
         }
-        self.vacant.validate()
+        if self.vacant.last().is_some_and(|last| *last >= self.fresh) || u64::from(self.fresh) > self.slots {
+            return Err(format!("{} slots of swap space were used, of {}", self.fresh, self.slots));
+        }
+        Ok(())
     }
 
     /// Bytes held; an estimate, since the trees do not tell how full their nodes are.
     pub(crate) fn metadata_bytes(&self) -> usize {
         (self.cached.len() + self.swapped.len()) * (size_of::<PageOf>() + 4)
             + self.cached_in.allocation_size()
-            + self.vacant.bytes()
+            + self.vacant.len() * size_of::<u32>()
     }
 }

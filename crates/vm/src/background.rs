@@ -29,6 +29,10 @@ pub trait Background: fmt::Debug + Send {
     /// A fault was resolved. Called only if [`Background::events`] asks for it.
     fn faulted(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
+    /// The TLBs had no translation of the page, which is now mapped at this level. Called for each miss, only if
+    /// [`Background::events`] asks for it, and only where the target counts misses ([`Need::Misses`](crate::Need::Misses)).
+    fn missed(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
+
     /// An address space ended, or its program was replaced by another. Called only if [`Background::events`] asks for
     /// it.
     fn gone(&mut self, _space: SpaceId) {}
@@ -47,6 +51,8 @@ pub trait Background: fmt::Debug + Send {
 pub struct Events {
     /// Call [`Background::faulted`].
     pub faulted: bool,
+    /// Call [`Background::missed`].
+    pub missed: bool,
     /// Call [`Background::gone`].
     pub gone: bool,
 }

@@ -31,6 +31,30 @@ impl Vm {
         self.background.is_some()
     }
 
+    /// When [`Vm::advance`] is to be called next: an event may have changed what that returned. `None`: not before another event.
+    pub fn due(&self) -> Option<Time> {
+        self.background.as_ref().and_then(|background| background.next())
+    }
+
+    /// Whether the policy wants to be told of misses in the TLBs, by [`Vm::missed`].
+    #[inline]
+    pub fn wants_misses(&self) -> bool {
+        self.events.missed
+    }
+
+    /// The TLBs had no translation of a page. A kernel whose refill is software calls this there, if [`Vm::wants_misses`]; the policy
+    /// acts on it when it is next called ([`Vm::advance`]). Nothing happens where the page is not mapped. O(1) beside what the policy does.
+    pub fn missed(&mut self, pmap: &impl Pmap, space: SpaceId, at: Vpn) {
+        if self.events.missed
+            && let Some(mapped) = pmap.lookup(space, at)
+        {
+            let level = self.level(mapped.size);
+            if let Some(background) = &mut self.background {
+                background.missed(space, at, level);
+            }
+        }
+    }
+
     /// Tells the background, if it asked for it, that an address space has ended.
     pub(crate) fn tell_gone(&mut self, space: SpaceId) {
         if self.events.gone

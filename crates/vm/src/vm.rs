@@ -70,7 +70,7 @@ impl Vm {
             population: Population::new(&ladder),
             reservations: Reservations::new(),
             pages: reclaims.then(|| Pages::new(frames, &orders)),
-            away: Away::new(if reclaims { swap_pages } else { 0 }).ok_or(Error::Frames(frames))?,
+            away: Away::new(if reclaims { swap_pages } else { 0 }),
             busy: Busy::default(),
             untouched: None,
             digests: HashMap::default(),

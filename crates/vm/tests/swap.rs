@@ -1,6 +1,6 @@
 //! Swap space: pages of anonymous memory written there and read back, when it is full, and when its slots are given back.
 
-use crate::machine::Machine;
+use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Access, Vpn};
 use superpage_vm::{FaultError, FaultKind, Growth};
 
@@ -227,4 +227,10 @@ fn a_copy_leaves_a_cache_page_that_holds_its_frame_where_it_is() {
     assert_eq!(machine.read(3).kind, FaultKind::Resident, "memory has room for both");
     machine.vm.exit(&mut machine.pmap, child).unwrap();
     machine.end();
+}
+
+#[test]
+fn swap_space_takes_no_memory_before_it_is_used() {
+    let with = |pages| Machine::with_swap(ALPHA, 1024, "reservation", pages).vm.metadata_bytes();
+    assert_eq!(with(0), with(u64::from(u32::MAX)));
 }

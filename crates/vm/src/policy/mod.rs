@@ -95,6 +95,8 @@ pub enum Need {
     Settings,
     /// Superpages made by copying.
     Copying,
+    /// To be told of misses in the TLBs.
+    Misses,
 }
 
 impl fmt::Display for Need {
@@ -103,6 +105,7 @@ impl fmt::Display for Need {
             Need::Faults => "control over page faults",
             Need::Settings => "the settings of a running Linux",
             Need::Copying => "superpages made by copying",
+            Need::Misses => "to be told of misses in the TLBs",
         })
     }
 }
@@ -118,7 +121,8 @@ pub struct Target {
 
 impl Target {
     /// The manager of this crate.
-    pub const MANAGER: Target = Target { name: "this memory manager", has: &[Need::Faults, Need::Copying] };
+    pub const MANAGER: Target =
+        Target { name: "this memory manager", has: &[Need::Faults, Need::Copying, Need::Misses] };
 
     /// The first of these needs that it does not provide.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
