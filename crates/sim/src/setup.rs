@@ -46,6 +46,13 @@ impl std::str::FromStr for Digest {
 }
 
 impl Setup {
+    /// The same under a policy that is not one of the built-in ones, such as [`Policy::of`] returns. The ladder stays: the sizes
+    /// that the policy names ([`Policy::sizes`]) are not applied.
+    #[must_use]
+    pub fn with_policy(self, policy: Policy) -> Setup {
+        Setup { name: policy.definition().name.into(), policy, ..self }
+    }
+
     pub(crate) fn new(
         machine: Machine,
         ladder: Ladder,

@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use superpage_pages::{Level, Vpn};
-use superpage_sim::{Conditions, Row, plan, run};
+use superpage_sim::{Conditions, Row, Setup, plan, run};
 use superpage_trace::workload;
 use superpage_vm::{
-    Answers, Background, Definition, Events, How, Made, Need, Parameter, Policy, Ripe, SpaceId, System, Target, Time,
-    Values,
+    Answers, Background, Definition, Events, How, Made, Need, Parameter, Policy, Ripe, Sample, SpaceId, System, Target,
+    Time, Values,
 };
 
 /// Base pages; a region with so many misses is promoted, as Romer et al. do online (ISCA 1995, section 3), without their charges.
@@ -46,7 +46,12 @@ impl Background for Missed {
     fn tick(&mut self, now: Time, system: &mut dyn System) {
         self.now = now;
         for (space, region) in std::mem::take(&mut self.ready) {
-            system.promote(space, Level(1), &[Ripe { region, populated: 512 }], How::Either);
+            system.promote(
+                space,
+                Level(1),
+                &[Ripe::from(Sample { region, populated: 512, superpage: false })],
+                How::Either,
+            );
         }
     }
 
@@ -67,10 +72,12 @@ impl Background for Missed {
 }
 
 fn row(policy: &str, misses: &str) -> Row {
-    let mut setups = plan(&["zen5".into()], &["base".into()], &Conditions::default()).unwrap();
-    if policy == "missed" {
-        setups[0].policy = Policy::of(&MISSED, [("misses", misses)], &Target::MANAGER).unwrap();
-    }
+    let setups = plan(&["zen5".into()], &["base".into()], &Conditions::default()).unwrap();
+    let own = |setup: Setup| match policy {
+        "missed" => setup.with_policy(Policy::of(&MISSED, [("misses", misses)], &Target::MANAGER).unwrap()),
+        _ => setup,
+    };
+    let setups: Vec<Setup> = setups.into_iter().map(own).collect();
     let mut source = workload::parse("random:bytes=64M,references=200K").unwrap();
     run(&setups, source.as_mut(), &AtomicBool::new(false), &|_| {}).unwrap().remove(0)
 }
