@@ -1,5 +1,5 @@
 //! The vocabulary that every other crate shares: page sizes, a machine's ladder of sizes, virtual and physical page
-//! numbers, extents of frames, and protections.
+//! numbers, extents of frames, protections, and hints.
 //!
 //! This crate holds no policy and no state. A page number counts *base pages* of the machine being modelled, never
 //! bytes; a
@@ -7,12 +7,14 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+mod hint;
 mod ladder;
 mod number;
 mod protection;
 mod random;
 mod size;
 
+pub use hint::Hint;
 pub use ladder::{Ladder, LadderError, Level, MAX_LEVELS};
 pub use number::{Extent, Pfn, Vpn};
 pub use protection::{Access, Protection};

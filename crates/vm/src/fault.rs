@@ -256,9 +256,9 @@ impl Vm {
     }
 
     /// The preferred size of a reservation, or of an extent that is taken at once, for a page that has no reserved
-    /// frame. `site` is the access that faulted, if there is one.
+    /// frame: a base page where the program's hint is against it. `site` is the access that faulted, if there is one.
     pub(crate) fn preferred(&self, site: Option<&Site>, object: ObjectId, index: u64, walk: &Walk) -> Level {
-        if walk.covered > 0 {
+        if walk.covered > 0 || site.is_some_and(|site| !self.answers.place.hints.allow(site.entry.hint)) {
             return Level::BASE;
         }
         let largest = self.frames.largest_without_overlap(&self.answers, walk);

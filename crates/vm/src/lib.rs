@@ -75,7 +75,7 @@ pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Mapped, Pmap, SpaceId, Used};
 pub use policy::{
-    Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Given, Hash, Key, Lists, Made, Need, Parameter,
+    Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Given, Hash, Hints, Key, Lists, Made, Need, Parameter,
     PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve,
     Scarce, Shortage, Sizes, Target, Values, Wake, Wired,
 };

@@ -2,10 +2,11 @@
 
 use crate::background::{Check, Look, Outcome, System, Time};
 use crate::object::Growth;
+use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{How, Memory, Pmap, Refused, Ripe, Sample, SpaceId};
 use alloc::vec::Vec;
-use superpage_pages::{Ladder, Level, Vpn};
+use superpage_pages::{Hint, Ladder, Level, Vpn};
 
 impl Vm {
     /// Sets the time to `now` and calls the policy's background if it has one that is due. `spent` is the processor
@@ -107,7 +108,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         for entry in map.iter() {
             let known = self.vm.objects.get(entry.object);
             let aligned = (entry.start ^ entry.offset) & (pages - 1) == 0;
-            if known.file.is_some() || entry.shared || entry.copy || !aligned {
+            if known.file.is_some() || entry.shared || entry.copy || entry.hint == Hint::Base || !aligned {
                 continue;
             }
             // Nothing exists yet below the lowest touched page of a stack.
@@ -171,7 +172,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     fn check(&mut self, space: SpaceId, level: Level, region: u64) -> Check {
         let (start, pages) = (self.start(level, region), self.vm.frames.ladder.pages(level));
         let entry = self.vm.space(space).ok().and_then(|map| map.find(start.0));
-        let Some(entry) = entry.filter(|entry| start.0 + pages <= entry.end) else { return Check::Populated(0) };
+        let fits = |entry: &Entry| start.0 + pages <= entry.end && entry.hint != Hint::Base;
+        let Some(entry) = entry.filter(fits) else { return Check::Populated(0) };
         let (mut runs, low) = (Vec::new(), entry.index(start.0));
         self.vm.frames.population.runs(entry.object, low, low + pages, &mut runs);
         Check::Populated(runs.iter().map(|(from, to)| (to - from) as u32).sum())
@@ -184,7 +186,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
             match self.vm.promote_region(self.pmap, self.memory, (space, start), level, how) {
                 Ok(_) => Outcome::Promoted,
                 Err(Refused::NoExtent) => Outcome::NoExtent,
-                Err(Refused::Superpage | Refused::Empty | Refused::Unmapped) => Outcome::Changed,
+                Err(Refused::Superpage | Refused::Empty | Refused::Unmapped | Refused::Hint) => Outcome::Changed,
                 Err(_) => Outcome::Later,
             }
         };

@@ -1,11 +1,11 @@
-//! What a process requests: map, unmap, protect, discard, grow, remap, and an address for a new mapping.
+//! What a process requests: map, unmap, protect, advise, discard, grow, remap, and an address for a new mapping.
 
 use crate::object::{Growth, Object, ObjectId};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Error, PAGES_LIMIT, Pmap, SpaceId};
 use core::ops::Range;
-use superpage_pages::{Level, Protection, Vpn};
+use superpage_pages::{Hint, Level, Protection, Vpn};
 
 /// What backs a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -39,13 +39,15 @@ pub struct Map {
     pub backing: Backing,
     /// How the object may change its size. A file object is fixed, whatever this says.
     pub growth: Growth,
+    /// What the program asks for; the policy decides what comes of it ([`Hints`](crate::Hints)).
+    pub hint: Hint,
 }
 
 impl Map {
     /// Private, zero-filled, readable and writable memory of fixed size.
     pub const fn anonymous(start: Vpn, pages: u64) -> Map {
         let (protection, backing) = (Protection::READ_WRITE, Backing::Anonymous);
-        Map { start, pages, protection, shared: false, backing, growth: Growth::Fixed }
+        Map { start, pages, protection, shared: false, backing, growth: Growth::Fixed, hint: Hint::None }
     }
 
     /// Readable and writable pages of a file from `offset` on, which has `file_pages` of them. Private: the process'
@@ -72,6 +74,11 @@ impl Map {
     /// Sets how the object may change its size.
     pub const fn growth(self, growth: Growth) -> Map {
         Map { growth, ..self }
+    }
+
+    /// What the program asks for.
+    pub const fn hint(self, hint: Hint) -> Map {
+        Map { hint, ..self }
     }
 }
 
@@ -102,8 +109,8 @@ impl Vm {
             }
         };
         self.objects.get_mut(object).entries += 1;
-        let (protection, shared) = (map.protection, map.shared);
-        self.space_mut(space).put(Entry { start, end, object, offset, protection, shared, copy, growth });
+        let Map { protection, shared, hint, .. } = map;
+        self.space_mut(space).put(Entry { start, end, object, offset, protection, shared, copy, growth, hint });
         self.join(space, start);
         self.join(space, end);
         Ok(())
@@ -181,6 +188,42 @@ impl Vm {
         Ok(())
     }
 
+    /// Changes the program's hint for a range (`madvise`); holes are no error. No mapping changes, but superpages across
+    /// the edges of the range are demoted as far as needed, as in Linux, since a map entry has one hint. What later
+    /// faults do is the policy's ([`Hints`](crate::Hints)). O(entries there).
+    ///
+    /// # Errors
+    /// The address space does not exist, or the range is empty or too long.
+    pub fn advise(
+        &mut self,
+        pmap: &mut impl Pmap,
+        space: SpaceId,
+        start: Vpn,
+        pages: u64,
+        hint: Hint,
+    ) -> Result<(), Error> {
+        let (low, high) = range(start, pages)?;
+        let entries = self.space(space)?.overlapping(low, high);
+        pmap.gather(space, start..Vpn(high));
+        for entry in entries.into_iter().filter(|entry| entry.hint != hint) {
+            let part = Entry { hint, ..entry.within(low, high) };
+            self.demote_edge(pmap, space, &entry, part.start);
+            self.demote_edge(pmap, space, &entry, part.end);
+            self.cut(space, part.start);
+            self.cut(space, part.end);
+            self.space_mut(space).put(part);
+            self.join(space, part.start);
+            self.join(space, part.end);
+        }
+        pmap.flush_gathered(space);
+        Ok(())
+    }
+
+    /// The program's hint for a page; `None` if nothing is mapped there. O(log entries).
+    pub fn hint(&self, space: SpaceId, at: Vpn) -> Option<Hint> {
+        self.space(space).ok()?.find(at.0).map(|entry| entry.hint)
+    }
+
     /// Discards the contents of a range and keeps its mappings; holes are no error. The next access finds zeroes, or
     /// the file. Contents that a shared mapping shares with others stay for them. O(pages mapped there).
     ///
@@ -213,7 +256,7 @@ impl Vm {
     }
 
     /// Sets the length of the growing mapping that starts at `start` (`brk`). It may also shrink; 0 unmaps it. Whatever
-    /// it grows over is unmapped first.
+    /// it grows over is unmapped first. The part that is added has no hint, as in Linux.
     ///
     /// # Errors
     /// The address space does not exist, no mapping starts there, the range is too long, or a page to be released is
@@ -230,6 +273,9 @@ impl Vm {
             self.may_extend(&last, end - last.end)?;
             self.unmap(pmap, space, Vpn(last.end), end - last.end)?;
             self.extend(space, last, end);
+            if last.hint != Hint::None {
+                self.advise(pmap, space, Vpn(last.end), end - last.end, Hint::None)?;
+            }
         } else if end < last.end {
             self.unmap(pmap, space, Vpn(end), last.end - end)?;
             // The object shrinks too, unless an entry elsewhere may map the part that was removed.

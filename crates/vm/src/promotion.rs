@@ -34,7 +34,8 @@ impl Vm {
         from: Level,
         full: Level,
     ) -> Level {
-        let wanted = self.answers.promote.when == Promote::FullPopulation;
+        let wanted =
+            self.answers.promote.when == Promote::FullPopulation && self.answers.place.hints.allow(of.entry.hint);
         if wanted { self.climb_to(pmap, of, at, frame, from, full) } else { from }
     }
 

@@ -9,7 +9,7 @@ use crate::vm::Vm;
 use crate::{Memory, Page, Pmap, SpaceId, Used};
 use alloc::vec::Vec;
 use core::fmt;
-use superpage_pages::{Access, Level, Pfn, Vpn};
+use superpage_pages::{Access, Hint, Level, Pfn, Vpn};
 
 /// How a region may be promoted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +38,8 @@ pub enum Refused {
     /// The space or the level does not exist, or no readable mapping covers the region with its virtual and physical
     /// alignment equal.
     Unmapped,
+    /// The program asks for base pages there ([`Hint::Base`]).
+    Hint,
     /// Nothing of it is populated.
     Empty,
     /// It is a superpage, or part of one.
@@ -64,6 +66,7 @@ impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Refused::Unmapped => "no mapping covers all of it",
+            Refused::Hint => "the program asks for base pages there",
             Refused::Empty => "none of its pages is populated",
             Refused::Superpage => "it is a superpage",
             Refused::File => "it belongs to a file",
@@ -93,7 +96,8 @@ struct Fit {
 impl Vm {
     /// Makes one superpage of the region of `level` that begins at `start`, all of whose pages must be private,
     /// anonymous and in memory; unpopulated pages of it are populated with zeroes. By copying it needs a free extent
-    /// (it preempts no reservation and wakes no daemon for it) and costs one shootdown. O(pages of the region); if the
+    /// (it preempts no reservation and wakes no daemon for it) and costs one shootdown. Where the program asks for base
+    /// pages it is refused, under every policy, as Linux refuses `MADV_COLLAPSE`. O(pages of the region); if the
     /// memory object was shared, times the number of address spaces.
     ///
     /// # Errors
@@ -132,6 +136,9 @@ impl Vm {
         let whole = start.0 + pages <= entry.end && low & (pages - 1) == 0 && low >= known.low && high <= known.high;
         if !whole || !entry.protection.allows(Access::Read) {
             return Err(Refused::Unmapped);
+        }
+        if entry.hint == Hint::Base {
+            return Err(Refused::Hint);
         }
         if known.file.is_some() {
             return Err(Refused::File);

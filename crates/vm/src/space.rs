@@ -5,9 +5,9 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ops::Range;
-use superpage_pages::{Protection, Vpn};
+use superpage_pages::{Hint, Protection, Vpn};
 
-/// A range of virtual pages with one object, one protection and one way to be written.
+/// A range of virtual pages with one object, one protection, one hint and one way to be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Entry {
     pub(crate) start: u64,
@@ -22,6 +22,7 @@ pub(crate) struct Entry {
     /// it.
     pub(crate) copy: bool,
     pub(crate) growth: Growth,
+    pub(crate) hint: Hint,
 }
 
 impl Entry {

@@ -20,6 +20,7 @@ mod daemon_limits;
 mod dirty;
 mod files;
 mod fork;
+mod hints;
 mod kernel;
 mod metadata;
 mod near_full;

@@ -3,7 +3,7 @@
 
 use core::fmt;
 use core::str::FromStr;
-use superpage_pages::{Ladder, Level, PageSize, SizeError};
+use superpage_pages::{Hint, Ladder, Level, PageSize, SizeError};
 
 /// Which frames does a fault take?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,6 +97,30 @@ pub enum PastEnd {
     Growing,
     /// Those of all anonymous objects (as in later FreeBSD).
     Anonymous,
+}
+
+/// What does the fault path make of what a program asks for ([`Hint`])? Where it is against it, a page is placed alone and no
+/// superpage is made; what is one already stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hints {
+    /// Nothing.
+    Ignored,
+    /// Reservations, extents and superpages unless base pages are asked for (Linux: `enabled` at `always`).
+    OptOut,
+    /// Reservations, extents and superpages only where superpages are asked for (Linux: `enabled` at `madvise`).
+    OptIn,
+}
+
+impl Hints {
+    /// Whether more than base pages may be taken where the program asks for `hint`.
+    #[inline]
+    pub fn allow(self, hint: Hint) -> bool {
+        match self {
+            Hints::Ignored => true,
+            Hints::OptOut => hint != Hint::Base,
+            Hints::OptIn => hint == Hint::Huge,
+        }
+    }
 }
 
 /// When does the fault path make a superpage of a region?
@@ -230,6 +254,8 @@ pub struct Placing {
     pub growing_limit: bool,
     /// Which reservations may reach past their object's end.
     pub past_end: PastEnd,
+    /// What is made of the program's hints.
+    pub hints: Hints,
 }
 
 /// Question 2: how much is prepopulated beside the page that faulted?
@@ -332,7 +358,7 @@ pub struct Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(super) static KEYS: [Key; 20] = [
+pub(super) static KEYS: [Key; 21] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
@@ -456,5 +482,11 @@ pub(super) static KEYS: [Key; 20] = [
         values: &["cluster", "scatter"],
         help: "the kernel's own pages are placed in contiguous pools, or anywhere",
         set: |answers, value| answers.reclaim.wired = [Wired::Cluster, Wired::Scatter][value],
+    },
+    Key {
+        name: "hints",
+        values: &["ignored", "opt-out", "opt-in"],
+        help: "what a program asks for (madvise): ignored, no superpages where it wants none, or only where it wants them",
+        set: |answers, value| answers.place.hints = [Hints::Ignored, Hints::OptOut, Hints::OptIn][value],
     },
 ];

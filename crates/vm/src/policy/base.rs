@@ -1,8 +1,8 @@
 //! `base`: the baseline that every comparison names.
 
 use super::{
-    Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Hash, Lists, Made, PastEnd, Pieces, Place, Placing,
-    Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Wake, Wired,
+    Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Hash, Hints, Lists, Made, PastEnd, Pieces, Place,
+    Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Wake, Wired,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -21,6 +21,7 @@ pub(super) const ANSWERS: Answers = Answers {
         size: Reserve::Preferred,
         growing_limit: true,
         past_end: PastEnd::Growing,
+        hints: Hints::Ignored,
     },
     populate: Populating { threshold: 8 },
     promote: Promoting { when: Promote::Never, dirty: Dirty::Files },

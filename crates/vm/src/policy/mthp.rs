@@ -1,4 +1,5 @@
-//! Linux's folios of several sizes for anonymous memory, one or more of `hugepages-*kB/enabled` at `always`. At a first
+//! Linux's folios of several sizes for anonymous memory, one or more of `hugepages-*kB/enabled` at `always`, or at
+//! `madvise`, as for `thp`. At a first
 //! touch, the largest enabled size is taken whose aligned range lies wholly in its mapping, has nothing populated, and
 //! for which an extent is free; the extent is zeroed and mapped at once. Otherwise a base page is taken. If the machine
 //! has no page of a size, its folios are base pages, contiguous and aligned. Not modelled: khugepaged; compaction at a
@@ -10,16 +11,13 @@ pub(super) static POLICY: Definition = Definition {
     name: "mthp",
     paper: "Linux 6.8, Documentation/admin-guide/mm/transhuge.rst; mm/memory.c: alloc_anon_folio",
     help: "Linux: the largest folio of these sizes that fits at a first touch (live: a setting of the whole system)",
-    parameters: &[Parameter {
-        name: "size",
-        values: Values::PageSizes,
-        default: "64K",
-        help: "of the folios",
-        needs: &[],
-    }],
+    parameters: &[
+        Parameter { name: "size", values: Values::PageSizes, default: "64K", help: "of the folios", needs: &[] },
+        thp::ENABLED,
+    ],
     needs: &[],
     make: |given| {
-        let size = Reserve::Among(given.sizes("size"));
-        Made::answers(Answers { place: Placing { size, ..thp::ANSWERS.place }, ..thp::ANSWERS })
+        let (size, answers) = (Reserve::Among(given.sizes("size")), thp::answers(given));
+        Made::answers(Answers { place: Placing { size, ..answers.place }, ..answers })
     },
 };

@@ -1,30 +1,55 @@
-//! Linux's transparent huge pages with `enabled` at `always`: at the first touch of an aligned 2 MB (the largest size
-//! up to that) of anonymous memory that lies wholly in its mapping, all of it is allocated, zeroed and mapped at once;
-//! otherwise a base page. Not modelled: khugepaged, which collapses base pages later; compaction at a fault; huge pages
-//! of files; the shared huge page of zeroes.
+//! Linux's transparent huge pages: at the first touch of an aligned 2 MB (the largest size up to that) of anonymous
+//! memory that lies wholly in its mapping, all of it is allocated, zeroed and mapped at once; otherwise a base page. With
+//! `enabled` at `madvise` only if the program asks for huge pages there, and never if it asks for base pages. Not
+//! modelled: khugepaged, which collapses base pages later; compaction at a fault; huge pages of files; the shared huge
+//! page of zeroes.
 
 use super::{
-    Answers, Cache, Definition, Demote, Demoting, Dirty, Made, Need, Parameter, PastEnd, Place, Placing, Promote,
-    Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Values, base,
+    Answers, Cache, Definition, Demote, Demoting, Dirty, Given, Hints, Made, Need, Parameter, PastEnd, Place, Placing,
+    Promote, Promoting, Reclaiming, Reserve, SWITCH, Scarce, Shortage, Values, base,
 };
 
 pub(super) static POLICY: Definition = Definition {
     name: "thp",
     paper: "Linux 6.8, Documentation/admin-guide/mm/transhuge.rst; mm/huge_memory.c",
     help: "Linux: all of an aligned 2 MB at its first touch (live: a setting of the whole system)",
-    parameters: &[Parameter {
-        name: "malloc",
-        values: Values::Words(SWITCH),
-        default: "off",
-        help: "only where the C library's allocator asks for them, for the command alone",
-        needs: &[Need::Settings],
-    }],
+    parameters: &[
+        ENABLED,
+        Parameter {
+            name: "malloc",
+            values: Values::Words(SWITCH),
+            default: "off",
+            help: "only where the C library's allocator asks for them, for the command alone",
+            needs: &[Need::Settings],
+        },
+    ],
     needs: &[],
-    make: |_| Made::answers(ANSWERS),
+    make: |given| Made::answers(answers(given)),
 };
 
-pub(super) const ANSWERS: Answers = Answers {
-    place: Placing { frames: Place::Extent, size: Reserve::Huge, growing_limit: false, past_end: PastEnd::Never },
+/// As the file in Linux's sysfs.
+pub(super) const ENABLED: Parameter = Parameter {
+    name: "enabled",
+    values: Values::Words(&["always", "madvise"]),
+    default: "always",
+    help: "wherever the program does not ask for base pages, or only where it asks for huge ones (madvise)",
+    needs: &[Need::Faults],
+};
+
+/// The answers with [`ENABLED`] as it was given.
+pub(super) fn answers(given: &Given) -> Answers {
+    let hints = if given.word("enabled") == "madvise" { Hints::OptIn } else { Hints::OptOut };
+    Answers { place: Placing { hints, ..ANSWERS.place }, ..ANSWERS }
+}
+
+const ANSWERS: Answers = Answers {
+    place: Placing {
+        frames: Place::Extent,
+        size: Reserve::Huge,
+        growing_limit: false,
+        past_end: PastEnd::Never,
+        hints: Hints::OptOut,
+    },
     promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere },
     scarce: Shortage { then: Scarce::Smaller, ..base::ANSWERS.scarce },
     demote: Demoting { steps: Demote::ToBase, on_unmap: false, ..base::ANSWERS.demote },

@@ -11,7 +11,7 @@ use scenario::*;
 pub(crate) use scenario::{Op, plain};
 use setting::{Setting, setting};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use superpage_pages::{Access, Extent, Level, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Extent, Hint, Level, Pfn, Protection, Vpn};
 use superpage_vm::{
     Backing, Buddy, Error, Fault, FaultError, FaultKind, Growth, How, Map, NoContents, Pmap, SoftPmap, SpaceId, Vm,
 };
@@ -41,6 +41,7 @@ struct Slot {
     protection: Protection,
     /// Whether it belongs to a heap.
     up: bool,
+    hint: Hint,
 }
 
 /// The number of the file that an operation works on, from its last byte: below that of the long one.
@@ -209,6 +210,11 @@ impl World {
             PROTECT | 6 => {
                 self.vm.protect(&mut self.pmap, space, Vpn(start), pages, protection).unwrap();
                 self.slots(space).range_mut(start..start + pages).for_each(|(_, slot)| slot.protection = protection);
+            }
+            ADVISE => {
+                let hint = [Hint::None, Hint::None, Hint::Huge, Hint::Base][flags as usize >> 6];
+                self.vm.advise(&mut self.pmap, space, Vpn(start), pages, hint).unwrap();
+                self.slots(space).range_mut(start..start + pages).for_each(|(_, slot)| slot.hint = hint);
             }
             DISCARD => self.discard(space, start, pages),
             GROW => self.grow(space, start, pages),
@@ -426,7 +432,7 @@ impl World {
     }
 
     fn map(&mut self, space: SpaceId, start: u64, pages: u64, protection: Protection, op: Op) {
-        let [_, _, _, length, flags, more] = op;
+        let [_, who, _, length, flags, more] = op;
         let shared = flags & SHARED != 0;
         let growth = [Growth::Fixed, Growth::Up, Growth::Down, Growth::Fixed][(more >> 4 & 3) as usize];
         let file = flags & OF_FILE != 0;
@@ -437,7 +443,10 @@ impl World {
             false => Backing::Anonymous,
         };
         let map = Map::anonymous(Vpn(start), pages).protection(protection).shared(shared);
-        let map = map.backing(backing).growth(growth);
+        // A quarter of them with a hint.
+        let hint = [Hint::Huge, Hint::Base][who as usize >> 5 & 1];
+        let hint = if who >> 6 == 3 { hint } else { Hint::None };
+        let map = map.backing(backing).growth(growth).hint(hint);
         self.wait(|world| world.vm.map(&mut world.pmap, space, map));
         for page in start..start + pages {
             let source = match backing {
@@ -445,7 +454,7 @@ impl World {
                 Backing::File { file, offset, .. } => Source::File { file, page: offset + page - start, shared },
             };
             let up = growth == Growth::Up && !file;
-            self.slots(space).insert(page, Slot { source, protection, up });
+            self.slots(space).insert(page, Slot { source, protection, up, hint });
         }
     }
 
@@ -482,6 +491,8 @@ impl World {
         let end = start + pages;
         let last = if old > start { self.slots[&space][&(old - 1)] } else { slot };
         self.forget(space, end.min(old), end.max(old));
+        // Of what is new the program has asked nothing yet.
+        let last = Slot { hint: Hint::None, ..last };
         (old..end).for_each(|page| self.extend(space, page, last, 0));
     }
 
@@ -525,6 +536,8 @@ impl World {
         let at = Vpn(page);
         let slot = self.slots[&space].get(&page).copied();
         let allowed = slot.is_some_and(|slot| slot.protection.allows(access));
+        assert_eq!(self.vm.hint(space, at), slot.map(|slot| slot.hint), "the hint of page {page:#x} of {space:?}");
+        let promotions = |vm: &Vm| vm.stats().promotions.iter().sum::<u64>();
         // The daemon may have to make room, once.
         let (mut steps, mut daemon) = (0, false);
         while !self.pmap.access(space, at, access) {
@@ -536,9 +549,14 @@ impl World {
             }
             steps += 1;
             assert!(steps < 3, "the access faults again and again");
+            let promoted = promotions(&self.vm);
             match self.vm.fault(&mut self.pmap, &mut self.contents, space, at, access) {
                 Ok(fault) => {
                     let slot = slot.expect("only what is mapped can fault in");
+                    if !self.vm.answers().place.hints.allow(slot.hint) {
+                        assert_eq!(promotions(&self.vm), promoted, "a superpage is made against the program's hint");
+                        assert_eq!(fault.allocated.unwrap_or(Level::BASE), Level::BASE);
+                    }
                     match (fault.kind, slot.source) {
                         (FaultKind::Zero, Source::Cell { cell, shared: true }) => {
                             assert!(

@@ -30,6 +30,7 @@ pub(crate) const IDLE: u8 = 26;
 pub(crate) const READ_AND_WRITE: u8 = 27;
 pub(crate) const PRESS: u8 = 28;
 pub(crate) const COLLAPSE: u8 = 29;
+pub(crate) const ADVISE: u8 = 31;
 const READ: u8 = 32;
 const WRITE: u8 = 33;
 const EXECUTE: u8 = 35;
@@ -91,6 +92,9 @@ fn spelled_out(op: Op) -> Vec<Op> {
             all(PROTECT, 0, 0),
             all(WRITE, 0, 0),
             part(DISCARD, 0),
+            part(ADVISE, flags),
+            all(WRITE, 0, 0),
+            all(ADVISE, flags, 0),
             all(COLLAPSE, 0, more & 3),
             all(WRITE, 0, 0),
         ],
