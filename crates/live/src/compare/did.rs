@@ -106,7 +106,9 @@ pub(super) fn beside(arm: Arm, reference: Arm, huge: u64, rules: &Rules) -> Did 
             }
             Some((most, _)) => did(format!("nothing: {} are huge as under {name}", bytes(most)), false),
         },
-        Policy::Mthp { sizes } => folios(arm, *sizes, sizes.iter().all(|size| rules.anonymous(size) == Some("always"))),
+        Policy::Mthp { sizes } => {
+            folios(arm, *sizes, huge, sizes.iter().all(|size| rules.anonymous(size) == Some("always")))
+        }
         Policy::Promote(options) => promoted(arm, &format!("{}", options.interval), huge),
         Policy::Background(_) => promoted(arm, "time that the policy says", huge),
         Policy::Text { .. } => match arm.seen.code_bytes {
@@ -161,10 +163,15 @@ fn nothing(arm: Arm, reference: Arm) -> String {
 }
 
 /// Of a policy that is about folios of these sizes; `already`: the system has them everywhere anyhow.
-fn folios(arm: Arm, sizes: Sizes, already: bool) -> Did {
-    let Some(found) = arm.row.folio_bytes else {
-        let words = format!("how much is in folios of {sizes} was not seen: root sees it, in warm-up runs");
-        return Did { words, reached: None };
+fn folios(arm: Arm, sizes: Sizes, huge: u64, already: bool) -> Did {
+    // A huge page is a folio too, and easier to see.
+    let whole = arm.row.huge_bytes.filter(|_| PageSize::from_bytes(huge).is_some_and(|huge| sizes.contains(huge)));
+    let Some(found) = arm.row.folio_bytes.max(whole.filter(|bytes| *bytes > 0)) else {
+        let why = match rustix::process::geteuid().is_root() {
+            true => "no run was long enough near its peak to read every page",
+            false => "root sees it, in warm-up runs",
+        };
+        return Did { words: format!("how much is in folios of {sizes} was not seen: {why}"), reached: None };
     };
     let words = match (found, already) {
         (_, true) => format!("nothing: this system has folios of {sizes} everywhere as it is"),
@@ -249,6 +256,15 @@ mod tests {
         assert_eq!(told("base", Some(0), &none, numpy).words, "581 MB that are huge under now are in base pages");
         assert_eq!(told("base", Some(0), &none, Some(0)).reached, Some(false));
         assert_eq!(told("thp", Some(581 * MB), &none, numpy).words, "nothing: 581 MB are huge, no more than under now");
+    }
+
+    #[test]
+    fn huge_pages_are_folios_of_their_size() {
+        let none = Seen::default();
+        let both = told("mthp:size=64K+2M", Some(581 * MB), &none, Some(0));
+        assert_eq!((both.words.as_str(), both.reached), ("581 of 620 MB in folios of 64K+2M", Some(true)));
+        let small = told("mthp:size=64K", Some(581 * MB), &none, Some(0));
+        assert!(small.words.contains("was not seen") && small.reached.is_none(), "{small:?}");
     }
 
     #[test]

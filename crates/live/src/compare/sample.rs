@@ -260,6 +260,8 @@ impl Look {
             sum += status.resident;
             self.largest = self.largest.max(status.most);
         }
+        // A walk takes time, in which memory may be given back: what it has seen is of the least that was resident meanwhile.
+        let still = || members.iter().filter_map(|pid| status(*pid)).map(|status| status.resident).sum::<u64>();
         self.sum = self.sum.max(sum);
         self.spent += processor_time().saturating_sub(before);
         let thorough = self.plan.thorough || at_end;
@@ -270,7 +272,7 @@ impl Look {
         let (stop, over) = (Arc::clone(&self.plan.stop), Arc::clone(&self.over));
         let over = || stop.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
         // Members that ended in between leave nothing to divide by.
-        let part = |(bytes, of): (u64, u64)| (of > 0).then_some(Part { bytes, of, resident: sum });
+        let part = |(bytes, of): (u64, u64)| (of > 0).then(|| Part { bytes, of, resident: sum.min(still()) });
         if near || thorough {
             let seen = self.huge.look(sum, allowed(budget.huge), &over, |go_on| {
                 // The kernel sums up a process in one call.
