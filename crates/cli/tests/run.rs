@@ -129,6 +129,33 @@ fn the_status_of_the_command_is_passed_on() {
     assert_eq!(output(&mut run("base", &[])).status.code(), Some(2));
 }
 
+/// What a command needs is looked at when the one before it has put its settings back, not when the waiting for that began.
+#[test]
+fn what_a_policy_needs_is_looked_at_after_the_waiting() {
+    let _turn = superpage_testing::turn_of("run");
+    let Some(live) = Live::take() else { return };
+    let other = System::live().path("sys/kernel/mm/transparent_hugepage/hugepages-32kB/enabled");
+    let chosen = || fs::read_to_string(&other).map(|text| text.split(['[', ']']).nth(1).unwrap_or("").to_string());
+    let Ok(before) = chosen() else {
+        return superpage_testing::skip!("system", "this kernel has no folios of 32 KB");
+    };
+    fs::write(&other, "always").unwrap();
+    let mut first = run("mthp:size=2M", &["sh", "-c", WAITING]).spawn().unwrap();
+    while line(&mut first) != "ready" {}
+    assert_eq!(chosen().unwrap(), "madvise", "folios of 2 MB, and no others");
+    let mut second = run("mthp:size=64K", &["cat", other.to_str().unwrap()]).spawn().unwrap();
+    let mut told = String::new();
+    BufReader::with_capacity(1, second.stderr.as_mut().unwrap()).read_line(&mut told).unwrap();
+    signal(&first, "TERM");
+    assert_eq!(first.wait().unwrap().code(), Some(15));
+    let second = second.wait_with_output().unwrap();
+    let after = chosen().unwrap();
+    fs::write(&other, before).unwrap();
+    assert!(told.starts_with("superpage: waiting until"), "{told}");
+    assert_eq!((stdout(&second).as_str(), after.as_str()), ("always inherit [madvise] never\n", "always"));
+    live.is_as_it_was();
+}
+
 #[test]
 fn the_streams_are_those_of_the_command() {
     let _turn = superpage_testing::turn_of("run");

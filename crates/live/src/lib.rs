@@ -13,3 +13,6 @@ pub mod daemon;
 pub mod inspect;
 pub mod probe;
 pub mod run;
+pub mod sample;
+mod session;
+mod watch;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_linux::{Error, Policy};
-use superpage_live::compare::sample::Memory;
 use superpage_live::run::{Options, Outcome, run};
+use superpage_live::sample::Memory;
 use superpage_report::{bytes, count, foreign, time};
 
 /// Run a command under a policy for its pages

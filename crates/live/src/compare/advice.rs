@@ -125,7 +125,7 @@ fn digits(share: f64) -> String {
 pub(super) mod tests {
     use super::*;
     use crate::compare::row::{Run, Verdict};
-    use crate::compare::sample::Memory;
+    use crate::sample::Memory;
 
     /// A row whose time in round r is `times[r]`.
     pub(in crate::compare) fn row(policy: &str, times: &[f64], memory: u64, base: Option<(&[f64], usize)>) -> Row {

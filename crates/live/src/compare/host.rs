@@ -67,7 +67,7 @@ const PAGE: usize = 4096;
 /// What the kernel thinks can be had without swapping.
 fn available() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    super::sample::field(&text, "MemAvailable:").unwrap_or(0)
+    crate::sample::field(&text, "MemAvailable:").unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -14,7 +14,6 @@ mod host;
 mod html;
 mod row;
 mod run;
-pub mod sample;
 pub mod statistics;
 
 pub use advice::Advice;
@@ -22,10 +21,11 @@ pub use columns::{did_table, table};
 pub use html::html;
 pub use row::{Row, Run, Verdict};
 
+use crate::sample::{self, Budget};
+use crate::session;
 use counters::{Available, Event};
 use did::{Arm, Seen};
 use run::{Done, Outcome};
-use sample::Budget;
 use std::ffi::OsString;
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_linux::launch::Plan;
 use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
-use superpage_linux::settings::{Settings, System};
+use superpage_linux::settings::Settings;
 use superpage_linux::tree::exits;
 use superpage_linux::{Error, Policy};
 use superpage_vm::Sizes;
@@ -202,13 +202,7 @@ struct Entry {
 /// The settings of this system, locked if the policies change any. While another process holds the lock this waits, and a
 /// signal should end the waiting: so handlers that only set a flag are to be set up after it.
 pub fn settings(options: &Options) -> Settings {
-    let mut settings = Settings::new(System::live(), true);
-    let global = |policy: &Policy| Plan::new(policy, settings.system()).is_ok_and(|plan| plan.is_global());
-    if options.policies.iter().any(global) {
-        // Without the right to the lock, each policy that needs it says so.
-        let _ = settings.lock();
-    }
-    settings
+    session::settings(&options.policies)
 }
 
 /// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count. While it runs,
@@ -435,7 +429,8 @@ impl Comparing<'_> {
         // What places code traces the command itself, at its start.
         let places = matches!(entry.policy, Policy::Text { .. });
         let traced = round.is_none() && self.traces.is_ok() && !places;
-        let outcome = run::run(options.start()?, plan, &mut self.settings, &self.available, looks, traced, stop)?;
+        let task = run::Task { command: options.start()?, plan, looks, traced, stop };
+        let outcome = run::run(task, &mut self.settings, &self.available)?;
         let Outcome::Done(done) = outcome else { return Ok(None) };
         let Done { run, left, code, code_bytes, reach, work } = *done;
         if stop.load(Ordering::Relaxed) {

@@ -1,8 +1,8 @@
 //! What was found of each policy: a row.
 
 use super::counters::{Count, Event};
-use super::sample::Memory;
 use super::statistics::{LEVEL, Ratio, Spread};
+use crate::sample::Memory;
 use serde::Serialize;
 
 /// One run of the command under a policy.

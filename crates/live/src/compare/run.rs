@@ -2,16 +2,15 @@
 
 use super::counters::Available;
 use super::row::Run;
-use super::sample::{self, Sampler};
 use crate::inspect::Reach;
+use crate::sample;
+use crate::session::{self, Seen, Session};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use superpage_linux::Error;
-use superpage_linux::launch::{Plan, Promoting, Work};
+use superpage_linux::launch::{Plan, Work};
 use superpage_linux::settings::Settings;
-use superpage_linux::text;
-use superpage_linux::tree::Tree;
 
 /// How often the flag to stop is looked at while the command runs.
 const LOOK: Duration = Duration::from_millis(100);
@@ -41,34 +40,24 @@ pub(super) struct Done {
     pub(super) work: Option<Work>,
 }
 
-/// Runs `command` under the policy of `plan`, and waits for all that it starts; `traced`, each of its processes is looked at
-/// when it ends, which takes time.
-pub(super) fn run(
-    mut command: Command,
-    plan: Plan,
-    settings: &mut Settings,
-    available: &Available,
-    looks: sample::Plan,
-    traced: bool,
-    stop: &AtomicBool,
-) -> Result<Outcome, Error> {
-    let arrangement = plan.arrange(settings)?;
-    arrangement.prepare(&mut command);
-    if arrangement.text().is_some() {
-        text::prepare(&mut command)?;
-    }
-    // In a run that is timed nothing of ours comes before the start.
-    let early = traced.then(|| Sampler::start(looks.clone()));
+/// A run that is to be done.
+pub(super) struct Task<'a> {
+    pub(super) command: Command,
+    pub(super) plan: Plan,
+    pub(super) looks: sample::Plan,
+    /// Each of its processes is looked at when it ends, which takes time.
+    pub(super) traced: bool,
+    pub(super) stop: &'a AtomicBool,
+}
+
+/// Runs a command under a policy, and waits for all that it starts.
+pub(super) fn run(task: Task, settings: &mut Settings, available: &Available) -> Result<Outcome, Error> {
+    let Task { command, plan, looks, traced, stop } = task;
+    let task = session::Task { command, way: None, looks: Some(looks), at_ends: traced, reach: false };
+    let session = Session::apply(plan, settings, None, task)?;
     let counters = available.open().map_err(Error::system("open hardware counters"))?;
-    let started = Instant::now();
-    let mut tree = match &early {
-        Some(sampler) => Tree::spawn_traced(&mut command, sampler.at_ends())?,
-        None => Tree::spawn(&mut command)?,
-    };
-    // Within the time of the command: it is what the policy costs.
-    let placed = arrangement.text().map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
-    let promoting = arrangement.promote()?;
-    let sampler = early.unwrap_or_else(|| Sampler::start(looks));
+    let mut running = session.start()?;
+    let (tree, started) = (&mut running.tree, running.started);
     let mut ended = None;
     let mut left = 0;
     let wall = loop {
@@ -94,19 +83,17 @@ pub(super) fn run(
         }
     };
     let usage = tree.usage();
-    let work = promoting.map(Promoting::finish_work);
     // It counts the moment before the exec too, when the command was a copy of this process: some MB are the least.
-    let (memory, reach) = sampler.finish_thorough(usage.peak_process_bytes);
+    let Seen { memory, reach, work } = running.seen(usage.peak_process_bytes);
     let counts = counters.read().map_err(Error::system("read hardware counters"))?;
-    drop(tree);
-    arrangement.restore()?;
+    let (_, placed) = running.put_back(false)?;
     let run = Run {
         wall: wall.as_secs_f64(),
         user: usage.user.as_secs_f64(),
         system: usage.system.as_secs_f64(),
         minor_faults: usage.minor_faults,
         major_faults: usage.major_faults,
-        memory,
+        memory: memory.expect("it was looked at"),
         counts,
         code: ended.map_or(1, |ended| ended.code()),
         warmed: 0,

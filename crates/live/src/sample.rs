@@ -356,7 +356,7 @@ fn rollup(pid: i32) -> Option<Rollup> {
 }
 
 /// The bytes of a line such as `VmRSS:  1234 kB`.
-pub(super) fn field(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
 }

@@ -1,0 +1,171 @@
+//! One command under one policy, from what the policy sets to its being put back: what `run` and `compare` have in common.
+//!
+//! A [`Session`] applies the policy and makes the command ready. [`Session::start`] starts it, places its code, passes signals on, and
+//! starts what the policy does beside the command and what watches it. [`Running::put_back`] ends all that; dropping at any point does
+//! too, in the order in which nothing is lost: who watches, the command, what was set for the whole system, and last the signals that were
+//! held back meanwhile.
+
+use crate::inspect::Reach;
+use crate::sample::{self, Memory, Sampler};
+use crate::watch::Watch;
+use std::process::Command;
+use std::time::Instant;
+use superpage_linux::launch::{Arrangement, Plan, Promoting, Work};
+use superpage_linux::settings::{Settings, System};
+use superpage_linux::signals::{Passing, Signals};
+use superpage_linux::text::{self, Placed, Way};
+use superpage_linux::tree::Tree;
+use superpage_linux::{Error, Policy};
+
+/// The settings of this system, locked if any of the policies changes some. While another process holds the lock this waits, and a
+/// signal should end the waiting: so signals are to be held back, or handlers that only set a flag to be set up, after it. What the
+/// policies need is to be looked at after it too, since the other process puts its settings back meanwhile.
+pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Settings {
+    let mut settings = Settings::new(System::live(), true);
+    let global = |policy: &Policy| Plan::new(policy, settings.system()).is_ok_and(|plan| plan.is_global());
+    if policies.into_iter().any(global) {
+        // Without the right to the lock, each policy that needs it says so, unless everything is as it should be.
+        let _ = settings.lock();
+    }
+    settings
+}
+
+/// What is started, and how it is watched.
+pub(crate) struct Task {
+    /// The command.
+    pub(crate) command: Command,
+    /// How its code is placed, also where the policy does not.
+    pub(crate) way: Option<Way>,
+    /// The looks at the memory of the command and its descendants, if any.
+    pub(crate) looks: Option<sample::Plan>,
+    /// Each process is looked at when it ends too, which takes time.
+    pub(crate) at_ends: bool,
+    /// What the policy comes to is looked at now and then.
+    pub(crate) reach: bool,
+}
+
+/// A policy in force, and a command that is ready to be started under it.
+pub(crate) struct Session<'s> {
+    task: Task,
+    /// Where processes are looked at when they end: it is there before the command.
+    sampler: Option<Sampler>,
+    arrangement: Arrangement<'s>,
+    signals: Option<Signals>,
+}
+
+impl<'s> Session<'s> {
+    /// Applies the policy of `plan`, and makes the command ready. `signals` that are held back are passed on to the command, and
+    /// held back until all is put back.
+    ///
+    /// # Errors
+    /// Those of [`Plan::arrange`] and [`text::prepare`].
+    pub(crate) fn apply(
+        plan: Plan,
+        settings: &'s mut Settings,
+        signals: Option<Signals>,
+        mut task: Task,
+    ) -> Result<Session<'s>, Error> {
+        let arrangement = plan.arrange(settings)?;
+        arrangement.prepare(&mut task.command);
+        signals.iter().for_each(|signals| signals.prepare(&mut task.command));
+        task.way = task.way.or(arrangement.text());
+        if task.way.is_some() {
+            text::prepare(&mut task.command)?;
+        }
+        let looks = task.looks.clone().filter(|_| task.at_ends);
+        Ok(Session { task, sampler: looks.map(Sampler::start), arrangement, signals })
+    }
+
+    /// A signal that has come and would have ended this process: then there is to be no command.
+    pub(crate) fn ending(&self) -> Option<i32> {
+        self.signals.as_ref()?.ending()
+    }
+
+    /// Starts the command. What is watched costs nothing before that, unless its processes are looked at when they end.
+    ///
+    /// # Errors
+    /// [`Error::Exec`] when the command cannot be started; [`Error::System`]. Nothing of it lives then.
+    pub(crate) fn start(self) -> Result<Running<'s>, Error> {
+        let Session { mut task, sampler, arrangement, signals } = self;
+        let started = Instant::now();
+        let tree = match &sampler {
+            Some(sampler) => Tree::spawn_traced(&mut task.command, sampler.at_ends())?,
+            None => Tree::spawn(&mut task.command)?,
+        };
+        // Within the time of the command: it is what the policy costs.
+        let placed = task.way.map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
+        let passing = signals.map(|signals| signals.pass_on(tree.pid(), tree.pidfd())).transpose()?;
+        // From here on it is dropped in order, whatever fails.
+        let mut running =
+            Running { watch: None, sampler, promoting: None, placed, started, tree, arrangement, _passing: passing };
+        running.promoting = running.arrangement.promote()?;
+        running.sampler = running.sampler.or_else(|| task.looks.map(Sampler::start));
+        running.watch = task.reach.then(Watch::start);
+        Ok(running)
+    }
+
+    /// Puts back what was set, without having started the command. Returns what was done for the whole system, as sentences.
+    ///
+    /// # Errors
+    /// Those of [`Arrangement::restore`].
+    pub(crate) fn put_back(self) -> Result<Vec<String>, Error> {
+        put_back(self.arrangement)
+    }
+}
+
+/// A command that was started. It is ended when this is dropped.
+pub(crate) struct Running<'s> {
+    watch: Option<Watch>,
+    sampler: Option<Sampler>,
+    promoting: Option<Promoting>,
+    /// What became of the command's code.
+    pub(crate) placed: Placed,
+    /// When the command was started.
+    pub(crate) started: Instant,
+    /// The command and all that it has started.
+    pub(crate) tree: Tree,
+    arrangement: Arrangement<'s>,
+    _passing: Option<Passing>,
+}
+
+/// What was seen of a command.
+pub(crate) struct Seen {
+    /// Its memory, if that was looked at.
+    pub(crate) memory: Option<Memory>,
+    /// What the policy came to, if that was looked at.
+    pub(crate) reach: Option<Reach>,
+    /// What the promoter of the policy did, if it has one.
+    pub(crate) work: Option<Work>,
+}
+
+impl Running<'_> {
+    /// Ends the watching, and what the policy does beside the command. `most` is a lower bound of the peak of its memory, in bytes, that is
+    /// known otherwise.
+    pub(crate) fn seen(&mut self, most: u64) -> Seen {
+        let work = self.promoting.take().map(Promoting::finish_work);
+        let (memory, asked) = self.sampler.take().map(|sampler| sampler.finish_thorough(most)).unzip();
+        let reach = self.watch.take().and_then(Watch::finish).or(asked.flatten());
+        Seen { memory, reach, work }
+    }
+
+    /// Puts back what was set for the whole system; what the command has left behind runs on if `leave`, else it is ended. Returns what was
+    /// done for the whole system, as sentences, and what became of the code.
+    ///
+    /// # Errors
+    /// Those of [`Arrangement::restore`].
+    pub(crate) fn put_back(self, leave: bool) -> Result<(Vec<String>, Placed), Error> {
+        let Running { watch, sampler, promoting, placed, tree, arrangement, _passing, .. } = self;
+        drop((watch, sampler, promoting));
+        match leave {
+            true => tree.leave(),
+            false => drop(tree),
+        }
+        Ok((put_back(arrangement)?, placed))
+    }
+}
+
+fn put_back(arrangement: Arrangement) -> Result<Vec<String>, Error> {
+    let notes = arrangement.notes().to_vec();
+    arrangement.restore()?;
+    Ok(notes)
+}

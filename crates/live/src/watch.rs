@@ -1,0 +1,77 @@
+//! What a policy comes to while a command runs.
+
+use crate::inspect::Reach;
+use crate::sample::Walk;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use superpage_linux::tree::descendants;
+
+/// A thread that looks at what the policy comes to, ever more rarely: each time that the command has run a quarter longer.
+pub(crate) struct Watch {
+    /// Set when the command has ended: a look that goes on is given up.
+    over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Option<Reach>>>,
+}
+
+impl Watch {
+    /// When the first look is; most programs have read their libraries then.
+    const FIRST: Duration = Duration::from_millis(100);
+    /// The most that looking may take of a processor's time, beyond what is free.
+    const SHARE: f64 = 0.003;
+    const FREE: Duration = Duration::from_millis(100);
+    /// How long a look waits that the budget does not allow yet.
+    const AGAIN: Duration = Duration::from_secs(1);
+
+    /// Begins to look.
+    pub(crate) fn start() -> Watch {
+        let over = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&over);
+        let thread = std::thread::spawn(move || Watch::looks(&|| flag.load(Ordering::Relaxed)));
+        Watch { over, thread: Some(thread) }
+    }
+
+    /// Ends the looking. Gives what was seen last where there was about as much memory as there ever was.
+    pub(crate) fn finish(mut self) -> Option<Reach> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Option<Reach> {
+        let thread = self.thread.take()?;
+        self.over.store(true, Ordering::Relaxed);
+        thread.thread().unpark();
+        thread.join().expect("looking does not panic")
+    }
+
+    fn looks(over: &dyn Fn() -> bool) -> Option<Reach> {
+        // A first guess is as good as none: what takes longer is given up.
+        let (began, mut walk) = (Instant::now(), Walk::new(0.0, 0.0));
+        let (mut best, mut next): (Option<Reach>, _) = (None, Watch::FIRST);
+        while !over() {
+            let now = began.elapsed();
+            if now < next {
+                std::thread::park_timeout(next - now);
+                continue;
+            }
+            let allowed = Watch::FREE + now.mul_f64(Watch::SHARE);
+            let look = |go_on: &dyn Fn() -> bool| Reach::read_while(&descendants(std::process::id() as i32), go_on);
+            match walk.look(1, Some(allowed), over, look) {
+                Some(seen) => {
+                    if best.as_ref().is_none_or(|best| seen.resident as f64 >= 0.9 * best.resident as f64) {
+                        best = Some(seen);
+                    }
+                    next = began.elapsed() + now / 4;
+                }
+                None => next = began.elapsed() + Watch::AGAIN,
+            }
+        }
+        best
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
