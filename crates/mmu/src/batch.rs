@@ -1,8 +1,8 @@
 //! Requests that are translated together.
 //!
-//! What a TLB level, a walk cache or a line cache does depends on what the ones before it let through and never on what
-//! those behind it do (but for inclusive levels, see [`crate::tlb`]). So a batch is taken through them one by one: a
-//! structure sees all that is for it, in the order of the requests, before the next one sees anything. The counts are
+//! What a TLB level, a walk cache or a line cache does depends on what the ones before it let through, and never on
+//! what those behind it do (except for inclusive levels, see [`crate::tlb`]). So a whole batch passes through them one
+//! by one: a structure handles all requests that reach it, in order, before the next one handles any. The counts are
 //! those of taking each request all the way, and the work of different requests overlaps.
 
 use crate::record::Record;
@@ -11,7 +11,7 @@ use superpage_pages::MAX_LEVELS;
 /// The most requests of a batch: one bit each in a word.
 pub(crate) const BATCH: usize = 64;
 
-/// The kinds of request that are told apart: `rung << 2 | access`.
+/// The number of kinds of request: `rung << 2 | access`.
 pub(crate) const KINDS: usize = MAX_LEVELS * 4;
 
 /// Requests whose pages are mapped, as columns.
@@ -19,9 +19,9 @@ pub(crate) const KINDS: usize = MAX_LEVELS * 4;
 pub(crate) struct Batch {
     /// How many there are.
     pub(crate) len: usize,
-    /// The record with the rights and places of each mapping.
+    /// The page-table entry with the rights and places of each mapping.
     pub(crate) heads: [u32; BATCH],
-    /// The record that a walk reads last: the entry of the page itself, where a mapping has several.
+    /// The page-table entry that a walk reads last: the entry of the page itself, where a mapping has several.
     pub(crate) entries: [u32; BATCH],
     /// The number of the page in pages of its size.
     pub(crate) numbers: [u64; BATCH],
@@ -54,7 +54,7 @@ impl Batch {
         self.kinds[index] = kind as u8;
     }
 
-    /// Closes the batch: it has `len` requests, all of which were set.
+    /// Completes the batch, whose first `len` requests were all set.
     #[inline(always)]
     pub(crate) fn close(&mut self, len: usize) {
         (self.len, self.group_count) = (len, 0);
@@ -84,7 +84,7 @@ impl Batch {
     }
 }
 
-/// The kind of a request for this access to a page with this record.
+/// The kind of a request for this access to a page with this page-table entry.
 #[inline(always)]
 pub(crate) fn kind(record: Record, access: u64) -> usize {
     record.rung() << 2 | access as usize

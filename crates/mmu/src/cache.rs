@@ -13,10 +13,10 @@ use crate::replacement::{Kept, Replace, Replacement, on_kept};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// No record has this number.
+/// The tag of an empty place: no page-table entry and no line has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;
 
-/// One structure.
+/// One set-associative structure: tags, payloads and the state of its replacement.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache<C: Reach = Exact> {
     pub(crate) tags: Vec<u32>,
@@ -28,7 +28,7 @@ pub(crate) struct Cache<C: Reach = Exact> {
     pub(crate) reach: PhantomData<C>,
 }
 
-/// How many sets and ways there are.
+/// The numbers of sets and ways.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     sets: usize,
@@ -147,7 +147,7 @@ impl<C: Reach> Cache<C> {
     fn validate_kept<R: Replace>(&self, kept: &R) -> Result<(), String> {
         let empty = self.tags.iter().filter(|tag| **tag == EMPTY).count();
         if R::VACANT_FIRST && self.vacant != empty {
-            return Err(format!("{} places are counted empty and {empty} are", self.vacant));
+            return Err(format!("{} places are counted as empty, but {empty} are", self.vacant));
         }
         kept.validate(&self.tags)
     }
@@ -189,7 +189,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         found.is_some()
     }
 
-    /// The payload of an entry: nothing to load, not even to check, where payloads are nothing.
+    /// The payload of an entry: no load, and no bounds check, where payloads are `()`.
     #[inline(always)]
     fn payload(&self, at: usize) -> C::Payload {
         self.payloads.get(at).copied().unwrap_or_default()
@@ -212,9 +212,8 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         (way, std::mem::replace(&mut self.tags[first + way], tag), payload)
     }
 
-    /// Looks a line up, of which there is one with this tag, and puts it there if it is not. Returns whether it hit, and the
-    /// way. For where hits and misses are mixed so that they cannot be foretold: where the replacement can, this does the same
-    /// work for both.
+    /// Looks up a line, whose tag is unique, and inserts it on a miss. Returns whether it hit, and the way. For hits
+    /// and misses in an unpredictable mix: if the replacement can, this does the same work for both.
     #[inline(always)]
     pub(crate) fn access(&mut self, number: u64, way: usize, tag: u32) -> (bool, usize) {
         let set = self.shape.set_of(number);
@@ -233,7 +232,8 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         C::covered(payload, mapping)
     }
 
-    /// The vacant way that is to be filled first, used by that; if there is one, and the replacement asks for it.
+    /// The vacant way to be filled first, which counts as used; `None` if there is none, or if the replacement does not
+    /// ask for it.
     #[inline(always)]
     fn vacant(&mut self, set: usize) -> Option<usize> {
         if !R::VACANT_FIRST || *self.vacant == 0 {
@@ -267,7 +267,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         dropped
     }
 
-    /// Drops what one way holds of these translations; whether nothing was left of the entry.
+    /// Drops the part of one way's entry that covers these translations. Returns 1 if nothing was left of the entry.
     #[inline(always)]
     fn drop_part(&mut self, set: usize, way: usize, tag: u32, numbers: &Range<u64>) -> u64 {
         let at = set * self.shape.ways + way;

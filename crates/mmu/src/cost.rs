@@ -4,7 +4,7 @@ use crate::counters::Counters;
 use crate::machine::{Machine, SetBy};
 use superpage_pages::Access;
 
-/// Cycles spent on translation. All derived from counters when asked for; nothing is timed.
+/// Cycles spent on translation: derived from the counters on request, never timed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TranslationCycles {
     /// Hits in TLB levels behind the first.
@@ -23,8 +23,8 @@ impl TranslationCycles {
 }
 
 impl Machine {
-    /// The cycles that these counts stand for. A hit costs what the file says for the TLB of that level that serves the
-    /// access (if several do, for different sizes, the first in the file), and nothing if there is none nearer.
+    /// The cycles that these counts amount to. A hit costs what the file says for the TLB of that level that serves the
+    /// access (if several do, for different sizes, the first in the file), and nothing if there is no nearer level.
     pub fn translation_cycles(&self, counters: &Counters) -> TranslationCycles {
         let mut cycles = TranslationCycles::default();
         for level in 0..self.tlb_levels() {

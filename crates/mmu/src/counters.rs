@@ -1,4 +1,4 @@
-//! What the hardware counted.
+//! The counters of the hardware.
 
 use superpage_pages::Access;
 
@@ -6,12 +6,13 @@ use superpage_pages::Access;
 pub const MAX_TLB_LEVELS: usize = 8;
 /// The most levels of caches for page-table lines.
 pub const MAX_LINE_LEVELS: usize = 4;
-/// The most levels of a page table, so the highest that a walk cache may be for.
+/// The most levels of a page table, and so the highest level of a walk cache.
 pub const MAX_WALK_LEVELS: usize = 5;
 
 /// Counts since the start, all exact. Arrays by access are indexed by `Access as usize`: read, write, execute.
 ///
-/// Every counted request hits in just one TLB level or is walked, so the counts of the first level follow from the rest.
+/// Every counted request hits in exactly one TLB level or is walked, so the counts of the first level follow from the
+/// rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Requests.
@@ -34,19 +35,19 @@ pub struct Counters {
     pub pte_writes: u64,
     /// Page-table entries that promotions and demotions went through (Navarro et al., section 6.6).
     pub pte_traversals: u64,
-    /// Times that a change had to be made known to the TLBs: once for a mapping of whatever size, with the parts that it is taken
-    /// into or joined from before anything is translated again; and once for all of a space that ends.
+    /// Times that a change was announced to the TLBs: once for a mapping of any size, together with the parts that it
+    /// is split into or joined from before anything is translated again; and once for all of a space that ends.
     pub shootdowns: u64,
-    /// TLB entries that shootdowns dropped.
+    /// TLB entries dropped by shootdowns.
     pub shootdown_entries: u64,
-    /// Changes to another address space.
+    /// Switches to another address space.
     pub switches: u64,
     /// Times that all TLBs and walk caches were emptied: at a switch, or because address space numbers ran out.
     pub flushes: u64,
 }
 
 impl Counters {
-    /// Adds requests that were walked, as another one counted them.
+    /// Adds the counts of walked requests from another set of counters.
     pub(crate) fn add_walks(&mut self, walked: &Counters) {
         let add = |sums: &mut [u64], counts: &[u64]| sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
         add(&mut self.references, &walked.references);
@@ -67,7 +68,8 @@ impl Counters {
         }
     }
 
-    /// Misses in the TLB level (0 is the first) by this kind of access; a request that an earlier level serves is none.
+    /// Misses in the TLB level (0 is the first) by this kind of access; requests served by an earlier level do not
+    /// count.
     pub fn misses(&self, level: usize, access: Access) -> u64 {
         let later: u64 = self.lower_hits.iter().skip(level + 1).map(|hits| hits[access as usize]).sum();
         later + self.walks[access as usize]

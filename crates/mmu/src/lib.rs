@@ -2,9 +2,9 @@
 //! counts exactly.
 //!
 //! A [`Machine`] is read from a file. An [`Mmu`] is one core of it: it translates [`Request`]s until one traps, and
-//! carries out what an operating system asks of page tables, shooting down TLB entries as it must. [`Counters`] say what
-//! happened; cycles are computed from them afterwards. This crate never decides what is mapped where, never allocates a
-//! frame, and knows nothing of the memory manager: a caller joins the two.
+//! implements the operations that an operating system needs on page tables, with their TLB shootdowns. [`Counters`] say
+//! what happened; cycles are computed from them afterwards. This crate never decides what is mapped where, never
+//! allocates a frame, and knows nothing of the memory manager: its caller connects the two.
 #![forbid(unsafe_code)]
 
 mod batch;

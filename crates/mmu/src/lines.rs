@@ -1,7 +1,7 @@
-//! The caches that page-table lines go through.
+//! The caches through which walks read page-table lines.
 //!
-//! Page-table lines compete only with each other: the program's own data are not in these caches, so the latencies of walks are a
-//! lower bound.
+//! Page-table lines compete only with each other: the program's own data is not in these caches, so the latencies of
+//! walks are a lower bound.
 
 use crate::batch::BATCH;
 use crate::cache::{Cache, Sets, on_sets};
@@ -10,7 +10,7 @@ use crate::machine::Machine;
 use crate::reach::Exact;
 use crate::replacement::Replace;
 
-/// Bytes of a page-table entry, all machines alike.
+/// Bytes of a page-table entry, the same on all machines.
 pub(crate) const ENTRY_BYTES: u64 = 8;
 
 /// The most lines that the walks of a batch read.
@@ -29,9 +29,9 @@ struct LineCache {
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     caches: Vec<LineCache>,
-    /// For each line of the tables, its ways in the caches.
+    /// For each line of the tables, the ways that hold it in the caches.
     places: Vec<u32>,
-    /// From an entry's number, its address by [`ENTRY_BYTES`], to its line's.
+    /// The shift from an entry's number (its address divided by [`ENTRY_BYTES`]) to its line's number.
     shift: u32,
     /// The lines that are referenced, in order.
     wanted: [u32; WANTED],
@@ -48,18 +48,18 @@ impl Lines {
             caches.push(LineCache { cache, shift, mask: ((1u64 << bits) - 1) as u32 });
             shift = (shift + bits).min(u32::BITS - 1);
         }
-        assert!(caches.len() <= MAX_LINE_LEVELS, "the machine was checked");
+        assert!(caches.len() <= MAX_LINE_LEVELS, "the machine file was checked");
         let shift = (machine.memory.line_bytes / ENTRY_BYTES).ilog2();
         Lines { caches, places: Vec::new(), shift, wanted: [0; WANTED] }
     }
 
-    /// Notes that the line of this entry is the one to read at this place in order.
+    /// Queues the line of this entry to be read at this position.
     #[inline(always)]
     pub(crate) fn want(&mut self, place: usize, entry: u32) {
         self.wanted[place] = entry >> self.shift;
     }
 
-    /// Reads the first `count` lines that are wanted, of a memory of so many entries.
+    /// Reads the first `count` queued lines, of a memory of so many entries.
     #[inline(always)]
     pub(crate) fn read(&mut self, count: usize, entries: usize, counters: &mut Counters) {
         let lines = (entries >> self.shift) + 1;
@@ -94,7 +94,7 @@ impl Lines {
     }
 }
 
-/// Reads lines through one cache, which is filled by those that miss. Leaves these at the front and returns their number.
+/// Reads lines through one cache and inserts those that miss. Moves these to the front and returns their number.
 #[inline(always)]
 fn read<R: Replace>(
     sets: &mut Sets<'_, Exact, R>,

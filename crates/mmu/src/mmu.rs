@@ -1,5 +1,5 @@
-//! The hardware of one core as the rest of the simulator sees it: requests in, traps and counts out, and the operations
-//! on page tables that an operating system asks for.
+//! The hardware of one core as the rest of the simulator sees it: it takes requests, returns traps and counts, and
+//! provides the page-table operations that an operating system needs.
 
 use crate::batch::{BATCH, Batch, kind};
 use crate::counters::Counters;
@@ -13,24 +13,24 @@ use crate::tlb::{Held, Tlbs};
 use std::ops::Range;
 use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
 
-/// The TLBs, page tables and walker of one core, and what they counted.
+/// The TLBs, page tables and walker of one core, and their counters.
 #[derive(Clone, Debug)]
 pub struct Mmu {
     mappings: Mappings,
     caches: Caches,
     counters: Counters,
-    /// What of it walks to absent pages counted.
+    /// The part of it that was counted by walks to absent pages.
     faulting: Counters,
     space: u32,
     /// The number of TLB levels.
     levels: usize,
     numbers: Numbers,
     batch: Batch,
-    /// The space and the pages that were shot down last, with nothing translated since: no TLB holds anything of them.
+    /// The last shootdown, its space and pages, if nothing was translated since: no TLB holds any of them.
     shot: Option<(u32, Range<u64>)>,
 }
 
-/// What caches translations, apart from the mappings, so that these can tell it of changes.
+/// The structures that cache translations, apart from the mappings, so that these can notify them of changes.
 #[derive(Clone, Debug)]
 struct Caches {
     tlbs: Tlbs,
@@ -49,15 +49,15 @@ impl Watch for Caches {
     }
 }
 
-/// Address space numbers, given out in turn; when none is left, all are taken back and everything is flushed.
+/// Address space numbers, assigned in turn; when they run out, all are revoked and everything is flushed.
 #[derive(Clone, Debug)]
 struct Numbers {
     /// How many there are; 0 if the machine has none.
     available: u64,
     given: u64,
-    /// Goes up when all numbers are taken back.
+    /// Incremented when all numbers are revoked.
     generation: u64,
-    /// For each space the generation in which it last got a number.
+    /// For each space, the generation in which it last got a number.
     holders: Vec<u64>,
 }
 
@@ -67,7 +67,7 @@ impl Numbers {
         Numbers { available, given: 0, generation: 1, holders: Vec::new() }
     }
 
-    /// Whether running this space from now on needs a flush.
+    /// Assigns a number if the space needs one. Returns whether running it from now on requires a flush.
     fn switch(&mut self, space: u32) -> bool {
         if self.available == 0 {
             return true;
@@ -90,7 +90,7 @@ impl Numbers {
 }
 
 impl Mmu {
-    /// A core of this machine with empty TLBs, running space 0, which has no tables yet.
+    /// A core of this machine with empty TLBs, running space 0, which has no page tables yet.
     pub fn new(machine: &Machine) -> Mmu {
         let shape = machine.page_table.kind.shape(machine);
         let (format, lines) = (Format::new(machine, &shape), Lines::new(machine));
@@ -109,12 +109,12 @@ impl Mmu {
         }
     }
 
-    /// What was counted since the start.
+    /// The counts since the start.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// What of that walks counted that found their page absent, and so ended in a fault.
+    /// The part of the counts that is due to walks that found no page, and so ended in a fault.
     pub fn faulting(&self) -> &Counters {
         &self.faulting
     }
@@ -129,7 +129,7 @@ impl Mmu {
         self.space
     }
 
-    /// From here on requests are for `space`. Does nothing if it is the current one.
+    /// Makes `space` the current address space for requests. Does nothing if it is already.
     pub fn switch(&mut self, space: u32) {
         if space == self.space {
             return;
@@ -144,11 +144,11 @@ impl Mmu {
         }
     }
 
-    /// Translates requests of the current space in order until one traps; returns its index and why.
+    /// Translates requests of the current space in order until one traps; returns its index and the reason.
     ///
-    /// The request that traps has been counted, with its misses. The caller lets the operating system act, calls
-    /// [`Mmu::retry`] and goes on behind the request. A first write to a clean page is no trap here: the dirty bit is
-    /// set in place and counted, whether the machine does that in hardware or by a trap.
+    /// The request that traps has been counted, with its misses. The caller lets the operating system handle the trap,
+    /// calls [`Mmu::retry`] and continues after that request. A first write to a clean page is not a trap here: the
+    /// dirty bit is set in place and counted, whether the machine does that in hardware or by a trap.
     pub fn run(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
         self.shot = None;
         let mut done = 0;
@@ -166,7 +166,10 @@ impl Mmu {
         None
     }
 
-    /// Fills the TLBs for a request that trapped, uncounted; fails if it would trap again, and changes nothing then.
+    /// Fills the TLBs for a request that trapped, without counting it.
+    ///
+    /// # Errors
+    /// It would trap again; then nothing changes.
     pub fn retry(&mut self, request: Request) -> Result<(), Trap> {
         if let Some(trap) = self.locate(&[request]) {
             return Err(trap);
@@ -176,9 +179,9 @@ impl Mmu {
         Ok(())
     }
 
-    /// Finds the mappings of as many requests as do not trap, sets their use bits and makes a batch of them; says why
-    /// the next one traps. Nothing that happens in the TLBs can change what is found here, so all requests of a batch are
-    /// located before the first is translated: their loads overlap.
+    /// Finds the mappings of as many requests as do not trap, sets their use bits and makes a batch of them; returns
+    /// why the next one traps. Nothing that happens in the TLBs can change these results, so all requests of a batch
+    /// are located before the first is translated: their loads overlap.
     #[inline(always)]
     fn locate(&mut self, requests: &[Request]) -> Option<Trap> {
         self.mappings.refresh();
@@ -204,7 +207,8 @@ impl Mmu {
         None
     }
 
-    /// The head of the mapping that the record belongs to, its use bits set as the access does; or why it traps.
+    /// The head of the mapping that the page-table entry belongs to, with the use bits that the access sets; or the
+    /// reason why it traps.
     #[inline(always)]
     fn make_ready(&mut self, entry: u32, access: u64) -> Result<u32, Trap> {
         let head = Mappings::head(entry, self.mappings.records[entry as usize]);
@@ -224,7 +228,7 @@ impl Mmu {
         Ok(head)
     }
 
-    /// Takes the batch through the TLBs, and walks where none has the page.
+    /// Takes the batch through the TLBs, and walks for requests that miss in all.
     #[inline(always)]
     fn translate(&mut self) {
         let Mappings { records, nodes, .. } = &mut self.mappings;
@@ -244,7 +248,7 @@ impl Mmu {
         }
     }
 
-    /// Counts a request that traps: like any other where its page is mapped, else as a walk to the entry that is absent.
+    /// Counts a request that traps: like any other if its page is mapped, else as a walk to the absent entry.
     #[cold]
     fn count_trap(&mut self, request: Request, trap: Trap) {
         let (page, access) = (request.page(), request.access_bits());
@@ -281,7 +285,8 @@ impl Mmu {
         self.shoot(space, at.0..at.0 + (size.bytes() >> self.mappings.ladder().base().shift()));
     }
 
-    /// The TLBs must forget these pages: nothing to do where they have not loaded any of them since the last time.
+    /// Drops these pages from the TLBs; does nothing if none of them was loaded since the last shootdown of the same
+    /// pages.
     fn shoot(&mut self, space: u32, pages: Range<u64>) {
         let shot = self.shot.as_ref().filter(|(of, _)| *of == space).map(|(_, shot)| shot);
         if !shot.is_some_and(|shot| shot.start <= pages.start && pages.end <= shot.end) {
@@ -290,15 +295,15 @@ impl Mmu {
         }
     }
 
-    /// Adds a mapping of `size` where nothing is mapped, referenced, and dirty if it is made for a write. Panics if
-    /// something is mapped there or `at` is not aligned: the memory manager's state is wrong then.
+    /// Adds a mapping of `size` where nothing is mapped: referenced, and dirty if it is made for a write. Panics if
+    /// something is mapped there or `at` is not aligned, which would be a bug in the memory manager.
     pub fn enter(&mut self, space: u32, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
         let work = self.mappings.enter(space, at, frame, size, protection, access);
         self.count_work(work);
     }
 
-    /// Removes the mapping of `size` at `at`; says whether it was referenced, and whether modified. Panics if there is
-    /// none, as all operations on a mapping do.
+    /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether modified. Panics if there
+    /// is none, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
         let (record, work) = self.mappings.remove(space, at, size, &mut self.caches);
         self.count_shootdown(work, space, at, size);
@@ -311,36 +316,36 @@ impl Mmu {
         self.count_shootdown(work, space, at, size);
     }
 
-    /// Makes one mapping of `to` out of all mappings of `from` in it, which have contiguous frames and equal rights.
-    /// Goes through all their entries, as real kernels do to gather the use bits.
+    /// Replaces all mappings of `from` in a region, which have contiguous frames and equal rights, by one mapping of
+    /// `to`. Reads all their page-table entries, as real kernels do to gather the use bits.
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         let work = self.mappings.promote(space, at, from, to, &mut self.caches);
         self.count_shootdown(work, space, at, to);
     }
 
-    /// Makes mappings of `to` out of one of `from`, with its rights and use each.
+    /// Replaces one mapping of `from` by mappings of `to`, each with its rights and use bits.
     pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         let work = self.mappings.demote(space, at, from, to, &mut self.caches);
         self.count_shootdown(work, space, at, from);
     }
 
-    /// The frame of the base page `at`, the size of the page that maps it, and its rights.
+    /// The frame of the base page `at`, the size of the mapping, and its rights.
     pub fn lookup(&self, space: u32, at: Vpn) -> Option<(Pfn, PageSize, Protection)> {
         self.mappings.lookup(space, at)
     }
 
-    /// How a mapping was used since that was cleared.
+    /// The use bits of a mapping: its use since they were last cleared.
     pub fn used(&self, space: u32, at: Vpn, size: PageSize) -> Used {
         Used::of(self.mappings.used(space, at, size))
     }
 
-    /// Clears the reference bit of a mapping and says whether it was set. If it was, the page leaves the TLBs, so that
-    /// the next access is seen.
+    /// Clears the reference bit of a mapping and returns whether it was set. If it was, the page is dropped from the
+    /// TLBs, so that the next access sets the bit again.
     pub fn clear_referenced(&mut self, space: u32, at: Vpn, size: PageSize) -> bool {
         self.clear(space, at, size, Record::without_referenced).referenced
     }
 
-    /// Clears the dirty bit of a mapping and says whether it was set. If it was, the page leaves the TLBs.
+    /// Clears the dirty bit of a mapping and returns whether it was set. If it was, the page is dropped from the TLBs.
     pub fn clear_modified(&mut self, space: u32, at: Vpn, size: PageSize) -> bool {
         self.clear(space, at, size, Record::without_dirty).modified
     }
@@ -353,20 +358,23 @@ impl Mmu {
         Used::of(before)
     }
 
-    /// All mappings of a space are about to be removed, and none is used meanwhile: one flush does for all of them.
+    /// Flushes a space all of whose mappings will be removed, with none used meanwhile: one flush for all of them.
     pub fn flush(&mut self, space: u32) {
         if self.mappings.has_root(space) {
             self.shoot(space, 0..u64::MAX);
         }
     }
 
-    /// Gives back the tables of a space, whose number may be used for another one.
+    /// Frees the tables of a space, whose number may be reused.
     pub fn destroy(&mut self, space: u32) {
         self.mappings.destroy(space, &mut self.caches);
         self.counters.shootdown_entries += std::mem::take(&mut self.caches.dropped);
     }
 
     /// Checks tables, TLBs and walker, each by itself and against each other. Cost: O(everything).
+    ///
+    /// # Errors
+    /// A sentence that says what does not hold.
     pub fn validate(&self) -> Result<(), String> {
         self.mappings.validate()?;
         self.caches.tlbs.validate(&self.mappings)?;

@@ -2,26 +2,26 @@
 
 use superpage_pages::Protection;
 
-/// A page-table entry as the simulator keeps it: what the modelled entry says, and where TLBs or walk caches were last
-/// given it (see [`crate::cache`]). Absent, a pointer to a table below, or a leaf.
+/// A page-table entry (Pte) as the simulator keeps it: the contents of the modelled entry, and where TLBs or walk
+/// caches last put it (see [`crate::cache`]). It is absent, a pointer to a table below, or a leaf.
 ///
-/// A page that is replicated over several entries (section 6.1) has its rights, bits and places in the first one, its
-/// *head*; the others only say that they are leaves and of how many entries.
+/// A page that is replicated over several entries (section 6.1) has its rights, use bits and places in the first one,
+/// its *head*; the others only hold that they are leaves, and the number of entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub(crate) struct Record {
     bits: u32,
-    /// A leaf: its way in each of the TLBs that may hold it. A pointer: the first record of the table.
+    /// A leaf: its way in each of the TLBs that may hold it. A pointer: the first page-table entry of the table.
     places: [u8; PLACES],
 }
 
-/// For how many of the TLBs that may hold a page its record notes the way; in others it is searched for.
+/// In how many of the TLBs that may hold a page its page-table entry notes the way; in others the way is searched for.
 pub(crate) const PLACES: usize = 4;
-/// How many ways a place tells apart.
+/// How many ways a place can distinguish.
 pub(crate) const WAYS_NOTED: usize = 1 << 8;
-/// The most ways of a TLB's set: replacements number them in 16 bits.
+/// The most ways of a TLB's set: replacements number ways in 16 bits.
 pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
-/// How many entries of a walk cache a pointer's place can tell apart.
+/// How many entries of a walk cache a pointer's place can distinguish.
 pub(crate) const MAX_WALK_CACHE: usize = 1 << 16;
 
 const LEAF: u32 = 1 << 3;
@@ -33,21 +33,21 @@ const REPLICAS: u32 = 10;
 const REPLICAS_MASK: u32 = 31 << REPLICAS;
 const WALK_PLACE: u32 = 16;
 
-/// What a leaf of one entry must have so that an access of this number (0 read, 1 write, 2 execute) changes nothing in
-/// it: the right, and the use bits that the access would set.
+/// What a leaf of one entry must have so that an access of this number (0 read, 1 write, 2 execute) leaves it
+/// unchanged: the right, and the use bits that the access would set.
 const READY: [u32; 4] =
     [LEAF | REFERENCED | 1, LEAF | REFERENCED | DIRTY | 2, LEAF | REFERENCED | 4, LEAF | REFERENCED | 8];
 
 impl Record {
-    /// Nothing.
+    /// The absent entry.
     pub(crate) const ABSENT: Record = Record { bits: 0, places: [0; PLACES] };
 
-    /// A pointer to the table whose first record is `child`.
+    /// A pointer to the table whose first page-table entry is `child`.
     pub(crate) fn table(child: u32) -> Record {
         Record { bits: TABLE, places: child.to_le_bytes() }
     }
 
-    /// A leaf for a page at this rung of the ladder, replicated over `1 << replicas` entries.
+    /// A leaf for a page at this level of the ladder, replicated over `1 << replicas` entries.
     pub(crate) fn leaf(rung: usize, replicas: u32, protection: Protection, used: (bool, bool)) -> Record {
         let used = if used.0 { REFERENCED } else { 0 } | if used.1 { DIRTY } else { 0 };
         let bits = LEAF | used | protection.bits() as u32 | replicas << REPLICAS | (rung as u32) << RUNG;
@@ -69,7 +69,7 @@ impl Record {
         self.bits & LEAF != 0
     }
 
-    /// The first record of the table that this points to.
+    /// The first page-table entry of the table that this points to.
     #[inline(always)]
     pub(crate) fn child(self) -> u32 {
         u32::from_le_bytes(self.places)
@@ -81,13 +81,13 @@ impl Record {
         (self.bits & REPLICAS_MASK) >> REPLICAS
     }
 
-    /// The level of the ladder that the page is of.
+    /// The level of the page on the ladder.
     #[inline(always)]
     pub(crate) fn rung(&self) -> usize {
         (self.bits >> RUNG) as usize & 7
     }
 
-    /// Whether this is a leaf and its own head, that allows the access and is not changed by it.
+    /// Whether this is a leaf and its own head, allows the access, and is not changed by it.
     #[inline(always)]
     pub(crate) fn is_ready(self, access: u64) -> bool {
         let ready = READY[access as usize & 3];
@@ -137,7 +137,7 @@ impl Record {
         self.places[index % PLACES] as usize
     }
 
-    /// All of them in a word, eight bits each from the lowest up.
+    /// All places in one word, eight bits each from the lowest up.
     #[inline(always)]
     pub(crate) fn places(self) -> u32 {
         u32::from_le_bytes(self.places)

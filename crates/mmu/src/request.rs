@@ -1,8 +1,8 @@
-//! What a program asks of the hardware, and what stops it.
+//! One memory access of a program, and why it may not be translated.
 
 use superpage_pages::{Access, Protection, Vpn};
 
-/// One access to one base page, in a word.
+/// One access to one base page, packed into a word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Request(u64);
@@ -20,7 +20,7 @@ impl Request {
         Vpn(self.0 >> 2)
     }
 
-    /// What is done to it.
+    /// The kind of access.
     #[inline(always)]
     pub const fn access(self) -> Access {
         match self.0 & 3 {
@@ -50,7 +50,7 @@ pub enum Trap {
     Absent,
     /// Something is mapped, with rights that do not allow the access.
     Rights {
-        /// The rights that there are.
+        /// The rights of the mapping.
         held: Protection,
     },
 }

@@ -1,9 +1,10 @@
 //! The TLBs of a machine.
 //!
-//! A request for a page of one size by one kind of access asks at most one TLB in each level, nearest first. What an entry covers
-//! is for [`crate::reach`]; it is in the set that the number of its translation selects. Since every change of a mapping
-//! is shot down before it happens, an entry always agrees with the page table; so the size, the rights and the dirty bit
-//! that the hardware would read from the entry are read from the record of the page.
+//! A request for a page of one size by one kind of access looks into at most one TLB of each level, nearest first. What
+//! an entry covers is defined in [`crate::reach`]; it is in the set that the number of its translation selects. Since
+//! every change of a mapping is preceded by a shootdown, an entry always agrees with the page table. So the size, the
+//! rights and the dirty bit, which hardware would read from the TLB entry, are read from the page-table entry of the
+//! page.
 
 use crate::batch::{Batch, KINDS, each};
 use crate::cache::{Cache, EMPTY, Sets, on_sets};
@@ -21,34 +22,34 @@ use superpage_pages::{MAX_LEVELS, PageSize, Vpn};
 #[derive(Clone, Debug)]
 struct Tlb {
     entries: Entries,
-    /// The kinds of request that ask it, as a bit set.
+    /// The kinds of request that it serves, as a bit set.
     kinds: u32,
-    /// The levels of the ladder whose pages it holds translations of, as a bit set.
+    /// The levels of the ladder whose pages it holds, as a bit set.
     rungs: u32,
-    /// Which of a record's places notes the way; from [`PLACES`] on none does.
+    /// Which of a page-table entry's places notes the way; none if this is [`PLACES`] or more.
     place: usize,
-    /// Where in a record's places that is, and the bits there: none if none does.
+    /// The shift and the mask of that place in the page-table entry's word; the mask is 0 if there is none.
     shift: u32,
     mask: u32,
     level: usize,
-    /// Its place in the machine file.
+    /// Its position in the machine file.
     index: usize,
-    /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of places in the file.
+    /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of positions in the file.
     encloses: u32,
 }
 
 impl Tlb {
-    /// The way that a mapping's record remembers.
+    /// The way that a mapping's page-table entry remembers.
     #[inline(always)]
     fn noted(&self, record: Record) -> usize {
         (record.places() >> (self.shift & 31) & self.mask) as usize
     }
 }
 
-/// What a TLB holds of one page size.
+/// How many pages of one size a TLB holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Held {
-    /// The TLB, as its place in the machine file.
+    /// The TLB, by its position in the machine file.
     pub tlb: usize,
     /// The size.
     pub size: PageSize,
@@ -61,11 +62,11 @@ pub struct Held {
 pub(crate) struct Tlbs {
     /// From the nearest level on.
     all: Vec<Tlb>,
-    /// From a base page's number to that of the translation in a page of each size.
+    /// By level of the ladder: the shift from a base page's number to that of the translation.
     orders: [u8; MAX_LEVELS],
-    /// The base-two logarithm of the number of translations that a page of each size has.
+    /// By level of the ladder: the base-two logarithm of the number of translations of a page.
     parts: [u8; MAX_LEVELS],
-    /// Whether one of them encloses another.
+    /// Whether any of them is inclusive of others.
     inclusive: bool,
 }
 
@@ -74,7 +75,7 @@ pub(crate) struct Tlbs {
 pub(crate) struct Served {
     /// By TLB level.
     pub(crate) hits: [u64; MAX_TLB_LEVELS],
-    /// By no TLB: a walk is due.
+    /// By no TLB: they must be walked.
     pub(crate) walks: u64,
 }
 
@@ -82,7 +83,7 @@ impl Tlbs {
     /// Empty TLBs, as the machine file describes them; it has been checked.
     pub(crate) fn new(machine: &Machine) -> Tlbs {
         let ladder = machine.ladder();
-        // A translation is no larger than what the host has in one piece.
+        // A translation is no larger than what the host maps in one piece.
         let largest = machine.host.as_ref().map(|host| host.backs_by.unwrap_or(ladder.base()));
         let translated = |size: PageSize| largest.map_or(size, |largest| size.min(largest));
         let mut all: Vec<Tlb> = Vec::new();
@@ -105,7 +106,7 @@ impl Tlbs {
         Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), all, orders, parts }
     }
 
-    /// The number of a translation: of the page with this record, the one of this base page.
+    /// The number of the translation of this base page, in the page with this page-table entry.
     #[inline(always)]
     pub(crate) fn number(&self, page: Vpn, record: Record) -> u64 {
         page.0 >> (self.orders[record.rung() % MAX_LEVELS] & 63)
@@ -128,7 +129,7 @@ impl Tlbs {
         self.all.iter_mut().for_each(|tlb| on_entries!(&mut tlb.entries, cache => cache.flush()));
     }
 
-    /// Takes a batch through all levels, and fills those that miss.
+    /// Takes a batch through all levels, and fills those in which requests miss.
     #[inline(always)]
     pub(crate) fn translate(&mut self, records: &mut [Record], nodes: &Nodes, batch: &Batch) -> Served {
         if self.inclusive {
@@ -150,8 +151,8 @@ impl Tlbs {
         served
     }
 
-    /// The same where a level encloses nearer ones, request by request: the farthest is filled first, and makes room in
-    /// those.
+    /// The same where a level includes nearer ones, request by request: the farthest is filled first, and what it
+    /// evicts is dropped from those.
     #[inline(never)]
     fn translate_inclusive(&mut self, records: &mut [Record], nodes: &Nodes, batch: &Batch) -> Served {
         let mut served = Served::default();
@@ -177,7 +178,7 @@ impl Tlbs {
         served
     }
 
-    /// Fills one TLB, and makes room in the nearer ones that it encloses.
+    /// Fills one TLB, and drops what it evicts from the nearer ones that it includes.
     fn fill_inclusive(&mut self, at: usize, number: u64, head: u32, records: &mut [Record], nodes: &Nodes) {
         let (orders, parts) = (self.orders, self.parts);
         let tlb = &mut self.all[at];
@@ -199,7 +200,7 @@ impl Tlbs {
         }
     }
 
-    /// What each TLB holds, by size; what holds none is left out.
+    /// How many pages of each size each TLB holds, without zeroes.
     pub(crate) fn held(&self, mappings: &Mappings) -> Vec<Held> {
         let mut held: Vec<Held> = Vec::new();
         for tlb in &self.all {
@@ -217,8 +218,8 @@ impl Tlbs {
         held
     }
 
-    /// Checks that every entry is a mapping of a size that its TLB holds, in its set, where its record says, so that no
-    /// page is in a TLB twice; and that inclusive levels enclose what they must.
+    /// Checks that every entry is a mapping of a size that its TLB holds, in its set, where its page-table entry says,
+    /// so that no page is in a TLB twice; and that inclusive levels hold what they must.
     pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
         self.all.iter().try_for_each(|tlb| on_entries!(&tlb.entries, cache => self.validate_one(tlb, cache, mappings)))
     }
@@ -230,7 +231,7 @@ impl Tlbs {
             let record = mappings.records[id as usize];
             let wrong = |what: &str| Err(format!("TLB {index} set {set} way {way}: {what}, {record:?}"));
             if !record.is_leaf() || Mappings::head(id, record) != id {
-                return wrong("the entry is no mapping");
+                return wrong("the entry is not a mapping");
             }
             if tlb.rungs >> record.rung() & 1 == 0 {
                 return wrong("the TLB does not hold this size");
@@ -253,7 +254,7 @@ impl Tlbs {
     }
 }
 
-/// Takes some requests of a batch through one TLB, which is filled by those that miss; returns which.
+/// Takes some requests of a batch through one TLB, which is filled for those that miss; returns which missed.
 #[inline(always)]
 fn pass<C: Reach, R: Replace>(
     sets: &mut Sets<'_, C, R>,
@@ -277,7 +278,7 @@ fn pass<C: Reach, R: Replace>(
     missed
 }
 
-/// The same where records have no place for the TLB.
+/// The same where page-table entries have no place for the TLB.
 #[inline(never)]
 fn pass_unnoted<C: Reach, R: Replace>(sets: &mut Sets<'_, C, R>, batch: &Batch, asking: u64) -> u64 {
     let mut missed = 0;

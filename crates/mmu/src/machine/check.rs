@@ -1,4 +1,4 @@
-//! What a machine file must satisfy beyond its syntax, and how it is told.
+//! What a machine file must satisfy beyond its syntax, and the errors that say so.
 
 use super::Machine;
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
@@ -7,7 +7,7 @@ use crate::record::{MAX_WALK_CACHE, MAX_WAYS};
 use crate::table::MAX_TABLE_LEVELS;
 use superpage_pages::{Access, Ladder};
 
-/// Why there is no such machine, in one sentence with the file, the key and what was expected.
+/// Why a machine could not be made: one sentence with the file, the key and what was expected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct MachineError(String);
@@ -22,18 +22,18 @@ impl MachineError {
         ))
     }
 
-    /// A file that cannot be read, and why.
+    /// A file could not be read.
     pub fn unread(path: &str, why: impl std::fmt::Display) -> MachineError {
         MachineError(format!("machine file {path}: {why}"))
     }
 
-    /// What is wrong with a key.
+    /// The value of a key is wrong.
     pub(super) fn of(origin: &str, key: &str, problem: &str) -> MachineError {
         MachineError(format!("machine file {origin}: {key}: {problem}"))
     }
 
     pub(super) fn syntax(origin: &str, error: &toml::de::Error) -> MachineError {
-        // The parser's message, on one line, without its picture of the place.
+        // The parser's message, on one line, without its drawing of the place.
         let place = error.to_string();
         let line = place.lines().next().and_then(|first| first.split("at ").nth(1)).map(|at| format!(" at {at}"));
         let message = error.message().replace('\n', ", ");
@@ -71,7 +71,7 @@ pub(super) fn assumed(file: &toml::Table, origin: &str) -> Result<Vec<(String, S
                 if named.peek().is_none() {
                     let keys = table.keys().filter(|key| !about(key)).cloned().collect::<Vec<_>>().join(", ");
                     return Err(MachineError(format!(
-                        "machine file {origin}: {label}.assumed names \"{key}\", which is no key there; expected \"all\" \
+                        "machine file {origin}: {label}.assumed names \"{key}\", which is not a key there; expected \"all\" \
                          or some of {keys}"
                     )));
                 }
@@ -83,7 +83,7 @@ pub(super) fn assumed(file: &toml::Table, origin: &str) -> Result<Vec<(String, S
 }
 
 impl Machine {
-    /// Checks everything that the simulator relies on, beyond the ranges of single numbers.
+    /// Checks everything that the simulator assumes, beyond the ranges of single numbers.
     pub(super) fn check(&self, origin: &str) -> Result<(), MachineError> {
         let fail = |key: &str, what: String| Err(MachineError(format!("machine file {origin}: {key}: {what}")));
         let ladder = match Ladder::new(&self.pages.sizes) {
@@ -92,7 +92,7 @@ impl Machine {
         };
         let line = self.memory.line_bytes;
         if !line.is_power_of_two() || line < ENTRY_BYTES {
-            return fail("memory.line-bytes", format!("{line} is no power of two of at least {ENTRY_BYTES}"));
+            return fail("memory.line-bytes", format!("{line} is not a power of two of at least {ENTRY_BYTES}"));
         }
         if let Some(size) = self.host.as_ref().and_then(|host| host.backs_by)
             && ladder.level(size).is_none()
@@ -107,7 +107,7 @@ impl Machine {
             }
             let (entries, ways) = (tlb.entries, tlb.ways());
             if entries == 0 || ways == 0 || !entries.is_multiple_of(ways) {
-                return fail(&key, format!("{entries} entries are no whole number of sets of {ways} ways"));
+                return fail(&key, format!("{entries} entries are not a whole number of sets of {ways} ways"));
             }
             if ways > MAX_WAYS {
                 return fail(&key, format!("at most {MAX_WAYS} ways, not {ways}"));
@@ -188,7 +188,7 @@ impl Machine {
             }
             let sets = cache.sets(self.memory.line_bytes);
             if sets == 0 || (sets * cache.ways) as u64 * self.memory.line_bytes != cache.size {
-                return Err((key, format!("{} bytes are no whole number of sets of {} ways", cache.size, cache.ways)));
+                return Err((key, format!("{} bytes are not a whole number of sets of {} ways", cache.size, cache.ways)));
             }
             if let Some(why) = cache.replacement.refuses(cache.ways) {
                 return Err((key, format!("replacement {}: {why}", cache.replacement.name())));

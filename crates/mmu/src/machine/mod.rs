@@ -1,8 +1,9 @@
 //! Machine files: everything that the simulator knows of a machine, as data.
 //!
-//! A file is TOML, one table for each part of the machine. Each table may say where its values come from (`source`) and
-//! which of its keys nobody has published (`assumed`, a list of keys; `"all"` stands for every one). Nothing about any
-//! machine is in the code. An *overlay* is a file that says what differs, on any machine: see [`overlay`].
+//! A file is TOML, with one table for each part of the machine. Each table may say where its values come from
+//! (`source`) and which of its keys nobody has published (`assumed`, a list of keys; `"all"` stands for every one).
+//! Nothing about a specific machine is in the code. An *overlay* is a file of differences that applies to any machine:
+//! see [`overlay`].
 
 mod check;
 mod overlay;
@@ -15,7 +16,7 @@ use superpage_pages::{Ladder, PageSize, parse_bytes};
 
 pub use check::MachineError;
 
-/// A machine: hardware, and what operating-system work costs on it.
+/// A machine: hardware, and the costs of operating-system work on it.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Machine {
@@ -29,7 +30,7 @@ pub struct Machine {
     pub memory: Memory,
     /// The page sizes.
     pub pages: Pages,
-    /// What the hardware does when another address space runs.
+    /// What happens at a switch to another address space.
     pub spaces: Spaces,
     /// The page table's shape and its use bits.
     pub page_table: PageTable,
@@ -38,7 +39,7 @@ pub struct Machine {
     pub host: Option<Host>,
     /// The TLBs, any number.
     pub tlb: Vec<TlbSpec>,
-    /// What a walk or a refill costs besides its memory references.
+    /// The cost of a walk or a refill besides its memory references.
     pub walk: Walk,
     /// Caches for entries of upper page-table levels.
     #[serde(default)]
@@ -46,11 +47,11 @@ pub struct Machine {
     /// Caches that page-table lines go through, nearest first.
     #[serde(default)]
     pub line_cache: Vec<LineCacheSpec>,
-    /// What work of the operating system costs.
+    /// The costs of operating-system work.
     pub costs: Costs,
     /// The backing store.
     pub disk: Disk,
-    /// Keys whose values nobody has published, with those values; gathered when the file is read.
+    /// Keys whose values nobody has published, with those values; collected when the file is read.
     #[serde(skip)]
     assumed: Vec<(String, String)>,
 }
@@ -59,7 +60,7 @@ pub struct Machine {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Clock {
-    /// Cycles a second.
+    /// Cycles per second.
     pub hertz: u64,
     /// Where the values come from.
     pub source: String,
@@ -72,12 +73,12 @@ pub struct Clock {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Memory {
-    /// Bytes of memory unless the command says otherwise.
+    /// Bytes of memory, unless the command line says otherwise.
     #[serde(deserialize_with = "bytes")]
     pub size: u64,
-    /// Cycles that a page-table reference takes which no line cache serves.
+    /// Cycles of a page-table reference that misses in all line caches.
     pub latency_cycles: u64,
-    /// Bytes of a cache line.
+    /// Bytes per cache line.
     pub line_bytes: u64,
     /// Where the values come from.
     pub source: String,
@@ -103,8 +104,8 @@ pub struct Pages {
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Spaces {
-    /// Bits of an address space number in a TLB entry. With 0 every switch empties the TLBs; otherwise they are emptied
-    /// when all numbers have been given out.
+    /// Bits of an address space number in a TLB entry. With 0 every switch flushes the TLBs; otherwise they are flushed
+    /// when all numbers have been assigned.
     pub number_bits: u32,
     /// Where the values come from.
     pub source: String,
@@ -117,7 +118,7 @@ pub struct Spaces {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SetBy {
-    /// The walker, for nothing.
+    /// The walker, at no cost.
     Hardware,
     /// The operating system, by a trap at the first use.
     Trap,
@@ -142,12 +143,12 @@ pub struct PageTable {
     pub assumed: Vec<String>,
 }
 
-/// A host whose own pages limit what the TLBs of its guest hold.
+/// A host whose own pages limit what the TLBs of its guest can hold.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Host {
-    /// The pages that back the guest's memory: base pages if nothing is said. A larger page of the guest then takes an entry in a
-    /// TLB for each such page of it that is used; its walks still end where the guest's tables have it.
+    /// The size of the host's pages that back the guest's memory; by default base pages. A larger page of the guest
+    /// then takes one TLB entry for each such page of it that is used; its walks still end where the guest's tables do.
     #[serde(default)]
     pub backs_by: Option<PageSize>,
     /// Where the values come from.
@@ -187,10 +188,10 @@ impl Serves {
     }
 }
 
-/// How many ways a set has.
+/// The number of ways of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ways {
-    /// All entries are one set.
+    /// Fully associative: all entries are one set.
     Full,
     /// Sets of so many ways.
     Of(usize),
@@ -232,9 +233,9 @@ pub struct TlbSpec {
     pub entries: usize,
     /// The ways of a set.
     pub ways: Ways,
-    /// Which entry of a set gives place.
+    /// Which entry of a set is replaced.
     pub replacement: Replacement,
-    /// Cycles that a hit here adds to an access; a hit in the first level is part of the access and adds 0.
+    /// Cycles that a hit here adds to an access; 0 in the first level, whose hits are part of the access.
     pub hit_cycles: u64,
     /// Whether the nearer levels may hold only what this one holds.
     #[serde(default)]
@@ -261,11 +262,12 @@ impl TlbSpec {
     }
 }
 
-/// The fixed part of a walk.
+/// The fixed cost of a walk.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Walk {
-    /// Cycles besides the memory references: starting a hardware walk, or entering and leaving the software that refills.
+    /// Cycles besides the memory references: starting a hardware walk, or entering and leaving the software that
+    /// refills.
     pub refill_cycles: u64,
     /// Where the values come from.
     pub source: String,
@@ -274,7 +276,7 @@ pub struct Walk {
     pub assumed: Vec<String>,
 }
 
-/// A page-walk cache: fully associative, least recently used goes.
+/// A page-walk cache: fully associative, with LRU replacement.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct WalkCacheSpec {
@@ -289,7 +291,7 @@ pub struct WalkCacheSpec {
     pub assumed: Vec<String>,
 }
 
-/// A cache that page-table lines go through.
+/// A cache through which walks read page-table lines.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct LineCacheSpec {
@@ -300,9 +302,9 @@ pub struct LineCacheSpec {
     pub size: u64,
     /// The ways of a set.
     pub ways: usize,
-    /// Which line of a set gives place.
+    /// Which line of a set is replaced.
     pub replacement: Replacement,
-    /// Cycles that a reference takes which is served here.
+    /// Cycles of a reference that hits here.
     pub hit_cycles: u64,
     /// Where the values come from.
     pub source: String,
@@ -312,27 +314,29 @@ pub struct LineCacheSpec {
 }
 
 impl LineCacheSpec {
-    /// The number of sets, with lines of so many bytes.
+    /// The number of sets, for lines of so many bytes.
     pub fn sets(&self, line_bytes: u64) -> usize {
         (self.size / line_bytes) as usize / self.ways.max(1)
     }
 }
 
-/// What work of the operating system costs, in cycles.
+/// The costs of operating-system work, in cycles.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Costs {
     /// An instruction without TLB misses (a fraction, not a whole number of cycles).
     pub cycles_per_instruction: f64,
-    /// A page fault: trap, finding the mapping, allocating, returning; without zeroing, copying or page-table entries.
+    /// A page fault: trap, finding the mapping, allocating, returning; without zeroing, copying or writing page-table
+    /// entries.
     pub fault: u64,
-    /// Zeroing 1 KB that is in no cache: what a kernel zeroes has rested free, or is larger than what rested in a cache.
+    /// Zeroing 1 KB that is in no cache: memory that a kernel zeroes was free for long, or is larger than what a cache
+    /// keeps.
     pub zero_per_kb: u64,
     /// Copying 1 KB, neither end of which is in a cache.
     pub copy_per_kb: u64,
     /// Writing one page-table entry.
     pub pte_write: u64,
-    /// Going through one page-table entry in a promotion or demotion.
+    /// Reading or checking one page-table entry in a promotion or demotion.
     pub pte_traversal: u64,
     /// The fixed part of a promotion.
     pub promotion: u64,
@@ -340,17 +344,17 @@ pub struct Costs {
     pub demotion: u64,
     /// Preempting a reservation.
     pub preemption: u64,
-    /// Making one change of a mapping known to the TLBs.
+    /// Announcing one change of a mapping to the TLBs.
     pub shootdown: u64,
-    /// Changing to another address space.
+    /// Switching to another address space.
     pub switch: u64,
     /// A trap that only sets a use bit, where the machine does that by a trap.
     pub use_trap: u64,
-    /// Looking at one page's reference bits in the page daemon; without page-table entries.
+    /// Sampling one page's reference bits in the page daemon; without page-table entries.
     pub daemon_page: u64,
-    /// Taking a digest of 1 KB by a fast hash.
+    /// Computing a digest of 1 KB with a fast hash.
     pub hash_per_kb: u64,
-    /// The same by SHA-1.
+    /// The same with SHA-1.
     pub sha1_per_kb: u64,
     /// Where the values come from.
     pub source: String,
@@ -359,13 +363,13 @@ pub struct Costs {
     pub assumed: Vec<String>,
 }
 
-/// The backing store: one disk for files and swap space, which does one request at a time.
+/// The backing store: one disk for files and swap space, which serves one request at a time.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Disk {
-    /// The time until the first byte of a request that does not continue the one before.
+    /// The time until the first byte of a request that is not sequential to the one before.
     pub seek_microseconds: u64,
-    /// Bytes a second from there on.
+    /// Bytes per second from there on.
     pub bytes_per_second: u64,
     /// Where the values come from.
     pub source: String,
@@ -379,7 +383,7 @@ fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     parse_bytes(&text).map_err(|error| serde::de::Error::custom(format!("\"{text}\": {error}")))
 }
 
-/// Files of this repository, by their names.
+/// Embeds files of this repository, with their names.
 macro_rules! built_in {
     ($folder:literal: $($name:literal)+) => {
         &[$(($name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/", $folder, "/", $name, ".toml")))),+]
@@ -405,12 +409,18 @@ impl Machine {
     }
 
     /// The built-in machine of this name, with overlays as in `zen5+fractured`.
+    ///
+    /// # Errors
+    /// No such machine or overlay is built in, or the result is not a valid machine.
     pub fn builtin(name: &str) -> Result<Machine, MachineError> {
         Machine::named(name, |path| Err(MachineError::unread(path, "this takes built-in names alone")))
     }
 
-    /// The machine of a name, and any number of overlays: `zen5`, `zen5+fractured`, `./mine.toml+./my-tlb.toml`. A part that ends
-    /// in `.toml` is the path of a file, whose text `read` returns; what a path is to have no `+` in.
+    /// The machine of a name with any number of overlays: `zen5`, `zen5+fractured`, `./mine.toml+./my-tlb.toml`. A part
+    /// that ends in `.toml` is the path of a file, whose text `read` returns; such a path must not contain `+`.
+    ///
+    /// # Errors
+    /// A part is unknown or cannot be read, or the result is not a valid machine.
     pub fn named(name: &str, read: impl Fn(&str) -> Result<String, MachineError>) -> Result<Machine, MachineError> {
         let text = |part: &str, folder: &str, known: &[(&'static str, &'static str)]| {
             if part.ends_with(".toml") {
@@ -428,12 +438,15 @@ impl Machine {
         Machine::overlaid(&machine, &origin, &overlays)
     }
 
-    /// Reads a machine file; `origin` names it in errors.
+    /// Parses a machine file; `origin` names it in errors.
+    ///
+    /// # Errors
+    /// The file is not a valid machine.
     pub fn parse(text: &str, origin: &str) -> Result<Machine, MachineError> {
         Machine::overlaid(text, origin, &[])
     }
 
-    /// Reads a machine file and lays overlays over it in order, each given as origin and text.
+    /// Parses a machine file and applies overlays to it in order, each given as origin and text.
     fn overlaid(text: &str, origin: &str, overlays: &[(String, String)]) -> Result<Machine, MachineError> {
         let mut file = check::table(text, origin)?;
         // By itself first: errors can name a line in it.
@@ -448,13 +461,13 @@ impl Machine {
         Ok(machine)
     }
 
-    /// A machine of what its file says, and of the same as types.
+    /// A machine from its file's table, and from the same parsed into types.
     fn read(
         file: &toml::Table,
         typed: Result<Machine, toml::de::Error>,
         origin: &str,
     ) -> Result<Machine, MachineError> {
-        // Before the types, which cannot say what was expected of a number.
+        // Before the types, whose errors do not say what was expected of a number.
         if let Some((key, problem)) = range::outside(file) {
             return Err(MachineError::of(origin, &key, &problem));
         }
@@ -479,7 +492,7 @@ impl Machine {
         self.tlb.iter().map(|tlb| tlb.level).max().unwrap_or(0)
     }
 
-    /// For each TLB a number that no other one shares that may hold the same page.
+    /// For each TLB a number that is not used by any other one that may hold the same page.
     pub(crate) fn places(&self) -> Vec<usize> {
         let mut places: Vec<usize> = Vec::new();
         for (index, tlb) in self.tlb.iter().enumerate() {
@@ -490,7 +503,7 @@ impl Machine {
         places
     }
 
-    /// The nearer TLBs that an inclusive one encloses, as a bit set of their places in the file.
+    /// The nearer TLBs that an inclusive one must include, as a bit set of their positions in the file.
     pub(crate) fn enclosed_by(&self, outer: &TlbSpec) -> u32 {
         if !outer.inclusive {
             return 0;

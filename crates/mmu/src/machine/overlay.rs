@@ -1,13 +1,14 @@
-//! Overlays: files that say what is different, on any machine.
+//! Overlays: files of differences that apply to any machine.
 //!
-//! A table of an overlay replaces the keys that it has, and leaves the others. Of the lists (`[[tlb]]`, `[[walk-cache]]`,
-//! `[[line-cache]]`) a part patches the one of the same `name` or `level`, or with `name = "*"` each of them; any other is
-//! a new one, and says all that such a part has. An empty list (`walk-cache = []`) leaves none. What an overlay says is
-//! assumed only if it says so too. Its `name` and `description` are added to those of the machine.
+//! A table of an overlay replaces the keys that it has, and leaves the others. In the lists (`[[tlb]]`,
+//! `[[walk-cache]]`, `[[line-cache]]`) a part patches the part with the same `name` or `level`, or with `name = "*"`
+//! each of them; any other is a new one, and must be complete. An empty list (`walk-cache = []`) removes all. A value
+//! of an overlay is assumed only if the overlay says so. Its `name` and `description` are appended to those of the
+//! machine.
 
 use toml::{Table, Value};
 
-/// Lays an overlay over the file of a machine; or says what is wrong with it.
+/// Applies an overlay to a machine file; the error says what is wrong with it.
 pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
     for key in ["name", "description"] {
         let word =
@@ -31,7 +32,7 @@ pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
     Ok(())
 }
 
-/// Patches one part of a list, all, or adds one.
+/// Patches one part of a list, or all, or adds one.
 fn in_list(parts: &mut Vec<Value>, patch: &Table) {
     let label = |part: &Table| part.get("name").or(part.get("level")).cloned();
     let every = label(patch) == Some(Value::String("*".into()));
@@ -51,7 +52,7 @@ fn in_list(parts: &mut Vec<Value>, patch: &Table) {
     }
 }
 
-/// Replaces keys of a part. Those that it has from the patch are assumed if that says so.
+/// Replaces keys of a part. Keys from the patch are assumed only if the patch says so.
 fn replace(part: &mut Table, patch: &Table) {
     let listed = |table: &Table| -> Vec<String> {
         let all = || table.keys().filter(|key| !matches!(key.as_str(), "name" | "source" | "assumed")).cloned();

@@ -1,5 +1,5 @@
-//! The ranges of the numbers in a machine file. They are wide: what lies outside is a slip of the pen, or would make sums of
-//! cycles overflow in a long run. What a machine of this shape needs beyond its ranges is for [`super::check`].
+//! The ranges of the numbers in a machine file. They are wide: a value outside is a slip, or would overflow sums of
+//! cycles in a long run. What a machine needs beyond these ranges is checked in [`super::check`].
 
 use toml::{Table, Value};
 
@@ -29,7 +29,7 @@ const RANGES: [(&str, &str, i64, i64); 17] = [
     ("disk", "bytes-per-second", 1, 1_000_000_000_000_000),
 ];
 
-/// The most bytes of a cache for lines. One of 64 GB is found beside memory, in memory-side caches.
+/// The most bytes of a line cache. 64 GB occur in memory-side caches.
 pub(super) const LINE_CACHE_BYTES: u64 = 64 << 30;
 
 /// The first number of a file that is outside its range: its key, and what was expected.
@@ -50,9 +50,9 @@ fn in_part(table: &str, label: &str, part: &Table) -> Option<(String, String)> {
         let &(_, _, least, most) = of(key).or_else(|| of("*"))?;
         let inside = match *value {
             Value::Integer(number) => (least..=most).contains(&number),
-            // Neither an infinity nor what is no number is in any range.
+            // Neither an infinity nor a NaN is in any range.
             Value::Float(number) => (least as f64..=most as f64).contains(&number),
-            // A word, as `ways = "full"`, or something that the file's form does not allow.
+            // A word, as in `ways = "full"`, or something that the file's form does not allow.
             _ => true,
         };
         (!inside).then(|| (format!("{label}.{key}"), format!("expected a number from {least} to {most}, not {value}")))

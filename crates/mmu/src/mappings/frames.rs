@@ -1,21 +1,22 @@
-//! The frames of the leaves: as the hardware model never asks for them, only for those nodes, and in them those stretches, that have leaves.
-//! A program that touches memory sparsely has a node of 512 records for each page, and one stretch of frames in it.
+//! The frames of the leaves. The hardware model never reads them, so they are only kept for nodes that have leaves, and
+//! in those only for stretches that do. A program that touches memory sparsely has a node of 512 page-table entries for
+//! each page, and one stretch of frames in it.
 
 /// Records of one stretch.
 const STRETCH: usize = 16;
 /// No stretch yet.
 const NONE: u32 = u32::MAX;
 
-/// The frame of each record, 0 where none was set.
+/// The frame of each page-table entry, 0 where none was set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Frames {
-    /// For each `STRETCH` of records where their frames stand.
+    /// For each `STRETCH` of page-table entries where their frames stand.
     places: Vec<u32>,
     stretches: Vec<[u64; STRETCH]>,
 }
 
 impl Frames {
-    /// Makes room for so many records.
+    /// Makes room for so many page-table entries.
     pub(super) fn resize(&mut self, records: usize) {
         self.places.resize(records.div_ceil(STRETCH), NONE);
     }

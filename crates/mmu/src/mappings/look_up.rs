@@ -1,27 +1,27 @@
-//! The one look-up that each request takes.
+//! The one lookup that each request makes.
 
 use super::Mappings;
 use superpage_pages::Vpn;
 
-/// Parts of the upper index that are remembered, each for what one node of the second level spans.
+/// Cached parts of the upper index, each for what one node of the second level spans.
 const STRETCHES: usize = 16;
 
-/// Where the second level of the index has the records of one stretch of pages.
+/// Where the second level of the index has the page-table entries of one stretch of pages.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     number: u64,
     first: u32,
-    /// The bits of the index that count: none where the whole stretch is one page.
+    /// The bits of the index that count: none if the whole stretch is one page.
     mask: u32,
 }
 
 const NO_STRETCH: Stretch = Stretch { number: u64::MAX, first: 0, mask: 0 };
 
-/// What is remembered of the upper index, of one space.
+/// A cache of the upper index, of one space.
 #[derive(Clone, Debug)]
 pub(super) struct Stretches {
     all: [Stretch; STRETCHES],
-    /// What [`Mappings::changes`] was when they were learned.
+    /// The value of [`Mappings::changes`] when they were cached.
     learned: u64,
     /// The page-number bits of the lowest level, and those of the two lowest.
     low_bits: (u32, u32),
@@ -34,12 +34,12 @@ impl Stretches {
 }
 
 impl Mappings {
-    /// What was remembered is of another space, or no longer true.
+    /// Empties the cache: it is for another space, or out of date.
     pub(crate) fn forget_stretches(&mut self) {
         self.stretches.all = [NO_STRETCH; STRETCHES];
     }
 
-    /// Makes what is remembered true, if the index has changed above the lowest level; before look-ups.
+    /// Brings the cache up to date, if the index has changed above the lowest level; call it before lookups.
     #[inline(always)]
     pub(crate) fn refresh(&mut self) {
         if self.stretches.learned != self.changes {
@@ -48,7 +48,8 @@ impl Mappings {
         }
     }
 
-    /// The record of the page: of its mapping, or one that is absent; nothing if the index does not reach that far down.
+    /// The page-table entry of the page: of its mapping, or an absent one; `None` if the index does not reach that far
+    /// down.
     #[inline(always)]
     pub(crate) fn entry(&mut self, space: u32, page: Vpn) -> Option<u32> {
         let (low, second) = self.stretches.low_bits;

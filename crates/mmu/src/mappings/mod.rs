@@ -1,10 +1,11 @@
 //! What is mapped, exactly, and its use bits.
 //!
-//! Mappings are found by an index, a tree of nodes whose records stand in one array; a request takes one look-up, mostly of two
-//! records (see `look_up`). A mapping is a record, or several that repeat it, of which the first is its *head*. The page-table format
-//! says how many bits each level of the index has and at which level a page of each size stands ([`Shape`]), so that it can tell from
-//! a record where in memory the entry lies; nothing here depends on what it makes of that (see [`crate::table`]). Addresses wider
-//! than the tree are no error: the root grows sideways, by one node for each stretch in use.
+//! Mappings are found by an index, a tree of nodes whose page-table entries lie in one array; a request makes one
+//! lookup, usually of two page-table entries (see `look_up`). A mapping is a page-table entry, or several identical
+//! ones, of which the first is its *head*. The page-table format defines how many bits each level of the index has and
+//! at which level a page of each size is ([`Shape`]), so that it can derive the address of an entry from its
+//! number; nothing here depends on that address (see [`crate::table`]). Addresses wider than the tree are no error:
+//! there is one root for each stretch in use.
 
 mod frames;
 mod look_up;
@@ -19,11 +20,11 @@ use superpage_pages::{Ladder, PageSize, Vpn};
 
 pub(crate) use operations::Work;
 
-/// Told of each record that caches may hold, just before it changes.
+/// Notified of each page-table entry that caches may hold, just before it changes.
 pub(crate) trait Watch {
-    /// The mapping with this head, first page and record changes.
+    /// The mapping with this head, first page and page-table entry changes.
     fn leaf(&mut self, head: u32, first: Vpn, record: Record);
-    /// The pointer to a table goes.
+    /// The pointer to a table is removed.
     fn pointer(&mut self, id: u32, level: usize, record: Record);
 }
 
@@ -35,14 +36,14 @@ pub(crate) const NO_PARENT: u32 = u32::MAX;
 pub(crate) struct Shape {
     /// The page-number bits that each level translates, from the lowest (index 0) up.
     pub(crate) bits: Vec<u32>,
-    /// For pages at each level of the ladder the level of the index where they stand (1 is the lowest), and the logarithm of
-    /// the number of records there.
+    /// For pages at each level of the ladder: the level of the index where they are (1 is the lowest), and the
+    /// logarithm of the number of page-table entries there.
     pub(crate) layouts: Vec<(usize, u32)>,
 }
 
 impl Shape {
-    /// With the bits of the machine's table; `layout` is told the page-number bits below the records of each level and
-    /// those of a page.
+    /// With the bits of the machine's table; `layout` is called with the page-number bits below the page-table entries
+    /// of each level and those of a page.
     pub(crate) fn new(machine: &Machine, layout: impl Fn(&[u32], u32) -> (usize, u32)) -> Shape {
         let bits: Vec<u32> = machine.page_table.bits.iter().map(|bits| *bits as u32).collect();
         let spans = Shape::spans(&bits);
@@ -55,13 +56,13 @@ impl Shape {
         bits.iter().scan(0, |below, bits| Some(std::mem::replace(below, *below + bits))).collect()
     }
 
-    /// Every node has this many bits of records, so that a record's node is a shift away.
+    /// Every node has this many bits of page-table entries, so that a page-table entry's node is a shift away.
     pub(crate) fn node_bits(&self) -> u32 {
         self.bits.iter().copied().max().unwrap_or(0)
     }
 }
 
-/// What is known of a node besides its records.
+/// A node, apart from its page-table entries.
 #[derive(Clone, Copy, Debug)]
 struct Node {
     /// 1 is the lowest; 0 marks a free node.
@@ -73,24 +74,24 @@ struct Node {
     live: u32,
 }
 
-/// Which record belongs to which node.
+/// Which page-table entry belongs to which node.
 #[derive(Clone, Debug)]
 pub(crate) struct Nodes {
     /// The page-number bits below an entry of each level (index 0: the lowest level, whose entries span one page).
     spans: Vec<u32>,
-    /// Every node has this many bits of records, so that a record's node is a shift away.
+    /// Every node has this many bits of page-table entries, so that a page-table entry's node is a shift away.
     bits: u32,
     all: Vec<Node>,
 }
 
 impl Nodes {
-    /// The level of the node that the record is in.
+    /// The level of the node that the page-table entry is in.
     #[inline(always)]
     pub(crate) fn level_of(&self, id: u32) -> usize {
         self.all[(id >> self.bits) as usize].level as usize
     }
 
-    /// The first page that the record spans.
+    /// The first page that the page-table entry spans.
     pub(crate) fn first_page(&self, id: u32) -> Vpn {
         let node = &self.all[(id >> self.bits) as usize];
         let index = (id & ((1 << self.bits) - 1)) as u64;
@@ -105,7 +106,7 @@ impl Nodes {
 /// Where a page is in the tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
-    /// The record that the walk ends at: a leaf, or the absent entry that stopped it.
+    /// The page-table entry that the walk ends at: a leaf, or the absent entry that stopped it.
     pub(crate) id: u32,
     /// Its level.
     pub(crate) level: usize,
@@ -122,12 +123,13 @@ pub(crate) struct Mappings {
     pub(crate) records: Vec<Record>,
     /// The frame of each leaf's head.
     frames: Frames,
-    /// For each node the record that points to it.
+    /// For each node the page-table entry that points to it.
     pub(crate) parents: Vec<u32>,
     free: Vec<u32>,
-    /// The roots of each space: page-number bits above the tree, first record.
+    /// The roots of each space: page-number bits above the tree, first page-table entry.
     roots: Vec<Vec<(u64, u32)>>,
-    /// Goes up when a record above the lowest level changes: what was learned of the upper tree may be wrong.
+    /// Incremented when a page-table entry above the lowest level changes: what is cached of the upper tree may be out
+    /// of date.
     changes: u64,
     stretches: Stretches,
 }
@@ -166,15 +168,16 @@ impl Mappings {
         id & (u32::MAX << record.replicas())
     }
 
-    /// The level of the ladder that `size` is.
+    /// The level of `size` on the ladder.
     fn rung(&self, size: PageSize) -> usize {
         match self.ladder.level(size) {
             Some(level) => level.index(),
-            None => panic!("{size} is no page size of this machine, whose ladder is {}", self.ladder),
+            None => panic!("{size} is not a page size of this machine, whose ladder is {}", self.ladder),
         }
     }
 
-    /// The level of the index where pages of this rung stand, and the logarithm of the number of records they take there.
+    /// The level of the index where pages of this level of the ladder are, and the logarithm of the number of
+    /// page-table entries they take there.
     fn layout(&self, rung: usize) -> (usize, u32) {
         self.layouts[rung]
     }
@@ -184,7 +187,7 @@ impl Mappings {
         (at.0 >> self.nodes.spans[level - 1]) as u32 & ((1 << self.bits[level - 1]) - 1)
     }
 
-    /// The first record of the root for the page, if there is one yet.
+    /// The first page-table entry of the root for the page, if there is one yet.
     fn root(&self, space: u32, at: Vpn) -> Option<u32> {
         let prefix = self.prefix(at);
         let roots = self.roots.get(space as usize)?;
@@ -201,7 +204,7 @@ impl Mappings {
         at.0.checked_shr(self.nodes.spans[top] + self.bits[top]).unwrap_or(0)
     }
 
-    /// The root for the page, made if there is none.
+    /// The root for the page, created if there is none.
     pub(crate) fn make_root(&mut self, space: u32, at: Vpn) -> u32 {
         if let Some(first) = self.root(space, at) {
             return first;
@@ -226,7 +229,7 @@ impl Mappings {
         Some(Found { id, level })
     }
 
-    /// The head of what maps the page, its record, and its first page.
+    /// The head of what maps the page, its page-table entry, and its first page.
     pub(crate) fn mapping(&self, space: u32, at: Vpn) -> Option<(u32, Record, Vpn)> {
         let found = self.find(space, at, 1)?;
         let record = self.records[found.id as usize];
@@ -238,7 +241,7 @@ impl Mappings {
         Some((head, record, self.nodes.first_page(head)))
     }
 
-    /// The number of base pages' bits in a page of this rung.
+    /// The base-two logarithm of the number of base pages in a page of this level.
     pub(crate) fn order(&self, rung: usize) -> u32 {
         self.ladder.sizes()[rung].shift() - self.ladder.base().shift()
     }
@@ -260,7 +263,7 @@ impl Mappings {
         number << self.nodes.bits
     }
 
-    /// The record of the page at `level`, with all nodes above it made.
+    /// The page-table entry of the page at `level`; missing nodes above it are created.
     fn make(&mut self, space: u32, at: Vpn, lowest: usize) -> u32 {
         let mut id = self.make_root(space, at) + self.index(at, self.levels());
         for level in (lowest..self.levels()).rev() {
@@ -280,7 +283,7 @@ impl Mappings {
         id
     }
 
-    /// Counts `gone` records of a node as absent, and frees it and those above that are empty now.
+    /// Counts `gone` page-table entries of a node as absent, and frees it and those above that are empty now.
     fn release(&mut self, id: u32, gone: u32, watch: &mut impl Watch) {
         let (mut id, mut gone) = (id, gone);
         loop {

@@ -1,4 +1,5 @@
-//! What the memory manager asks of page tables: enter, remove, protect, promote, demote, and the use bits.
+//! The operations that the memory manager needs on page tables: enter, remove, protect, promote, demote, and the use
+//! bits.
 
 use super::{Mappings, Watch};
 use crate::record::Record;
@@ -9,7 +10,7 @@ use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
 pub(crate) struct Work {
     /// Entries written, leaves and pointers that replaced or were replaced by leaves.
     pub(crate) writes: u64,
-    /// Entries of the extent that a promotion or demotion went through (section 6.6).
+    /// Entries of the extent that a promotion or demotion read (section 6.6).
     pub(crate) traversals: u64,
 }
 
@@ -36,7 +37,7 @@ impl Mappings {
         Work { writes: 1 << replicas, traversals: 0 }
     }
 
-    /// Writes the entries of a mapping into absent records.
+    /// Writes the page-table entries of a mapping, which must be absent.
     pub(super) fn write_leaf(&mut self, head: u32, leaf: Record, frame: u64) {
         let entries = &mut self.records[head as usize..][..1 << leaf.replicas()];
         assert!(entries.iter().all(|entry| entry.is_absent()), "there is something mapped where a page is entered");
@@ -49,11 +50,11 @@ impl Mappings {
     pub(super) fn expect(&self, space: u32, at: Vpn, size: PageSize) -> (u32, Record) {
         match self.mapping(space, at) {
             Some((head, record, first)) if first == at && record.rung() == self.rung(size) => (head, record),
-            found => panic!("no mapping of {size} starts at {at:?} of space {space}, there is {found:?}"),
+            found => panic!("no mapping of {size} starts at {at:?} of space {space}, but {found:?} is there"),
         }
     }
 
-    /// Removes a mapping; returns its last record.
+    /// Removes a mapping; returns its last page-table entry.
     pub(crate) fn remove(&mut self, space: u32, at: Vpn, size: PageSize, watch: &mut impl Watch) -> (Record, Work) {
         let (head, record) = self.expect(space, at, size);
         watch.leaf(head, at, record);
@@ -79,7 +80,7 @@ impl Mappings {
         Work { writes: 1 << record.replicas(), traversals: 0 }
     }
 
-    /// Makes one mapping of `to` out of all of `from` in it. Cost: O(entries of the extent).
+    /// Replaces all mappings of `from` in a region by one of `to`. Cost: O(entries of the extent).
     pub(crate) fn promote(
         &mut self,
         space: u32,
@@ -93,7 +94,7 @@ impl Mappings {
         let (level, replicas) = self.layout(rung);
         let (mut head, first) = self.expect(space, at, from);
         let frame = self.frames.get(head);
-        // The node of the new leaf must outlive the old ones.
+        // The node of the new leaf must not be freed with the old ones.
         let place = self.find(space, at, level).expect("the nodes above a mapping exist").id;
         let node = (place >> self.nodes.bits) as usize;
         self.nodes.all[node].live += 1;
@@ -124,7 +125,7 @@ impl Mappings {
         Work { writes: 1 << replicas, traversals }
     }
 
-    /// Makes mappings of `to` out of one of `from`. Cost: O(entries of the extent).
+    /// Replaces one mapping of `from` by mappings of `to`. Cost: O(entries of the extent).
     pub(crate) fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize, watch: &mut impl Watch) -> Work {
         assert!(from > to, "a demotion from {from} to {to}");
         let (old, record) = self.expect(space, at, from);
@@ -151,28 +152,28 @@ impl Mappings {
         }
         let written = pages / step as u64 * entries as u64;
         self.changes += (level > 1) as u64;
-        // Where the extent had an entry of its own above, that is written too: it points to a table now.
+        // If the extent had an entry of its own above, that is written too: it points to a table now.
         Work { writes: written + (self.nodes.level_of(head) != self.nodes.level_of(old)) as u64, traversals: written }
     }
 
-    /// Whether the record stands in the same node as the one before it.
+    /// Whether the page-table entry stands in the same node as the one before it.
     fn beside(&self, id: u32, level: usize) -> bool {
         id & ((1 << self.bits[level - 1]) - 1) != 0
     }
 
-    /// What maps the page: the frame of the page itself, the size and the rights.
+    /// The mapping of the page: the frame of the page itself, the size and the rights.
     pub(crate) fn lookup(&self, space: u32, at: Vpn) -> Option<(Pfn, PageSize, Protection)> {
         let (head, record, first) = self.mapping(space, at)?;
         let frame = Pfn(self.frames.get(head) + (at - first));
         Some((frame, self.ladder().sizes()[record.rung()], record.protection()))
     }
 
-    /// The record of a mapping, for its use bits.
+    /// The page-table entry of a mapping, for its use bits.
     pub(crate) fn used(&self, space: u32, at: Vpn, size: PageSize) -> Record {
         self.expect(space, at, size).1
     }
 
-    /// Replaces the use bits of a mapping by those that `change` leaves; says what they were.
+    /// Replaces the use bits of a mapping by the result of `change`; returns what they were.
     pub(crate) fn clear(
         &mut self,
         space: u32,
@@ -191,7 +192,7 @@ impl Mappings {
         (record, Work { writes: 1 << record.replicas(), traversals: 0 })
     }
 
-    /// Gives back all tables of a space. Mappings that are left are forgotten like removed ones.
+    /// Frees all tables of a space. Mappings that are left are removed.
     pub(crate) fn destroy(&mut self, space: u32, watch: &mut impl Watch) {
         let Some(roots) = self.roots.get_mut(space as usize) else { return };
         for (_, first) in std::mem::take(roots) {

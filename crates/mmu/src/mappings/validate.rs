@@ -5,8 +5,8 @@ use crate::record::Record;
 
 impl Mappings {
     /// Checks that every node is reached once from a root or is free and empty, that pointers and parents agree, that
-    /// live records are counted right, and that every mapping is whole: aligned, its entries alike, within its node.
-    /// Cost: O(records).
+    /// live page-table entries are counted right, and that every mapping is whole: aligned, its entries alike, within
+    /// its node. Cost: O(page-table entries).
     pub(crate) fn validate(&self) -> Result<(), String> {
         let mut reached = vec![false; self.nodes.all.len()];
         for (space, roots) in self.roots.iter().enumerate() {
@@ -69,7 +69,7 @@ impl Mappings {
             }
             let entries = 1 << record.replicas();
             if Mappings::head(id, record) != id {
-                return Err(format!("record {id:#x}: {record:?} is no head and follows none"));
+                return Err(format!("record {id:#x}: {record:?} is neither a head nor follows one"));
             }
             let like = Record::leaf(record.rung(), record.replicas(), Default::default(), (false, false));
             for replica in 1..entries {
@@ -83,7 +83,7 @@ impl Mappings {
         }
         match live == node.live {
             true => Ok(()),
-            false => Err(format!("node {number} counts {} live records and has {live}", node.live)),
+            false => Err(format!("node {number} counts {} live records but has {live}", node.live)),
         }
     }
 }

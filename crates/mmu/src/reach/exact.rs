@@ -1,9 +1,9 @@
-//! An entry is a mapping, whole: what nearly all TLBs hold.
+//! Exact: an entry covers a whole mapping, as in nearly all TLBs.
 
 use super::Reach;
 use std::ops::Range;
 
-/// One entry a mapping.
+/// One entry per mapping.
 #[derive(Clone, Debug)]
 pub(crate) struct Exact;
 

@@ -1,10 +1,10 @@
-//! An entry is one piece of a mapping: a superpage of a guest whose host backs it by smaller pages, of which an entry can hold no
-//! more than one, since they lie anywhere.
+//! Fractured: an entry covers one piece of a mapping, for a superpage of a guest whose host backs it by smaller pages.
+//! An entry can hold no more than one of these, since they are scattered.
 
 use super::Reach;
 use std::ops::Range;
 
-/// One entry a translation.
+/// One entry per translation.
 #[derive(Clone, Debug)]
 pub(crate) struct Fractured;
 

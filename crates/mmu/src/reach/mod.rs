@@ -1,9 +1,9 @@
-//! What one entry of a TLB covers, each kind a file.
+//! What one entry of a TLB covers. Each kind is a file.
 //!
-//! The hardware looks up *translations*: a page of the guest's, or where a host backs it by smaller pages, a piece of it as
-//! large as those. A translation is named by its mapping (the key of an entry) and its number: the page's number in units of the
-//! translation's size, which also selects the set. An entry holds a key and a payload that says which translations of that mapping
-//! it covers. Where an entry is all of a mapping the payload is `()`, and costs nothing.
+//! The hardware looks up *translations*: a page of the guest, or, if a host backs that by smaller pages, a piece of it
+//! of their size. A translation is named by its mapping (the key of an entry) and its number: the page's number in
+//! units of the translation's size, which also selects the set. An entry holds a key, and a payload that says which
+//! translations of that mapping it covers. If an entry covers a whole mapping the payload is `()`, and costs nothing.
 //!
 //! To add a kind, write its file (a type with [`Reach`]) and a line in the list below, and its naive twin in the tests (`brute_force`).
 
@@ -18,12 +18,13 @@ mod fractured;
 pub(crate) use exact::Exact;
 pub(crate) use fractured::Fractured;
 
-/// What one entry covers, beyond its key: compiled into what works on a TLB, as a replacement is.
+/// What one entry covers, beyond its key. TLB code is compiled for each implementation, as it is for each replacement.
 pub(crate) trait Reach: Clone + Debug {
     /// What an entry holds beside its key.
     type Payload: Copy + PartialEq + Debug + Default;
 
-    /// Whether an entry is a whole mapping, so that there is one at most, where the mapping's record says.
+    /// Whether an entry is a whole mapping, so that there is at most one, in the way that the mapping's page-table
+    /// entry notes.
     const WHOLE: bool = false;
 
     /// The payload of a new entry, filled for this translation.
@@ -35,11 +36,13 @@ pub(crate) trait Reach: Clone + Debug {
     /// The translations that an entry covers, of all that its mapping has.
     fn covered(payload: Self::Payload, mapping: Range<u64>) -> Range<u64>;
 
-    /// What is left of an entry when these translations of its mapping change; nothing, and the entry goes, if none is.
+    /// What is left of an entry when these translations of its mapping change; `None` if nothing is, and the entry is
+    /// dropped.
     fn without(payload: Self::Payload, changed: &Range<u64>) -> Option<Self::Payload>;
 }
 
-/// Makes of the list of kinds the entries of a TLB of any kind, and a macro that compiles an expression for each.
+/// From the list of kinds, generates the entries of a TLB of any kind, and a macro that compiles an expression for
+/// each.
 macro_rules! reaches {
     ($dollar:tt $($reach:ident)+) => {
         /// The entries of one TLB.
@@ -63,12 +66,12 @@ macro_rules! reaches {
 reaches! { $ Exact Fractured }
 
 impl Entries {
-    /// The empty TLB, of whose ways in a set `noted` can be told apart by what a record remembers.
+    /// An empty TLB; `noted` ways of a set can be distinguished by what a page-table entry notes.
     pub(crate) fn new(machine: &Machine, tlb: &TlbSpec, noted: usize) -> Entries {
         let (sets, ways, replacement) = (tlb.sets(), tlb.ways(), tlb.replacement);
         match machine.host {
             None => Entries::Exact(Cache::new(sets, ways, replacement, noted)),
-            // A mapping has many entries, and its record remembers where the last one was put.
+            // A mapping has many entries, and its page-table entry notes the way of the last one filled.
             Some(_) => Entries::Fractured(Cache::new(sets, ways, replacement, 1)),
         }
     }

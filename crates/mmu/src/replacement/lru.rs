@@ -1,5 +1,5 @@
-//! The least recently used way goes; an invalid way counts as used longest ago. Nearly all caches are said to do this, so it has
-//! three forms, two of which need no search.
+//! LRU: the least recently used way is replaced; an invalid way counts as the least recent. Nearly all caches are
+//! documented so, and so it has three forms, two of which need no search.
 
 use super::{Replace, is_permutation, possible};
 use crate::cache::EMPTY;
@@ -27,7 +27,7 @@ impl Packed {
     #[inline(always)]
     fn through(word: u64, way: usize) -> u64 {
         let differs = word ^ (way as u64).wrapping_mul(ONES);
-        // The lowest zero nibble is always found right; those above it may be false, and are not asked for.
+        // The lowest zero nibble is always found correctly; those above it may be wrong, and are not used.
         let zero = differs.wrapping_sub(ONES) & !differs & (ONES << 3);
         zero ^ zero.wrapping_sub(1)
     }
@@ -96,10 +96,11 @@ impl Replace for Packed {
 }
 
 /// LRU of one set of any number of ways: a journal of uses, in which only the newest entry of a way counts. A use is
-/// two stores; the oldest counting entry is the victim. A full journal is compacted, so all is O(1) amortised.
+/// two stores; the victim is the oldest entry that counts. A full journal is compacted, so everything is O(1)
+/// amortized.
 #[derive(Clone, Debug)]
 pub(crate) struct Journal {
-    /// Where in the journal the newest entry of each way is; [`Journal::NEVER`] for an invalid way.
+    /// Where the newest entry of each way is in the journal; [`Journal::NEVER`] for an invalid way.
     newest: Vec<u32>,
     entries: Vec<u16>,
     /// The first entry that may still count, and the end of the journal.
@@ -244,7 +245,7 @@ impl Replace for Listed {
 mod tests {
     use super::*;
 
-    /// The three forms of LRU choose alike.
+    /// The three forms of LRU choose the same victims.
     #[test]
     fn the_forms_of_lru_agree() {
         for ways in [1usize, 2, 3, 5, 12, 16] {

@@ -1,8 +1,9 @@
-//! Which way of a set gives place: the replacements of TLBs, walk caches and line caches, each a file.
+//! Replacement: which way of a set of a TLB, walk cache or line cache is replaced. Each replacement is a file.
 //!
-//! A replacement keeps one piece of state for all sets of a structure and answers three questions: a way was used, which
-//! way is next to go, a way became invalid. Every one is exact, and has a naive twin in the tests (`brute_force`). To add one, write
-//! its file (a type with [`Replace`]) and a line in the list below; machine files know it by its name then.
+//! A replacement keeps one piece of state for all sets of a structure and handles three events: a way was used, a
+//! victim is needed, a way became invalid. Each is exact, and has a naive twin in the tests (`brute_force`). To add
+//! one, write its file (a type that implements [`Replace`]) and a line in the list below; machine files then know it by
+//! its name.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +14,7 @@ mod random;
 mod round_robin;
 mod tree_plru;
 
-/// Makes of the list of replacements what needs all of them: the enum that machine files name, the state of any one, and
+/// From the list of replacements, generates the enum that machine files name, the state of any one, and
 /// a macro that compiles an expression for each.
 macro_rules! replacements {
     ($dollar:tt $($variant:ident $name:literal => $module:ident: $($form:ident)+;)+) => {
@@ -28,7 +29,7 @@ macro_rules! replacements {
         }
 
         impl Replacement {
-            /// All that there are.
+            /// All replacements.
             pub const ALL: &[Replacement] = &[$(Replacement::$variant),+];
 
             /// The name in machine files.
@@ -38,7 +39,7 @@ macro_rules! replacements {
                 }
             }
 
-            /// Why sets of `ways` ways cannot have it, if they cannot.
+            /// Why sets of `ways` ways cannot use it, if they cannot.
             pub(crate) fn refuses(self, ways: usize) -> Option<&'static str> {
                 match self {
                     $(Replacement::$variant => None$(.or_else(|| $module::$form::refuses(ways)))+,)+
@@ -53,7 +54,7 @@ macro_rules! replacements {
         }
 
         impl Kept {
-            /// The state in which nothing was used yet: of the first form that takes this shape.
+            /// The initial state: of the first form that supports this shape.
             pub(crate) fn new(replacement: Replacement, sets: usize, ways: usize) -> Kept {
                 let kept = match replacement {
                     $(Replacement::$variant => {
@@ -76,7 +77,7 @@ macro_rules! replacements {
     };
 }
 
-// Name in the code, name in machine files, module: its forms, the first that takes the shape is used.
+// Name in the code, name in machine files, module: its forms, of which the first that supports the shape is used.
 replacements! { $
     Lru "lru" => lru: Packed Journal Listed;
     RoundRobin "round-robin" => round_robin: RoundRobin;
@@ -88,15 +89,17 @@ replacements! { $
 
 /// The state of a replacement for all sets of one structure.
 pub(crate) trait Replace: Sized {
-    /// Whether an invalid way, the lowest, is filled before any valid one; [`Replace::victim`] is asked where there is none.
+    /// Whether the lowest invalid way is filled before any valid one; [`Replace::victim`] is only called if there is
+    /// none.
     const VACANT_FIRST: bool = false;
 
-    /// Why sets of `ways` ways cannot have it, if they cannot.
+    /// Why sets of `ways` ways cannot use it, if they cannot.
     fn refuses(_ways: usize) -> Option<&'static str> {
         None
     }
 
-    /// The state in which nothing was used and all ways are invalid; nothing if this form is not for such a shape.
+    /// The initial state, in which nothing was used and all ways are invalid; `None` if this form does not support the
+    /// shape.
     fn new(sets: usize, ways: usize) -> Option<Self>;
 
     /// The way was used: a hit, or the fill of a way that was vacant.
@@ -119,14 +122,14 @@ pub(crate) trait Replace: Sized {
     /// The way became invalid.
     fn invalidate(&mut self, set: usize, way: usize);
 
-    /// Forgets all uses; all ways are invalid. A round-robin pointer and a random generator stay where they are.
+    /// Forgets all uses; all ways are invalid. A round-robin pointer and a random generator keep their state.
     fn flush(&mut self);
 
-    /// Checks that the state is one that uses can lead to, with these tags.
+    /// Checks that uses can lead to this state, with these tags.
     fn validate(&self, tags: &[u32]) -> Result<(), String>;
 }
 
-/// The error for a set whose state is none that uses can lead to.
+/// The error for a set whose state no uses can lead to.
 fn possible(wrong: Option<usize>) -> Result<(), String> {
     wrong.map_or(Ok(()), |set| Err(format!("the replacement state of set {set} is impossible")))
 }

@@ -1,11 +1,11 @@
-//! What was measured of the second-level TLB of Skylake (TLB;DR, USENIX Security 2022): twelve ways in three groups of four. An
-//! invalid way if there is one (the lowest), else one of the group after the most recently used one, in turn; within a group by
-//! a tree of four, as in `tree_plru`.
+//! The replacement measured for the second-level TLB of Skylake (TLB;DR, USENIX Security 2022): twelve ways in three
+//! groups of four. The lowest invalid way, if there is one; otherwise a way of the group after the most recently used
+//! one, in turn, chosen within the group by a tree of four, as in `tree_plru`.
 
 use super::{Replace, possible};
 
-/// Of each set the most recently used group, and for each group the bits of its tree: of the root, the left and the right node,
-/// set if the next victim is to the right.
+/// For each set, the most recently used group, and for each group the bits of its tree: of the root, the left and the
+/// right node, set if the next victim is to the right.
 #[derive(Clone, Debug)]
 pub(crate) struct Mru3Plru4(Vec<(u8, [u8; 3])>);
 
@@ -16,7 +16,7 @@ impl Replace for Mru3Plru4 {
     const VACANT_FIRST: bool = true;
 
     fn refuses(ways: usize) -> Option<&'static str> {
-        (ways != GROUPS * LEAVES).then_some("mru3-plru4 is for sets of 12 ways; take tree-plru or lru for others")
+        (ways != GROUPS * LEAVES).then_some("mru3-plru4 needs sets of 12 ways; use tree-plru or lru for others")
     }
 
     fn new(sets: usize, _: usize) -> Option<Mru3Plru4> {

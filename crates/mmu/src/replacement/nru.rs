@@ -1,5 +1,5 @@
-//! An invalid way if there is one (the lowest), else the lowest whose bit is clear; the use that would set the last bit clears
-//! all others. At most 64 ways.
+//! NRU: the lowest invalid way, if there is one; otherwise the lowest whose bit is clear. The use that would set the
+//! last bit clears all others. At most 64 ways.
 
 use super::{Replace, possible};
 
@@ -14,7 +14,7 @@ impl Replace for Nru {
     const VACANT_FIRST: bool = true;
 
     fn refuses(ways: usize) -> Option<&'static str> {
-        (ways > 64).then_some("nru takes at most 64 ways; take lru or fewer ways")
+        (ways > 64).then_some("nru supports at most 64 ways; use lru or fewer ways")
     }
 
     fn new(sets: usize, ways: usize) -> Option<Nru> {
@@ -31,7 +31,7 @@ impl Replace for Nru {
 
     #[inline]
     fn victim(&mut self, set: usize) -> usize {
-        // Of one way, the bit stays set.
+        // With one way, the bit stays set.
         let way = (self.used[set] & self.all >> 1).trailing_ones() as usize;
         self.touch(set, way);
         way

@@ -1,4 +1,4 @@
-//! An invalid way if there is one (the lowest), else any, by a generator with a fixed seed.
+//! Random: the lowest invalid way, if there is one; otherwise any, by a generator with a fixed seed.
 
 use super::{Replace, possible};
 

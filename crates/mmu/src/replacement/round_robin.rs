@@ -1,8 +1,9 @@
-//! A pointer goes round the ways and moves at each fill, whether the way that it names is valid or not.
+//! Round-robin: a pointer goes round the ways and advances at each fill, whether the way that it points to is valid or
+//! not.
 
 use super::{Replace, possible};
 
-/// A pointer a set.
+/// One pointer per set.
 #[derive(Clone, Debug)]
 pub(crate) struct RoundRobin {
     next: Vec<u32>,

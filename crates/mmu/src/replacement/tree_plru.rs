@@ -1,5 +1,5 @@
-//! An invalid way if there is one (the lowest), else the leaf that the bits of a binary tree point away from the uses to.
-//! Needs a power of two of ways, at most 64.
+//! Tree PLRU: the lowest invalid way, if there is one; otherwise the leaf that the bits of a binary tree point to, away
+//! from the recent uses. Needs a power of two of ways, at most 64.
 
 use super::{Replace, possible};
 
@@ -15,7 +15,7 @@ impl Replace for TreePlru {
 
     fn refuses(ways: usize) -> Option<&'static str> {
         (!ways.is_power_of_two() || ways > 64)
-            .then_some("tree-plru needs a power of two of ways, at most 64; take lru or another number of ways")
+            .then_some("tree-plru needs a power of two of ways, at most 64; use lru or another number of ways")
     }
 
     fn new(sets: usize, ways: usize) -> Option<TreePlru> {

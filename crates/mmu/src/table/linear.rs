@@ -1,5 +1,6 @@
-//! A linear table, as on the Alpha: every size is an entry for each of its base pages, alike, of which the first is the one with
-//! the use bits (Navarro et al., section 6.1). The levels above the lowest only locate the pieces of the table.
+//! A linear table, as on the Alpha: a page of any size has one identical entry for each of its base pages, of which the
+//! first holds the use bits (Navarro et al., section 6.1). The levels above the lowest only locate the pieces of the
+//! table.
 
 use super::TableFormat;
 use super::radix::Radix;
@@ -11,7 +12,7 @@ use crate::mappings::{Mappings, Shape};
 use crate::record::Record;
 use superpage_pages::{Ladder, Vpn};
 
-/// Walks as those of a tree: only where pages stand in it is different.
+/// Walks are those of a tree: only the places of pages differ.
 #[derive(Clone, Debug)]
 pub(crate) struct Linear(Radix);
 

@@ -1,8 +1,9 @@
-//! Page-table formats, each a file: where what is mapped lies in memory, and so what a walk touches.
+//! Page-table formats: where mappings lie in memory, and so what a walk reads. Each format is a file.
 //!
-//! What is mapped is for [`crate::mappings`], and is looked up there for each request; a format is asked at a miss, and told of
-//! changes. To add one, write its file (a type with [`TableFormat`]) and a line in the list below; machine files know it by its
-//! name (`page-table.kind`). Its naive twin goes into the tests (`brute_force`).
+//! What is mapped is kept in [`crate::mappings`] and looked up there for each request; a format is used at a miss, and
+//! notified of changes. To add one, write its file (a type that implements [`TableFormat`]) and a line in the list
+//! below; machine files then know it by its name (`page-table.kind`). Its naive twin goes into the tests
+//! (`brute_force`).
 
 use crate::batch::Batch;
 use crate::counters::Counters;
@@ -18,12 +19,12 @@ mod radix;
 
 pub(crate) use radix::MAX_LEVELS as MAX_TABLE_LEVELS;
 
-/// Where mappings lie in memory, with the caches of the walker, which hold parts of that.
+/// A page-table format, with the caches of its walker.
 pub(crate) trait TableFormat: Sized {
     /// Why a table whose levels translate so many bits each cannot hold pages of this ladder, if it cannot.
     fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String>;
 
-    /// How mappings are indexed and how many entries each takes. What the format derives addresses from must be there.
+    /// How mappings are indexed and how many entries each takes. Addresses are derived from this index.
     fn shape(machine: &Machine) -> Shape;
 
     /// Empty caches, as the machine file describes them.
@@ -32,20 +33,20 @@ pub(crate) trait TableFormat: Sized {
     /// Walks for these requests of a batch, whose pages are mapped, in their order.
     fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, lines: &mut Lines, counters: &mut Counters);
 
-    /// Walks to where the page would be, which nothing maps.
+    /// Walks for a page that is not mapped, to the absent entry.
     fn walk_absent(&mut self, mappings: &mut Mappings, page: (u32, Vpn), lines: &mut Lines, counters: &mut Counters);
 
-    /// This record of a level of the index pointed to others, and goes.
+    /// A page-table entry of a level of the index that pointed to others was removed.
     fn forget(&mut self, id: u32, level: usize, record: Record);
 
-    /// Empties the caches of the walker. What is in memory stays.
+    /// Empties the caches of the walker.
     fn flush(&mut self);
 
     /// Checks the caches against what is mapped.
     fn validate(&self, mappings: &Mappings) -> Result<(), String>;
 }
 
-/// Makes of the list of formats what needs all of them: the enum that machine files name, and a format of any kind.
+/// From the list of formats, generates the enum that machine files name, and a format of any kind.
 macro_rules! formats {
     ($dollar:tt $($kind:ident $name:literal => $module:ident;)+) => {
         /// A format, by the name that machine files use.

@@ -1,13 +1,13 @@
-//! A tree: a page is one entry at the highest level whose entries do not span more than it; a size between two levels (64 KB with
-//! the contiguous bit) is repeated within one table.
+//! A radix tree: a page is one entry at the highest level whose entries do not span more than it; for a size between
+//! two levels (64 KB with the contiguous bit) the entry is repeated within one table.
 //!
-//! The index of what is mapped has the shape of the tree, so its records are the entries: the number of a record times eight is
-//! the *synthetic physical address* of its entry. Tables take distinct, aligned places in a memory of their own, in the order in
-//! which they are needed, and a freed place is used again. So a walk touches definite cache lines, which depend on nothing but
-//! the sequence of operations.
+//! The index of the mappings has the shape of the tree, so its records are the entries: the number of a record times
+//! eight is the *synthetic physical address* of its entry. Tables get distinct, aligned places in a memory of their
+//! own, in the order in which they are needed, and freed places are reused. So the cache lines that a walk touches are
+//! well defined: they depend only on the sequence of operations.
 //!
-//! A walk starts below the lowest table whose pointer a walk cache holds, then reads one entry a level. The walk caches are
-//! searched from the lowest level up; only the one that hits counts as used, and those below it are filled.
+//! A walk starts below the lowest table whose pointer a walk cache holds, then reads one entry per level. The walk
+//! caches are searched from the lowest level up; only the one that hits counts as used, and those below it are filled.
 
 use super::TableFormat;
 use crate::batch::{BATCH, Batch, each};
@@ -32,9 +32,9 @@ pub(crate) struct Radix {
     levels: usize,
     /// The level of the entries of pages at each level of the ladder.
     leaf_levels: [u8; superpage_pages::MAX_LEVELS],
-    /// From the number of a record to that of its table.
+    /// The shift from the number of a record to that of its table.
     node_bits: u32,
-    /// For each level the pointers that the walks of a batch come to; in the lowest their last entries.
+    /// For each level the pointers that the walks of a batch reach; in the lowest their last entries.
     pointers: [[u32; BATCH]; MAX_LEVELS],
 }
 
@@ -98,7 +98,7 @@ impl TableFormat for Radix {
         self.caches.iter_mut().flatten().for_each(Cache::flush);
     }
 
-    /// Checks that walk caches hold only pointers of their level, where the records say.
+    /// Checks that walk caches hold only pointers of their level, in the ways that the records note.
     fn validate(&self, mappings: &Mappings) -> Result<(), String> {
         for (index, cache) in self.caches.iter().enumerate() {
             let Some(cache) = cache else { continue };
@@ -127,7 +127,7 @@ impl Radix {
         counters: &mut Counters,
     ) {
         let Mappings { records, parents, .. } = mappings;
-        // From the lowest level up, who comes to each level: a walk that no cache below it could shorten.
+        // From the lowest level up, the walks that reach each level: those that no cache below it shortened.
         let mut coming = levels;
         let mut reached = 1;
         self.pointers[0] = *entries;
@@ -137,7 +137,7 @@ impl Radix {
             for index in each(levels[level]) {
                 here[index] = entries[index];
             }
-            // Those whose entry is below this level and that no cache served yet.
+            // Those whose entry is below this level and that no cache has served yet.
             let climbing = coming[level - 1];
             for index in each(climbing) {
                 here[index] = parents[(below[index] >> self.node_bits) as usize];
@@ -164,7 +164,7 @@ impl Radix {
     }
 }
 
-/// Looks pointers up in a walk cache, which is filled by those that miss; returns which.
+/// Looks up pointers in a walk cache, which is filled for those that miss; returns which missed.
 #[inline(always)]
 fn look_up<R: Replace>(
     sets: &mut Sets<'_, Exact, R>,
