@@ -444,10 +444,10 @@ fn inputs_that_never_end_or_never_come_are_refused() {
             &["daemon", "--dry-run", "--config", file],
             &["run", "-p", file, "--", "true"],
         ] {
-            refused(words, &["is no regular file"]);
+            refused(words, &["is not a regular file"]);
         }
     }
-    refused(&["trace", "import", "champsim", &pipe, "-o", &path("x.sp")], &["is no regular file"]);
+    refused(&["trace", "import", "champsim", &pipe, "-o", &path("x.sp")], &["is not a regular file"]);
     // In the place of the journal of settings: an inspect does not wait for it.
     assert!(Command::new("mkfifo").arg(path("settings.json")).status().unwrap().success());
     let output = Command::new(env!("CARGO_BIN_EXE_superpage"))
@@ -455,7 +455,11 @@ fn inputs_that_never_end_or_never_come_are_refused() {
         .env("SUPERPAGE_RUN_DIR", folder.path())
         .output()
         .unwrap();
-    assert!(output.status.success() && text(&output.stderr).contains("is no regular file"), "{}", text(&output.stderr));
+    assert!(
+        output.status.success() && text(&output.stderr).contains("is not a regular file"),
+        "{}",
+        text(&output.stderr)
+    );
 }
 
 #[cfg(target_os = "linux")]

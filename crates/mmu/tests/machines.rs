@@ -75,7 +75,7 @@ fn refused(from: &str, to: &str) -> String {
 #[test]
 fn what_is_wrong_is_told() {
     assert!(refused("entries = 128", "entires = 128").contains("entires"));
-    assert!(refused("ways = \"full\"", "ways = 5").contains("128 entries are no whole number of sets of 5 ways"));
+    assert!(refused("ways = \"full\"", "ways = 5").contains("128 entries are not a whole number of sets of 5 ways"));
     assert!(refused("ways = \"full\"", "ways = \"many\"").contains("\"full\""));
     assert!(refused("replacement = \"round-robin\"", "replacement = \"best\"").contains("best"));
     assert!(refused("replacement = \"round-robin\"", "replacement = \"tree-plru\"").contains("at most 64"));

@@ -21,14 +21,14 @@ pub fn read_text(path: &Path) -> io::Result<String> {
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if !kind.is_file() {
-        return wrong("is no regular file: save it to one");
+        return wrong("is not a regular file: save it to one");
     }
     let mut bytes = Vec::new();
     file.take(MOST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST {
         return wrong("has more than 1 MB, which is too much for such a file");
     }
-    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is no text in UTF-8"))
+    String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text"))
 }
 
 #[cfg(test)]

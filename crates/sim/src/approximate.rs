@@ -1,18 +1,18 @@
-//! How the figures of a sampled stream are printed: with their error, and no more than that leaves of them.
+//! Formatting the figures of a sampled stream: with their error, and only the digits that it leaves.
 
 use crate::row::{Row, Sampled};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_report::{count, time};
 
-/// What is printed where a sample cannot tell: no window was measured, or what the kernel did is not known.
+/// Printed where a sample cannot tell: no window was measured, or what the kernel did is not known.
 const UNKNOWN: &str = "?";
 
-/// The sample behind a row, and whether anything can be said from it.
+/// The sample behind a row, and whether any estimate can be made from it.
 fn sample(row: &Row) -> Option<(&Sampled, bool)> {
     row.sampled.as_ref().map(|sampled| (sampled, sampled.windows >= 2 && sampled.kernel_exact))
 }
 
-/// A count that is exact in a whole stream: an interval, or where it reaches 0 the most that it may be.
+/// A count that would be exact in a whole stream: an interval or, if that reaches 0, its upper end.
 fn estimate(value: u64, error: Option<f64>) -> String {
     match error {
         None => format!("≈ {}", count(value)),
@@ -30,7 +30,7 @@ pub(crate) fn misses(row: &Row) -> String {
     }
 }
 
-/// References of walks; their interval is left to the JSON.
+/// Memory references of walks; their interval is only in the JSON.
 pub(crate) fn walk_references(row: &Row) -> String {
     match sample(row) {
         None => count(row.walk_memory_references),
@@ -42,7 +42,7 @@ pub(crate) fn walk_references(row: &Row) -> String {
     }
 }
 
-/// Modelled time: most of it is known also in a sample.
+/// Modelled time: most of it is known even in a sample.
 pub(crate) fn seconds(row: &Row) -> String {
     match sample(row) {
         None => time(row.seconds),
@@ -51,7 +51,7 @@ pub(crate) fn seconds(row: &Row) -> String {
     }
 }
 
-/// A figure relative to `base`: with its error, or where it may as well be `none`, only that.
+/// A figure relative to `base`: with its error or, if it may be no different from `none`, only that.
 fn compared(row: &Row, value: Option<f64>, error: Option<f64>, none: f64, digits: usize) -> String {
     let Some(value) = value else { return "-".into() };
     match (sample(row), error) {
@@ -74,20 +74,20 @@ pub(crate) fn fewer(row: &Row) -> String {
     }
 }
 
-/// Cycles of `base` over cycles of this.
+/// Cycles of `base` divided by cycles of this row.
 pub(crate) fn speedup(row: &Row) -> String {
     let error = row.sampled.as_ref().and_then(|sampled| sampled.speedup_error);
     compared(row, row.speedup, error, 1.0, 3)
 }
 
-/// What the kernel did, which is known unless memory was short in a sampled stream.
+/// A count of the kernel, which is known unless memory was short in a sampled stream.
 pub(crate) fn known(row: &Row, text: String) -> String {
     if row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact) { text } else { UNKNOWN.into() }
 }
 
-/// What must be said below a table of a sampled stream.
+/// The notes below a table of a sampled stream.
 pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
-    // A table may hold rows of a stream that is whole too.
+    // A table may also hold rows of a whole stream.
     let rows: Vec<(&Row, &Sampled)> = rows.iter().filter_map(|row| Some((row, row.sampled.as_ref()?))).collect();
     let Some((_, sampled)) = rows.first() else { return Vec::new() };
     let mut notes = vec![format!(
@@ -111,7 +111,7 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
         }
         for (why, machines) in reasons {
             let machines = Vec::from_iter(machines).join(", ");
-            notes.push(format!("nobody knows how good the estimates (≈) on {machines} are: {why}"));
+            notes.push(format!("the estimates (≈) on {machines} have no known error: {why}"));
         }
     }
     // Of the rows whose kernel is not known: what the policy does by itself goes by time, and what the daemon takes away by references.
@@ -123,7 +123,7 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
     };
     if !short.is_empty() {
         notes.push(format!(
-            "memory was short under {}: what is taken away then depends on references that the sample left out, so that \
+            "memory was short under {}: what is evicted then depends on references that the sample left out, so that \
              nothing but what was touched is known (?): record without --sample, or give more --memory",
             named(&short)
         ));

@@ -1,23 +1,24 @@
-//! What pages hold, as far as digests can tell: a version number that each write changes (Navarro et al., section 4.7).
+//! The contents of pages, as far as digests can tell: a version number that each write changes (Navarro et al., section
+//! 4.7).
 
 use std::collections::HashMap;
 use superpage_pages::{Pfn, Vpn};
 use superpage_trace::ProcessId;
 use superpage_vm::Backed;
 
-/// The versions of what frames and backing store hold. Kept only under policies that take digests.
+/// The versions of the contents of frames and backing store. Kept only under policies that use digests.
 #[derive(Default)]
 pub(crate) struct Contents {
-    /// The newest version. Zeroes, and what a file holds before anybody writes it, have version 0.
+    /// The newest version. Zeroes, and the original contents of files, have version 0.
     newest: u64,
     frames: HashMap<Pfn, u64>,
     stored: HashMap<Backed, u64>,
-    /// Pages to which a process writes what is there already: the first one, and the one after the last.
+    /// Pages to which a process writes what they already hold: the first one, and the one after the last.
     rewritten: HashMap<ProcessId, (Vpn, Vpn)>,
 }
 
 impl Contents {
-    /// The process writes to a page of this frame.
+    /// Records that the process writes to a page of this frame.
     pub(crate) fn write(&mut self, process: Option<ProcessId>, page: Vpn, frame: Pfn) {
         let range = process.and_then(|process| self.rewritten.get(&process));
         if range.is_none_or(|(start, end)| page < *start || page >= *end) {
@@ -25,13 +26,13 @@ impl Contents {
         }
     }
 
-    /// The frame holds something else than before.
+    /// Records that the contents of the frame change.
     pub(crate) fn change(&mut self, frame: Pfn) {
         self.newest += 1;
         self.frames.insert(frame, self.newest);
     }
 
-    /// From here on the process writes what is there already to these pages, if any.
+    /// From here on the process writes to these pages, if any, what they already hold.
     pub(crate) fn rewrite(&mut self, process: ProcessId, start: Vpn, pages: u64) {
         self.rewritten.remove(&process);
         if pages > 0 {
@@ -63,7 +64,7 @@ impl Contents {
         self.stored.insert(to, version);
     }
 
-    /// A file is deleted; another one may have its number.
+    /// Forgets a deleted file; another one may get its number.
     pub(crate) fn forget(&mut self, deleted: u32) {
         self.stored.retain(|place, _| !matches!(place, Backed::File { file, .. } if *file == deleted));
     }

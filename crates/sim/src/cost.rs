@@ -1,4 +1,4 @@
-//! Modelled time: counts times the costs that the machine file states.
+//! Modelled time: counts times the costs in the machine file.
 
 use crate::estimate::Whole;
 use std::ops::{Add, Sub};
@@ -11,21 +11,21 @@ pub(crate) fn program(machine: &Machine, whole: &Whole) -> u64 {
     (whole.instructions as f64 * machine.costs.cycles_per_instruction) as u64
 }
 
-/// The kernel's work by what it is for, in cycles. The disk's time is none of it.
+/// The kernel's work by purpose, in cycles, without the disk's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Kernel {
-    /// Faults, traps that set use bits, entries written, shootdowns, switches.
+    /// Faults, traps that set use bits, page-table entries written, shootdowns, switches.
     pub(crate) fault: u64,
     pub(crate) zero: u64,
     pub(crate) copy: u64,
     /// See [`superpages`].
     pub(crate) promotion: u64,
-    /// Pages that the daemon looked at, regions that the background of a policy did, and digests.
+    /// Pages that the daemon sampled, regions that the background of a policy scanned, and digests.
     pub(crate) background: u64,
 }
 
 impl Kernel {
-    /// All so far; `copied` are bytes that it copied for reads and writes of files, `digests` cycles that digests took.
+    /// All so far; `copied` are bytes that it copied for reads and writes of files, `digests` cycles spent on digests.
     pub(crate) fn new(machine: &Machine, counters: &Counters, stats: &Stats, copied: u64, digests: u64) -> Kernel {
         let costs = &machine.costs;
         let kilobytes = |bytes: u64| bytes.div_ceil(1024);
@@ -46,7 +46,7 @@ impl Kernel {
         self.fault + self.zero + self.copy + self.promotion + self.background
     }
 
-    /// The same with all that the daemon did as background.
+    /// The same with all of the daemon's work counted as background.
     pub(crate) fn with_daemon_apart(self, daemon: Kernel) -> Kernel {
         let rest = self - daemon;
         Kernel { background: rest.background + daemon.total(), ..rest }
@@ -79,9 +79,9 @@ impl Sub for Kernel {
     }
 }
 
-/// The part of the kernel's work that is there for superpages only: promotions, demotions, preemptions, and traversals of
-/// replicated entries. What it would cost a program that has no benefit from them (Navarro et al., section 6.6, "Overhead
-/// in practice"). A superpage that a fault makes at once costs what any other entry does.
+/// The part of the kernel's work that only superpages cause: promotions, demotions, preemptions, and traversals of
+/// replicated entries. What it would cost a program that has no benefit from them (Navarro et al., section 6.6,
+/// "Overhead in practice"). A superpage that a fault makes at once costs the same as any other mapping.
 pub(crate) fn superpages(machine: &Machine, counters: &Counters, stats: &Stats) -> u64 {
     let costs = &machine.costs;
     counters.pte_traversals * costs.pte_traversal

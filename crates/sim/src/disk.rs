@@ -1,4 +1,4 @@
-//! What is in a simulated memory, and its backing store: one disk for files and swap space, and what that costs.
+//! The simulated memory's contents and its backing store: one disk for files and swap space, and its cost.
 
 use crate::contents::Contents;
 use std::collections::HashSet;
@@ -11,11 +11,11 @@ use superpage_vm::{Backed, Filled, Memory, NoContents, Page};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Files {
-    /// Yes, as after the warm-up run of Navarro et al., section 6.3: the first read of each of their pages takes no time. One
-    /// that was in memory since and is read again does.
+    /// Yes, as after the warm-up run of Navarro et al., section 6.3: the first read of each of their pages takes no
+    /// time. A page that was in memory since then and is read again takes time.
     #[default]
     Warm,
-    /// No: every read takes its time.
+    /// No: every read takes time.
     Cold,
 }
 
@@ -31,27 +31,28 @@ impl std::str::FromStr for Files {
     }
 }
 
-/// Which way a request goes.
+/// The direction of a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     In,
     Out,
 }
 
-/// The disk: it does one request at a time, and nothing else goes on meanwhile.
+/// The disk: it serves one request at a time, and nothing else runs meanwhile.
 pub(crate) struct Disk {
     files: Files,
     /// Bytes of a base page.
     page: u64,
-    /// What the transfer before was.
+    /// The previous transfer.
     last: Option<(Way, Backed)>,
-    /// Runs of adjacent pages of one file, or of swap space, transferred one way without another between them.
+    /// The number of requests: runs of adjacent pages of one file, or of swap space, transferred in one direction
+    /// without another transfer between them.
     pub(crate) requests: u64,
     /// Bytes transferred by them.
     bytes: u64,
-    /// Pages of files that have been in memory, where that matters.
+    /// Pages of files that have been in memory, if that matters.
     known: HashSet<(u32, u64)>,
-    /// What pages hold, where the policy takes digests.
+    /// The contents of pages, if the policy uses digests.
     pub(crate) contents: Option<Contents>,
 }
 
@@ -61,7 +62,7 @@ impl Disk {
         Disk { files, page, last: None, requests: 0, bytes: 0, known: HashSet::new(), contents }
     }
 
-    /// From here on the process writes what is there already to these pages, if any.
+    /// From here on the process writes to these pages, if any, what they already hold.
     pub(crate) fn rewrite(&mut self, process: Option<ProcessId>, start: Vpn, pages: u64) {
         if let (Some(contents), Some(process)) = (&mut self.contents, process) {
             contents.rewrite(process, start, pages);
@@ -75,7 +76,7 @@ impl Disk {
         }
     }
 
-    /// A page of a file came into being in memory, or was read there: whether it is the first time, and costs nothing.
+    /// Whether a page of a file is in memory for the first time, so that creating or reading it costs nothing.
     pub(crate) fn is_new(&mut self, page: Backed) -> bool {
         match page {
             Backed::File { file, page } => self.files == Files::Warm && self.known.insert((file, page)),

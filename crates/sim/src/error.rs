@@ -1,10 +1,10 @@
-//! What can go wrong with an experiment.
+//! Errors of experiments.
 
-/// An error of this crate: one sentence for a person each.
+/// An error of this crate. Its message is one sentence, written for users.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// What was asked for makes no sense: an unknown name, too little memory. Exit status 2.
+    /// The request makes no sense: an unknown name, too little memory. Exit status 2.
     #[error("{0}")]
     Usage(String),
     /// The stream of events failed: a damaged trace, a program that does not start.

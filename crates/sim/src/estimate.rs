@@ -1,16 +1,17 @@
-//! What a sample says about the whole stream: estimates with their error.
+//! Estimates of the whole stream from a sample, with their errors.
 //!
-//! A sampled stream keeps all first touches, so that misses that end in a fault are known, and what their walks cost but
-//! for what other walks, left out, would have taken from the caches meanwhile. All other accesses have the same chance to
-//! be in a window, and the recorder cuts runs at their edges, so that their misses, hits and cycles in the windows, scaled
-//! to all such accesses, are those of the whole but for chance. At the beginning of a recording windows are closer together, each with
-//! the weight of the accesses that it stands for, and the first is measured whole: what it counts is known too.
+//! A sampled stream keeps all first touches. So misses that end in a fault are known, and also what their walks cost,
+//! except for the effect of the walks that were left out on the caches. All other accesses are equally likely to be in
+//! a window, and the recorder cuts runs at window boundaries. So their misses, hits and cycles in the windows, scaled
+//! to all such accesses, estimate those of the whole stream without bias. At the beginning of a recording windows are
+//! closer together, each with the weight of the accesses that it stands for, and the first is measured completely: its
+//! counts are known too.
 //!
-//! Errors are half the width of 95 % confidence intervals, all found in one way: leave out one window after the other, see
-//! how far the value moves (the jackknife, which gives any smooth value its linearisation), and take the spread of that. Each
-//! period of the stream holds one window, so a sum varies only as far as windows of neighbouring periods differ (Cochran,
-//! Sampling Techniques, 3rd edition, sections 5A.12 and 8.10). Rows of one stream have the same windows; where two are compared,
-//! a window is left out of both, and what it has in common with both cancels.
+//! Errors are half the width of 95 % confidence intervals, all found in one way: leave out one window after the other,
+//! see how far the value moves (the jackknife, which linearizes any smooth value), and take the spread of that. Each
+//! period of the stream contains one window, so a sum varies only as far as windows of neighbouring periods differ
+//! (Cochran, Sampling Techniques, 3rd edition, sections 5A.12 and 8.10). Rows of one stream have the same windows; when
+//! two are compared, a window is left out of both, and what they have in common cancels.
 
 use crate::piece::Window;
 use crate::row::{Row, Sampled};
@@ -18,7 +19,7 @@ use superpage_mmu::{Counters, Machine, Mmu, Replacement};
 use superpage_pages::Access;
 use superpage_trace::{Info, Sampling};
 
-/// What walks come to.
+/// Counts of walks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Walks {
     data: u64,
@@ -41,7 +42,7 @@ impl Walks {
         self.data + self.instructions
     }
 
-    /// Each count of this and of `other`, together.
+    /// Combines each count of this and of `other`.
     fn with(&self, other: &Walks, both: impl Fn(u64, u64) -> u64) -> Walks {
         Walks {
             data: both(self.data, other.data),
@@ -52,7 +53,7 @@ impl Walks {
     }
 }
 
-/// What is counted in a window, or in all.
+/// The counts of a window, or of everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Tally {
     accesses: u64,
@@ -86,7 +87,7 @@ impl Tally {
         }
     }
 
-    /// Each count of this and of `other`, together.
+    /// Combines each count of this and of `other`.
     fn with(&self, other: &Tally, both: impl Fn(u64, u64) -> u64 + Copy) -> Tally {
         Tally {
             accesses: both(self.accesses, other.accesses),
@@ -103,7 +104,7 @@ impl Tally {
     }
 }
 
-/// The sum of windows, each times its weight, without what ended in a fault.
+/// The weighted sum of windows, without what ended in a fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sum {
     accesses: f64,
@@ -117,12 +118,12 @@ struct Sum {
 }
 
 impl Sum {
-    /// This and a window, which has this weight. It may be negative, to take a window out.
+    /// The sum of this and a window with this weight, which may be negative, to remove a window.
     fn and(&self, window: &Tally, weight: f64) -> Sum {
         let add = |sum: f64, count: u64| sum + weight * count as f64;
         let Tally { second_hits, later_hits, others, .. } = window;
         Sum {
-            // A process that is ended in a fault has not made the access.
+            // A process that was killed in a fault has not made the access.
             accesses: add(self.accesses, window.accesses.saturating_sub(window.faulting.count())),
             second_hits: [0, 1].map(|stream| add(self.second_hits[stream], second_hits[stream])),
             later_hits: [0, 1].map(|stream| add(self.later_hits[stream], later_hits[stream])),
@@ -135,14 +136,14 @@ impl Sum {
     }
 }
 
-/// The windows of a stream that are over, and the one that goes on.
+/// The windows of a stream that are over, and the current one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Windows {
-    /// The window that goes on, outside gaps and warming.
+    /// The current window, outside gaps and warming.
     window: Option<Window>,
-    /// The counts when it began or went on.
+    /// The counts when it began or resumed.
     begun: Tally,
-    /// The windows by their numbers, with their periods where these are their own.
+    /// The windows by number, with their periods if these are their own.
     windows: Vec<(Tally, Option<u64>)>,
     /// All accesses, recorded and left out.
     accesses: u64,
@@ -168,18 +169,18 @@ pub(crate) struct Whole {
 }
 
 impl Windows {
-    /// So many accesses were made.
+    /// Counts accesses that were made.
     pub(crate) fn accesses(&mut self, accesses: u64) {
         self.accesses += accesses;
     }
 
-    /// Accesses were left out of the stream.
+    /// Counts accesses that were left out of the stream.
     pub(crate) fn skip(&mut self, references: u64, instructions: u64) {
         self.skipped[0] += references;
         self.skipped[1] += instructions;
     }
 
-    /// What follows belongs to a window, new or one that goes on, or to none.
+    /// What follows belongs to this window, new or resumed, or to none.
     pub(crate) fn turn(&mut self, window: Option<Window>, machine: &Machine, mmu: &Mmu) {
         let now = Tally::now(machine, mmu, self.accesses);
         if let Some(Window { number, period }) = self.window {
@@ -219,7 +220,7 @@ impl Windows {
             data_misses: misses[0],
             instruction_misses: misses[1],
             walk_references: counts.walk_references.round() as u64,
-            // What misses in the first level hits in a later one, or misses in all: as whole numbers too.
+            // What misses in the first level hits in a later one, or misses in all; also as whole numbers.
             first_misses: [0, 1]
                 .map(|stream| misses[stream] + whole(known.later_hits[stream], measured.later_hits[stream])),
             second_hits: [0, 1].map(|stream| whole(known.second_hits[stream], measured.second_hits[stream])),
@@ -237,19 +238,19 @@ impl Windows {
         }
     }
 
-    /// What there is to estimate from; `None` if nothing was left out.
+    /// The evidence to estimate from; `None` if nothing was left out.
     pub(crate) fn evidence(&self, info: &Info, machine: &Machine, mmu: &Mmu) -> Option<Evidence> {
         let sampling = info.sampling.filter(|_| self.skipped != [0; 2])?;
         let mut all = self.clone();
         all.turn(None, machine, mmu);
-        // What stands for no more than it has is known.
+        // A window that stands for no more than it contains is known.
         let (known, windows): (Vec<_>, Vec<_>) =
             all.windows.into_iter().partition(|(_, period)| period.is_some_and(|period| period <= sampling.on));
         let known = known.iter().fold(Tally::default(), |sum, (window, _)| sum.with(window, |a, b| a + b));
         let weigh = |period: Option<u64>| period.map_or(1.0, |period| period as f64 / sampling.period as f64);
         let windows: Vec<_> = windows.into_iter().map(|(window, period)| (window, weigh(period))).collect();
         let measured = windows.iter().fold(Sum::default(), |sum, (window, weight)| sum.and(window, *weight));
-        // Instructions are accesses only where their fetches are in the stream.
+        // Instructions are accesses only if their fetches are in the stream.
         let skipped = self.skipped[0] + if info.fetches { self.skipped[1] } else { 0 };
         Some(Evidence {
             windows,
@@ -265,24 +266,25 @@ impl Windows {
     }
 }
 
-/// What estimates for the whole stream, and their errors, come from.
+/// The basis of the estimates for the whole stream, and of their errors.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Evidence {
-    /// The windows that stand for more than they have, with their weights: 1 for those that stand for a period of the sampling.
+    /// The windows that stand for more than they contain, with their weights: 1 for those that stand for a period of
+    /// the sampling.
     windows: Vec<(Tally, f64)>,
     /// Their sum.
     measured: Sum,
-    /// The sum of the windows that were measured whole.
+    /// The sum of the windows that were measured completely.
     known: Tally,
     /// The counts of all that was recorded.
     recorded: Tally,
     /// The accesses of the whole stream.
     accesses: f64,
-    /// Whether the windows lie at random places.
+    /// Whether the windows are at random positions.
     placed: bool,
-    /// Whether TLBs forget in what state a window found them.
+    /// Whether TLBs forget the state in which a window found them.
     forgets: bool,
-    /// Whether what windows begin with fills them.
+    /// Whether the pages with which windows begin fill the TLBs.
     warms: bool,
     /// Whether windows begin with whatever TLBs held before.
     cold: bool,
@@ -309,15 +311,15 @@ impl Counts {
 }
 
 impl Evidence {
-    /// What a count of `windows` is to be multiplied with for all of the stream that is not known. First touches are, and
-    /// what was measured whole.
+    /// The factor from a count in `windows` to that of all of the stream that is not known. First touches are known,
+    /// and what was measured completely.
     fn factor(&self, windows: &Sum) -> f64 {
         let known = self.recorded.faulting.count() + self.known.accesses.saturating_sub(self.known.faulting.count());
         let all = (self.accesses - known as f64).max(0.0);
         if windows.accesses <= 0.0 { 0.0 } else { all / windows.accesses }
     }
 
-    /// The counts of the whole stream as all windows show them, or all but one.
+    /// The counts of the whole stream as estimated from all windows, or from all but one.
     fn counts(&self, without: Option<usize>) -> Counts {
         let sum = match without {
             None => self.measured,
@@ -335,7 +337,7 @@ impl Evidence {
         }
     }
 
-    /// Why nobody knows how good the estimates are, if so.
+    /// Why the errors of the estimates are not known, if so.
     fn no_errors(&self) -> Option<&'static str> {
         if !self.placed {
             Some("the trace does not say where its windows lie: record it again")
@@ -352,7 +354,7 @@ impl Evidence {
         }
     }
 
-    /// Half the width of the 95 % interval of a value; it is given the window that is left out.
+    /// Half the width of the 95 % interval of a value; `value` is called with the window that is left out.
     fn error(&self, value: impl Fn(Option<usize>) -> f64) -> Option<f64> {
         if self.no_errors().is_some() {
             return None;
@@ -369,9 +371,10 @@ impl Evidence {
         Some(student(freedom) * variance.sqrt())
     }
 
-    /// Misses that are still possible where few windows hold any, or none, so that they do not differ: the score interval
-    /// of a Poisson count of such windows, times what they hold on average, scaled to the whole. Misses come many at a
-    /// time, so it is not they that are counted. 0 where more windows hold some, which show their spread themselves.
+    /// Misses that are still possible where few windows contain any, or none, so that they do not differ: the score
+    /// interval of a Poisson count of such windows, times their average number of misses, scaled to the whole. Misses
+    /// come in clusters, so it is not misses that are counted. 0 if more windows contain some: then their spread shows
+    /// the error.
     fn rare(&self) -> f64 {
         self.rare_of(|window| window.others.count())
     }
@@ -383,7 +386,7 @@ impl Evidence {
         if holding >= RARE {
             return 0.0;
         }
-        // Without any, as many as a window finds while it warms.
+        // Without any, as many as a window finds while it warms up.
         let together = match holding {
             0.0 => count(&self.recorded) as f64 / self.windows.len().max(1) as f64,
             _ => counts().sum::<u64>() as f64 / holding,
@@ -391,14 +394,14 @@ impl Evidence {
         (1.92 + 1.96 * (holding + 0.96).sqrt()) * together.max(1.0) * self.factor(&self.measured)
     }
 
-    /// The same as a cost of theirs.
+    /// The same for a cost of theirs.
     fn rare_cost(&self, cost: impl Fn(&Walks) -> u64) -> f64 {
         let Tally { faulting, others, .. } = self.recorded;
         let walks = if others.count() > 0 { others } else { faulting };
         self.rare() * cost(&walks) as f64 / walks.count().max(1) as f64
     }
 
-    /// The same as cycles, with those of rare hits in later levels.
+    /// The same in cycles, including rare hits in later levels.
     fn rare_cycles(&self) -> f64 {
         let hits = |tally: &Tally| tally.later_hits.iter().sum::<u64>();
         let all = hits(&self.recorded);
@@ -409,30 +412,31 @@ impl Evidence {
 }
 
 /// Estimates are ratios, and with fewer windows the errors of ratios are not those of large samples: Cochran's working
-/// rule, section 6.4. Besides, each period is then so much of the stream that one unlike the others, as the first may be,
-/// decides.
+/// rule, section 6.4. Besides, each period is then so large a part of the stream that a single unusual one, as the
+/// first may be, decides the result.
 const LEAST_WINDOWS: usize = 30;
 
-/// So few windows that hold misses say little about how these are spread.
+/// Below this number, windows that contain misses say little about their spread.
 const RARE: f64 = 10.0;
 
-/// Whether the TLBs of a machine come to the state that they have in the whole stream, whatever a gap made of them. Under
-/// LRU they do once the pages that they have room for were used, under random replacement nothing lasts. Other policies
-/// keep an order of ways that uses do not set right: a loop over more pages than there is room for can go on for ever in
-/// one of several cycles, with more misses or fewer, and a gap takes it from one into another.
+/// Whether the TLBs of a machine reach the state that they have in the whole stream, whatever state a gap left. Under
+/// LRU they do once as many pages as they hold were used; under random replacement no state lasts. Other replacements
+/// keep an order of ways that uses do not correct: a loop over more pages than fit can stay for ever in
+/// one of several cycles, with more misses or fewer, and a gap moves it from one to another.
 fn forgets(machine: &Machine) -> bool {
     machine.tlb.iter().all(|tlb| matches!(tlb.replacement, Replacement::Lru | Replacement::Random))
 }
 
-/// Whether what windows begin with fills the TLBs of a machine, also where pages are spread over their sets by chance.
+/// Whether the pages with which windows begin fill the TLBs of a machine, even if they are spread over the sets by
+/// chance.
 fn warms(machine: &Machine) -> bool {
     machine.tlb.iter().all(|tlb| 2 * tlb.entries <= Sampling::RECENT)
 }
 
-/// Gives a row of a sampled stream its own errors.
+/// Sets the errors of a row of a sampled stream.
 pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
     let (Some(sampled), Some(evidence)) = (&mut row.sampled, evidence) else { return };
-    // The page daemon runs when memory is short, and a process is ended when there is none.
+    // The page daemon runs when memory is short, and a process is killed when there is none.
     sampled.kernel_exact = row.daemon_runs == 0 && row.error.is_none();
     if !sampled.kernel_exact {
         return;
@@ -447,17 +451,17 @@ pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
     sampled.cycles_error = at_least(error, evidence.rare_cycles());
 }
 
-/// Gives a row of a sampled stream the errors of what compares it with `base`.
+/// Sets the errors of the figures that compare a row of a sampled stream with `base`.
 pub(crate) fn compared_errors(row: &mut Row, own: Option<&Evidence>, base: &Row, theirs: Option<&Evidence>) {
     let (Some(own), Some(theirs)) = (own, theirs) else { return };
     let same = row.policy == base.policy;
     let Some(sampled) = &mut row.sampled else { return };
     let base_exact = base.sampled.as_ref().is_some_and(|base| base.kernel_exact);
-    // A run that ended early has other windows.
+    // A run that ended early has different windows.
     if !sampled.kernel_exact || !base_exact || own.windows.len() != theirs.windows.len() {
         return;
     }
-    // What few windows show in both alike is the same in both only where both are one row.
+    // What few windows show in both rows is equal only if both are the same row.
     let rare = |error: f64| if same { 0.0 } else { error };
     if row.tlb_miss_reduction_percent.is_some() {
         let ratio = |without| own.counts(without).misses() / theirs.counts(without).misses();
@@ -477,8 +481,8 @@ pub(crate) fn compared_errors(row: &mut Row, own: Option<&Evidence>, base: &Row,
     }
 }
 
-/// The 97.5 % quantile of Student's t with so many degrees of freedom, at least 1: from tables, between them linear in the
-/// inverse, which is right to 1 %.
+/// The 97.5 % quantile of Student's t with so many degrees of freedom, at least 1: from tables, interpolated linearly
+/// in the inverse, which is accurate to 1 %.
 fn student(freedom: f64) -> f64 {
     const TABLE: [(f64, f64); 12] = [
         (1.0, 12.706),

@@ -1,5 +1,5 @@
-//! Experiments: a grid of machines, policies and workloads, planned whole before anything runs, then run in one pass over
-//! each stream.
+//! Experiments: a grid of machines, policies and workloads, planned completely before anything runs, then run in one
+//! pass over each stream.
 
 use crate::estimate;
 use crate::piece::{Phases, Piece};
@@ -13,39 +13,44 @@ use superpage_pages::{Ladder, PageSize};
 use superpage_trace::Source;
 use superpage_vm::{Policy, Reserve};
 
-/// What every point of a grid has in common.
+/// The conditions that all simulations of a grid share.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Conditions {
     /// The only superpage sizes in use; `None`: all of the machine's.
     pub sizes: Option<Vec<PageSize>>,
-    /// Bytes of memory; `None`: what the machine file says.
+    /// Bytes of memory; `None`: the machine file's value.
     pub memory: Option<u64>,
-    /// Bytes of swap space; `None`: twice the memory, as FreeBSD's installer gives it.
+    /// Bytes of swap space; `None`: twice the memory, as FreeBSD's installer sets it.
     pub swap: Option<u64>,
     /// Which extents hold an immovable page before the run.
     pub fragment: Fragment,
-    /// What their places are drawn from.
+    /// The seed of their positions.
     pub seed: u64,
-    /// Whether files have been read before.
+    /// Whether files have been read before the run.
     pub files: Files,
     /// The hash function for digests.
     pub digest: Digest,
 }
 
-/// The points of a grid over one workload: every machine with every policy, `base` always among them.
+/// The simulations of a grid over one workload: every machine with every policy, `base` always among them.
 ///
-/// `machines` are names of built-in ones or paths of machine files; `policies` are names, with parameters after a colon.
-/// The policy parameter `sizes=64K+512K` leaves only those superpage sizes, for that policy. Fails with a sentence if
-/// anything named is unknown or does not fit, before anything runs.
+/// `machines` are names of built-in ones or paths of machine files; `policies` are names, with parameters after a
+/// colon. The policy parameter `sizes=64K+512K` leaves only those superpage sizes, for that policy.
+///
+/// # Errors
+/// A name is unknown or does not fit; nothing has run.
 pub fn plan(machines: &[String], policies: &[String], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
     let machines = machines.iter().map(|name| crate::machine(name)).collect::<Result<Vec<_>, Error>>()?;
     plan_machines(&machines, policies, conditions)
 }
 
-/// As [`plan`], for machines that are at hand already.
+/// Like [`plan`], for machines that are already loaded.
+///
+/// # Errors
+/// As for [`plan`], or two machines have the same name.
 pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
     let mut policies: Vec<&str> = policies.iter().map(String::as_str).collect();
-    // Every comparison names base, so it runs even where it was not asked for.
+    // Every comparison names base, so it runs even if it was not requested.
     if !policies.contains(&"base") {
         policies.insert(0, "base");
     }
@@ -72,7 +77,7 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
     Ok(setups)
 }
 
-/// The ladder of a kernel that takes extents of sizes which no page of the machine has: between those that some have.
+/// The ladder of a kernel that allocates extents of sizes that the machine has no pages of, between sizes that it has.
 fn with_extents(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Result<Ladder, Error> {
     let Reserve::Among(extents) = policy.answers.place.size else { return Ok(*ladder) };
     let [base, .., largest] = machine.pages.sizes[..] else { return Ok(*ladder) };
@@ -92,20 +97,23 @@ fn only(machine: &Machine, ladder: &Ladder, sizes: &[PageSize]) -> Result<Ladder
     ladder.only(sizes).map_err(|error| Error::Usage(format!("machine {}: {error}; it has {ladder}", machine.name)))
 }
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Runs of the stream that are done.
+    /// Runs of the stream that were simulated.
     pub runs: u64,
-    /// Those that there are in all, if the stream says so.
+    /// The number of runs in all, if the stream says so.
     pub of: Option<u64>,
 }
 
-/// Runs all `setups` over `source`, in one pass, and gives a row for each in their order.
+/// Runs all `setups` over `source` in one pass, and returns a row for each, in their order.
 ///
-/// The points of the grid are independent; the global rayon pool works on them, while the next piece of the stream is
-/// made. The rows do not depend on the number of threads. When `stop` is set, the run ends at the next piece, with rows
-/// that say so.
+/// The simulations are independent; the global rayon pool runs them, while the next piece of the stream is prepared.
+/// The rows do not depend on the number of threads. When `stop` is set, the run ends at the next piece, with rows that
+/// say so.
+///
+/// # Errors
+/// The stream fails, or a setup cannot be built.
 pub fn run(
     setups: &[Setup],
     source: &mut dyn Source,
@@ -116,8 +124,11 @@ pub fn run(
     Ok(runs.into_iter().map(|run| run.row).collect())
 }
 
-/// As [`run`], with the named parts of the stream each by itself, and samples of the state of memory if `watch` asks for
-/// them.
+/// Like [`run`], and also returns the named parts of the stream each by itself, and samples of the state of memory if
+/// `watch` asks for them.
+///
+/// # Errors
+/// As for [`run`], or the sampling interval is 0.
 pub fn run_parts(
     setups: &[Setup],
     source: &mut dyn Source,
@@ -168,7 +179,7 @@ pub fn run_parts(
     Ok(runs)
 }
 
-/// Gives every row its figures relative to `base` on the same machine.
+/// Sets every row's figures relative to `base` on the same machine.
 fn compare(runs: &mut [Run]) {
     for group in runs.chunk_by_mut(|a, b| a.row.machine == b.row.machine) {
         let Some(base) = group.iter().find(|run| run.row.policy == "base").cloned() else { continue };

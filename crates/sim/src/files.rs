@@ -1,4 +1,4 @@
-//! Files, and memory for the kernel itself, as a stream asks for them.
+//! Files and memory of the kernel itself, as a stream requires them.
 
 use crate::hardware::Hardware;
 use crate::kernel::outward;
@@ -8,7 +8,7 @@ use superpage_pages::Pfn;
 use superpage_trace::{Event, ProcessId};
 use superpage_vm::{Backed, Error, Fault, FaultError};
 
-/// What the kernel of a point knows of files and of its own frames.
+/// The open files and the kernel frames of one simulation.
 #[derive(Default)]
 pub(crate) struct Held {
     /// How often each process has each file open.
@@ -17,12 +17,12 @@ pub(crate) struct Held {
     lengths: BTreeMap<u32, u64>,
     /// The kernel's frames, the oldest first.
     frames: VecDeque<Pfn>,
-    /// What they are for, in pages of the stream.
+    /// What they stand for, in pages of the stream.
     wired: u64,
 }
 
 impl Held {
-    /// The file is at least so long.
+    /// Extends the file to at least this length.
     pub(crate) fn reach(&mut self, file: u32, pages: u64) {
         let length = self.lengths.entry(file).or_default();
         *length = pages.max(*length);
@@ -30,7 +30,7 @@ impl Held {
 }
 
 impl Point {
-    /// Carries out what an event asks for files or for the kernel's own memory.
+    /// Handles an event that concerns files or the kernel's own memory.
     pub(crate) fn file_event(&mut self, event: &Event) -> Result<(), Problem> {
         let process = self.process.unwrap_or(ProcessId(0));
         match *event {
@@ -43,7 +43,7 @@ impl Point {
             Event::Write { file, start, pages } => self.write(file, start, pages),
             Event::Sync { file } => {
                 match self.vm.sync(&mut Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk, file) {
-                    // Nothing of it was ever in memory.
+                    // No page of it was ever in memory.
                     Err(Error::NotOpen(_)) => Ok(()),
                     other => other.map_err(Problem::run),
                 }
@@ -86,13 +86,13 @@ impl Point {
         Ok(())
     }
 
-    /// A forked child has open what its parent has.
+    /// Gives a forked child the files that its parent has open.
     pub(crate) fn inherit(&mut self, parent: ProcessId, child: ProcessId) -> Result<(), Error> {
         let files = self.held.opens.get(&parent).cloned().unwrap_or_default();
         files.into_iter().try_for_each(|(file, times)| self.open(child, file, times))
     }
 
-    /// A process that ends has nothing open any more.
+    /// Closes all files of a process that ends.
     pub(crate) fn close_all(&mut self, process: ProcessId) -> Result<(), Error> {
         let files = self.held.opens.get(&process).cloned().unwrap_or_default();
         files.into_iter().try_for_each(|(file, times)| self.close(process, file, times))?;
@@ -114,7 +114,7 @@ impl Point {
         let length = self.held.lengths.get(&file).copied().unwrap_or(0);
         for page in first.0..first.0 + count {
             let (low, high) = (page << self.shift, (page + 1) << self.shift);
-            // What is not overwritten of a page must be there first.
+            // The part of a page that is not overwritten must be read first.
             if low < start && low < length || high > start + pages && start + pages < length.min(high) {
                 self.read_page(file, page)?;
             }
@@ -138,7 +138,7 @@ impl Point {
         Ok(())
     }
 
-    /// One page of a file that is open, in the frame that is returned; the daemon makes room if there is none.
+    /// Accesses one page of an open file and returns its frame; if no frame is free, the daemon is run.
     fn file_page(&mut self, work: impl Fn(&mut Point) -> Result<Fault, FaultError>) -> Result<Pfn, Problem> {
         loop {
             match work(self) {
@@ -170,7 +170,7 @@ impl Point {
         Ok(())
     }
 
-    /// Gives back the oldest frames beyond those that are still wanted.
+    /// Frees the oldest frames beyond those that are still needed.
     fn unwire(&mut self) -> Result<(), Error> {
         let wanted = self.held.wired.div_ceil(1 << self.shift);
         while self.held.frames.len() as u64 > wanted

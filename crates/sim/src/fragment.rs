@@ -1,7 +1,7 @@
 //! Memory that is fragmented before a run: immovable pages, one in each of some extents.
 //!
-//! It is the memory of the machine and not of a policy: sizes that a policy does not use are fragmented all the same, so all rows
-//! of a machine run in the same memory.
+//! This is a property of the machine's memory and not of a policy: sizes that a policy does not use are fragmented all
+//! the same, so all rows of a machine run in the same memory.
 
 use crate::Error;
 use std::fmt;
@@ -12,13 +12,14 @@ use superpage_vm::Vm;
 
 /// Which extents of memory hold an immovable page before a run.
 ///
-/// Without a size it is the share of the extents of *each* superpage size of the machine: the extents of the smallest size that
-/// hold one fill extents of the next size, and those the extents of the size above, but for one of each that holds the rest; what
-/// lies outside them is free of such pages. With a size it is the share of the extents of that size, spread over memory, one page
-/// in each: smaller extents beside the page are whole, and a larger one is not if any of its parts is not.
+/// Without a size it is the share of the extents of *each* superpage size of the machine: the extents of the smallest
+/// size that hold one fill extents of the next size, and those the extents of the size above, except for one of each
+/// that holds the rest; memory outside them has no such pages. With a size it is the share of the extents of that size,
+/// spread over memory, one page in each: smaller extents beside the page are whole, and a larger one is not if any of
+/// its parts is not.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Fragment {
-    /// The size whose extents are meant; `None`: each superpage size.
+    /// The size of the extents; `None`: each superpage size.
     pub size: Option<PageSize>,
     /// The share of them, from 0 to 1.
     pub share: f64,
@@ -55,7 +56,7 @@ impl serde::Serialize for Fragment {
 }
 
 impl Fragment {
-    /// Whether the machine has superpages of the size, if one is named.
+    /// Checks that the machine has superpages of the size, if one is given.
     pub(crate) fn check(&self, machine: &Machine) -> Result<(), Error> {
         let ladder = machine.ladder();
         if !(0.0..=1.0).contains(&self.share) {
@@ -71,16 +72,17 @@ impl Fragment {
     }
 }
 
-/// What fragmentation came to.
+/// The result of fragmentation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Fragmented {
-    /// For each superpage size of which memory has an extent: its extents with an immovable page, and all.
+    /// For each superpage size of which memory has an extent: the number of its extents with an immovable page, and of
+    /// all.
     pub(crate) extents: Vec<(PageSize, u64, u64)>,
     /// Immovable pages.
     pub(crate) pages: u64,
 }
 
-/// Wires pages of fresh memory as `fragment` says; `ladder` is that of the machine.
+/// Wires pages of fresh memory as `fragment` says; `ladder` is the machine's.
 pub(crate) fn fragment(
     vm: &mut Vm,
     ladder: &Ladder,
@@ -101,7 +103,7 @@ pub(crate) fn fragment(
             nested(ladder, ladder.largest(), 0..frames, left as usize, &mut random, &mut order);
             order
         }
-        // Selection sampling: just so many of those that are left, each choice equally likely.
+        // Selection sampling: exactly so many of those that are left, each choice equally likely.
         Some(_) => (0..all)
             .filter(|extent| {
                 let taken = random.next() % (all - extent) < left;
@@ -124,8 +126,8 @@ pub(crate) fn fragment(
     Ok(Fragmented { extents: extents.collect(), pages: wired.len() as u64 })
 }
 
-/// The first `wanted` extents of the smallest superpage size, going through the extents of `level` among the frames in a random
-/// order, and so within each. An end that is no whole extent of a size is taken as one.
+/// The first `wanted` extents of the smallest superpage size, visiting the extents of `level` among the frames in a
+/// random order, and recursively within each. A partial extent at the end counts as one.
 fn nested(
     ladder: &Ladder,
     level: Level,

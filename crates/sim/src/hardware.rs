@@ -1,4 +1,4 @@
-//! The seam: what the kernel asks of its hardware, carried out on modelled page tables and TLBs.
+//! The kernel's interface to its hardware, implemented on modelled page tables and TLBs.
 
 use std::ops::Range;
 use superpage_mmu::{Machine, Mmu};
@@ -9,7 +9,7 @@ use superpage_vm::{Mapped, Pmap, SpaceId, Used};
 pub(crate) struct Hardware<'a> {
     mmu: &'a mut Mmu,
     machine: &'a Machine,
-    /// Whether what one change of mappings takes away is shot down together. So it is of what a policy's background does.
+    /// Whether what one change of mappings removes is shot down together, as for the changes of a policy's background.
     gathers: bool,
 }
 

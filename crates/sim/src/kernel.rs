@@ -1,4 +1,4 @@
-//! The kernel of a point: what it does at traps and at events of the stream, and when memory runs out.
+//! The kernel of a simulation: how it handles traps, events of the stream, and a lack of memory.
 
 use crate::hardware::Hardware;
 use crate::point::{Point, Problem};
@@ -8,10 +8,11 @@ use superpage_trace::{Event, ProcessId};
 use superpage_vm::{Backing, Fault, FaultError, FaultKind, Growth, Map};
 
 impl Point {
-    /// What the kernel does when the hardware cannot go on: until the access succeeds, as a processor would retry it.
+    /// Handles a trap until the access succeeds, as a processor would retry it.
     pub(crate) fn trap(&mut self, request: Request) -> Result<(), Problem> {
         let (page, access) = (request.page(), request.access());
-        // A fault maps the page. Before, a mapping may have to be made or widened: four steps are the most that it can take.
+        // A fault maps the page. A mapping may first have to be made or its rights widened: it takes at most four
+        // steps.
         let mut steps = 0;
         while steps < 4 {
             steps += 1;
@@ -48,10 +49,10 @@ impl Point {
                 Err(error) => return Err(Problem::Run(error.to_string())),
             }
         }
-        Err(Problem::Run(format!("page {:#x} traps again and again: a fault in superpage itself", page.0)))
+        Err(Problem::Run(format!("page {:#x} traps again and again: this is a bug in superpage", page.0)))
     }
 
-    /// What a fault has moved besides what the manager counts: a cache page that could not stay in its frame.
+    /// Counts what a fault has copied beside what the manager counts: a cache page that could not stay in its frame.
     #[inline]
     pub(crate) fn note_copy(&mut self, fault: &Fault) {
         if fault.kind == FaultKind::Cached && fault.source.is_some() {
@@ -59,7 +60,7 @@ impl Point {
         }
     }
 
-    /// Lets the page daemon run if it has something to do.
+    /// Runs the page daemon if it has work.
     #[inline]
     pub(crate) fn daemon(&mut self) {
         if self.vm.daemon_wanted() {
@@ -67,7 +68,7 @@ impl Point {
         }
     }
 
-    /// Runs the page daemon; whether that made room.
+    /// Runs the page daemon; returns whether that freed a page.
     pub(crate) fn run_daemon(&mut self) -> bool {
         self.note_peak();
         let before = self.kernel_work();
@@ -76,7 +77,7 @@ impl Point {
         room
     }
 
-    /// Lets the policy do what it does in time of its own, if it is due. The clock is the machine's modelled time.
+    /// Calls the policy's background if it is due. The clock is the machine's modelled time.
     #[inline]
     pub(crate) fn background(&mut self) {
         if self.vm.has_background() {
@@ -101,7 +102,7 @@ impl Point {
         self.daemon_work = self.daemon_work + work;
     }
 
-    /// What is told of a process that memory runs out for: which of memory and swap space it is that is full.
+    /// The message for a process that runs out of memory: whether memory, or also swap space, is full.
     pub(crate) fn out_of_memory(&self, at: Vpn) -> Problem {
         let (used, swap) = (self.vm.stats().swap_used_pages, self.setup.swap_pages);
         let size = |pages: u64| superpage_report::bytes(pages << self.setup.ladder.base().shift());
@@ -116,21 +117,21 @@ impl Point {
         })
     }
 
-    /// Deals with what went wrong: a process that cannot go on is ended, and the run goes on; else the run is over.
+    /// Handles a failure: a process that cannot continue is killed and the run continues; otherwise the run ends.
     pub(crate) fn give_up(&mut self, problem: Problem) {
         match (problem, self.process) {
             (Problem::Process(reason), Some(process)) => {
                 self.reasons.push(format!("process {} was ended: {reason}", process.0));
                 self.failed = self.exit().err().map(|error| error.to_string());
                 self.ended.insert(process);
-                // What the stream still has of it is left out.
+                // The rest of the stream that concerns it is left out.
                 (self.process, self.dead) = (Some(process), true);
             }
             (Problem::Process(reason) | Problem::Run(reason), _) => self.failed = Some(reason),
         }
     }
 
-    /// The current process ceases.
+    /// Ends the current process.
     fn exit(&mut self) -> Result<(), superpage_vm::Error> {
         self.note_peak();
         self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.space)?;
@@ -142,12 +143,12 @@ impl Point {
         Ok(())
     }
 
-    /// What the stream says besides accesses.
+    /// Handles an event: anything in the stream but accesses.
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), Problem> {
         match *event {
             Event::Switch { process, .. } => self.switch(process),
             Event::Exit if self.dead => (self.dead, self.process) = (false, None),
-            // Nor do the children of a process exist that was ended.
+            // The children of a process that was killed do not exist either.
             Event::Fork { child } if self.dead => drop(self.ended.insert(child)),
             Event::Mark(ref name) => self.mark(name),
             Event::Idle { microseconds } => self.idle(microseconds),
@@ -183,7 +184,7 @@ impl Point {
         Ok(())
     }
 
-    /// Nothing runs but the idle loop, which may have digests to take.
+    /// The idle loop, which may compute digests.
     fn idle(&mut self, microseconds: u64) {
         self.idle_microseconds += microseconds;
         let machine = &self.setup.machine;
@@ -210,7 +211,7 @@ impl Point {
         self.mmu.switch(self.space.0);
     }
 
-    /// Carries out what the current process asks for its address space.
+    /// Handles an event that concerns the current process's address space.
     fn memory_event(&mut self, event: &Event) -> Result<(), superpage_vm::Error> {
         self.note_peak();
         let (hardware, shift) = (&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.shift);
@@ -253,7 +254,8 @@ impl Point {
             Event::Remap { from, from_pages, to, to_pages } => {
                 let (from, to) = (outward(shift, from, from_pages), outward(shift, to, to_pages));
                 match self.vm.remap(hardware, self.space, from, to) {
-                    // Pages that the stream can tell apart and this machine cannot; what is touched there is mapped then.
+                    // Pages that the stream distinguishes and this machine does not; if they are touched they are
+                    // mapped then.
                     Err(superpage_vm::Error::Overlap(_) | superpage_vm::Error::Unmapped(_)) => Ok(()),
                     other => other,
                 }
@@ -269,13 +271,13 @@ impl Point {
     }
 }
 
-/// Base pages of `1 << shift` pages of the stream: all that hold one of these.
+/// Base pages of `1 << shift` pages of the stream: all that overlap these.
 pub(crate) fn outward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
     let first = start >> shift;
     (Vpn(first), (start + pages).div_ceil(1 << shift) - first)
 }
 
-/// Base pages of `1 << shift` pages of the stream: only those that are wholly among these.
+/// Base pages of `1 << shift` pages of the stream: only those that lie completely in these.
 pub(crate) fn inward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
     let first = start.div_ceil(1 << shift);
     (Vpn(first), ((start + pages) >> shift).saturating_sub(first))

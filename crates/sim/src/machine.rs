@@ -16,7 +16,7 @@ pub fn overlays() -> impl Iterator<Item = &'static str> {
 /// The machine of a name, with overlays as in `zen5+fractured`; a part that ends in `.toml` is the path of a file.
 ///
 /// # Errors
-/// A sentence that lists the names that there are, or says what in a file is wrong.
+/// The name is unknown (the message lists all), or something in a file is wrong (it says what).
 pub fn machine(name: &str) -> Result<Machine, Error> {
     let read =
         |path: &str| superpage_output::read_text(path.as_ref()).map_err(|error| MachineError::unread(path, error));

@@ -1,45 +1,45 @@
-//! What a run gives beside its row: its named parts, and the state of memory at moments of modelled time.
+//! The results of a run beside its row: its named parts, and the state of memory over modelled time.
 
 use crate::Row;
 use crate::estimate::Evidence;
 use superpage_pages::{Ladder, PageSize};
 use superpage_vm::Stats;
 
-/// What a point did, whole and by part.
+/// The results of one simulation, whole and by part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The whole run.
     pub row: Row,
-    /// The named parts of the stream, in their order. What comes before the first mark is in none.
+    /// The named parts of the stream, in order. What precedes the first mark is in none.
     pub parts: Vec<Part>,
     /// The state of memory over time; empty unless [`Watch`] asks for it.
     pub samples: Vec<Sample>,
-    /// What the estimates of a sampled stream come from.
+    /// The basis of the estimates of a sampled stream.
     pub(crate) evidence: Option<Evidence>,
 }
 
 /// A named part of the stream, from one mark to the next or to the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// What the mark says.
+    /// The text of the mark.
     pub name: String,
-    /// The modelled time, idle time with it, at which the part begins.
+    /// The modelled time at which the part begins, including idle time.
     pub start_seconds: f64,
-    /// What was counted in the part. Its peaks are those within the part, its `pages` those mapped when programs had most
+    /// The counts of the part. Its peaks are those within the part, its `pages` those mapped when programs had most
     /// memory mapped, and its `contiguity` what is left at its end.
     pub row: Row,
 }
 
-/// The state of memory at a moment of modelled time.
+/// The state of memory at a point in modelled time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// The time, idle time with it.
+    /// The time, including idle time.
     pub seconds: f64,
     /// The contiguity that is available: the metric of Navarro et al., section 6.5, from 0 to 1.
     pub contiguity: f64,
-    /// Frames that nothing is in.
+    /// Frames that hold nothing.
     pub free_bytes: u64,
-    /// Clean pages that are kept, but count as available.
+    /// Clean pages that are kept but count as available.
     pub cache_bytes: u64,
     /// Pages that have not been referenced for a while.
     pub inactive_bytes: u64,
@@ -51,14 +51,14 @@ pub struct Sample {
     pub pages: Vec<(PageSize, u64)>,
 }
 
-/// What to look at while a run goes on.
+/// What to record during a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Watch {
     /// Take a [`Sample`] at the first moment after each multiple of so many seconds of modelled time.
     pub sample_seconds: Option<f64>,
 }
 
-/// The rows of `runs`, which are those of one stream; with `parts`, then those of each part, whose workload is
+/// The rows of `runs`, all of one stream; with `parts`, followed by those of each part, whose workload is
 /// `workload/part`.
 pub fn rows(runs: Vec<Run>, parts: bool) -> Vec<Row> {
     let mut rows: Vec<Row> = runs.iter().map(|run| run.row.clone()).collect();
@@ -81,7 +81,7 @@ pub(crate) struct Peak {
 }
 
 impl Peak {
-    /// Takes in the present state: called before anything is taken away, and at the part's end.
+    /// Updates the peak: called before anything is removed, and at the part's end.
     pub(crate) fn note(&mut self, ladder: &Ladder, stats: &Stats, touched: u64) {
         self.touched_pages = self.touched_pages.max(touched);
         self.resident_pages = self.resident_pages.max(stats.resident_pages);

@@ -1,5 +1,5 @@
-//! One piece of the stream, made ready for all points of a grid: runs between marks, and their requests for each size of
-//! base page.
+//! One piece of the stream, prepared for all simulations of a grid: runs between marks, and their requests for each
+//! size of base page.
 
 use crate::requests::{Course, Requests};
 use std::collections::BTreeMap;
@@ -20,11 +20,11 @@ pub(crate) enum Mark {
 pub(crate) struct Window {
     /// Its number, in the order in which windows begin.
     pub(crate) number: usize,
-    /// The accesses that it stands for, where they are not a period of the sampling.
+    /// The accesses that it stands for, if that is not a period of the sampling.
     pub(crate) period: Option<u64>,
 }
 
-/// What some runs come to.
+/// The counts of some runs.
 #[derive(Clone, Copy, Default, PartialEq, Debug)]
 pub(crate) struct Done {
     /// Data references.
@@ -55,25 +55,25 @@ pub(crate) struct Stretch {
     pub(crate) start: usize,
     /// Where they end.
     pub(crate) end: usize,
-    /// What they come to.
+    /// Their counts.
     pub(crate) done: Done,
     /// What follows; `None` at the end of the batch.
     pub(crate) mark: Option<Mark>,
 }
 
-/// A batch and all that is derived from it once for all points.
+/// A batch, and everything derived from it once for all simulations.
 pub(crate) struct Piece {
     pub(crate) batch: Batch,
     pub(crate) stretches: Vec<Stretch>,
     requests: Vec<Requests>,
 }
 
-/// Follows the windows of a sampled stream, which each thread has its own of. They are numbered in the order in which they
-/// begin. An unsampled stream is one window.
+/// Tracks the windows of a sampled stream, of which each thread has its own. They are numbered in the order in which
+/// they begin. An unsampled stream is one window.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Phases {
     sampled: bool,
-    /// Whether the stream tells its phases; else windows begin with a period, and none of it is for warming.
+    /// Whether the stream marks its phases; if not, windows begin with a period, and no part of them is for warming.
     told: bool,
     /// The window that each thread is in.
     threads: BTreeMap<u32, Option<Window>>,
@@ -99,7 +99,7 @@ impl Phases {
         })
     }
 
-    /// Takes in an event; where it changes the window, the new one, if any.
+    /// Handles an event; if it changes the window, returns the new one, if any.
     fn event(&mut self, event: &Event) -> Option<Option<Window>> {
         if !self.sampled {
             return None;
@@ -130,8 +130,8 @@ impl Piece {
         Piece { batch: Batch::default(), stretches: Vec::new(), requests }
     }
 
-    /// Takes the next batch of `source`; `false` at its end.
-    /// `courses` are those of the sizes of base page, in the order in which [`Piece::new`] was given them.
+    /// Reads the next batch of `source`; returns `false` at its end.
+    /// `courses` are those of the sizes of base page, in the order given to [`Piece::new`].
     pub(crate) fn fill(
         &mut self,
         source: &mut dyn Source,
@@ -165,7 +165,7 @@ impl Piece {
         self.requests.iter().find(|requests| requests.base_shift() == base_shift).expect("one for each base page size")
     }
 
-    /// What is done of stretch number `index` when its request number `request` cannot be carried out. O(runs).
+    /// What has been done of stretch number `index` when its request number `request` cannot be made. O(runs).
     pub(crate) fn until(&self, base_shift: u32, index: usize, request: usize) -> Done {
         let stretch = &self.stretches[index];
         let runs = &self.batch.runs[stretch.start..stretch.end];

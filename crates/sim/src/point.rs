@@ -1,4 +1,4 @@
-//! One point of a grid: a machine with a kernel on it, driven by the stream.
+//! One simulation of a grid: a machine with a kernel on it, driven by the stream.
 
 use crate::cost::{self, Kernel};
 use crate::disk::Disk;
@@ -26,41 +26,41 @@ pub(crate) struct Point {
     pub(crate) mmu: Mmu,
     /// The address space of each process that is alive.
     pub(crate) spaces: BTreeMap<ProcessId, SpaceId>,
-    /// Processes that were ended and that the stream still goes on with.
+    /// Processes that were killed and that the stream still continues with.
     pub(crate) ended: BTreeSet<ProcessId>,
     pub(crate) process: Option<ProcessId>,
     pub(crate) space: SpaceId,
-    /// Whether the current process was ended: what it does is left out.
+    /// Whether the current process was killed: what it does is left out.
     pub(crate) dead: bool,
-    /// Bits that a page number of the stream loses here.
+    /// The bits that a page number of the stream loses here.
     pub(crate) shift: u32,
     references: u64,
     instructions: u64,
     pub(crate) unmapped_accesses: u64,
     pub(crate) widened_rights: u64,
-    /// Pages that programs have touched and still have; the most of them, and what was mapped then, by level.
+    /// Pages that programs have touched and still have; their maximum, and what was mapped then, by level.
     touched: u64,
     peak_touched: u64,
     mapped_at_peak: [u64; MAX_LEVELS],
     pub(crate) idle_microseconds: u64,
     pub(crate) disk: Disk,
     pub(crate) held: Held,
-    /// Bytes that the kernel copied besides those that the memory manager counts.
+    /// Bytes that the kernel copied beside those that the memory manager counts.
     pub(crate) copied_bytes: u64,
-    /// Pages whose digests the idle loop took.
+    /// Pages hashed by the idle loop.
     pub(crate) idle_hashed: u64,
-    /// What of the kernel's work the daemon did, or the background of the policy.
+    /// The part of the kernel's work that the daemon, or the background of the policy, did.
     pub(crate) daemon_work: Kernel,
     /// The background's part of it, and the modelled time at which it was called last, in nanoseconds.
     pub(crate) background_work: Kernel,
     pub(crate) background_time: u64,
     pub(crate) windows: Windows,
-    /// Why the run could not go on.
+    /// Why the run could not continue.
     pub(crate) failed: Option<String>,
-    /// Why processes were ended, in order.
+    /// Why processes were killed, in order.
     pub(crate) reasons: Vec<String>,
     parts: Vec<Part>,
-    /// The part that is going on.
+    /// The current part.
     pub(crate) part: Option<Open>,
     watch: Watch,
     samples: Vec<Sample>,
@@ -68,7 +68,7 @@ pub(crate) struct Point {
     due: f64,
 }
 
-/// A part that is going on: how it began.
+/// The current part: the state when it began.
 pub(crate) struct Open {
     name: String,
     start_seconds: f64,
@@ -78,9 +78,9 @@ pub(crate) struct Open {
 
 /// Why something could not be done.
 pub(crate) enum Problem {
-    /// The process cannot go on.
+    /// The process cannot continue.
     Process(String),
-    /// The run cannot go on.
+    /// The run cannot continue.
     Run(String),
 }
 
@@ -97,7 +97,7 @@ impl Point {
         let hashes = setup.policy.answers.reclaim.hash != Hash::Off;
         let config = Config { ladder, frames, policy: setup.policy.clone(), swap_pages };
         let mut vm = Vm::new(config).map_err(cannot)?;
-        // The memory is that of the machine, whatever sizes the policy uses.
+        // The memory is the machine's, whatever sizes the policy uses.
         let physical = setup.machine.ladder();
         let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
         let mut point = Point {
@@ -144,7 +144,7 @@ impl Point {
         self.setup.ladder.base().shift()
     }
 
-    /// Goes through one piece of the stream.
+    /// Simulates one piece of the stream.
     pub(crate) fn step(&mut self, piece: &Piece) {
         let requests = piece.requests(self.base_shift());
         for (index, stretch) in piece.stretches.iter().enumerate() {
@@ -176,7 +176,7 @@ impl Point {
         }
     }
 
-    /// Carries the requests out; else, which one could not be, and why.
+    /// Makes the requests; on failure returns which one could not be made, and why.
     fn requests(&mut self, requests: &[Request]) -> Result<(), (usize, Problem)> {
         if self.vm.wants_misses() {
             return self.requests_telling(requests);
@@ -210,7 +210,7 @@ impl Point {
         Ok(())
     }
 
-    /// These requests were carried out: what they wrote has changed.
+    /// These requests were made: the contents of the pages that they wrote have changed.
     #[inline]
     pub(crate) fn note_writes(&mut self, requests: &[Request]) {
         let Some(contents) = &mut self.disk.contents else { return };
@@ -222,7 +222,7 @@ impl Point {
         }
     }
 
-    /// So many pages are touched, and more than that will only be after another event or access.
+    /// Records the number of touched pages, which only grows until the next event or access.
     fn note_touched(&mut self, pages: u64) {
         self.touched = pages;
         if pages >= self.peak_touched {
@@ -233,7 +233,7 @@ impl Point {
         }
     }
 
-    /// Lets the background of the policy run, and takes a sample, if one is due.
+    /// Calls the background of the policy, and takes a sample, if one is due.
     fn look(&mut self) {
         self.background();
         let Some(step) = self.watch.sample_seconds else { return };
@@ -256,7 +256,7 @@ impl Point {
         });
     }
 
-    /// The modelled time so far, idle time with it.
+    /// The modelled time so far, including idle time.
     pub(crate) fn seconds(&self) -> f64 {
         self.cycles(&self.whole()) as f64 / self.setup.machine.clock.hertz as f64 + self.idle_microseconds as f64 / 1e6
     }
@@ -272,14 +272,14 @@ impl Point {
         cost::program(machine, whole) + translation + self.kernel_work().total() + self.disk.cycles(machine)
     }
 
-    /// What of it is the kernel's work.
+    /// The kernel's part of it.
     pub(crate) fn kernel_work(&self) -> Kernel {
         let (stats, counters, machine) = (self.vm.stats(), self.mmu.counters(), &self.setup.machine);
         let digests = (stats.pages_hashed - self.idle_hashed) * self.digest_cycles();
         Kernel::new(machine, counters, &stats, self.copied_bytes, digests)
     }
 
-    /// What a digest of a base page costs.
+    /// The cost of a digest of a base page.
     pub(crate) fn digest_cycles(&self) -> u64 {
         let costs = &self.setup.machine.costs;
         let each = match self.setup.digest {
@@ -289,7 +289,7 @@ impl Point {
         (self.setup.ladder.base().bytes() >> 10) * each
     }
 
-    /// A part begins, and the one that went on is over.
+    /// Begins a part, and ends the current one.
     pub(crate) fn mark(&mut self, name: &str) {
         self.close_part();
         let mut peak = Peak::default();
@@ -314,14 +314,14 @@ impl Point {
         self.parts.push(Part { name, start_seconds, row });
     }
 
-    /// Called before mappings or pages are taken away.
+    /// Called before mappings or pages are removed.
     pub(crate) fn note_peak(&mut self) {
         if let Some(part) = &mut self.part {
             part.peak.note(&self.setup.ladder, &self.vm.stats(), self.touched);
         }
     }
 
-    /// Ends all processes, checks that no frame is lost, and gives what was counted.
+    /// Ends all processes, checks that no frame is leaked, and returns the counts.
     pub(crate) fn finish(mut self, info: &Info, complete: bool) -> Run {
         self.info = info.clone();
         self.close_part();
@@ -355,7 +355,7 @@ impl Point {
         Run { row, parts: self.parts, samples: self.samples, evidence }
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     fn row(&self) -> Row {
         let (stats, counters, machine) = (self.vm.stats(), self.mmu.counters(), &self.setup.machine);
         let base = self.setup.ladder.base().bytes();
@@ -431,7 +431,7 @@ impl Point {
             shootdowns: counters.shootdowns,
             unmapped_accesses: self.unmapped_accesses,
             widened_rights: self.widened_rights,
-            // A policy that goes by time does what it does at other times where time is an estimate.
+            // A policy with a clock acts at other times if time is an estimate.
             sampled: whole
                 .sampled
                 .map(|sampled| Sampled { kernel_exact: sampled.kernel_exact && !self.vm.has_background(), ..sampled }),
@@ -455,12 +455,12 @@ impl Point {
     }
 }
 
-/// Pages in use of late; all that are resident where there are no page lists.
+/// Recently used pages; all that are resident if there are no page lists.
 fn active(stats: &Stats) -> u64 {
     if stats.inactive_pages + stats.cache_pages == 0 { stats.resident_pages } else { stats.active_pages }
 }
 
-/// How much more is resident than was touched, in percent; less than 0 where memory did not hold it all at once.
+/// How much more is resident than was touched, in percent; negative if memory did not hold it all at once.
 fn bloat(touched: u64, resident: u64) -> f64 {
     if touched == 0 { 0.0 } else { 100.0 * (resident as f64 / touched as f64 - 1.0) }
 }

@@ -1,18 +1,18 @@
-//! Policies as people write them for the simulator: those of `superpage-vm`, and a user's own, in files.
+//! Policies as users write them for the simulator: those of `superpage-vm`, and a user's own, in files.
 
 use crate::Error;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use superpage_vm::{Policy, Target};
 
-/// Where policies are carried out here.
+/// The simulator as a target of policies.
 pub const SIMULATOR: Target = Target { name: "the simulator", has: Target::MANAGER.has };
 
 /// A user's own policy: differences from another.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Differences {
-    /// What it is, for those who read the file.
+    /// A description, for readers of the file.
     #[serde(rename = "description")]
     _description: Option<String>,
     /// The policy that it differs from, perhaps with parameters.
@@ -22,10 +22,10 @@ struct Differences {
     parameters: BTreeMap<String, String>,
 }
 
-/// A policy as it is written, with the path of a policy file (`*.toml`) in place of a name replaced by what the file says.
+/// A policy text in which the path of a policy file (`*.toml`) in place of a name is replaced by the file's contents.
 ///
 /// # Errors
-/// The file cannot be read, or is not as it should be.
+/// The file cannot be read, or is malformed.
 pub fn expand(text: &str) -> Result<String, Error> {
     let (name, more) = text.split_once(':').unwrap_or((text, ""));
     if !name.ends_with(".toml") {
@@ -40,13 +40,13 @@ pub fn expand(text: &str) -> Result<String, Error> {
     Ok(format!("{from}:{first},{},{more}", own.join(",")))
 }
 
-/// An error of TOML as one line: where, and what.
+/// An error of TOML on one line: where, and what.
 fn one_line(error: &toml::de::Error) -> String {
     let place = error.span().map_or(String::new(), |span| format!("byte {}: ", span.start));
     format!("{place}{}", error.message().replace('\n', ", "))
 }
 
-/// What `--help` says of policies: each that can be simulated, with its own parameters, and the parameters of all.
+/// The part of `--help` about policies: each that can be simulated, with its own parameters, and the parameters of all.
 pub fn policy_help() -> String {
     let mut help = String::new();
     for definition in SIMULATOR.policies() {
@@ -64,11 +64,11 @@ pub fn policy_help() -> String {
     help
 }
 
-/// Reads a policy as people write it: a name or the path of a policy file (`*.toml`), then perhaps parameters after a
+/// Parses a policy as users write it: a name or the path of a policy file (`*.toml`), then perhaps parameters after a
 /// colon.
 ///
 /// # Errors
-/// A sentence that lists the names, keys or values that there are.
+/// A sentence that lists the names, keys or values that exist.
 pub fn policy(text: &str) -> Result<Policy, Error> {
     let file = text.split(':').next().filter(|name| name.ends_with(".toml"));
     Policy::parse(&expand(text)?, &SIMULATOR).map_err(|error| {

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use superpage_pages::PageSize;
 use superpage_report::{Column, Screen, Table, bytes, count, time};
 
-/// How rows are written.
+/// The format in which rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// For people: one table a workload.
+    /// For people: one table per workload.
     Table,
     /// One array of objects.
     Json,
-    /// A header and a line a row; nested values as JSON text.
+    /// A header and one line per row; nested values as JSON text.
     Csv,
-    /// A Parquet file with a column a key; nested values as JSON text.
+    /// A Parquet file with one column per key; nested values as JSON text.
     Parquet,
 }
 
@@ -35,7 +35,10 @@ impl FromStr for Format {
     }
 }
 
-/// Writes `rows` to `out`; a table is made for `screen`.
+/// Writes `rows` to `out`; a table is formatted for `screen`.
+///
+/// # Errors
+/// A write fails.
 pub fn write(rows: &[Row], format: Format, screen: Screen, out: &mut (impl Write + Send)) -> Result<(), Error> {
     let failed = |problem: String| Error::Output { what: "the results".into(), problem };
     match format {
@@ -61,7 +64,7 @@ fn fields(row: &Row) -> Vec<(String, Value)> {
     }
 }
 
-/// A value as one cell of text: nothing for null, JSON for what is nested.
+/// A value as the text of one cell: empty for null, JSON if it is nested.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
@@ -97,7 +100,7 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
         SerializedFileWriter::new(&mut bytes, schema, Default::default())?.close()?;
         return Ok(bytes);
     };
-    // A column's type is what its values are; a key that is null in all rows becomes text.
+    // The type of a column follows from its values; a key that is null in all rows becomes text.
     let kind = |column: usize| {
         let mut values = rows.iter().map(|row| &row[column].1).filter(|value| !value.is_null()).peekable();
         if values.peek().is_none() {
@@ -158,8 +161,8 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
     Ok(bytes)
 }
 
-/// For each workload a line that says what ran, for each machine a line that says under which conditions, with a table of its
-/// policies, and below what a reader must know; after several workloads, a summary for each machine.
+/// For each workload a line that names it, for each machine a line with the conditions, a table of its
+/// policies, and below it what a reader must know; after several workloads, a summary for each machine.
 fn table(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
     let groups: Vec<&[Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
@@ -195,7 +198,7 @@ fn table(rows: &[Row], screen: Screen) -> String {
         if let Some(row) = rows.iter().find(|row| row.machine == machine && !row.assumed.is_empty()) {
             let (number, which) = (row.assumed.len(), shorten(&row.assumed));
             out += &format!(
-                "{machine}: its modelled times lean on {number} values that nobody has published, assumed in its machine \
+                "{machine}: its modelled times depend on {number} values that nobody has published, assumed in its machine \
                  file: {which}; --format json has each\n"
             );
         }
@@ -224,15 +227,15 @@ fn conditions(rows: &[Row]) -> String {
     format!("{}: {}", first.machine, parts.join(", "))
 }
 
-/// What was touched, where it is the same for all rows: always, unless one of them ended early.
+/// How much was touched, if it is the same for all rows: always, unless one of them ended early.
 fn touched_by_all(rows: &[Row]) -> Option<u64> {
     let touched = rows[0].peak_touched_bytes;
     rows.iter().all(|row| row.peak_touched_bytes == touched).then_some(touched)
 }
 
-/// A line a policy.
+/// One line per policy.
 fn policies(rows: &[Row], screen: Screen) -> Table {
-    // What nothing was paged for has no such columns.
+    // If nothing was paged, there are no such columns.
     let paged = rows.iter().any(|row| row.io_requests > 0);
     let differ = touched_by_all(rows).is_none();
     type Cell = fn(&Row) -> String;
@@ -266,7 +269,7 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     table
 }
 
-/// A share in percent with no more places than it has.
+/// A share in percent, without digits that are 0.
 fn percent(percent: f64) -> String {
     let text = format!("{percent:.2}");
     match text.trim_end_matches('0').trim_end_matches('.') {
@@ -286,8 +289,8 @@ fn machines(rows: &[Row]) -> Vec<&str> {
     machines
 }
 
-/// For each machine, the speedup over `base` and the share of its misses that is saved: a line a workload, a column a
-/// policy.
+/// For each machine, the speedup over `base` and the share of its misses that is saved: one line per workload, one
+/// column per policy.
 fn summary(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
     for machine in machines(rows) {
@@ -313,14 +316,14 @@ fn summary(rows: &[Row], screen: Screen) -> String {
     out
 }
 
-/// The beginning of a command line or workload, without the folder that its program is in.
+/// The beginning of a command line or workload, without the folder of its program.
 fn short(workload: &str) -> String {
     let (program, rest) = workload.split_at(workload.find([' ', ':']).unwrap_or(workload.len()));
     let program = program.rsplit('/').next().unwrap_or(program);
     format!("{program}{rest}").chars().take(32).collect()
 }
 
-/// What must stand below a table for it to be honest.
+/// The notes that must stand below a table for it to be honest.
 fn notes(group: &[Row]) -> Vec<String> {
     let mut notes = approximate::notes(group);
     for row in group {
@@ -330,7 +333,7 @@ fn notes(group: &[Row]) -> Vec<String> {
         }
         notes.extend(where_from(row, group).map(|text| format!("{name}: {text}")));
         if row.frames_leaked > 0 {
-            notes.push(format!("{name}: {} frames leaked: a fault in superpage itself", row.frames_leaked));
+            notes.push(format!("{name}: {} frames leaked: this is a bug in superpage", row.frames_leaked));
         }
     }
     for machine in group.chunk_by(|a, b| a.machine == b.machine) {
@@ -343,7 +346,7 @@ fn notes(group: &[Row]) -> Vec<String> {
     notes
 }
 
-/// Where the time of a row came from or went against `base`, if the walks are less than half of it.
+/// What saved or cost a row time against `base`, if walks are less than half of it.
 fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     let base = group.iter().find(|base| base.machine == row.machine && base.policy == "base")?;
     let known = |row: &Row| row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact);
@@ -371,7 +374,7 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     Some(format!("{} time: {} in {what}, {} in walks", less(gained), less(most), less(walks)))
 }
 
-/// Assumed values by the table of the machine file that they stand in: `costs (13), memory.latency-cycles`.
+/// Assumed values by the table of the machine file that they are in: `costs (13), memory.latency-cycles`.
 fn shorten(assumed: &[String]) -> String {
     let keys: Vec<&str> = assumed.iter().map(|value| value.split(" = ").next().unwrap_or(value)).collect();
     let table = |key: &str| key.split('.').next().unwrap_or(key).to_string();
@@ -388,7 +391,7 @@ fn pages(pages: &[(PageSize, u64)]) -> String {
     if shown.is_empty() { "-".into() } else { shown.join(", ") }
 }
 
-/// The two sizes that map most, in a short form: `1498x4K 1x2M`, with dots for what is left out.
+/// The two sizes with the most memory mapped, in a short form: `1498x4K 1x2M`, with dots for what is left out.
 fn most_pages(pages: &[(PageSize, u64)]) -> String {
     let mut shown: Vec<&(PageSize, u64)> = pages.iter().filter(|(_, n)| *n > 0).collect();
     let all = shown.len();

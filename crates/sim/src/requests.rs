@@ -7,8 +7,8 @@ use superpage_mmu::Request;
 use superpage_pages::{Access, Vpn};
 use superpage_trace::{Batch, Event, ProcessId, Run, TRACE_PAGE_SHIFT};
 
-/// The runs of a batch as requests to the hardware, in the stretches between marks. All points whose machines have the
-/// same base page share one.
+/// The runs of a batch as requests to the hardware, in the stretches between marks. All simulations whose machines have
+/// the same base page share it.
 pub(crate) struct Requests {
     base_shift: u32,
     requests: Vec<Request>,
@@ -16,16 +16,16 @@ pub(crate) struct Requests {
     ends: Vec<usize>,
     /// For each stretch, the last requests before it.
     before: Vec<Last>,
-    /// The requests that touched a page which nobody had touched.
+    /// The requests that touched a page for the first time.
     touches: Vec<usize>,
     /// For each stretch, the touched pages at the end of its requests, by owner, and where they and the touches end.
     owned: Vec<(Owner, u64)>,
     counted: Vec<(usize, usize)>,
 }
 
-/// What goes on from one batch to the next, for machines with one size of base page.
+/// What is carried from one batch to the next, for machines with one size of base page.
 pub(crate) struct Course {
-    /// How many bits a page number of the stream loses on them.
+    /// The bits that a page number of the stream loses on them.
     shift: u32,
     last: Last,
     touched: Touched,
@@ -39,11 +39,11 @@ impl Course {
     }
 }
 
-/// Per stream (data, fetches) the page where it is and, as a bit set, the kinds of access that were requested there and
-/// would find the page as they left it.
+/// For each stream (data, fetches), its current page and, as a bit set, the kinds of access that were requested there
+/// and would find the page as they left it.
 type Last = [(Vpn, u8); 2];
 
-/// A stream that is nowhere.
+/// A stream without a current page.
 const NOWHERE: (Vpn, u8) = (Vpn(0), 0);
 
 impl Requests {
@@ -65,9 +65,10 @@ impl Requests {
         self.base_shift
     }
 
-    /// Takes over `batch`. While a stream stays on a page, only the first run of a kind, and of reads the first after the
-    /// writes', can miss or fault, as in [`superpage_trace::Run`], and the others make no request; after an event every run
-    /// does. (That the page daemon takes a page away while a run is on it is not seen: a run is one moment.)
+    /// Prepares `batch`. While a stream stays on a page, only the first run of each kind, and the first run of reads
+    /// after the writes, can miss or fault, as in [`superpage_trace::Run`], and the others make no request; after an
+    /// event every run does. (If the page daemon evicts a page during a run, that is not modelled: a run is one
+    /// moment.)
     pub(crate) fn prepare(&mut self, batch: &Batch, stretches: &[Stretch], course: &mut Course) {
         self.requests.clear();
         self.ends.clear();
@@ -102,8 +103,8 @@ impl Requests {
         }
     }
 
-    /// The touched pages when `done` requests of stretch number `index` are carried out, without those of processes that
-    /// were ended and whom the stream does not know to be. (What such a process shared since a fork counts as its own if it
+    /// The touched pages when `done` requests of stretch number `index` have been made, without those of processes that
+    /// were killed without the stream's knowledge. (What such a process has shared since a fork counts as its own if it
     /// touched it first.)
     pub(crate) fn touched(&self, index: usize, done: usize, ended: &BTreeSet<ProcessId>) -> u64 {
         let (from, touched_before) = index.checked_sub(1).map_or((0, 0), |before| self.counted[before]);
@@ -139,7 +140,7 @@ fn next(last: &mut Last, shift: u32, run: &Run) -> Option<Request> {
     let (at, kinds) = &mut last[usize::from(access == Access::Execute)];
     let before = if *at == page { *kinds } else { 0 };
     let known = before >> access as u8 & 1 != 0;
-    // The first write may change what is mapped.
+    // The first write may change the mapping.
     let kept = if access == Access::Write && !known { 0 } else { before };
     (*at, *kinds) = (page, kept | 1 << access as u8);
     (!known).then(|| Request::new(page, access))
@@ -153,7 +154,7 @@ mod tests {
     use superpage_pages::{Pfn, Protection};
     use superpage_trace::RunBuilder;
 
-    /// Stores and loads in turn, two pages of 4 KB at a time: what is left out changes no count but that of requests.
+    /// Alternating stores and loads, two pages of 4 KB at a time: leaving requests out changes no count but theirs.
     #[test]
     fn requests_that_are_left_out_can_neither_miss_nor_fill() {
         for name in ["golden-cove", "harpertown", "alpha-21264"] {

@@ -1,21 +1,21 @@
-//! Whether simulations fit into the memory of the machine that is to run them: said before any is allocated.
+//! Whether simulations fit into the memory of the machine that runs them: checked before any is allocated.
 
 use crate::{Error, Setup};
 use superpage_report::bytes;
 use superpage_trace::TRACE_PAGE_SHIFT;
 
-/// Bytes of the manager's own structures for each frame, at most: of its page lists, free extents and reservations.
+/// The most bytes of the manager's own structures per frame: page lists, free extents and reservations.
 const FRAME_BYTES: u64 = 17;
-/// Of so many frames together one byte is written when the simulation begins; the rest as frames are used.
+/// One byte for so many frames is written when the simulation begins; the rest as frames are used.
 const FRAMES_BEGUN: u64 = 2;
 /// Bytes for each entry of a TLB, and each line of a cache for page tables.
 const ENTRY_BYTES: u64 = 10;
-/// Bytes for each base page of a program, where pages lie together: of tables, of population maps, and of the frame.
+/// Bytes for each base page of a program, if pages lie together: page tables, population maps, and the frame.
 const PAGE_BYTES: u64 = 40;
-/// Bytes for a mapping, and for what a page takes that lies alone in it.
+/// Bytes for a mapping, and for a page that lies alone in it.
 const MAPPING_BYTES: u64 = 1024;
 
-/// What a stream asks for, where it is known before it is read.
+/// The needs of a stream, if known before it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Pages of 4 KB that are accessed.
@@ -24,18 +24,18 @@ pub struct Extent {
     pub mappings: u64,
 }
 
-/// One limit of the memory that simulations may take here.
+/// A limit of the memory that simulations may use here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// Bytes that are left of it.
     pub bytes: u64,
-    /// Of what, as words for a sentence.
+    /// What it is the limit of, as words for a sentence.
     pub of: String,
-    /// Whether memory counts that was never written to.
+    /// Whether memory that was never written to counts.
     pub counts_untouched: bool,
 }
 
-/// What a simulation takes, in bytes.
+/// The needs of a simulation, in bytes.
 struct Need {
     /// When it begins, as far as it is written to.
     begun: u64,
@@ -49,7 +49,7 @@ fn need(setup: &Setup, extent: Extent) -> Need {
     let entries: u64 = setup.machine.tlb.iter().map(|tlb| tlb.entries as u64).sum();
     let lines: u64 = setup.machine.line_cache.iter().map(|cache| cache.size / setup.machine.memory.line_bytes).sum();
     let hardware = (entries + lines).saturating_mul(ENTRY_BYTES);
-    // More than fits into memory and swap space is never there at once.
+    // No more than memory and swap space together can be populated at once.
     let most = setup.frames.saturating_add(setup.swap_pages);
     let pages = (extent.pages >> (setup.ladder.base().shift() - TRACE_PAGE_SHIFT)).min(most);
     let mappings = extent.mappings.min(pages);
@@ -60,8 +60,11 @@ fn need(setup: &Setup, extent: Extent) -> Need {
     }
 }
 
-/// Refuses simulations of one stream of which one alone cannot be, or all together cannot begin or cannot hold what
-/// the stream is known to ask for, within each of these limits. They run at once, whatever the number of threads.
+/// Checks simulations of one stream against these limits.
+///
+/// # Errors
+/// One simulation alone exceeds a limit; or all together do (they run at once, whatever the number of threads), when
+/// they begin or with what the stream is known to need.
 pub fn check_memory(setups: &[Setup], extent: Extent, limits: &[Limit]) -> Result<(), Error> {
     for Limit { bytes: left, of, counts_untouched } in limits {
         let left = *left;

@@ -4,10 +4,10 @@ use crate::{Digest, Files, Fragment};
 use serde::{Serialize, Serializer};
 use superpage_pages::PageSize;
 
-/// One point of the grid, with the keys of the JSON that the command prints.
+/// One simulation of the grid, with the keys of the JSON that the command prints.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What ran.
+    /// The workload, or the command line that was traced.
     pub workload: String,
     /// The machine's name.
     pub machine: String,
@@ -15,7 +15,7 @@ pub struct Row {
     pub policy: String,
     /// Loads and stores.
     pub references: u64,
-    /// Instructions, as far as the stream tells.
+    /// Instructions, as far as the stream contains them.
     pub instructions: u64,
     /// Page faults: traps for which the kernel had to map something or change rights.
     pub faults: u64,
@@ -23,17 +23,17 @@ pub struct Row {
     pub itlb_misses: u64,
     /// Loads and stores that missed in the last TLB level.
     pub dtlb_misses: u64,
-    /// Both: misses in the last level, so walks or refills.
+    /// Both: misses in the last level, that is, walks or refills.
     pub tlb_misses: u64,
     /// Loads and stores that missed in the first TLB level: all of them hit in a later one or are in `dtlb_misses`.
     pub first_level_dtlb_misses: u64,
     /// The same for instruction fetches.
     pub first_level_itlb_misses: u64,
-    /// Loads and stores that hit in the second TLB level; 0 where there is none.
+    /// Loads and stores that hit in the second TLB level; 0 if there is none.
     pub second_level_dtlb_hits: u64,
     /// The same for instruction fetches.
     pub second_level_itlb_hits: u64,
-    /// Misses saved against `base`, in percent of its; `None` where `base` has none.
+    /// Misses saved against `base`, in percent of its misses; `None` if `base` has none.
     pub tlb_miss_reduction_percent: Option<f64>,
     /// Page-table walks.
     pub walks: u64,
@@ -57,22 +57,22 @@ pub struct Row {
     pub promotion_cycles: u64,
     /// The page daemon with all that it does, and digests.
     pub background_cycles: u64,
-    /// The disk's time, in which nothing else goes on.
+    /// The disk's time, in which nothing else runs.
     pub io_cycles: u64,
     /// The same in seconds, at the machine's clock.
     pub seconds: f64,
-    /// Time in which the stream says that nothing runs: not in `cycles`.
+    /// Time in which the stream says that nothing runs; not in `cycles`.
     pub idle_seconds: f64,
-    /// Cycles of `base` over cycles of this.
+    /// Cycles of `base` divided by cycles of this row.
     pub speedup: Option<f64>,
-    /// The most memory that programs had touched and still had at one time, in whole base pages, in memory or in swap space:
-    /// from the first access to a page until it is unmapped, discarded or its process ends. What a fork shares counts once
-    /// until it is written; a page of a file counts from its first use until the file is removed. It follows from the stream
-    /// and the base page alone, so that every policy has the same, as long as it runs to the end.
+    /// The most memory that programs had touched and still had at one time, in whole base pages, in memory or in swap
+    /// space: from the first access to a page until it is unmapped, discarded or its process ends. What a fork shares
+    /// counts once until it is written; a page of a file counts from its first use until the file is removed. It
+    /// depends only on the stream and the base page, so every policy has the same, as long as it runs to the end.
     pub peak_touched_bytes: u64,
     /// Frames that held pages of objects, at their own peak.
     pub peak_resident_bytes: u64,
-    /// How much more is resident, at its peak, than was touched, at its own; less than 0 where memory was too small for what
+    /// How much more was resident, at its peak, than was touched, at its own; negative if memory was too small for what
     /// was touched.
     pub bloat_percent: f64,
     /// Mapped pages of each size when most memory was touched (the last such moment between two events), ascending by size.
@@ -85,20 +85,20 @@ pub struct Row {
     /// The same by size, ascending.
     #[serde(serialize_with = "serialize_pages")]
     pub promotions_by_size: Vec<(PageSize, u64)>,
-    /// Superpages broken.
+    /// Superpages demoted.
     pub demotions: u64,
     /// Reservations made.
     pub reservations_made: u64,
-    /// Reservations broken to make room.
+    /// Reservations preempted.
     pub reservations_preempted: u64,
     /// Pages read from backing store.
     pub page_ins: u64,
     /// Pages written to backing store.
     pub page_outs: u64,
-    /// Requests to the disk: runs of adjacent pages of one file, or of swap space, one way. The first read of a page of a
-    /// warm file is none.
+    /// Requests to the disk: runs of adjacent pages of one file, or of swap space, in one direction. The first read of
+    /// a page of a warm file does not count.
     pub io_requests: u64,
-    /// The time that they took, in which nothing else goes on: part of `cycles`.
+    /// The time that they took, in which nothing else runs: part of `cycles`.
     pub io_seconds: f64,
     /// Bytes zeroed by the kernel.
     pub bytes_zeroed: u64,
@@ -108,13 +108,13 @@ pub struct Row {
     pub bytes_read: u64,
     /// Bytes written to backing store.
     pub bytes_written: u64,
-    /// Digests taken of pages.
+    /// Digests computed of pages.
     pub pages_hashed: u64,
-    /// Pages of dirty superpages that were not written, as their digests had not changed.
+    /// Pages of dirty superpages that were not written because their digests had not changed.
     pub pages_spared: u64,
-    /// Pages that the page daemon took out of use.
+    /// Pages that the page daemon evicted.
     pub evictions: u64,
-    /// Cache pages that were used again with their contents.
+    /// Cache pages that were reactivated with their contents.
     pub cache_reactivated: u64,
     /// Runs of the page daemon.
     pub daemon_runs: u64,
@@ -124,31 +124,31 @@ pub struct Row {
     pub superpage_cycles: u64,
     /// Allocations for which the preferred size is more than a base page.
     pub contiguity_requests: u64,
-    /// Those that had to do with less.
+    /// Those that got a smaller extent.
     pub contiguity_failed: u64,
     /// Those that got it.
     pub contiguity_satisfied: u64,
-    /// Pages on the active list when the run ends, before its memory is given back; all that are resident, under a policy
+    /// Pages on the active list when the run ends, before its memory is freed; all that are resident, under a policy
     /// without page lists.
     pub active_bytes: u64,
     /// Pages on the inactive list then.
     pub inactive_bytes: u64,
-    /// Clean pages then that are kept, but count as available.
+    /// Clean pages then that are kept but count as available.
     pub cache_bytes: u64,
     /// Pages in swap space then.
     pub swap_used_bytes: u64,
-    /// Contiguity that is left when the run ends, before its memory is given back: the metric of Navarro et al.,
+    /// Contiguity that is left when the run ends, before its memory is freed: the metric of Navarro et al.,
     /// section 6.5, from 0 to 1.
     pub contiguity: f64,
-    /// Frames that nobody owns after all processes have ended: always 0, or the kernel has a fault.
+    /// Frames without an owner after all processes have ended: always 0, unless the kernel has a bug.
     pub frames_leaked: u64,
-    /// Page-table entries that promotions and demotions went through.
+    /// Page-table entries that promotions and demotions read.
     pub pte_traversals: u64,
-    /// Times that a change had to be made known to the TLBs: once for a page of any size, once for an address space that ends.
+    /// Changes announced to the TLBs: once for a page of any size, once for an address space that ends.
     pub shootdowns: u64,
-    /// Accesses outside all mappings of the stream, for which a page was mapped all the same.
+    /// Accesses outside all mappings of the stream, for which a page was mapped nevertheless.
     pub unmapped_accesses: u64,
-    /// Accesses for which rights had to be widened, because two mappings of the stream share a page of this machine.
+    /// Accesses for which rights were widened, because two mappings of the stream share a page of this machine.
     pub widened_rights: u64,
     /// Set if the stream was sampled: then misses, walks, their references and cycles are estimates for the whole stream,
     /// and what the kernel did (faults, promotions, pages, bytes) is exact unless [`Sampled::kernel_exact`] says otherwise.
@@ -163,28 +163,28 @@ pub struct Row {
     pub swap_bytes: u64,
     /// Whether files had been read before: `warm` or `cold`.
     pub files: Files,
-    /// The hash function whose cost digests have: `fast` or `sha-1`.
+    /// The hash function whose cost is charged for digests: `fast` or `sha-1`.
     pub hash: Digest,
-    /// How memory was fragmented before the run, as it was asked for: a share of the extents of each size, or `SIZE:SHARE`.
+    /// The requested fragmentation of memory before the run: a share of the extents of each size, or `SIZE:SHARE`.
     pub fragment: Fragment,
-    /// What that came to: for each superpage size of the machine of which there is an extent, the share of its extents that hold
-    /// an immovable page. Empty if memory was not fragmented.
+    /// Its result: for each superpage size of the machine of which there is an extent, the share of its extents that
+    /// hold an immovable page. Empty if memory was not fragmented.
     #[serde(serialize_with = "serialize_shares")]
     pub fragmented: Vec<(PageSize, f64)>,
     /// The immovable pages, in bytes.
     pub immovable_bytes: u64,
-    /// What the places of immovable pages were drawn from.
+    /// The seed of the positions of immovable pages.
     pub seed: u64,
-    /// The digest of a trace file, as `superpage trace info` tells it; `None` for other streams: a workload with its parameters is
-    /// in `workload`.
+    /// The digest of a trace file, as `superpage trace info` prints it; `None` for other streams (a workload with its
+    /// parameters is in `workload`).
     pub trace_digest: Option<String>,
     /// The version of superpage.
     pub version: &'static str,
-    /// Values of the machine file that nobody has published and that `cycles` leans on.
+    /// Values of the machine file that nobody has published and on which `cycles` depends.
     pub assumed: Vec<String>,
 }
 
-/// How the counts of a row came from a sampled stream.
+/// How the counts of a row were estimated from a sampled stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sampled {
     /// Recorded accesses of each period.
@@ -199,13 +199,13 @@ pub struct Sampled {
     pub recorded_references: u64,
     /// Misses that were counted, in windows, warming and gaps.
     pub recorded_tlb_misses: u64,
-    /// Whether what the kernel did is exact. The stream has all mappings, first touches and first writes, and no policy looks
-    /// at more until memory is short; what the page daemon then takes away, and what comes back, depends on references
-    /// that were left out. Then every other count is that of another run, and no error is given.
+    /// Whether what the kernel did is exact. The stream has all mappings, first touches and first writes, and no policy
+    /// depends on more until memory is short. What the page daemon then evicts, and what comes back, depends on
+    /// references that were left out; then every other count is that of another run, and no error is given.
     pub kernel_exact: bool,
-    /// Why none of the errors below is given, if that is so though what the kernel did is exact: fewer than 30 windows,
-    /// TLBs that hold more than what windows begin with, TLBs with replacement that is neither LRU nor random, or a trace
-    /// that does not say where its windows lie or what was used last before them (before version 4 of the file format).
+    /// Why none of the errors below is given although what the kernel did is exact: fewer than 30 windows, TLBs that
+    /// hold more than what windows begin with, TLBs with replacement that is neither LRU nor random, or a trace that
+    /// does not mark its windows or what was used last before them (before version 4 of the file format).
     pub no_errors: Option<&'static str>,
     /// Half the width of the 95 % confidence interval of `tlb_misses`.
     pub tlb_misses_error: Option<f64>,
@@ -213,8 +213,8 @@ pub struct Sampled {
     pub walk_memory_references_error: Option<f64>,
     /// The same of `cycles`.
     pub cycles_error: Option<f64>,
-    /// The same of `tlb_miss_reduction_percent`. Both rows have the same windows, and what varies in both alike is no error
-    /// of their ratio.
+    /// The same of `tlb_miss_reduction_percent`. Both rows have the same windows, and variation that they share is no
+    /// error of their ratio.
     pub tlb_miss_reduction_percent_error: Option<f64>,
     /// The same of `speedup`.
     pub speedup_error: Option<f64>,
@@ -229,7 +229,7 @@ fn serialize_pages<S: Serializer>(pages: &[(PageSize, u64)], serializer: S) -> R
 }
 
 impl Row {
-    /// What was counted since `before`, an earlier state of this row. What is no count stays as it is.
+    /// The counts since `before`, an earlier state of this row. Other values stay as they are.
     pub(crate) fn since(mut self, before: &Row) -> Row {
         for (now, then) in self.counts().into_iter().zip(before.clone().counts()) {
             *now -= *then;
@@ -240,7 +240,7 @@ impl Row {
         self.seconds -= before.seconds;
         self.idle_seconds -= before.idle_seconds;
         self.io_seconds -= before.io_seconds;
-        // The errors of the part are those that came after the errors before it.
+        // The errors of the part are those that follow the errors before it.
         if let (Some(all), Some(old)) = (&self.error, &before.error) {
             self.error = all.strip_prefix(old.as_str()).and_then(|new| new.strip_prefix("; ")).map(str::to_string);
         }
@@ -248,7 +248,7 @@ impl Row {
         self
     }
 
-    /// All plain counts, which only grow while a run goes on.
+    /// All plain counts, which only grow during a run.
     fn counts(&mut self) -> [&mut u64; 49] {
         [
             &mut self.references,
@@ -303,7 +303,7 @@ impl Row {
         ]
     }
 
-    /// Fills in what is relative to `base`, the row of the policy `base` on the same machine and workload.
+    /// Sets the figures relative to `base`, the row of the policy `base` on the same machine and workload.
     pub fn compare(&mut self, base: &Row) {
         self.tlb_miss_reduction_percent =
             (base.tlb_misses > 0).then(|| 100.0 * (1.0 - self.tlb_misses as f64 / base.tlb_misses as f64));

@@ -1,16 +1,16 @@
-//! What a point of a grid is made of, checked before anything runs.
+//! The parts of one simulation of a grid, checked before anything runs.
 
 use crate::{Conditions, Error, Files, Fragment};
 use superpage_mmu::Machine;
 use superpage_pages::{Ladder, format_bytes};
 use superpage_vm::Policy;
 
-/// What a point is made of; checked, and not yet begun.
+/// The parts of one simulation: checked, and not yet started.
 #[derive(Clone, Debug)]
 pub struct Setup {
     pub(crate) machine: Machine,
     pub(crate) ladder: Ladder,
-    /// The policy as it was asked for.
+    /// The policy as the user wrote it.
     pub(crate) name: String,
     pub(crate) policy: Policy,
     pub(crate) frames: u64,
@@ -21,10 +21,10 @@ pub struct Setup {
     pub(crate) digest: Digest,
 }
 
-/// Which hash function takes digests, where a policy does: it decides what they cost.
+/// The hash function for digests, if a policy uses them: it determines their cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub enum Digest {
-    /// A fast one of today.
+    /// A fast hash of today.
     #[default]
     #[serde(rename = "fast")]
     Fast,
@@ -60,7 +60,7 @@ impl Setup {
         policy: Policy,
         conditions: &Conditions,
     ) -> Result<Setup, Error> {
-        // A run of the stream stays on one trace page, and so on one page here only if that is no smaller.
+        // A run of the stream stays on one trace page, and so on one page here only if that is not smaller.
         if ladder.base().shift() < superpage_trace::TRACE_PAGE_SHIFT {
             return Err(Error::Usage(format!(
                 "machine {}: its base page of {} is smaller than the 4K pages of event streams: give it one of at least 4K",

@@ -1,10 +1,10 @@
-//! What the programs of a stream have touched and still have.
+//! The pages that the programs of a stream have touched and still have.
 //!
-//! It follows from the stream and the size of the base page alone, so it is counted once for all points that share these, where
-//! the stream is prepared for them: no policy can change it. A page counts from its first access on, in memory or in swap space,
-//! until it is unmapped, discarded or its process ends; what a fork shares counts once, and twice after a write. A page of a
-//! file counts from its first use, through a mapping or by the kernel, until the file is removed; one of shared memory while a
-//! mapping reaches it.
+//! They depend only on the stream and the size of the base page, so they are counted once for all simulations that
+//! share these, when the stream is prepared for them: no policy can change them. A page counts from its first access,
+//! in memory or in swap space, until it is unmapped, discarded or its process ends; what a fork shares counts once, and
+//! twice after a write. A page of a file counts from its first use, through a mapping or by the kernel, until the file
+//! is removed; a page of shared memory while a mapping reaches it.
 
 use crate::kernel::{inward, outward};
 use hashbrown::{HashMap, HashSet};
@@ -14,16 +14,16 @@ use std::ops::Range;
 use superpage_pages::Access;
 use superpage_trace::{Backing, Event, Growth, ProcessId};
 
-/// Whose a touched page is: of the process that touched it first, or of a file or shared memory.
+/// The owner of a touched page: the process that touched it first, or `None` for a file or shared memory.
 pub(crate) type Owner = Option<ProcessId>;
 
-/// Pages in one leaf, as a power of two: few, since a program that touches memory sparsely has a leaf for each page.
+/// Pages per leaf, as a power of two: few, since a program that touches memory sparsely has a leaf for each page.
 const LEAF_BITS: u32 = 6;
 const LEAF: u64 = 1 << LEAF_BITS;
 /// Leaves that are found without a search.
 const RECENT: usize = 512;
 
-/// What a process knows of one of its pages: nothing yet.
+/// The state of a page in a process: untouched.
 const UNTOUCHED: u32 = 0;
 /// It has a page of its own.
 const OWN: u32 = 1;
@@ -47,7 +47,7 @@ struct Forked {
     owner: ProcessId,
 }
 
-/// What mappings share: a file, or shared anonymous memory.
+/// An object that mappings share: a file, or shared anonymous memory.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Object {
     File(u32),
@@ -97,7 +97,7 @@ impl Space {
         })
     }
 
-    /// Takes out what is known of the pages from `low` up to `high`.
+    /// Removes the states of the pages from `low` up to `high`.
     fn take(&mut self, low: u64, high: u64, mut taken: impl FnMut(u64, u32)) {
         if low >= high {
             return;
@@ -146,9 +146,9 @@ impl Space {
     }
 }
 
-/// See the module.
+/// The touched pages of all processes and files, and the owner of each.
 pub(crate) struct Touched {
-    /// Bits that a page number of the stream loses here.
+    /// The bits that a page number of the stream loses here.
     shift: u32,
     spaces: Vec<Space>,
     numbers: BTreeMap<ProcessId, usize>,
@@ -191,7 +191,7 @@ impl Touched {
         self.owned.iter().map(|(owner, pages)| (*owner, *pages)).filter(|(_, pages)| *pages > 0)
     }
 
-    /// The current process accesses a base page; whether there is one touched page more.
+    /// Records an access of the current process to a base page; returns whether there is one more touched page.
     #[inline(always)]
     pub(crate) fn access(&mut self, page: u64, access: Access) -> bool {
         let number = page >> LEAF_BITS;
@@ -238,7 +238,7 @@ impl Touched {
         more
     }
 
-    /// Carries out what an event does to touched pages.
+    /// Applies the effect of an event on touched pages.
     pub(crate) fn event(&mut self, event: &Event) {
         let shift = self.shift;
         match *event {
@@ -335,7 +335,7 @@ impl Touched {
         }
     }
 
-    /// A mapping of the object is no more.
+    /// Removes a mapping of the object.
     fn close(&mut self, object: Object) {
         let Some(shared) = self.shared.get_mut(&object) else { return };
         shared.windows -= 1;
@@ -367,7 +367,7 @@ impl Touched {
         }
     }
 
-    /// The pages of an object in all mappings of it, but for a range of the current process's addresses.
+    /// The pages of an object that its mappings reach, without a range of the current process's addresses.
     fn reached(&self, object: Object, low: u64, high: u64) -> Vec<Range<u64>> {
         let mut reached = Vec::new();
         for (number, space) in self.spaces.iter().enumerate() {
@@ -384,7 +384,7 @@ impl Touched {
         reached
     }
 
-    /// The growing mapping that starts at `start` ends at `end` now.
+    /// Sets the end of the growing mapping that starts at `start`.
     fn grow(&mut self, start: u64, end: u64) {
         let windows = &self.spaces[self.current].windows;
         let Some(mut last) = windows.get(&start).map(|window| (start, *window)) else { return };
@@ -401,7 +401,7 @@ impl Touched {
 
     fn remap(&mut self, (from, from_pages): (u64, u64), (to, to_pages): (u64, u64)) {
         let (end, to_end) = (from + from_pages, to + to_pages);
-        // As the kernel: what it cannot move stays, and what is touched there is mapped then.
+        // Like the kernel: what it cannot move stays, and what is touched there is mapped then.
         if self.spaces[self.current].find(from).is_none() || from != to && from < to_end && to < end {
             return;
         }
@@ -438,7 +438,7 @@ impl Touched {
         }
     }
 
-    /// The current process makes a copy of itself: its own pages are shared from now on.
+    /// Forks the current process: its own pages are shared from now on.
     fn fork(&mut self, child: ProcessId) {
         if child == self.process {
             return;
@@ -469,7 +469,7 @@ impl Touched {
         self.spaces[copy] = Space { numbers, leaves, vacant, windows };
     }
 
-    /// A process ceases, if there is one of this number.
+    /// Ends a process, if there is one with this number.
     fn exit(&mut self, process: ProcessId) {
         let Some(space) = self.numbers.get(&process).copied() else { return };
         let (current, before) = (self.current, self.process);
@@ -477,7 +477,7 @@ impl Touched {
         self.unmap(0, u64::MAX);
         self.spaces[space] = Space::default();
         (self.current, self.process) = (current, before);
-        // The current one keeps its space: the stream may still go on with it.
+        // The current one keeps its space: the stream may still continue with it.
         if process != before {
             self.numbers.remove(&process);
             self.vacant.push(space);
@@ -486,7 +486,7 @@ impl Touched {
     }
 }
 
-/// One process fewer shares a page; whether it was the last one, and the page is no more.
+/// One process fewer shares a page; returns whether it was the last one, and the page is gone.
 fn release(forked: &mut [Forked], free: &mut Vec<u32>, owned: &mut BTreeMap<Owner, u64>, number: u32) -> bool {
     let page = &mut forked[number as usize];
     page.sharers -= 1;

@@ -1,28 +1,28 @@
-//! What can go wrong with a stream.
+//! Errors of streams: what a source, a file or a recording can fail with.
 
 use std::path::PathBuf;
 
-/// An error of this crate: one sentence for a person each.
+/// An error of this crate. Its message is one sentence, written for users.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The input is not what it should be: the user's to mend.
+    /// The input is wrong, and the user can correct it.
     #[error("{what}: {problem}")]
     Input {
         /// The file and place, or the argument.
         what: String,
-        /// What was found, what was expected, and the way out.
+        /// What was found, what was expected, and what to do.
         problem: String,
     },
-    /// A run failed through no fault of what was asked for.
+    /// A run failed, although the request was valid.
     #[error("{what}: {problem}")]
     Run {
         /// What ran.
         what: String,
-        /// What happened, and what may be done about it.
+        /// What happened, and what can be done about it.
         problem: String,
     },
-    /// The system refused to read or write.
+    /// A system call to read or write failed.
     #[error("{path}: {source}{}", way_out(source))]
     Io {
         /// The file.
@@ -33,7 +33,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit status that tells a script who is to mend it: 2 for bad usage or input, 1 for a run that failed.
+    /// The exit status of the command: 2 for bad usage or input, 1 for a run that failed.
     pub fn status(&self) -> u8 {
         use std::io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied};
         match self {
@@ -52,9 +52,9 @@ impl Error {
     }
 }
 
-/// What may be done about a refusal of the system.
+/// What the user can do about an error of the system.
 fn way_out(source: &std::io::Error) -> &'static str {
-    // EMFILE, on all systems that are built for.
+    // EMFILE, on all supported systems.
     const TOO_MANY_OPEN_FILES: i32 = 24;
     match source.raw_os_error() {
         Some(TOO_MANY_OPEN_FILES) => "; raise this shell's limit of open files (ulimit -n)",

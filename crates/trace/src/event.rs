@@ -1,32 +1,32 @@
-//! The event stream: what happens to memory, in order, from whatever source.
+//! The event stream: everything that happens to memory, in order, whatever its source.
 
 use crate::Phase;
 use superpage_pages::{Access, Protection};
 
-/// Page numbers in a trace count pages of this many bits, whatever machine the trace came from or runs on.
+/// Page numbers in a trace count pages of this many bits, whatever machine the trace comes from or runs on.
 pub const TRACE_PAGE_SHIFT: u32 = 12;
 
-/// The number of a process in a trace. The first is 0; numbers are not used again.
+/// The number of a process in a trace. The first is 0; numbers are not reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId(pub u32);
 
-/// Accesses of one kind to one page of 4 KB by the current process while their stream stays on that page.
+/// Accesses of one kind to one 4 KB page by the current process while their stream stays on that page.
 ///
 /// Data accesses (reads and writes) and instruction fetches are two streams. While the data stream stays on a page, its
 /// writes there are one run, its reads before the first write another, and its reads after it a third; all end when it
-/// goes to another page. A run stands in the stream at its first access. So however often a program reads and writes a
-/// page in turn, it has at most three runs there.
+/// moves to another page. A run has its place in the stream at its first access. So however often a program alternates
+/// reads and writes of a page, it has at most three runs there.
 ///
-/// Only the first access of a run can miss in a TLB, change one, set a use bit or fault, on any machine with pages of at
-/// least 4 KB, whatever its TLBs serve and replace, as long as none that is the first asked for data is asked for fetches
-/// too. For the first read asks TLBs until one holds the page, and the nearest then has it as the entry used last. Until
-/// the run ends that TLB is asked for this page only, by reads or, where it serves them too, by writes, so every further
-/// read hits there, changes neither contents nor order, and asks nothing behind it; for writes likewise. (Those behind may
-/// change meanwhile, by fetches.) The mapping itself can change under the stream at the first write only, by a trap, which
-/// is where reads begin a new run: a write that succeeded leaves nothing for later reads to trap on.
+/// Only the first access of a run can miss in a TLB, change one, set a use bit or fault, on any machine with pages of
+/// at least 4 KB, whatever its TLBs serve and replace, provided that no first-level TLB serves both data and fetches.
+/// Reason: the first read looks into TLBs until one holds the page, and the nearest then has it as its most recently
+/// used entry. Until the run ends, that TLB only sees this page, by reads or, if it serves them too, by writes. So
+/// every further read hits there, changes neither contents nor order, and reaches nothing behind it; likewise for
+/// writes. (The TLBs behind may change meanwhile, by fetches.) The mapping itself can change under the stream only at
+/// the first write, by a trap, and there reads begin a new run: after a successful write, later reads cannot trap.
 ///
-/// Where an outer level encloses nearer ones *and* serves data and fetches, a fetch may take a page from under a run; that
-/// is not seen.
+/// If an outer level is inclusive *and* serves data and fetches, a fetch may evict a page during a run; that is not
+/// modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Run {
@@ -34,8 +34,8 @@ pub struct Run {
     tag: u64,
     /// Accesses in the run, at least 1: loads and stores, or for [`Access::Execute`] instruction fetches.
     pub references: u32,
-    /// Instructions that the run stands for: for [`Access::Execute`] those fetched; for data 0 in a process whose
-    /// fetches are in the trace, else the instructions since the run before.
+    /// Instructions that the run stands for: for [`Access::Execute`] those fetched; for data, 0 in a process whose
+    /// fetches are in the trace, otherwise the instructions since the previous run.
     pub instructions: u32,
 }
 
@@ -51,7 +51,7 @@ impl Run {
         self.tag >> 2
     }
 
-    /// The kind of all accesses of the run; see [`Info::loads_in_writes`] for those of old files.
+    /// The kind of all accesses of the run; [`Info::loads_in_writes`] describes those of old files.
     #[inline]
     pub const fn access(self) -> Access {
         match self.tag & 3 {
@@ -73,13 +73,13 @@ impl std::fmt::Debug for Run {
 pub enum Growth {
     /// Fixed when it is mapped: code, files, anonymous `mmap`.
     Fixed,
-    /// A heap: its end moves, by [`Event::Grow`].
+    /// A heap: its end moves ([`Event::Grow`]).
     Up,
-    /// A stack: the mapping is the most it may take, and it grows down as it is touched.
+    /// A stack: the mapping is its maximum, and it grows down as it is touched.
     Down,
 }
 
-/// What lies behind a mapping.
+/// What backs a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Backing {
     /// Zero-filled memory.
@@ -95,35 +95,35 @@ pub enum Backing {
     },
 }
 
-/// One event that is no access. Pages and lengths are in 4 KB pages; the process is the current one unless named. Those of
-/// files, wired memory, idle time, marks and rewrites came with version 2 of the file format; recorded and imported streams
-/// have none.
+/// An event other than an access. Pages and lengths are in 4 KB pages; the process is the current one unless named. The
+/// events of files, wired memory, idle time, marks and rewrites came with version 2 of the file format; recorded and
+/// imported streams have none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// What follows is done by this thread of this process. The first event of a trace; the process exists from here on
-    /// if it has not been forked.
+    /// What follows is done by this thread of this process. The first event of a trace; if the process was not forked,
+    /// it exists from here on.
     Switch {
         /// The process.
         process: ProcessId,
         /// The thread, numbered within the trace.
         thread: u32,
     },
-    /// A mapping is made. It replaces what it overlaps.
+    /// A mapping is made. It replaces whatever it overlaps.
     Map {
         /// The first page.
         start: u64,
         /// The number of pages.
         pages: u64,
-        /// What may be done with it.
+        /// The rights.
         protection: Protection,
-        /// Whether writes are seen by others that map the same object.
+        /// Whether others that map the same object see writes.
         shared: bool,
-        /// What lies behind it.
+        /// What backs it.
         backing: Backing,
         /// How it may change its size.
         growth: Growth,
     },
-    /// Mappings in the range cease; holes are no error.
+    /// Mappings in the range are removed; holes are no error.
     Unmap {
         /// The first page.
         start: u64,
@@ -139,7 +139,7 @@ pub enum Event {
         /// The new rights.
         protection: Protection,
     },
-    /// The contents of the range are given up, the mappings stay (`MADV_DONTNEED`, `MADV_FREE`).
+    /// The contents of the range are discarded, the mappings stay (`MADV_DONTNEED`, `MADV_FREE`).
     Discard {
         /// The first page.
         start: u64,
@@ -164,42 +164,42 @@ pub enum Event {
         /// The length afterwards.
         to_pages: u64,
     },
-    /// The current process makes a copy of itself.
+    /// The current process forks.
     Fork {
         /// The new process.
         child: ProcessId,
     },
-    /// The current process starts another program: its mappings cease.
+    /// The current process executes another program: its mappings are removed.
     Exec,
     /// The current process ends.
     Exit,
-    /// In a sampled trace: so many accesses of the current thread were left out since the event of this kind before, and only
-    /// first touches and first writes of pages kept. Where a recorder of before [`Event::Phase`] made the trace, one with
-    /// both counts 0 begins a gap, and the one that tells the counts ends it.
+    /// In a sampled trace: the accesses of the current thread that were left out since the previous event of this kind;
+    /// of those, only first touches and first writes of pages were kept. In traces of recorders older than
+    /// [`Event::Phase`], one with both counts 0 begins a gap, and the one with the counts ends it.
     Skipped {
         /// Data references left out.
         references: u64,
         /// Instructions left out.
         instructions: u64,
     },
-    /// Something that a reader should know: what could not be followed or was lost.
+    /// Something that a reader should know: what could not be followed, or was lost.
     Note(String),
-    /// The process opens a file; it may have it open several times. A forked child has open what its parent has, a new
-    /// program keeps it, and at the process's end all of it is closed.
+    /// The process opens a file, perhaps not for the first time. A forked child inherits what its parent has open, a
+    /// new program keeps it, and all of it is closed when the process ends.
     ///
-    /// A file is as long as the longest that an open, a mapping or a write has told of it since it was made.
+    /// The length of a file is the largest that an open, a mapping or a write has stated since it was created.
     Open {
         /// The number of the file; the same file has one number in all processes.
         file: u32,
         /// Its length in pages, rounded up.
         file_pages: u64,
     },
-    /// The process closes a file once.
+    /// The process closes one of its opens of a file.
     Close {
         /// The file.
         file: u32,
     },
-    /// The kernel brings pages of a file that the process has open into its page cache and copies from them (`read`).
+    /// The kernel reads pages of a file that the process has open into its page cache and copies from them (`read`).
     Read {
         /// The file.
         file: u32,
@@ -208,8 +208,8 @@ pub enum Event {
         /// The number of pages.
         pages: u64,
     },
-    /// Whole pages of a file that the process has open are overwritten in the page cache (`write`); those past its end
-    /// make it longer.
+    /// Whole pages of a file that the process has open are overwritten in the page cache (`write`); pages beyond its
+    /// end extend it.
     Write {
         /// The file.
         file: u32,
@@ -223,18 +223,18 @@ pub enum Event {
         /// The file.
         file: u32,
     },
-    /// A file that nobody has open or mapped is deleted: its cached pages are dropped, dirty or not. A file that is given
-    /// its number afterwards is another one.
+    /// A file that nobody has open or mapped is deleted: its cached pages are dropped, dirty or not. If its number is
+    /// used again, that is another file.
     Remove {
         /// The file.
         file: u32,
     },
-    /// The kernel takes pages for structures of its own, which it cannot move or page out.
+    /// The kernel allocates pages for structures of its own, which it can neither move nor page out.
     Wire {
         /// The number of pages.
         pages: u64,
     },
-    /// The kernel gives back the pages that it took longest ago by [`Event::Wire`].
+    /// The kernel frees the pages that it has held longest by [`Event::Wire`].
     Unwire {
         /// The number of pages.
         pages: u64,
@@ -244,9 +244,9 @@ pub enum Event {
         /// For how long.
         microseconds: u64,
     },
-    /// A named part of the stream begins, and what went before ends.
+    /// A named part of the stream begins, and the previous part ends.
     Mark(String),
-    /// What the process writes to these pages from here on is what they hold already; it takes the place of the range
+    /// What the process writes to these pages from here on is what they already hold; this replaces the range
     /// named before. All other writes change the contents of their pages.
     Rewrite {
         /// The first page.
@@ -254,13 +254,13 @@ pub enum Event {
         /// The number of pages; 0 if every write changes contents again.
         pages: u64,
     },
-    /// In a sampled trace, since version 3 of the file format: what the current thread does from here on belongs to this
-    /// phase of the sample. It stands before the thread's first access.
+    /// In a sampled trace, since version 3 of the file format: from here on the current thread is in this
+    /// phase of the sample. It precedes the thread's first access.
     Phase {
-        /// Which.
+        /// The phase.
         phase: Phase,
-        /// The data references and fetches that its window stands for, where they are not a period of the [`Sampling`]:
-        /// at the beginning of a recording. A window that stands for as many as it has is measured whole.
+        /// The data references and fetches that its window stands for, if that is not a period of the [`Sampling`]:
+        /// at the beginning of a recording. If the window has as many, it is measured completely.
         period: Option<u64>,
     },
 }
@@ -296,15 +296,16 @@ impl Batch {
     }
 }
 
-/// Every how many accesses a sampled trace keeps how many.
+/// How many of how many accesses a sampled trace keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sampling {
     /// Data references and instruction fetches recorded in each period.
     pub on: u64,
     /// The period, in data references and instruction fetches.
     pub period: u64,
-    /// What the places of windows were drawn from, one in each period, as [`Event::Phase`] tells them; `None` in a trace of
-    /// before version 3 of the file format, in which every period begins with its window and phases are not told.
+    /// The seed from which the positions of windows were drawn, one in each period, as [`Event::Phase`] marks them;
+    /// `None` in a trace older than version 3 of the file format, where every period begins with its window and phases
+    /// are not marked.
     pub seed: Option<u64>,
 }
 
@@ -316,13 +317,13 @@ impl Phase {
 }
 
 impl Sampling {
-    /// A window begins with the pages that were used last in the gap before it: at most so many.
+    /// A window begins with at most so many pages, those used last in the gap before it.
     pub const RECENT: usize = crate::schedule::RECENT;
 
-    /// Sampling with places of windows that are drawn now, by the system's random numbers.
+    /// Sampling with window positions drawn now, from the system's random numbers.
     pub fn drawn(on: u64, period: u64) -> Sampling {
         use std::hash::{BuildHasher, RandomState};
-        // Seeds are told in decimal digits and read by people: a million of them will do.
+        // Seeds are printed in decimal and read by people: a million of them are enough.
         let seed = RandomState::new().hash_one(std::process::id()) % 1_000_000;
         Sampling { on, period, seed: Some(seed) }
     }
@@ -333,26 +334,27 @@ impl Sampling {
 pub struct Info {
     /// What ran: a command line, or a workload with its parameters.
     pub workload: String,
-    /// Set if accesses were left out.
+    /// The sampling, if accesses were left out.
     pub sampling: Option<Sampling>,
     /// Whether instruction fetches are in the stream.
     pub fetches: bool,
-    /// Whether the runs of writes hold the reads of the same page after them too, which then have no run of their own. Files
-    /// of versions 1 and 2 are so. Such a stream is exact on machines whose loads and stores ask the same TLBs.
+    /// Whether runs of writes include the reads of the same page after them, which then have no run of their own, as in
+    /// files of versions 1 and 2. Such a stream is exact on machines whose loads and stores use the same TLBs.
     pub loads_in_writes: bool,
-    /// Whether the windows of a sampled stream begin with whatever TLBs held before: files of before version 4 are so. Else each
-    /// begins with an access to each of the pages that were used last in the gap before it.
+    /// Whether the windows of a sampled stream begin with whatever TLBs held before, as in files older than version 4.
+    /// Otherwise each begins with an access to each of the pages that were used last in the gap before it.
     pub cold_windows: bool,
-    /// Runs to come, if known: for progress only.
+    /// The number of runs to come, if known; only for showing progress.
     pub runs: Option<u64>,
 }
 
-/// Where events come from: a trace file, a built-in workload, a program that runs just now.
+/// Where events come from: a trace file, a built-in workload, or a running program.
 pub trait Source: Send {
     /// What is known before reading.
     fn info(&self) -> &Info;
 
-    /// Clears `batch` and fills it with the next piece of the stream; `false` at the end, with `batch` left empty.
+    /// Clears `batch` and fills it with the next piece of the stream. Returns `false` at the end, with `batch` left
+    /// empty.
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, crate::Error>;
 
     /// A digest of what was read so far of a trace file; `None` for other sources.

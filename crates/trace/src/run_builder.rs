@@ -1,4 +1,4 @@
-//! Runs from single accesses, by the rules that [`Run`] states.
+//! Builds runs from single accesses, by the rules of [`Run`].
 
 use crate::event::{Batch, Event, Run, TRACE_PAGE_SHIFT};
 use superpage_pages::Access;
@@ -6,7 +6,7 @@ use superpage_pages::Access;
 /// No page: page numbers have at most 52 bits.
 const NONE: u64 = u64::MAX;
 
-/// A run that still grows. Its place in the batch is taken; its counts are written there when it closes.
+/// A run that is still growing. Its place in the batch is reserved; its counts are written there when it is closed.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     page: u64,
@@ -29,15 +29,16 @@ impl Open {
     }
 }
 
-/// Makes runs from accesses in the order in which a program makes them.
+/// Builds runs from accesses in program order.
 ///
-/// Data and instruction fetches are two streams; of the first at most a run of loads and one of stores are open, on one
-/// page, of the second one run. An access that crosses pages counts on each of them. The counts of an open run reach the
-/// batch only when it closes: before a batch is handed on, [`RunBuilder::close`] must be called, which ends all runs early.
-/// That is harmless: the first access of the second half goes to the page that its stream used last.
+/// Data accesses and instruction fetches are two streams. Of the first, at most a run of loads and one of stores are
+/// open, on one page; of the second, one run. An access that crosses pages counts on each of them. The counts of an
+/// open run reach the batch only when it is closed: before a batch is passed on, [`RunBuilder::close`] must be called,
+/// which ends all runs early. That is harmless: the first access of the second half goes to the page that its stream
+/// used last.
 ///
-/// In a stream with fetches data runs have 0 instructions. In one without, [`RunBuilder::instructions`] counts those that
-/// pass, and each data run gets those since the one before.
+/// In a stream with fetches data runs have 0 instructions. In one without, each data run gets the instructions since
+/// the previous one, as counted by [`RunBuilder::instructions`].
 ///
 /// ```
 /// use superpage_trace::{Batch, RunBuilder};
@@ -72,13 +73,13 @@ impl RunBuilder {
         RunBuilder { data: [Open::CLOSED; 2], fetch: Open::CLOSED, passed: 0 }
     }
 
-    /// A load of `bytes` bytes (0 counts as 1) from `address`. A few instructions where the page stays the same.
+    /// A load of `bytes` bytes (0 counts as 1) from `address`. Costs a few instructions if the page stays the same.
     #[inline]
     pub fn read(&mut self, batch: &mut Batch, address: u64, bytes: u64) {
         self.data_access(batch, address, bytes, false);
     }
 
-    /// A store of `bytes` bytes (0 counts as 1) to `address`. A few instructions where the page stays the same.
+    /// A store of `bytes` bytes (0 counts as 1) to `address`. Costs a few instructions if the page stays the same.
     #[inline]
     pub fn write(&mut self, batch: &mut Batch, address: u64, bytes: u64) {
         self.data_access(batch, address, bytes, true);
@@ -95,8 +96,8 @@ impl RunBuilder {
         }
     }
 
-    /// Tells that `count` instructions have passed, in a stream without fetches. They go to the next data run, or where
-    /// none follows in the batch to the last.
+    /// Counts `count` instructions in a stream without fetches. They go to the next data run or, if
+    /// none follows in the batch, to the last.
     #[inline]
     pub fn instructions(&mut self, count: u64) {
         self.passed += count;
@@ -108,7 +109,7 @@ impl RunBuilder {
         batch.event(event);
     }
 
-    /// Ends the open runs, so that `batch` is complete. To be called before a batch is handed on.
+    /// Ends the open runs, so that `batch` is complete. Call it before a batch is passed on.
     pub fn close(&mut self, batch: &mut Batch) {
         let open = self.data.iter_mut().filter(|run| run.page != NONE);
         if let Some(last) = open.max_by_key(|run| run.index) {
@@ -173,7 +174,7 @@ impl RunBuilder {
     }
 }
 
-/// The first and the last page of an access; one that would pass the end of the address space stops there.
+/// The first and the last page of an access; an access that would wrap around the address space is cut at its end.
 #[inline]
 fn pages(address: u64, bytes: u64) -> (u64, u64) {
     let end = address.saturating_add(bytes.saturating_sub(1));
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The rules again, as plainly as they can be said: (page, kind, references, instructions) of each run.
+    /// The rules again, stated as plainly as possible: (page, kind, references, instructions) of each run.
     fn brute_force(accesses: &[(Access, u64, u64)]) -> Vec<(u64, Access, u32, u32)> {
         let mut runs: Vec<(u64, Access, u32, u32)> = Vec::new();
         // By kind, the run that is open.

@@ -1,4 +1,4 @@
-//! Sampling a whole stream in the way in which the recorder samples a program.
+//! Samples a whole stream as the recorder samples a program.
 
 use crate::event::{Batch, Event, Growth, Info, ProcessId, Run, Sampling, Source};
 use crate::schedule::{RECENT, Schedule};
@@ -6,18 +6,20 @@ use crate::{Error, Phase};
 use hashbrown::HashMap;
 use superpage_pages::{Access, Protection};
 
-/// A run that goes on for longer than so many others, with no event between them, is taken to end there. Recorded runs end
-/// sooner, where a thread's buffer of 8192 words is handed over.
+/// A run that continues for longer than so many others, with no event between them, is assumed to end there. Recorded
+/// runs end sooner, when a thread's buffer of 8192 words is handed over.
 const AHEAD: usize = 1 << 14;
 
 const TOUCHED: u8 = 1;
 const WRITTEN: u8 = 2;
 
-/// A source of which accesses are left out: what the recorder would have kept of the same program with the same sampling.
+/// A source of which accesses are left out: it keeps what the recorder would have kept of the same program with the
+/// same sampling.
 ///
 /// The windows of each thread are drawn from the seed as the recorder draws them (`crates/recorder/src/schedule.rs`). A
-/// whole stream tells when a run begins, and when it ends only by what follows; between two beginnings the accesses of the
-/// runs that are open are taken to be spread evenly. Memory: about 20 bytes a touched page. Time: a few nanoseconds a run.
+/// whole stream says when a run begins, but when it ends only follows from later runs; between two beginnings the
+/// accesses of the open runs are assumed to be evenly spread. Memory: about 20 bytes per touched page. Time: a few
+/// nanoseconds per run.
 ///
 /// ```
 /// use superpage_trace::{Batch, Sample, Sampling, Source, workload};
@@ -34,12 +36,12 @@ pub struct Sample {
     inner: Box<dyn Source>,
     info: Info,
     sampling: Sampling,
-    /// What was read and is still to be gone through.
+    /// The batch that was read and is being processed.
     whole: Batch,
     next: Batch,
-    /// The first run of `whole` that was not gone through; those before it are still open.
+    /// The first run of `whole` that was not processed; some of those before it are still open.
     done: usize,
-    /// Where each run of `whole` ends: the index of the run with whose beginning it is over.
+    /// Where each run of `whole` ends: the index of the run at whose beginning it is over.
     ends: Vec<usize>,
     threads: HashMap<u32, Thread>,
     thread: u32,
@@ -49,7 +51,7 @@ pub struct Sample {
     clock: u64,
     /// The pages of mappings that grow up, by their first.
     heaps: HashMap<(ProcessId, u64), u64>,
-    /// The runs of `whole` that go on, and where they stand in the sample if they do.
+    /// The open runs of `whole`, and their places in the sample if they are in it.
     open: Vec<Open>,
     ended: bool,
 }
@@ -64,7 +66,7 @@ struct Open {
     left_out: bool,
 }
 
-/// What is known of a page that was touched.
+/// The state of a touched page.
 #[derive(Clone, Copy, Default)]
 struct Page {
     marks: u8,
@@ -79,12 +81,12 @@ struct Thread {
     phase: Phase,
     /// Accesses until the phase changes; overshoot is taken from the next phase.
     left: i64,
-    /// Data references and instructions left out that were not told yet.
+    /// Data references and instructions left out that were not reported yet.
     skipped: [u64; 2],
 }
 
 impl Sample {
-    /// Leaves out of `inner`, a whole stream, what `sampling` does. A sampling that leaves nothing out changes nothing.
+    /// Samples `inner`, a whole stream, as `sampling` says. A sampling that leaves nothing out changes nothing.
     pub fn new(inner: Box<dyn Source>, sampling: Sampling) -> Sample {
         let info = Info { sampling: Some(sampling), cold_windows: false, runs: None, ..inner.info().clone() };
         Sample {
@@ -106,7 +108,7 @@ impl Sample {
         }
     }
 
-    /// Goes through the runs of `whole` before `stop`. The event after them stands at `end`, or what was read ends there.
+    /// Processes the runs of `whole` before `stop`. The event after them is at `end`, or the batch ends there.
     fn runs(&mut self, stop: usize, end: usize, batch: &mut Batch) {
         if self.done == stop {
             return;
@@ -211,8 +213,8 @@ impl Sample {
         state.skipped[1] += u64::from(instructions) * u64::from(!recording);
     }
 
-    /// Begins the next phase, or where a run was longer than that, the one after it. A window begins with what was used last in
-    /// the gap before it, each for one access that was left out.
+    /// Begins the next phase or, if a run was longer than that, the one after it. A window begins with the pages used
+    /// last in the gap before it, each replacing one access that was left out.
     fn turn(&mut self, state: &mut Thread, batch: &mut Batch) {
         let (gap, mut period, mut recent) = (state.phase == Phase::Gap, None, Vec::new());
         while state.left <= 0 {
@@ -228,11 +230,11 @@ impl Sample {
             batch.event(Event::Phase { phase: Phase::Warming, period });
         }
         recent.into_iter().for_each(|run| batch.run(run));
-        // What follows goes on with none of these.
+        // What follows continues none of these runs.
         batch.event(Event::Phase { phase: state.phase, period });
     }
 
-    /// The page of a run was used just now; noted where accesses are left out.
+    /// Records that the page of a run was used just now, if accesses are being left out.
     fn stamp(&mut self, state: &Thread, run: usize) {
         let run = self.whole.runs[run];
         if state.phase == Phase::Gap
@@ -265,7 +267,7 @@ impl Sample {
         found.into_iter().rev().map(run).collect()
     }
 
-    /// Marks the page of a run; whether that is news.
+    /// Marks the page of a run as touched or written. Returns whether that is new.
     fn mark(&mut self, run: Run) -> bool {
         let page = self.touched.entry(self.process).or_default().entry(run.page()).or_default();
         let new = page.marks | if run.access() == Access::Write { TOUCHED | WRITTEN } else { TOUCHED };
@@ -284,7 +286,7 @@ impl Sample {
         }
     }
 
-    /// The pages of a range have new rights: those that may not be read, or not be executed, were not used lately.
+    /// Applies new rights to a range: pages that may no longer be read, or executed, do not count as recently used.
     fn restrict(&mut self, start: u64, pages: u64, protection: Protection) {
         let Some(touched) = self.touched.get_mut(&self.process) else { return };
         let range = start..start.saturating_add(pages);
@@ -333,7 +335,7 @@ impl Sample {
         batch.event(event.clone());
     }
 
-    /// Tells what some threads left out.
+    /// Reports what some threads left out.
     fn tell_skipped(&mut self, which: impl Fn(&Thread) -> bool, batch: &mut Batch) {
         let mut sum = [0; 2];
         for thread in self.threads.values_mut().filter(|thread| which(thread)) {
@@ -366,7 +368,7 @@ impl Source for Sample {
             return self.inner.fill(batch);
         }
         batch.clear();
-        // What goes on is a new run in the new batch.
+        // A run that continues is a new run in the new batch.
         self.open.iter_mut().for_each(|open| open.kept = None);
         while batch.runs.is_empty() && batch.events.is_empty() && !self.ended {
             self.ended = !self.inner.fill(&mut self.next)?;

@@ -81,8 +81,8 @@ fn lackey_text_becomes_runs() {
 fn lackey_errors_name_the_line() {
     let text = LACKEY.replace(" M 1fff001010,4", "total 24");
     let said_of_output = said("lackey", text.as_bytes());
-    assert!(said_of_output.starts_with("FILE: line 9: \"total 24\" is no Lackey record"), "{said_of_output}");
-    assert!(said("lackey", b"==1== Lackey\n").contains("holds no access"));
+    assert!(said_of_output.starts_with("FILE: line 9: \"total 24\" is not a Lackey record"), "{said_of_output}");
+    assert!(said("lackey", b"==1== Lackey\n").contains("contains no access"));
     assert!(said("lackey", &[0xff; 300]).starts_with("FILE: line 1: "));
     assert!(said("lackey", b" L 1fff000618").contains("line 1"));
     let endless = [b"==1== ".as_slice(), &vec![b'x'; 5 << 20]].concat();
@@ -165,8 +165,8 @@ fn champsim_errors_name_the_byte() {
     let (mut plain, _) = champsim();
     assert!(said("champsim", &plain[..100]).starts_with("FILE: byte 64 of its records: ends 36 bytes into a record"));
     plain[64 + 9] = 7;
-    assert!(said("champsim", &plain).starts_with("FILE: byte 64 of its records: is no ChampSim record"));
-    assert!(said("champsim", b"").contains("holds no access"));
+    assert!(said("champsim", &plain).starts_with("FILE: byte 64 of its records: is not a ChampSim record"));
+    assert!(said("champsim", b"").contains("contains no access"));
 }
 
 #[test]

@@ -188,7 +188,10 @@ impl Machine {
             }
             let sets = cache.sets(self.memory.line_bytes);
             if sets == 0 || (sets * cache.ways) as u64 * self.memory.line_bytes != cache.size {
-                return Err((key, format!("{} bytes are not a whole number of sets of {} ways", cache.size, cache.ways)));
+                return Err((
+                    key,
+                    format!("{} bytes are not a whole number of sets of {} ways", cache.size, cache.ways),
+                ));
             }
             if let Some(why) = cache.replacement.refuses(cache.ways) {
                 return Err((key, format!("replacement {}: {why}", cache.replacement.name())));

@@ -1,4 +1,4 @@
-//! What a stream says of files and of the kernel's own memory, checked.
+//! Checks the events that concern files and the kernel's own memory.
 
 use crate::{Backing, Event, ProcessId};
 use std::collections::{BTreeMap, HashMap};
@@ -16,7 +16,7 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Takes in an event of `process`; an error is the rule that it breaks.
+    /// Checks an event of `process` and updates the state; an error is the rule that it breaks.
     pub(super) fn event(&mut self, process: ProcessId, event: &Event) -> Result<(), String> {
         match *event {
             Event::Map { backing: Backing::File { file, file_pages, .. }, .. } => self.lengthen(file, file_pages),
@@ -89,7 +89,7 @@ impl Files {
         *self.open.entry(file).or_default() += times;
     }
 
-    /// Takes away `times` opens that are there.
+    /// Removes `times` opens, which must exist.
     fn close(&mut self, process: ProcessId, file: u32, times: u64) {
         let own = self.opens.get_mut(&(process, file)).expect("a file that the process has open");
         *own -= times;

@@ -1,4 +1,4 @@
-//! The rules of a stream, checked: what every source must keep to and every consumer may rely on.
+//! The rules of a stream: what every source must guarantee, and every consumer may assume.
 
 mod files;
 mod space;
@@ -9,7 +9,7 @@ use space::Space;
 use std::collections::{HashMap, HashSet};
 use superpage_pages::Access;
 
-/// What a stream held.
+/// What a stream contained.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
     /// Runs, of data and of instructions.
@@ -20,27 +20,28 @@ pub struct Counts {
     pub references: u64,
     /// Instruction fetches.
     pub fetches: u64,
-    /// Instructions that all runs together stand for.
+    /// Instructions of all runs together.
     pub instructions: u64,
 }
 
-/// Reads `source` to its end and checks every rule; gives what it held.
+/// Reads `source` to its end and checks every rule; returns counts of what it contained.
 ///
 /// The rules are those of [`Run`] and [`Event`]:
-/// - a [`Event::Switch`] comes before anything else but notes, marks and idle time, and no process that has exited does anything more;
-/// - a batch holds something, and its events' places ascend and lie within it;
+/// - a [`Event::Switch`] comes before anything but notes, marks and idle time, and a process that has exited does
+///   nothing more;
+/// - a batch is not empty, and the positions of its events ascend and lie within it;
 /// - every run has at least one reference, and its page is mapped with the right that it needs;
-/// - while a stream (data, instructions) stays on a page, with no event but notes between, there is one run of each kind, and
-///   of reads one more after the run of writes, unless the first has a count too large to take the second one in; at the end
-///   of a batch a run may be cut in two;
+/// - while a stream (data, instructions) stays on a page, with no event but notes between, there is one run of each
+///   kind, and   one more of reads after the run of writes, unless the first has a count too large to merge the second;
+///   at the end   of a batch a run may be cut in two;
 /// - instruction fetches occur only where [`Info::fetches`] says so, and data runs of a process that fetches carry no
 ///   instructions of their own;
-/// - a [`Event::Grow`] names a mapping that grows up, and a forked process is a new one;
-/// - a process closes, reads and writes only files that it has open, reads end within the file, no file is written out that
-///   was never opened or mapped, none is removed while it is open, and no more is unwired than was wired.
+/// - a [`Event::Grow`] names a mapping that grows up, and a forked process is new;
+/// - a process closes, reads and writes only files that it has open, reads end within the file, no file is written out
+///   that   was never opened or mapped, none is removed while it is open, and no more is unwired than was wired.
 ///
 /// # Errors
-/// The source's own, and [`Error::Input`] with the place and the rule that was broken. The cost is about 20 ns a run.
+/// The source's own, and [`Error::Input`] with the place and the rule that was broken. The cost is about 20 ns per run.
 pub fn check_stream(source: &mut dyn Source) -> Result<Counts, Error> {
     let mut checker = Checker::new(source.info());
     let mut batch = Batch::default();
@@ -60,7 +61,7 @@ struct Checker {
     files: Files,
     fetched: HashSet<ProcessId>,
     current: Option<ProcessId>,
-    /// By kind, the run that a next one could belong to.
+    /// For each kind, the run that the next one could continue.
     last: [Option<Run>; 3],
 }
 
@@ -200,7 +201,7 @@ impl Checker {
                 self.exited.insert(process);
                 self.current = None;
             }
-            // Nothing that changes what is mapped.
+            // These do not change what is mapped.
             Event::Discard { .. } | Event::Skipped { .. } | Event::Note(_) | Event::Switch { .. } => {}
             Event::Open { .. } | Event::Close { .. } | Event::Read { .. } | Event::Write { .. } => {}
             Event::Sync { .. } | Event::Remove { .. } | Event::Wire { .. } | Event::Unwire { .. } => {}

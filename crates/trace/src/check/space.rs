@@ -1,4 +1,4 @@
-//! What the mappings of a process amount to, checked page by page.
+//! The mappings of a process, page by page.
 
 use crate::Growth;
 use std::collections::BTreeMap;
@@ -9,9 +9,9 @@ use superpage_pages::Protection;
 pub(super) struct Space {
     /// First page of each mapped range: the page after its last, and its rights. Ranges do not overlap.
     ranges: BTreeMap<u64, (u64, Protection)>,
-    /// First page of each mapping that grows up: its end, and the rights of what it gains.
+    /// First page of each mapping that grows up: its end, and the rights of what is added.
     growing: BTreeMap<u64, (u64, Protection)>,
-    /// The range found last, as the next access is likely to be in it.
+    /// The range found last, since the next access is likely to be in it.
     found: Option<(u64, u64, Protection)>,
 }
 
@@ -38,7 +38,7 @@ impl Space {
         }
     }
 
-    /// Takes a range out and gives what was mapped in it.
+    /// Removes a range and returns what was mapped in it.
     fn take(&mut self, start: u64, pages: u64) -> Vec<(u64, u64, Protection)> {
         self.found = None;
         if pages == 0 {
@@ -73,7 +73,7 @@ impl Space {
         }
     }
 
-    /// `false` if no mapping that grows up starts there.
+    /// Sets the length of a mapping that grows up. Returns `false` if none starts there.
     pub(super) fn grow(&mut self, start: u64, pages: u64) -> bool {
         let Some((end, protection)) = self.growing.get(&start).copied() else { return false };
         let new = start + pages;
@@ -111,7 +111,7 @@ mod tests {
         fn a_space_agrees_with_a_map_of_pages(
             steps in proptest::collection::vec((0..5_u8, 0..40_u64, 0..20_u64, 1..8_u8), 1..60),
         ) {
-            // Every page on its own, and one mapping from 100 on that grows.
+            // Every page by itself, and one mapping from 100 on that grows.
             let (mut space, mut pages) = (Space::default(), BTreeMap::new());
             let mut grown = 5;
             space.map(100, grown, Protection::READ, Growth::Up);

@@ -1,4 +1,4 @@
-//! A stream as a table that other programs read: a row for each run and each event, in their order.
+//! A stream as a table for other programs: one row for each run and each event, in their order.
 //!
 //! | column | of a run | of an event |
 //! | --- | --- | --- |
@@ -38,7 +38,7 @@ struct Row {
 trait Table {
     fn row(&mut self, row: Row) -> io::Result<()>;
 
-    /// Writes what is still to be written.
+    /// Writes what is still buffered.
     fn finish(self: Box<Self>) -> io::Result<Box<dyn Write + Send>>;
 }
 
@@ -54,17 +54,18 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 /// The name of standard output in errors.
 pub const STANDARD_OUTPUT: &str = "standard output";
 
-/// Writes the rest of `source` to the file `path`, or to standard output, as `parquet`, `csv` or `text`. A file gets its
-/// name when it is complete; nothing is left of one that failed.
+/// Writes the rest of `source` as `parquet`, `csv` or `text` to the file `path`, or to standard output. A file gets its
+/// name when it is complete; if the export fails, nothing is left of it.
 ///
-/// Errors: an unknown format; `parquet` for a terminal; those of the source; the system refuses to write.
+/// # Errors
+/// An unknown format; `parquet` to a terminal; those of the source; a write fails.
 pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>) -> Result<(), Error> {
     let Some((_, start)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
         let known = formats().collect::<Vec<_>>().join(", ");
-        return Err(Error::input(format, format!("is no format to export to; expected one of: {known}")));
+        return Err(Error::input(format, format!("is not an export format; expected one of: {known}")));
     };
     if format == "parquet" && path.is_none() && io::stdout().is_terminal() {
-        return Err(Error::input(format, "is not for reading on a terminal: name the file to write with -o FILE"));
+        return Err(Error::input(format, "is binary and cannot be written to a terminal: name a file with -o FILE"));
     }
     let name = path.map_or_else(|| PathBuf::from(STANDARD_OUTPUT), Path::to_owned);
     let explain = if path.is_some() { superpage_output::explain } else { |source| source };

@@ -1,4 +1,4 @@
-//! The table as a Parquet file, compressed with zstd, a million rows a group.
+//! The table as a Parquet file, compressed with zstd, one million rows per group.
 
 use super::{Row, Table};
 use parquet::basic::{Compression, ZstdLevel};
@@ -118,7 +118,7 @@ fn put<T: DataType>(
     Ok(())
 }
 
-/// What the system said where it is the cause.
+/// The system's error if that is the cause.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(cause) => cause.downcast().map_or_else(io::Error::other, |cause| *cause),

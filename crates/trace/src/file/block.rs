@@ -1,8 +1,8 @@
 //! A block: up to 65536 runs as columns, and the events between them.
 //!
-//! A run is a code into the block's dictionary of (page, kind), a byte of references and a byte of instructions, each in
-//! a column of its own. Values that do not fit a byte stand in a list beside the column. So decoding is a gather and
-//! two widenings for each run, the same whatever they hold, and a patch for the few long ones.
+//! A run is a code (an index into the block's dictionary of (page, kind)), a byte of references and a byte of
+//! instructions, each in a column of its own. Values that do not fit into a byte are in a list beside the column. So
+//! decoding is a gather and two widenings for each run, whatever they hold, and a patch for the few long ones.
 
 use super::bytes::{Bytes, Damage, put_number};
 use super::events;
@@ -21,15 +21,15 @@ const EVENT_BYTES: usize = 1 << 20;
 /// The most bytes of a block before compression: the columns at their worst, the events, and some room.
 pub(crate) const RAW_BYTES: usize = 4 << 20;
 
-/// The byte in a column that sends the reader to the list beside it.
+/// The byte in a column that refers to the list beside it.
 const LONG: u8 = 255;
 
-/// Gathers a block.
+/// Collects the runs and events of one block and encodes it.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
-    /// The place of each (page, kind) in `tags`.
+    /// The index of each (page, kind) in `tags`.
     places: HashMap<u64, u16>,
-    /// Each (page, kind) once, in order of appearance, with the stretch of one process in which it was last seen.
+    /// Each (page, kind) once, in order of appearance, with the stretch of one process in which it last occurred.
     tags: Vec<(u64, u32)>,
     codes: Vec<u16>,
     references: Column,
@@ -37,7 +37,7 @@ pub(crate) struct Encoder {
     events: Vec<u8>,
     event_count: u32,
     last_event: u32,
-    /// Changes with the process, so that the pages of each are counted.
+    /// Incremented when the process changes, so that the pages of each are counted.
     stretch: u32,
 }
 
@@ -118,7 +118,7 @@ impl Encoder {
         self.event_count += 1;
     }
 
-    /// Writes the block to `raw`, in place of what was there, and starts the next.
+    /// Encodes the block into `raw`, replacing its contents, and starts the next.
     pub(crate) fn finish(&mut self, raw: &mut Vec<u8>) {
         raw.clear();
         let mut sorted: Vec<u16> = (0..self.tags.len()).map(|place| place as u16).collect();
@@ -161,7 +161,7 @@ impl Encoder {
     }
 }
 
-/// A decompressed block, checked, and how far it has been read.
+/// A decompressed and checked block, and the position up to which it has been read.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
     raw: Vec<u8>,
@@ -180,7 +180,7 @@ pub(crate) struct Decoder {
     next_event: usize,
 }
 
-/// Where a column lies in the raw bytes, and how many of its long values have been used.
+/// Where a column is in the raw bytes, and how many of its long values have been used.
 #[derive(Clone, Copy, Debug, Default)]
 struct Place {
     short: usize,
@@ -207,7 +207,7 @@ impl Place {
 }
 
 impl Decoder {
-    /// The buffer to decompress the next block into, emptied.
+    /// The buffer for the next block's decompressed bytes, emptied.
     pub(crate) fn raw(&mut self) -> &mut Vec<u8> {
         (self.runs, self.next_run, self.next_event) = (0, 0, 0);
         self.events.clear();
@@ -215,7 +215,7 @@ impl Decoder {
         &mut self.raw
     }
 
-    /// Reads the layout of what is in [`Decoder::raw`] and checks all that decoding relies on.
+    /// Parses the layout of [`Decoder::raw`] and checks everything that decoding assumes.
     pub(crate) fn open(&mut self, front: &Front) -> Result<(), Damage> {
         let runs = front.runs as usize;
         let raw = &self.raw[..];
@@ -299,7 +299,7 @@ impl Decoder {
         self.next_run == self.runs && self.next_event == self.events.len()
     }
 
-    /// Passes over the first `runs` runs and the events before them, which are handed out.
+    /// Skips the first `runs` runs and returns the events before them.
     pub(crate) fn skip(&mut self, runs: usize) -> impl Iterator<Item = &Event> {
         let end = runs.min(self.runs);
         self.next_run = end;
@@ -359,7 +359,7 @@ fn short_run(tag: Run, references: u8, instructions: u8) -> Run {
     with_counts(tag, u32::from(references) + 1, instructions.into())
 }
 
-/// The run with its counts: the instructions of a fetch run are stored as what they are fewer than its references.
+/// The run with its counts. The instructions of a fetch run are stored as the difference from its references.
 #[inline]
 fn with_counts(mut run: Run, references: u32, stored: u32) -> Run {
     run.references = references;

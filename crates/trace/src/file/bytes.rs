@@ -21,7 +21,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Takes values from the front of bytes that nobody vouches for.
+/// Reads values from the front of untrusted bytes.
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -77,7 +77,7 @@ impl<'a> Bytes<'a> {
         std::str::from_utf8(self.take(length)?).map_err(|_| Damage("it holds text that is not UTF-8"))
     }
 
-    /// That nothing is left.
+    /// Checks that nothing is left.
     pub(crate) fn end(&self) -> Result<(), Damage> {
         if self.0.is_empty() { Ok(()) } else { Err(Damage("bytes are left over at its end")) }
     }

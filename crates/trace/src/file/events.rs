@@ -1,4 +1,4 @@
-//! Events in bytes: where, which, and their fields.
+//! The encoding of events: position, kind and fields.
 
 use super::bytes::{Bytes, Damage, put_number, put_text};
 use crate::Phase;
@@ -17,7 +17,7 @@ pub(crate) const KINDS_1: usize = 12;
 /// The number in version 2.
 pub(crate) const KINDS_2: usize = 23;
 
-/// The kinds, by their numbers in a file. None is named as a kind of run is.
+/// The names of the kinds, by their numbers in a file. None equals the name of a kind of run.
 #[rustfmt::skip]
 pub(crate) const KIND_NAMES: [&str; KINDS] = [
     "switch", "map", "unmap", "protect", "discard", "grow", "remap", "fork", "exec", "exit", "skipped", "note",
@@ -55,7 +55,7 @@ pub(crate) fn kind(event: &Event) -> usize {
     }
 }
 
-/// The number of phases of a sample: one with a period of its own has this added to its number.
+/// The number of phases of a sample; the number of a phase with a period of its own is larger by this.
 const PHASES: u64 = 3;
 
 /// The name of the kind of an event.

@@ -1,16 +1,16 @@
-//! The frame around a compressed block or the footer: lengths and counts before, a checksum behind.
+//! The frame around a compressed block or the footer: lengths and counts in front, a checksum at the end.
 
 use super::block::{BLOCK_RUNS, RAW_BYTES};
 use super::bytes::{Bytes, Damage};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The bytes of a frame before its compressed ones.
+/// The bytes of a frame before the compressed ones.
 pub(crate) const FRONT: usize = 32;
 
 /// The bytes of the checksum behind them.
 pub(crate) const BACK: usize = 8;
 
-/// The most compressed bytes of a frame: what zstd may make of incompressible ones, and room.
+/// The most compressed bytes of a frame: zstd's worst case for incompressible ones, with some room.
 pub(crate) const PACKED_BYTES: usize = RAW_BYTES + RAW_BYTES / 128 + 1024;
 
 /// The most bytes of a block's whole frame.
@@ -22,7 +22,7 @@ pub(crate) const CLOSING: [u8; 8] = *b"sp-close";
 /// The bytes of the trailer.
 pub(crate) const TRAILER: usize = 16;
 
-/// The process and thread numbers of a block before which nothing has been switched to.
+/// The process and thread numbers of a block before the first switch.
 pub(crate) const NOBODY: (u32, u32) = (u32::MAX, u32::MAX);
 
 /// What a frame holds.
@@ -45,7 +45,7 @@ impl Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Front {
     pub(crate) kind: Kind,
-    /// The number of the block, from 0; for the footer the number of blocks, cut to 32 bits.
+    /// The number of the block, from 0; for the footer the number of blocks, truncated to 32 bits.
     pub(crate) number: u32,
     pub(crate) packed: u32,
     pub(crate) raw: u32,
@@ -61,7 +61,7 @@ impl Front {
         FRONT as u64 + u64::from(self.packed) + BACK as u64
     }
 
-    /// Writes the whole frame to `out`, in place of what was there. `packed` must be as long as the front says.
+    /// Writes the whole frame to `out`, replacing its contents. `packed` must be as long as the front says.
     pub(crate) fn encode(&self, packed: &[u8], out: &mut Vec<u8>) {
         out.clear();
         out.extend(self.kind.magic());
@@ -72,7 +72,7 @@ impl Front {
         out.extend(xxh3_64(out).to_le_bytes());
     }
 
-    /// Reads a front and checks that it may be believed so far.
+    /// Parses a front and checks that its values are plausible.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Front, Damage> {
         let mut bytes = Bytes(bytes);
         let magic = bytes.array::<4>()?;
@@ -104,12 +104,12 @@ pub(crate) fn checksum(frame: &[u8]) -> &[u8] {
     &frame[frame.len() - BACK..]
 }
 
-/// Reads a whole frame, checksum and all: its front and its compressed bytes.
+/// Checks a whole frame, including its checksum; returns its front and its compressed bytes.
 pub(crate) fn open(frame: &[u8]) -> Result<(Front, &[u8]), Damage> {
     let (body, checksum) = frame.split_last_chunk::<BACK>().ok_or(Damage("it is too short"))?;
     let front = Front::decode(body)?;
     if front.length() != frame.len() as u64 {
-        return Err(Damage("its length is not the one that the index tells"));
+        return Err(Damage("its length differs from the one in the index"));
     }
     if xxh3_64(body) != u64::from_le_bytes(*checksum) {
         return Err(Damage("its bytes do not match its checksum"));

@@ -1,4 +1,4 @@
-//! The opening of a file: what it is, which version, what ran.
+//! The header of a file: its format, version and contents.
 
 use super::bytes::{Bytes, Damage, put_number, put_text};
 use crate::event::{Info, Sampling};
@@ -7,21 +7,21 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The first bytes of every trace file.
 pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
 
-/// The version that this crate writes, and the newest that it reads. Version 1 knew fewer kinds of events; in 1 and 2 reads
-/// after a write of the same page counted in its run, and samples did not say where their windows lie; in 3 all periods of a
-/// sample were as long, and windows did not begin with what was used last.
+/// The version that this crate writes, and the newest that it reads. Version 1 had fewer kinds of events. In 1 and 2,
+/// reads after a write of the same page counted in its run, and samples did not mark their windows. In 3, all periods
+/// of a sample had the same length, and windows did not begin with the pages used last.
 pub const VERSION: u32 = 4;
 
 /// The first version in which all accesses of a run are of its kind.
 const KINDS_APART: u32 = 3;
 
-/// The first version that says where the windows of a sample lie.
+/// The first version that marks the windows of a sample.
 const PLACED: u32 = 3;
 
-/// The first version in which a window begins with what was used last before it.
+/// The first version in which a window begins with the pages used last before it.
 const WARM: u32 = 4;
 
-/// The version in which a stream is written: a copy of an old one stays one.
+/// The version in which a stream is written: a copy of an old file keeps its version.
 pub(crate) fn version(info: &Info) -> u32 {
     match info {
         Info { loads_in_writes: true, .. } => KINDS_APART - 1,
@@ -67,7 +67,7 @@ pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
     out
 }
 
-/// What ran, and the notes, from the description of a file of that version.
+/// The stream's description and the notes, from the description bytes of a file of that version.
 pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(String, String)>), Damage> {
     let mut bytes = Bytes(description);
     let workload = bytes.text()?.to_owned();
@@ -76,7 +76,7 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
         0 => None,
         _ => {
             let (on, period) = (bytes.number()?, bytes.number()?);
-            // One more than the seed, 0 for none.
+            // The seed plus one, 0 for none.
             let seed = if version < PLACED { 0 } else { bytes.number()? };
             Some(Sampling { on, period, seed: seed.checked_sub(1) })
         }

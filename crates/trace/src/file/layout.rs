@@ -1,4 +1,4 @@
-//! Where the parts of a file lie: from its footer, or where that is missing from the blocks themselves.
+//! Where the parts of a file are: from its footer or, if that is missing, from the blocks themselves.
 
 use super::bytes::{Bytes, Damage};
 use super::frame::{self, BACK, CLOSING, FRONT, Front, Kind, TRAILER};
@@ -10,11 +10,11 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Bytes that can be read from any place.
+/// Bytes that can be read at any position.
 pub(crate) trait Input: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Input for T {}
 
-/// Where a block lies.
+/// Where a block is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) offset: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Block {
     pub(crate) runs: u64,
 }
 
-/// All that is known of a file without decoding a block.
+/// Everything that is known of a file without decoding a block.
 #[derive(Debug)]
 pub(crate) struct Layout {
     pub(crate) version: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Reads the header and the footer, or where that is missing walks along the blocks.
+    /// Reads the header and the footer or, if that is missing, walks along the blocks.
     pub(crate) fn read(input: &mut dyn Input, path: &Path) -> Result<Layout, Error> {
         let io = |source| Error::Io { path: path.to_owned(), source };
         let name = path.display().to_string();
@@ -57,7 +57,7 @@ impl Layout {
         let (body, checksum) = head.split_at(head.len() - 8);
         let sound = xxh3_64(body).to_le_bytes() == checksum;
         let described =
-            if sound { header::decode(&body[PREFIX..], version) } else { Err(Damage("it has another checksum")) };
+            if sound { header::decode(&body[PREFIX..], version) } else { Err(Damage("its checksum does not match")) };
         let (info, notes) = described.map_err(|Damage(problem)| {
             let problem =
                 format!("its header (bytes 0 to {first_block}) is damaged: {problem}; record the trace again");
@@ -71,7 +71,7 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Takes blocks and totals from the footer, or says why not.
+    /// Reads blocks and totals from the footer, or returns why it cannot.
     fn read_footer(&mut self, input: &mut dyn Input, first: u64) -> io::Result<Result<(), Damage>> {
         let missing = Ok(Err(Damage("its end is missing")));
         let Some(trailer_at) = self.length.checked_sub(TRAILER as u64).filter(|&at| at >= first) else {
@@ -144,7 +144,7 @@ impl Layout {
     }
 }
 
-/// Checks the first bytes and returns the version and where the first block lies.
+/// Checks the first bytes; returns the version and where the first block begins.
 fn check_prefix(prefix: &[u8], length: u64) -> Result<(u32, u64), String> {
     let mut bytes = Bytes(prefix);
     if bytes.0.iter().zip(MAGIC).any(|(&found, expected)| found != expected) {
@@ -156,13 +156,13 @@ fn check_prefix(prefix: &[u8], length: u64) -> Result<(u32, u64), String> {
             _ => "",
         };
         return Err(format!(
-            "is no superpage trace: it does not begin with \"sp-trace\"{hint}; \
+            "is not a superpage trace: it does not begin with \"sp-trace\"{hint}; \
              traces of other tools are read with `superpage trace import FORMAT FILE -o FILE`"
         ));
     }
     let cut = |_| {
         format!(
-            "is cut off in its header, at byte {length}: nothing of it can be used; record or import the trace again"
+            "is cut off in its header, at byte {length}: no part of it can be used; record or import the trace again"
         )
     };
     bytes.take(MAGIC.len()).map_err(cut)?;
@@ -179,7 +179,7 @@ fn check_prefix(prefix: &[u8], length: u64) -> Result<(u32, u64), String> {
     if first_block > length { Err(cut(Damage(""))) } else { Ok((version, first_block)) }
 }
 
-/// Fills `out` from `offset` on.
+/// Reads into `out` from `offset` on.
 pub(crate) fn read_at(input: &mut dyn Input, offset: u64, out: &mut [u8]) -> io::Result<()> {
     input.seek(SeekFrom::Start(offset))?;
     input.read_exact(out)

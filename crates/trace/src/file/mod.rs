@@ -1,7 +1,7 @@
-//! The trace file: blocks of columns, compressed with zstd, each with its checksum, and an index behind them.
+//! The trace file: blocks of columns, compressed with zstd, each with a checksum, and an index at the end.
 //!
-//! `docs/traces.md` describes the bytes. [`Writer`] makes a file, [`Reader`] is the [`Source`](crate::Source) that reads
-//! one, [`info`] tells what one holds.
+//! `docs/traces.md` describes the bytes. [`Writer`] writes a file, [`Reader`] is the [`Source`](crate::Source) that
+//! reads one, [`info`] summarizes one.
 
 mod block;
 mod bytes;

@@ -1,4 +1,4 @@
-//! Reading a trace.
+//! Reads a trace file.
 
 use super::block::Decoder;
 use super::bytes::Damage;
@@ -22,7 +22,7 @@ pub struct Lost {
     pub byte: u64,
     /// The bytes of the file from there on.
     pub bytes: u64,
-    /// The runs from there on, if the footer is there to tell.
+    /// The number of runs from there on, if the footer is there to tell.
     pub runs: Option<u64>,
     /// What is wrong with it.
     pub problem: String,
@@ -40,10 +40,10 @@ impl std::fmt::Display for Lost {
     }
 }
 
-/// Reads a trace file, as a [`Source`].
+/// A trace file as a [`Source`].
 ///
-/// Memory: about a megabyte, and 32 bytes a block of up to 65536 runs. Bytes that come from nowhere good make errors,
-/// never panics, and take no more memory than those of a good file.
+/// Memory: about a megabyte, and 32 bytes per block of up to 65536 runs. Malformed or hostile bytes cause errors,
+/// never panics, and use no more memory than those of a good file.
 pub struct Reader {
     path: PathBuf,
     input: Box<dyn Input>,
@@ -56,28 +56,32 @@ pub struct Reader {
     /// The process and thread to begin with after a seek.
     resume: Option<(u32, u32)>,
     lost: Option<Lost>,
-    /// Set once the note about what is lost has been handed out.
+    /// Set once the note about what is lost has been returned.
     told: bool,
-    /// Of the checksums of the blocks that were read since the start.
+    /// The digest of the checksums of the blocks read since the start.
     digest: Xxh3,
 }
 
 impl Reader {
     /// Opens a complete trace.
     ///
-    /// Errors, a sentence each: no file, a directory, an unreadable, empty or foreign one, a newer version, and a trace
-    /// that is cut off, which [`Reader::open_up_to_cut`] can read. Damage to a block shows when it is read.
+    /// # Errors
+    /// The file is missing, a directory, unreadable, empty, not a trace, of a newer version, or
+    /// cut off ([`Reader::open_up_to_cut`] can read that). A damaged block is an error when it is read.
     pub fn open(path: &Path) -> Result<Reader, Error> {
         Reader::new(Box::new(open_file(path)?), path, false)
     }
 
     /// Opens a trace that may be cut off or damaged: reading ends before the first block that is not whole, with an
-    /// [`Event::Note`] and [`Reader::lost`] telling what is missing. Only the header must be sound.
+    /// [`Event::Note`], and [`Reader::lost`] returns what is missing.
+    ///
+    /// # Errors
+    /// As for [`Reader::open`], except that only the header must be intact.
     pub fn open_up_to_cut(path: &Path) -> Result<Reader, Error> {
         Reader::new(Box::new(open_file(path)?), path, true)
     }
 
-    /// A trace held in memory, named `name` in errors; otherwise as the other two.
+    /// Opens a trace in memory, named `name` in errors, as [`Reader::open`] or [`Reader::open_up_to_cut`] does.
     pub fn from_bytes(bytes: Vec<u8>, name: &str, up_to_cut: bool) -> Result<Reader, Error> {
         Reader::new(Box::new(io::Cursor::new(bytes)), Path::new(name), up_to_cut)
     }
@@ -130,15 +134,16 @@ impl Reader {
         self.layout.length
     }
 
-    /// What cannot be read, as far as reading has come: `None` of a sound trace.
+    /// What could not be read, as far as reading has come; `None` for an intact trace.
     pub fn lost(&self) -> Option<&Lost> {
         self.lost.as_ref()
     }
 
-    /// Goes on reading at block `block`. The next batch begins with an [`Event::Switch`] to whoever is current there;
-    /// the mappings made before are not told again.
+    /// Continues reading at block `block`. The next batch begins with an [`Event::Switch`] to the process and thread
+    /// that are current there; the mappings made before are not repeated. Cost: constant.
     ///
-    /// Errors: there is no such block. Cost: constant.
+    /// # Errors
+    /// There is no such block.
     pub fn seek_to_block(&mut self, block: usize) -> Result<(), Error> {
         if block > self.blocks() {
             let problem = format!("has {} blocks, so there is no block {block}", self.blocks());
@@ -154,10 +159,11 @@ impl Reader {
         Ok(())
     }
 
-    /// Goes on reading at the run with number `run`, counted from 0, and the events directly before it; otherwise as
-    /// [`Reader::seek_to_block`]. The number of runs itself leads to the end.
+    /// Continues reading at the run with number `run`, counted from 0, and the events directly before it; otherwise
+    /// like [`Reader::seek_to_block`]. The number of runs itself seeks to the end. Cost: one block is decompressed.
     ///
-    /// Errors: there are fewer runs; the block is damaged. Cost: one block is decompressed.
+    /// # Errors
+    /// There are fewer runs, or the block is damaged.
     pub fn seek_to_run(&mut self, run: u64) -> Result<(), Error> {
         let all = self.layout.info.runs.unwrap_or(0);
         if run > all {
@@ -197,10 +203,10 @@ impl Reader {
         Ok(raw)
     }
 
-    /// Reads from the start to the end and adds up.
+    /// Reads from the start to the end and computes the totals.
     pub(crate) fn count(&mut self) -> Result<Totals, Error> {
         self.seek_to_block(0)?;
-        self.told = true; // The note of what is lost is none of the trace's.
+        self.told = true; // The note of what is lost does not belong to the trace.
         let (mut counter, mut batch) = (Counter::default(), Batch::default());
         while self.fill(&mut batch)? {
             counter.batch(&batch);
@@ -208,7 +214,7 @@ impl Reader {
         Ok(counter.totals())
     }
 
-    /// Reads and checks the next block; `false` if it is lost.
+    /// Reads and checks the next block; returns `false` if it is lost.
     fn load(&mut self) -> Result<bool, Error> {
         let (number, block) = (self.next_block, self.layout.blocks[self.next_block]);
         let read = self.read_frame(block).map_err(|source| self.io(source))?;
@@ -239,7 +245,7 @@ impl Reader {
         read_at(&mut *self.input, block.offset, &mut self.frame).map(Ok)
     }
 
-    /// Decompresses what stands in `frame`.
+    /// Decompresses the block in `frame`.
     fn decode_block(&mut self, block: Block) -> Result<(), Damage> {
         let (front, packed) = check_block(&self.frame, self.next_block, block)?;
         let raw = self.decoder.raw();
@@ -250,7 +256,7 @@ impl Reader {
         }
     }
 
-    /// Makes an error of damage, or takes note of it and ends the trace there.
+    /// Turns damage into an error, or records it and ends the trace there.
     fn damaged(&mut self, block: usize, byte: u64, Damage(problem): Damage) -> Result<(), Error> {
         let length = self.layout.length;
         if !self.up_to_cut {
@@ -271,16 +277,16 @@ impl Reader {
     }
 }
 
-/// The front and the compressed bytes of a block, if they are what the index tells.
+/// The front and the compressed bytes of a block, if they match the index.
 fn check_block(frame: &[u8], number: usize, block: Block) -> Result<(Front, &[u8]), Damage> {
     let (front, packed) = frame::open(frame)?;
     if front.kind != Kind::Block || front.number != number as u32 || u64::from(front.runs) != block.runs {
-        return Err(Damage("it is not the block that the index tells"));
+        return Err(Damage("it is not the block that the index names"));
     }
     Ok((front, packed))
 }
 
-/// Opens a file for reading, but no directory.
+/// Opens a file for reading; a directory is an error.
 pub(crate) fn open_file(path: &Path) -> Result<File, Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     if fs::metadata(path).map_err(io)?.is_dir() {

@@ -1,10 +1,10 @@
-//! Where bytes go: to a file that gets its name when it is complete, or to anything else that takes them.
+//! The destination of bytes: a file that gets its name when it is complete, or any other writer.
 
 use std::io::{self, Write};
 use std::path::Path;
 use superpage_output::Output;
 
-/// An output that takes its name when it is complete, or leaves nothing behind.
+/// An output that gets its name when it is complete, or is removed.
 pub(crate) struct Sink {
     out: Box<dyn Write + Send>,
     /// The file, where there is one.
@@ -12,13 +12,13 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// A file that will be `path`, as [`Output::create`] has it.
+    /// A file that will become `path`, by [`Output::create`].
     pub(crate) fn file(path: &Path) -> io::Result<Sink> {
         let output = Output::create(path)?;
         Ok(Sink { out: Box::new(output.file()?), output: Some(output) })
     }
 
-    /// Takes the output out, for one that wants to own it; it must be flushed before [`Sink::commit`].
+    /// Takes the writer out, for a user that wants to own it; it must be flushed before [`Sink::commit`].
     pub(crate) fn take(&mut self) -> Box<dyn Write + Send> {
         std::mem::replace(&mut self.out, Box::new(io::empty()))
     }
@@ -28,7 +28,7 @@ impl Sink {
         Sink { out, output: None }
     }
 
-    /// Makes what was written last and gives it its name.
+    /// Writes the rest and gives the file its name.
     pub(crate) fn commit(mut self) -> io::Result<()> {
         self.out.flush()?;
         self.output.take().map_or(Ok(()), Output::commit)

@@ -1,4 +1,4 @@
-//! What `superpage trace info` tells.
+//! The summary that `superpage trace info` prints.
 
 use super::reader::{Lost, Reader};
 use super::totals::Totals;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// What a trace file holds.
+/// A summary of a trace file.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Summary {
     /// The file.
@@ -17,46 +17,47 @@ pub struct Summary {
     pub version: u32,
     /// What ran.
     pub workload: String,
-    /// A digest of its blocks that can be read: the same in the rows of `superpage sim`, in hexadecimal.
+    /// A hexadecimal digest of its blocks that can be read; rows of `superpage sim` contain the same one.
     pub digest: String,
     /// The free keys and values of its header.
     pub notes: BTreeMap<String, String>,
     /// Whether all of it can be read.
     pub complete: bool,
-    /// What cannot, if not.
+    /// What cannot be read, if not.
     pub lost: Option<Lost>,
-    /// Whether instruction fetches are in it.
+    /// Whether it contains instruction fetches.
     pub has_fetches: bool,
-    /// Whether write runs hold the loads of the same page after them too, as in versions 1 and 2.
+    /// Whether runs of writes include the loads of the same page after them, as in versions 1 and 2.
     pub loads_in_writes: bool,
     /// References and fetches kept in each sampling period, if it is sampled.
     pub sample_on: Option<u64>,
     /// The sampling period, in references and fetches, if it is sampled.
     pub sample_period: Option<u64>,
-    /// What the places of the sample's windows were drawn from, if it is sampled and says so.
+    /// The seed of the positions of the sample's windows, if it is sampled and has one.
     pub sample_seed: Option<u64>,
-    /// The share of data references that it holds: 1 unless it is sampled.
+    /// The share of data references that it contains: 1 unless it is sampled.
     pub sampled_share: f64,
     /// The length of the file.
     pub bytes: u64,
     /// Its blocks that can be read.
     pub blocks: usize,
-    /// Its columns before compression, in bytes, over those of the file.
+    /// The size of its columns before compression, divided by that of the file.
     pub compression_ratio: f64,
-    /// Bytes of the file for each data reference that it holds.
+    /// Bytes of the file per data reference in it.
     pub bytes_per_reference: f64,
-    /// Bytes of the file for each run.
+    /// Bytes of the file per run.
     pub bytes_per_run: f64,
-    /// What it amounts to, as far as it can be read.
+    /// Its totals, as far as it can be read.
     #[serde(flatten)]
     pub totals: Totals,
 }
 
-/// Tells what the trace file `path` holds. Every checksum is verified. With `up_to_cut` a cut or damaged trace is no
+/// Summarizes the trace file `path` and verifies every checksum. With `up_to_cut` a cut or damaged trace is not an
 /// error: [`Summary::lost`] says what is missing, and what can be read is counted.
+/// Cost: reading the file; if the footer is missing or a block is damaged, also decoding it.
 ///
-/// Errors: those of [`Reader::open`], or with `up_to_cut` of [`Reader::open_up_to_cut`], and without it damage to a
-/// block. Cost: reading the file; where the footer is missing or a block is damaged, decoding it.
+/// # Errors
+/// Those of [`Reader::open`], or with `up_to_cut` of [`Reader::open_up_to_cut`]; and without it damage to a block.
 pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
     let mut reader = if up_to_cut { Reader::open_up_to_cut(path)? } else { Reader::open(path)? };
     let raw_bytes = reader.verify()?;

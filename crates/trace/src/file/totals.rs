@@ -1,4 +1,4 @@
-//! What a whole trace amounts to, as its footer tells.
+//! The totals of a whole trace, which its footer contains.
 
 use super::bytes::{Bytes, Damage, put_number};
 use super::events::{KIND_NAMES, KINDS, KINDS_1, KINDS_2, kind};
@@ -38,7 +38,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// The share of data references that the trace holds: 1 unless it is sampled.
+    /// The share of data references that the trace contains: 1 unless it is sampled.
     pub fn sampled_share(&self) -> f64 {
         match self.references + self.skipped_references {
             0 => 1.0,
@@ -103,7 +103,7 @@ impl std::fmt::Display for Totals {
     }
 }
 
-/// Adds up [`Totals`] as a trace goes by. Memory: about 16 bytes a touched page.
+/// Computes [`Totals`] as a trace is read or written. Memory: about 16 bytes per touched page.
 #[derive(Debug, Default)]
 pub(crate) struct Counter {
     totals: Totals,
@@ -142,7 +142,7 @@ impl Counter {
         self.pages.insert((self.process, page));
     }
 
-    /// Counts an event; `true` if the current process is another one from here on.
+    /// Counts an event; returns `true` if the current process changes.
     pub(crate) fn event(&mut self, event: &Event) -> bool {
         self.events[kind(event)] += 1;
         match *event {

@@ -1,4 +1,4 @@
-//! Writing a trace.
+//! Writes a trace file.
 
 use super::block::{BLOCK_RUNS, Encoder};
 use super::bytes::put_number;
@@ -17,9 +17,8 @@ const LEVEL: i32 = 3;
 
 /// Writes a trace file.
 ///
-/// A file appears under its name only when [`Writer::finish`] has completed it, see [`superpage_output`]; of a writer that is
-/// dropped, or that failed, nothing is left. Compression is done on the calling
-/// thread.
+/// The file appears under its name only when [`Writer::finish`] has completed it, see [`superpage_output`]; if the
+/// writer is dropped or fails, nothing is left. Compression is done on the calling thread.
 pub struct Writer {
     path: PathBuf,
     version: u32,
@@ -31,27 +30,31 @@ pub struct Writer {
     raw: Vec<u8>,
     packed: Vec<u8>,
     frame: Vec<u8>,
-    /// The length of each block's frame and its runs.
+    /// The length of each block's frame, and its number of runs.
     index: Vec<(u32, u32)>,
     written: u64,
-    /// The current process and thread before the block that is gathered.
+    /// The process and thread that were current before the block being collected.
     before: (u32, u32),
     /// The current process and thread.
     current: (u32, u32),
 }
 
 impl Writer {
-    /// Starts the file `path`; what stands there stays until [`Writer::finish`]. `notes` are free keys and values, such
-    /// as the architecture and the recorder's version. A `path` that is no regular file, such as a pipe, is written to
+    /// Starts the file `path`; an existing file stays until [`Writer::finish`]. `notes` are free keys and values, such
+    /// as the architecture and the recorder's version. If `path` is not a regular file, such as a pipe, it is written
     /// directly.
     ///
-    /// Errors: the file cannot be made; what ran and the notes are together longer than 1 MB.
+    /// # Errors
+    /// The file cannot be created, or the workload's name and the notes are together longer than 1 MB.
     pub fn create(path: &Path, info: &Info, notes: &[(String, String)]) -> Result<Writer, Error> {
         let sink = Sink::file(path).map_err(|source| Error::Io { path: path.to_owned(), source })?;
         Writer::start(path.to_owned(), sink, info, notes)
     }
 
-    /// Starts a trace on anything that takes bytes. Errors: as [`Writer::create`].
+    /// Starts a trace on any writer.
+    ///
+    /// # Errors
+    /// As for [`Writer::create`].
     pub fn new(out: impl Write + Send + 'static, info: &Info, notes: &[(String, String)]) -> Result<Writer, Error> {
         Writer::start(PathBuf::from("output"), Sink::plain(Box::new(out)), info, notes)
     }
@@ -62,7 +65,9 @@ impl Writer {
             let (length, most) = (header.len(), header::DESCRIPTION_BYTES);
             return Err(Error::input(
                 path.display().to_string(),
-                format!("what ran and its notes take {length} bytes, more than the {most} of a header: shorten them"),
+                format!(
+                    "the workload's name and the notes take {length} bytes, more than the {most} of a header: shorten them"
+                ),
             ));
         }
         let mut writer = Writer {
@@ -85,9 +90,10 @@ impl Writer {
         Ok(writer)
     }
 
-    /// Adds a piece of the stream. Of a note that is longer than [`super::NOTE_BYTES`] only so much is kept.
+    /// Adds a piece of the stream. A note longer than [`super::NOTE_BYTES`] is cut to that length.
     ///
-    /// Errors: the system refuses to write; the unfinished file is then gone.
+    /// # Errors
+    /// A write fails; the unfinished file is then removed.
     pub fn write(&mut self, batch: &Batch) -> Result<(), Error> {
         let mut next = 0;
         for &(place, ref event) in &batch.events {
@@ -117,10 +123,11 @@ impl Writer {
         self.counter.totals()
     }
 
-    /// Completes the file and gives it its name; returns what it amounts to. To be called also when a recording is
-    /// interrupted: the file then holds what came so far, and is complete.
+    /// Completes the file and gives it its name; returns its totals. Call it also when a recording is
+    /// interrupted: the file then holds what has come so far, and is complete.
     ///
-    /// Errors: the system refuses to write; the unfinished file is then gone.
+    /// # Errors
+    /// A write fails; the unfinished file is then removed.
     pub fn finish(mut self) -> Result<Totals, Error> {
         if !self.encoder.is_empty() {
             self.end_block()?;
@@ -166,7 +173,7 @@ impl Writer {
         done.map(drop).map_err(|source| self.error(source))
     }
 
-    /// Puts a frame around what stands in `packed`.
+    /// Puts a frame around the bytes in `packed`.
     fn frame(&mut self, kind: Kind, runs: u32, events: u32) {
         let (number, packed) = (self.index.len() as u32, self.packed.len() as u32);
         let raw = if kind == Kind::Block { self.raw.len() as u32 } else { packed };
@@ -174,14 +181,14 @@ impl Writer {
         front.encode(&self.packed, &mut self.frame);
     }
 
-    /// Writes what stands in `frame`.
+    /// Writes the bytes in `frame`.
     fn put_frame(&mut self) -> Result<(), Error> {
         self.written += self.frame.len() as u64;
         let sink = self.sink.as_mut().ok_or_else(failed_before);
         sink.and_then(|sink| sink.write_all(&self.frame)).map_err(|source| self.error(source))
     }
 
-    /// Gives up the file.
+    /// Abandons the file.
     fn error(&mut self, source: io::Error) -> Error {
         self.sink = None;
         Error::Io { path: self.path.clone(), source: superpage_output::explain(source) }

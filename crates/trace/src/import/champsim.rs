@@ -1,4 +1,4 @@
-//! ChampSim's traces: a record of 64 bytes an instruction, little-endian, often compressed.
+//! ChampSim's traces: a record of 64 bytes per instruction, little-endian, often compressed.
 //!
 //! | bytes | what |
 //! | --- | --- |
@@ -23,11 +23,11 @@ struct ChampSim {
     path: PathBuf,
     input: Box<dyn Read + Send>,
     buffer: Box<[u8]>,
-    /// Bytes read so far, of the records themselves.
+    /// Bytes of records read so far.
     bytes: u64,
 }
 
-/// Opens a ChampSim trace and finds out how it is compressed.
+/// Opens a ChampSim trace and detects its compression.
 pub(super) fn open(file: File, path: &Path) -> Result<Box<dyn Records>, Error> {
     let io = |source| Error::Io { path: path.to_owned(), source };
     let mut plain = BufReader::with_capacity(1 << 18, file);
@@ -51,7 +51,7 @@ impl Records for ChampSim {
         }
         for (number, record) in records.enumerate() {
             if record[8] > 1 || record[9] > 1 {
-                let problem = "is no ChampSim record (bytes 8 and 9, branch and taken, are 0 or 1 in one); expected \
+                let problem = "is not a ChampSim record (bytes 8 and 9, branch and taken, are 0 or 1 in one); expected \
                                records of 64 bytes as ChampSim's tracer writes them";
                 return Err(self.error(self.bytes + (number * RECORD) as u64, problem));
             }
@@ -70,7 +70,7 @@ impl Records for ChampSim {
 }
 
 impl ChampSim {
-    /// Fills the buffer as far as there is something to fill it with.
+    /// Fills the buffer as far as input is available.
     fn fill(&mut self) -> Result<usize, Error> {
         let mut length = 0;
         while length < self.buffer.len() {

@@ -1,4 +1,4 @@
-//! What Valgrind's tool Lackey writes with `--trace-mem=yes`: a line an access, as `I  04015b70,3` for a fetch and
+//! The output of Valgrind's tool Lackey with `--trace-mem=yes`: one line per access, as `I  04015b70,3` for a fetch and
 //! ` L 1ffefff8,8`, ` S ...`, ` M ...` for a load, a store, and a modify, which is a load and then a store.
 
 use super::Records;
@@ -11,10 +11,10 @@ use superpage_pages::Access;
 /// Lines read at a time.
 const LINES: usize = 4096;
 
-/// No access of a real machine is longer; XSAVE's are the longest.
+/// The longest access accepted; those of real machines are shorter, XSAVE's being the longest.
 const MOST_BYTES: u64 = 1 << 16;
 
-/// No line that is worth reading is longer: the command line of a program may be 2 MB.
+/// The longest line accepted: the command line of a program may be 2 MB.
 const MOST_LINE: u64 = 4 << 20;
 
 struct Lackey {
@@ -68,7 +68,7 @@ impl Records for Lackey {
 }
 
 impl Lackey {
-    /// A line that is no access: Valgrind's own, or an error.
+    /// Handles a line that is not an access: Valgrind's own, or an error.
     fn other_line(&mut self) -> Result<(), Error> {
         let line = self.line.trim_ascii_end();
         if line.is_empty() || line.starts_with(b"==") || line.starts_with(b"--") {
@@ -86,7 +86,7 @@ impl Lackey {
         Error::input(
             format!("{}: line {}", self.path.display(), self.number),
             format!(
-                "\"{shown}\" is no Lackey record, as {reason}; expected one such as \" L 1ffefffe78,8\"; if the program's own \
+                "\"{shown}\" is not a Lackey record: {reason}; expected one such as \" L 1ffefffe78,8\"; if the program's own \
                  output is mixed in, run valgrind with --log-file=FILE",
             ),
         )

@@ -1,8 +1,8 @@
-//! Traces of other tools, as sources.
+//! Traces of other tools as sources.
 //!
-//! An importer only knows how its format tells accesses. Such traces tell nothing of mappings, so a first pass finds the
-//! touched pages, and the stream begins with a mapping for each region of them, and a note that says so.
-//! A new format is one new file and a line in `FORMATS`.
+//! An importer only knows how its format represents accesses. Such traces do not contain mappings, so a first pass
+//! finds the touched pages, and the stream begins with a mapping for each region of them, and a note that says so. A
+//! new format is one new file and a line in `FORMATS`.
 
 mod champsim;
 mod lackey;
@@ -17,14 +17,15 @@ use superpage_pages::Access;
 
 /// The accesses of a foreign trace, in their order.
 trait Records: Send {
-    /// Hands on the kind, the address and the bytes of the next few thousand accesses; `false` if there were none left.
+    /// Passes on the kind, the address and the bytes of the next few thousand accesses; returns `false` if none were
+    /// left.
     fn read(&mut self, each: &mut dyn FnMut(Access, u64, u64)) -> Result<bool, Error>;
 
-    /// What ran, if the trace tells, as far as it has been read.
+    /// The command that was traced, if the trace contains it, as far as it has been read.
     fn workload(&self) -> Option<String>;
 }
 
-/// Makes records of an opened file with a name for errors.
+/// Makes an importer of an opened file with a name for errors.
 type Open = fn(File, &Path) -> Result<Box<dyn Records>, Error>;
 
 const FORMATS: [(&str, Open); 2] = [("champsim", champsim::open), ("lackey", lackey::open)];
@@ -41,23 +42,24 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 ///
 /// The file is read twice, the first time here.
 ///
-/// Errors: an unknown format; a missing or unreadable file, a directory, or something that cannot be read twice; bytes
-/// that are not of that format, with the line or the byte. Later ones come from [`Source::fill`].
+/// # Errors
+/// An unknown format; a missing or unreadable file, a directory, or an input that cannot be read twice; bytes
+/// that are not of that format, with the line or the byte. Later ones are returned by [`Source::fill`].
 pub fn import(format: &str, path: &Path) -> Result<Box<dyn Source>, Error> {
     let Some((_, open)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
         let known = formats().collect::<Vec<_>>().join(", ");
-        return Err(Error::input(format, format!("is no format of traces; expected one of: {known}")));
+        return Err(Error::input(format, format!("is not a trace format; expected one of: {known}")));
     };
-    // Before it is opened, which for a pipe would wait until somebody writes.
+    // Checked before it is opened, which for a pipe would wait until somebody writes.
     if std::fs::metadata(path).is_ok_and(|data| !data.is_file() && !data.is_dir()) {
-        let problem = "is no regular file, and importing reads its input twice: save it to a file first";
+        let problem = "is not a regular file, and importing reads its input twice: save it to a file first";
         return Err(Error::input(path.display().to_string(), problem));
     }
     let mut records = open(open_file(path)?, path)?;
     let mut touched = Touched::default();
     while records.read(&mut |access, address, bytes| touched.access(access, address, bytes))? {}
     if touched.is_empty() {
-        return Err(Error::input(path.display().to_string(), format!("holds no access; expected a {format} trace")));
+        return Err(Error::input(path.display().to_string(), format!("contains no access; expected a {format} trace")));
     }
     let workload = records.workload().unwrap_or_else(|| path.display().to_string());
     let start = touched.events(format);
@@ -69,7 +71,7 @@ pub fn import(format: &str, path: &Path) -> Result<Box<dyn Source>, Error> {
 /// A foreign trace as a source.
 struct Imported {
     info: Info,
-    /// What stands before the first run, until it has been handed out.
+    /// The events before the first run, until they have been returned.
     start: Vec<Event>,
     records: Box<dyn Records>,
     builder: RunBuilder,

@@ -1,4 +1,4 @@
-//! Mappings for traces that tell none.
+//! Mappings for traces that contain none.
 
 use crate::{Backing, Event, Growth, TRACE_PAGE_SHIFT};
 use hashbrown::HashMap;
@@ -11,7 +11,7 @@ const GAP: u64 = 256;
 #[derive(Default)]
 pub(super) struct Touched {
     fetched: HashMap<u64, bool>,
-    /// The page and the kind of stream of the access before.
+    /// The page of the previous access of each kind of stream.
     last: [Option<u64>; 2],
 }
 
@@ -37,7 +37,7 @@ impl Touched {
         self.fetched.values().any(|&fetched| fetched)
     }
 
-    /// A note on what follows, and a mapping for each region.
+    /// A note that describes what follows, and a mapping for each region.
     pub(super) fn events(&self, format: &str) -> Vec<Event> {
         let mut pages: Vec<(u64, bool)> = self.fetched.iter().map(|(&page, &fetched)| (page, fetched)).collect();
         pages.sort_unstable();
@@ -55,7 +55,7 @@ impl Touched {
             }
         });
         let note = format!(
-            "imported from a {format} trace, which tells no mappings: touched pages with at most {GAP} untouched ones \
+            "imported from a {format} trace, which contains no mappings: touched pages with at most {GAP} untouched ones \
              between them are taken as one anonymous mapping"
         );
         std::iter::once(Event::Note(note)).chain(maps).collect()

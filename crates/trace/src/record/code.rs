@@ -1,4 +1,4 @@
-//! The plugin's code, as a file that QEMU can load and nobody else can change.
+//! The plugin's code, as a file that QEMU can load and no other user can change.
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
@@ -8,18 +8,18 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The plugin, as the build script made it; empty where that cannot be.
+/// The plugin, as built by the build script; empty where it cannot be built.
 pub(super) static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.so"));
 
-/// Numbers of files from here on are not in the way of programs, which expect theirs to be low.
+/// File descriptors from here on do not interfere with programs, which expect theirs to be low.
 const HIGH: RawFd = 1001;
 
 /// Where the code is.
 #[derive(Debug)]
 pub(super) enum Code {
-    /// In memory, without a name: the emulator inherits the file, and so does what the program executes.
+    /// In memory, without a name: the emulator inherits the descriptor, and so does what the program executes.
     Memory(OwnedFd),
-    /// In the private folder, where the system has no such memory.
+    /// In the private folder, if the system has no memfd.
     File(PathBuf),
 }
 
@@ -34,7 +34,8 @@ impl Code {
         })
     }
 
-    /// The name by which a process finds the code that has inherited it, and one for a process of this user that has closed it.
+    /// The path by which a process finds the code that it has inherited, and one for a process of this user that has
+    /// closed it.
     pub(super) fn names(&self) -> [PathBuf; 2] {
         match self {
             Code::Memory(file) => {
@@ -45,7 +46,7 @@ impl Code {
         }
     }
 
-    /// Starts a process that inherits it; other programs that are started from here do not.
+    /// Starts a process that inherits it; other programs started from here do not.
     pub(super) fn start(&self, process: &mut std::process::Command) -> io::Result<std::process::Child> {
         let inherited = |flags| if let Code::Memory(file) = self { fcntl_setfd(file, flags) } else { Ok(()) };
         inherited(FdFlags::empty())?;
@@ -55,10 +56,10 @@ impl Code {
     }
 }
 
-/// A file of memory that cannot be changed any more.
+/// A sealed memfd, which cannot be changed any more.
 fn in_memory() -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    // Where the system knows this flag it may ask for it; a library is mapped all the same.
+    // A system that knows this flag may require it; a library can be mapped all the same.
     let memory = memfd_create("superpage-recorder", flags | MemfdFlags::NOEXEC_SEAL);
     let mut memory = File::from(memory.or_else(|_| memfd_create("superpage-recorder", flags))?);
     memory.write_all(PLUGIN)?;

@@ -1,4 +1,4 @@
-//! What is to be recorded.
+//! The command to be recorded.
 
 use crate::{Error, Info, Sampling};
 use std::ffi::{OsStr, OsString};
@@ -6,12 +6,13 @@ use std::ffi::{OsStr, OsString};
 /// A program with its arguments, and how to record it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The program, looked for in `PATH` if its name has no slash, and its arguments.
+    /// The program, searched for in `PATH` if its name has no slash, and its arguments.
     pub words: Vec<OsString>,
-    /// Set to keep only some of the accesses of each thread, beside all events, first touches and first writes of pages.
+    /// The sampling, if only some of the accesses of each thread are kept, beside all events, first touches and first
+    /// writes of pages.
     pub sampling: Option<Sampling>,
-    /// Whether what the program writes to standard output goes to standard error, for a caller whose own results stand
-    /// there alone.
+    /// Whether the program's standard output goes to standard error, for a caller that prints only its own results on
+    /// standard output.
     pub output_to_stderr: bool,
 }
 
@@ -35,11 +36,11 @@ impl Command {
         Info { workload: words.join(" "), sampling: self.sampling, fetches: true, ..Info::default() }
     }
 
-    /// Whether it can be recorded here, without starting it.
+    /// Checks whether it can be recorded here, without starting it.
     ///
     /// # Errors
-    /// [`Error::Input`] if there is no such program, if it is for a machine that the recorder does not know, if QEMU is
-    /// missing, or if the sampling keeps nothing.
+    /// [`Error::Input`] if there is no such program, if it is for a machine that the recorder does not support, if QEMU
+    /// is missing, or if the sampling keeps nothing.
     pub fn check(&self) -> Result<(), Error> {
         if let Some(Sampling { on, period, seed }) = self.sampling
             && (on == 0 || on > period || i64::try_from(period.max(seed.unwrap_or(0))).is_err())

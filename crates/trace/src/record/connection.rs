@@ -1,4 +1,4 @@
-//! One process's line: bytes in, chunks out.
+//! The connection to one process: bytes in, chunks out.
 
 use super::wire::{self, CHUNK, CHUNK_WORDS, VERSION, code};
 use rustix::net::SendFlags;
@@ -17,7 +17,7 @@ pub(super) struct Connection {
     /// The part of `bytes` that has been read and not used.
     used: usize,
     filled: usize,
-    /// Which process it is, once it has said so.
+    /// The token of the process, once it has sent it.
     pub(super) token: Option<u64>,
     /// Whether its process is known to the stream, so that its chunks may be used.
     pub(super) admitted: bool,
@@ -42,7 +42,7 @@ impl Connection {
         }
     }
 
-    /// Reads what is there, without waiting.
+    /// Reads what is available, without waiting.
     pub(super) fn read(&mut self) -> std::io::Result<()> {
         if self.bytes.len() - self.filled < READ_BYTES {
             self.bytes.copy_within(self.used..self.filled, 0);
@@ -59,13 +59,14 @@ impl Connection {
         Ok(())
     }
 
-    /// The thread of the next chunk, if so much of it is there.
+    /// The thread of the next chunk, if enough of it has arrived.
     pub(super) fn next_thread(&self) -> Option<u32> {
         let header = self.bytes[self.used..self.filled].get(..HEADER_BYTES)?;
         Some((word(&header[8..]) >> 32) as u32)
     }
 
-    /// Puts the words of the next whole chunk into `words` and returns its thread; `None` if it is not all there.
+    /// Puts the words of the next whole chunk into `words` and returns its thread; `None` if it has not arrived
+    /// completely.
     pub(super) fn chunk(&mut self, words: &mut Vec<u64>) -> Result<Option<u32>, String> {
         let bytes = &self.bytes[self.used..self.filled];
         let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Ok(None) };
@@ -85,12 +86,12 @@ impl Connection {
         Ok(Some((place >> 32) as u32))
     }
 
-    /// Takes the first chunk of a connection, if it is there, and learns from it which process this is.
+    /// Reads the first chunk of a connection, if it has arrived, which says which process this is.
     pub(super) fn greet(&mut self, words: &mut Vec<u64>) -> Result<(), String> {
         if self.token.is_none() && self.chunk(words)?.is_some() {
             match words[..] {
                 [hello, VERSION, token] if hello == wire::event(code::HELLO, 2) => self.token = Some(token),
-                _ => return Err("a connection begins with something else than its process's number".into()),
+                _ => return Err("a connection does not begin with its process's number".into()),
             }
         }
         Ok(())
@@ -98,7 +99,8 @@ impl Connection {
 }
 
 impl Drop for Connection {
-    /// Lets the process go. Without this byte before the end of the line it knows that its recorder was killed, and ends too.
+    /// Releases the process. If the connection ends without this byte, it knows that its recorder was killed, and exits
+    /// too.
     fn drop(&mut self) {
         let _ = rustix::net::send(&self.stream, &[0], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
@@ -108,7 +110,7 @@ fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
 }
 
-/// The words of a buffer that a killed process left, as far as they go.
+/// The words of a buffer that a killed process left, as far as they are complete.
 pub(super) fn leftovers(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(word).collect()
 }

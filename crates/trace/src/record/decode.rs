@@ -1,4 +1,4 @@
-//! From the plugin's words to runs and events.
+//! Decodes the plugin's words into runs and events.
 
 use super::wire::{self, code};
 use crate::Phase;
@@ -9,7 +9,7 @@ use superpage_pages::{Access, Protection};
 /// The bits of a tag that hold its kind.
 const KIND: u64 = 3;
 
-/// What all processes of a recording share.
+/// The names that all processes of a recording share.
 #[derive(Default)]
 pub(super) struct Names {
     /// Files by device and inode.
@@ -25,13 +25,13 @@ impl Names {
         self.processes.get(&token).copied()
     }
 
-    /// Gives a process its number.
+    /// Assigns a process its number.
     pub(super) fn add_process(&mut self, token: u64) -> ProcessId {
         let id = ProcessId(self.processes.len() as u32);
         *self.processes.entry(token).or_insert(id)
     }
 
-    /// Gives a thread its number.
+    /// Assigns a thread its number.
     pub(super) fn add_thread(&mut self) -> u32 {
         self.threads += 1;
         self.threads - 1
@@ -48,11 +48,11 @@ impl Names {
     }
 }
 
-/// What the plugin says beyond what goes into the stream.
+/// What the plugin reports beside the stream.
 pub(super) enum Word {
-    /// The process goes on in another program, whose threads are new.
+    /// The process has executed another program, whose threads are new.
     Executed,
-    /// The process has made another, with this token.
+    /// The process has forked another, with this token.
     Forked(u64),
     /// The process has ended.
     Exited,
@@ -62,8 +62,8 @@ pub(super) enum Word {
     Note(String),
 }
 
-/// Puts the words of one chunk into `batch`; `heard` gets what concerns the recording. Returns how many words were
-/// understood: all, unless they end with an end mark or in the middle of an event.
+/// Decodes the words of one chunk into `batch`, and into `heard` what concerns the recording. Returns how many words
+/// were decoded: all, unless they end with an end mark or in the middle of an event.
 pub(super) fn decode(words: &[u64], names: &mut Names, batch: &mut Batch, heard: &mut Vec<Word>) -> usize {
     let mut at = 0;
     while let Some(&word) = words.get(at) {

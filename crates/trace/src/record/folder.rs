@@ -1,7 +1,7 @@
 //! The private folder of a recording, with its socket and the buffers of the threads that it records.
 //!
-//! Only this user may enter it, whatever the umask is, and its name cannot be guessed. As long as the recording lives it has the
-//! folder locked; what a recording left that was killed is cleared by the next one, which finds the lock free.
+//! Only this user may enter it, whatever the umask is, and its name cannot be guessed. While the recording lives it
+//! holds a lock on the folder; what a killed recording left is removed by the next one, which finds the lock free.
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, unlinkat};
 use rustix::io::Errno;
@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// What the names of all such folders begin with.
 const PREFIX: &str = "superpage-record-";
-/// How often a folder is made anew that another recording took for one of a dead recording, before it was locked.
+/// How often a folder is made again if another recording took it for that of a dead one before it was locked.
 const TRIES: usize = 8;
 
 /// The folder; removed when this is dropped.
@@ -30,7 +30,7 @@ impl Folder {
         for _ in 0..TRIES {
             let folder =
                 tempfile::Builder::new().prefix(PREFIX).permissions(Permissions::from_mode(0o700)).tempdir_in(base)?;
-            // The umask may have taken from the owner, too.
+            // The umask may have removed rights of the owner, too.
             std::fs::set_permissions(folder.path(), Permissions::from_mode(0o700))?;
             let lock = open(folder.path())?;
             flock(&lock, FlockOperation::LockExclusive)?;
@@ -50,12 +50,12 @@ impl Folder {
     }
 }
 
-/// Opens a folder, and no link to one.
+/// Opens a folder, but not a link to one.
 fn open(path: &Path) -> rustix::io::Result<OwnedFd> {
     openat(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Removes what dead recordings of this user left in `base`. What cannot be removed stays, as it hurts nobody.
+/// Removes what dead recordings of this user left in `base`. What cannot be removed stays; it does no harm.
 fn clear(base: &Path) {
     for entry in std::fs::read_dir(base).into_iter().flatten().flatten() {
         if entry.file_name().as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
@@ -74,7 +74,7 @@ fn clear_one(path: &Path) -> rustix::io::Result<()> {
     for file in rustix::fs::Dir::read_from(&folder)? {
         let file = file?;
         if !matches!(file.file_name().to_bytes(), b"." | b"..") {
-            // There are only files in it, and of a link it is the link that goes.
+            // It only contains files, and if one is a link, the link is removed.
             unlinkat(&folder, file.file_name(), AtFlags::empty())?;
         }
     }

@@ -1,4 +1,4 @@
-//! The collector: starts the program and puts what its processes tell in one order.
+//! The collector: starts the program and merges what its processes send into one order.
 
 use super::Command;
 use super::code::{Code, PLUGIN};
@@ -22,16 +22,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Numbers of the system's errors.
+/// Error numbers of the system.
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 
-/// How long a program has to end before it is killed.
+/// How long a program is given to exit before it is killed.
 const GRACE: Duration = Duration::from_secs(2);
-/// How often a silent recording looks whether it was stopped or its program has ended.
+/// How often an idle recording checks whether it was stopped or its program has ended.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A program that runs just now.
+/// A running program as a source of events.
 ///
 /// Its stream ends when the program and all that it started, as far as they could be followed, have ended. Dropping it
 /// kills them.
@@ -45,29 +45,29 @@ pub struct Recording {
     connections: Vec<Connection>,
     next: usize,
     names: Names,
-    /// The tokens of processes in the stream that have not ended.
+    /// The tokens of the processes in the stream that have not ended.
     living: BTreeSet<u64>,
-    /// Of those the ones that have closed their connection and open another.
+    /// Those of them that have closed their connection and will open another.
     returning: HashSet<u64>,
     notes: Vec<String>,
     stop: Stop,
     stopped_at: Option<Instant>,
     killed: bool,
-    /// When the program had ended, but a process was still to come back.
+    /// When the program had ended while a process was still to reconnect.
     silent_since: Option<Instant>,
     words: Vec<u64>,
-    /// The process and the thread that the stream is at.
+    /// The process and the thread at which the stream is.
     current: Option<(ProcessId, u32)>,
     ended: bool,
 }
 
-/// Ends a recording from anywhere.
+/// A handle that stops a recording from any thread.
 #[derive(Clone, Debug)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Asks the program to end (`SIGTERM`), and kills it if it has not after two seconds. The recording goes on to its
-    /// end, which then comes soon, and what was recorded is a complete stream. Needs that somebody still reads it.
+    /// Asks the program to end (`SIGTERM`), and kills it if it has not after two seconds. The recording then soon comes
+    /// to its end, and what was recorded is a complete stream. Somebody must still read it.
     pub fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -78,11 +78,11 @@ impl Stop {
 pub struct Outcome {
     /// The exit status of the program.
     pub status: ExitStatus,
-    /// What a user should know: what could not be followed or was lost. Each also stands in the stream.
+    /// What the user should know: what could not be followed or was lost. Each note is also in the stream.
     pub notes: Vec<String>,
 }
 
-/// The program that a command stands for, and its emulator.
+/// Finds the program that a command names, and its emulator.
 fn find(command: &Command) -> Result<(Program, PathBuf), Error> {
     let Some(name) = command.words.first() else {
         return Err(Error::input("record", "no program was named, expected a command with its arguments"));
@@ -99,11 +99,11 @@ fn find(command: &Command) -> Result<(Program, PathBuf), Error> {
                     "the interpreter in its first line does not exist".to_owned()
                 }
                 Obstacle::System(ENOENT) => "no such file".to_owned(),
-                Obstacle::System(EACCES) => "is no file that may be executed".to_owned(),
+                Obstacle::System(EACCES) => "is not an executable file".to_owned(),
                 Obstacle::System(number) => {
                     return Error::Io { path: file.clone(), source: std::io::Error::from_raw_os_error(number) };
                 }
-                Obstacle::Unreadable => "may not be read, which the emulator must".to_owned(),
+                Obstacle::Unreadable => "cannot be read, which the emulator needs".to_owned(),
                 Obstacle::Format => "is neither an ELF program nor a script with #! in its first line".to_owned(),
                 Obstacle::Machine(machine) => {
                     format!("is a program for ELF machine {machine}; the recorder knows 64-bit x86, ARM and RISC-V")
@@ -140,7 +140,7 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
         let path = path.to_path_buf();
         move |source| Error::Io { path, source }
     };
-    // Buffers belong in memory; where there is no such folder, a temporary one does.
+    // Buffers belong in memory; if there is no such folder, they go into a temporary one.
     let temporary = std::env::temp_dir();
     let folder =
         Folder::create(Path::new("/dev/shm")).or_else(|_| Folder::create(&temporary)).map_err(io(&temporary))?;
@@ -160,7 +160,7 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
     specification.push(",socket=");
     specification.push(doubled(&socket));
     specification.push(format!(",token={FIRST:x}"));
-    // A sample of everything is none.
+    // A sample of everything is not a sample.
     if let Some(sampling) = command.sampling.filter(|sampling| sampling.on < sampling.period) {
         let seed = sampling.seed.unwrap_or(0);
         specification.push(format!(",on={},period={},seed={seed}", sampling.on, sampling.period));
@@ -198,7 +198,7 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
     })
 }
 
-/// With commas doubled, as QEMU's options want them.
+/// The path with commas doubled, as QEMU's options require.
 fn doubled(path: &Path) -> OsString {
     let mut bytes = Vec::new();
     for byte in path.as_os_str().as_bytes() {
@@ -211,13 +211,13 @@ fn doubled(path: &Path) -> OsString {
 }
 
 impl Recording {
-    /// A handle that ends the recording.
+    /// A handle that stops the recording.
     pub fn stopper(&self) -> Stop {
         self.stop.clone()
     }
 
-    /// Waits for the program's end and gives its status. A program that still runs, as the stream was not read to its
-    /// end, is ended as by [`Stop::stop`], and what it still tells is lost.
+    /// Waits for the program's end and returns its status. If the stream was not read to its end and the program still
+    /// runs, it is stopped as by [`Stop::stop`], and the rest of its stream is lost.
     ///
     /// # Errors
     /// [`Error::Io`] if the system refuses to wait.
@@ -244,7 +244,7 @@ impl Recording {
         Error::Run { what: self.info.workload.clone(), problem }
     }
 
-    /// Takes all new connections and admits those whose process is known.
+    /// Accepts all new connections and admits those whose process is known.
     fn accept(&mut self) -> Result<(), Error> {
         loop {
             match self.listener.accept() {
@@ -270,7 +270,7 @@ impl Recording {
         }
     }
 
-    /// Waits until a connection that may be read has something, or for a moment.
+    /// Waits for input on a connection that may be read, or for a moment.
     fn wait(&mut self) -> Result<(), Error> {
         let readable: Vec<usize> = (0..self.connections.len())
             .filter(|at| self.connections[*at].admitted || self.connections[*at].token.is_none())
@@ -296,12 +296,12 @@ impl Recording {
         Ok(())
     }
 
-    /// Puts whole chunks that have been read into the batch, from one connection after the other.
+    /// Adds whole chunks that have been read to the batch, from one connection after the other.
     fn use_chunks(&mut self, batch: &mut Batch) -> Result<(), Error> {
         for _ in 0..self.connections.len() {
             self.next = (self.next + 1) % self.connections.len();
             while self.connections[self.next].admitted && batch.runs.len() < Batch::RUNS {
-                // What the same thread goes on with begins a batch of its own, and so needs no switch.
+                // The same thread's next chunk begins a batch of its own, and so needs no switch.
                 let connection = &self.connections[self.next];
                 let thread = connection.next_thread().and_then(|thread| connection.threads.get(&thread));
                 let goes_on = thread.is_some_and(|thread| self.current.is_some_and(|(_, current)| *thread == current));
@@ -314,19 +314,19 @@ impl Recording {
                 let used = self.tell(self.next, thread, &words, batch);
                 self.words = words;
                 if used < self.words.len() {
-                    return Err(self.confused("a chunk holds something that is neither run nor event".into()));
+                    return Err(self.confused("a chunk contains something that is neither a run nor an event".into()));
                 }
             }
         }
         Ok(())
     }
 
-    /// Puts words of one thread into the batch.
+    /// Adds words of one thread to the batch.
     fn tell(&mut self, at: usize, thread: u32, words: &[u64], batch: &mut Batch) -> usize {
         let connection = &mut self.connections[at];
         let Some(token) = connection.token else { return words.len() };
         let Some(process) = self.names.process(token).filter(|_| self.living.contains(&token)) else {
-            // What still comes after the end of a process is nobody's.
+            // What arrives after the end of a process is dropped.
             return words.len();
         };
         let names = &mut self.names;
@@ -357,7 +357,7 @@ impl Recording {
         used
     }
 
-    /// Lets go of connections that have nothing more to give, and ends their processes.
+    /// Closes connections that have nothing more to send, and ends their processes.
     fn retire(&mut self, batch: &mut Batch) {
         let mut at = 0;
         while at < self.connections.len() {
@@ -376,7 +376,7 @@ impl Recording {
         self.next = 0;
     }
 
-    /// Ends a process that could not say so itself.
+    /// Ends a process that could not report its end.
     fn exit(&mut self, token: u64, batch: &mut Batch) {
         if let (Some(process), true) = (self.names.process(token), self.living.remove(&token)) {
             switch(&mut self.current, (process, self.names.add_thread()), batch);
@@ -384,7 +384,7 @@ impl Recording {
         }
     }
 
-    /// Takes what a killed process left in its buffers.
+    /// Recovers what a killed process left in its buffers.
     fn salvage(&mut self, at: usize, token: u64, batch: &mut Batch) {
         let prefix = format!("{token:x}-");
         let entries = std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
@@ -405,7 +405,7 @@ impl Recording {
         }
     }
 
-    /// Ends the program when that was asked for.
+    /// Ends the program if that was requested.
     fn heed_stop(&mut self) {
         if !self.stop.0.load(Ordering::Relaxed) {
             return;
@@ -436,7 +436,7 @@ impl Recording {
         }
     }
 
-    /// Whether the program has ended and with it all that could still tell something.
+    /// Whether the program and everything that could still send something have ended.
     fn over(&mut self) -> Result<bool, Error> {
         if self.status.is_none() {
             self.status = self.child.try_wait().map_err(|source| self.io(source))?;
@@ -470,8 +470,8 @@ impl Recording {
     }
 }
 
-/// Goes on in a thread of a process. If it is the one that the stream is at, only a batch that has runs tells that: the first
-/// run of a chunk may belong to one of the chunk before, and must be kept apart from it.
+/// Switches to a thread of a process. If the stream is there already, a switch is only added if the batch has runs: the
+/// first run of a chunk could otherwise merge with one of the chunk before.
 fn switch(current: &mut Option<(ProcessId, u32)>, to: (ProcessId, u32), batch: &mut Batch) {
     if current.replace(to) != Some(to) || !batch.runs.is_empty() {
         batch.event(Event::Switch { process: to.0, thread: to.1 });
@@ -483,7 +483,7 @@ impl Source for Recording {
         &self.info
     }
 
-    /// Waits for the program; up to 50 ms longer than it needs when it ends.
+    /// Waits for the program. At its end this takes up to 50 ms longer than necessary.
     fn fill(&mut self, batch: &mut Batch) -> Result<bool, Error> {
         batch.clear();
         while !self.ended {

@@ -5,11 +5,11 @@ use crate::{Batch, Error, Info, Source};
 use std::convert::Infallible;
 use std::process::ExitStatus;
 
-/// A program that runs just now: there is none on this system.
+/// A running program: there is none on this system.
 #[derive(Debug)]
 pub struct Recording(Infallible);
 
-/// Ends a recording from anywhere.
+/// A handle that stops a recording from any thread.
 #[derive(Clone, Debug)]
 pub struct Stop(Infallible);
 
@@ -18,7 +18,7 @@ pub struct Stop(Infallible);
 pub struct Outcome {
     /// The exit status of the program.
     pub status: ExitStatus,
-    /// What a user should know.
+    /// What the user should know.
     pub notes: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
 }
 
 impl Recording {
-    /// A handle that ends the recording.
+    /// A handle that stops the recording.
     pub fn stopper(&self) -> Stop {
         match self.0 {}
     }

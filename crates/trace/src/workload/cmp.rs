@@ -2,8 +2,9 @@
 //! every byte of each page is used and the costs of promotion are spread thin (Navarro et al., section 6.6).
 //!
 //! Each byte is a load from either file, and 8 instructions for the two are assumed: load, load, compare, branch, and the
-//! same again for the count of lines and of bytes. The loads alternate between the files; as the order within a pair of pages
-//! is no concern of a TLB, each page of 4 KB is one run.
+//! Each byte is a load from either file, and 8 instructions for the two are assumed: load, load, compare, branch, and
+//! the same again to count lines and bytes. The loads alternate between the files; since the order within a pair of
+//! pages does not matter to a TLB, each 4 KB page is one run.
 
 use super::Kind;
 use super::files::{data_file, open_and_map, unmap_and_close};

@@ -2,12 +2,12 @@
 //! every 512th page, flushes the file and exits" (Navarro et al., section 6.7). A kernel that keeps a superpage with one
 //! dirty bit writes 512 pages for each.
 //!
-//! The file is mapped shared. One word of each page of 4 KB is read in order, so that every page of every machine is; then
-//! one word is written into every `every`-th page of `page` bytes, the first included. 4 instructions an access are
-//! assumed. With `same` above 0 that share of the writes, chosen at random, stores what the page holds already (an
-//! [`Event::Rewrite`] says so), as a program does that overwrites a field with the value it has: what a kernel sees that
-//! compares digests of contents (section 4.7). With `idle` the processor has nothing to do between the reads and the writes,
-//! and a kernel can take such digests then.
+//! The file is mapped shared. One word of each page of 4 KB is read in order, so that every page of every machine is;
+//! then one word is written into every `every`-th page of `page` bytes, the first included. 4 instructions per access
+//! are assumed. With `same` above 0 that share of the writes, chosen at random, stores what the page already holds (an
+//! [`Event::Rewrite`] marks them), like a program that overwrites a field with the same value: a case for a kernel that
+//! compares digests of contents (section 4.7). With `idle` the processor is idle between the reads and the writes, and
+//! a kernel can compute such digests then.
 
 use super::Kind;
 use super::files::{data_file, open_and_map, unmap_and_close};
@@ -22,11 +22,11 @@ pub(super) const KIND: Kind = Kind {
     help: "read all of a mapped file, write into a few of its pages, flush it (Navarro et al., section 6.7)",
     parameters: &[
         Parameter { name: "bytes", default: "100M", help: "the length of the file" },
-        Parameter { name: "every", default: "512", help: "every how manyth page is written" },
+        Parameter { name: "every", default: "512", help: "one page in so many is written" },
         Parameter { name: "page", default: "8K", help: "the size of these pages, a multiple of 4K" },
-        Parameter { name: "same", default: "0", help: "the share of the writes that store what is there already" },
+        Parameter { name: "same", default: "0", help: "the share of the writes that store what is already there" },
         Parameter { name: "seed", default: "1", help: "chooses these writes" },
-        Parameter { name: "idle", default: "0", help: "milliseconds of idleness between the reads and the writes" },
+        Parameter { name: "idle", default: "0", help: "milliseconds of idle time between the reads and the writes" },
     ],
     start,
 };

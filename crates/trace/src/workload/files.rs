@@ -1,10 +1,10 @@
-//! Files of workloads: their numbers, and where they are mapped.
+//! The files of workloads: their numbers, and where they are mapped.
 
 use super::program::{Out, PAGE};
 use crate::{Backing, Event, Growth};
 use superpage_pages::Protection;
 
-/// The files that a workload may number.
+/// The number of files that a workload may have.
 pub(super) const MOST_FILES: u64 = 1 << 20;
 
 /// The number of the file `index` among those that the workload of that name works on: 2^20 numbers for each workload,

@@ -1,6 +1,6 @@
-//! `fill`: takes anonymous memory, writes its pages and exits, so that what it took becomes free: the "synthetic application
-//! that uses enough anonymous memory to maximize the number of free pages in the system when it exits" (Navarro et al.,
-//! section 6.5).
+//! `fill`: allocates anonymous memory, writes its pages and exits, so that the memory becomes free: the "synthetic
+//! application that uses enough anonymous memory to maximize the number of free pages in the system when it exits"
+//! (Navarro et al., section 6.5).
 //!
 //! One fixed anonymous mapping; each page of 4 KB that is written is written whole, in order, by 8-byte stores of 3
 //! instructions each (assumed: store, advance, branch). With a `share` below 1 only that share of the pages is, evenly
@@ -48,7 +48,7 @@ impl Program for Fill {
             return false;
         }
         let end = self.pages.min(next + Batch::RUNS as u64);
-        // Page number `i` is written if the written pages up to it number one more with it.
+        // Page number `i` is written if it increases the number of written pages up to it.
         let written = |pages: u64| (pages as f64 * self.share) as u64;
         for page in (next..end).filter(|page| written(page + 1) > written(*page)) {
             let words = (PAGE / 8) as u32;

@@ -1,13 +1,14 @@
-//! What `random`, `chase` and `zipf` share: a region that is filled, and then so many loads from places in it.
+//! What `random`, `chase` and `zipf` share: a region that is written once, and then a number of loads from places in
+//! it.
 
 use super::parameters::{MOST_BYTES, MOST_COUNT, Values};
 use super::program::{Out, PAGE, Pass, Program, REGION, Running};
 use crate::{Error, Run, Source};
 use superpage_pages::Access;
 
-/// Chooses where the next load goes.
+/// Chooses the address of the next load.
 pub(super) trait Place: Send + 'static {
-    /// Instructions that a load stands for: assumed by each workload and told in its text.
+    /// Instructions per load: assumed by each workload and stated in its documentation.
     const INSTRUCTIONS: u32;
 
     /// The next offset within the region, in bytes.
@@ -43,7 +44,7 @@ enum State {
     Done,
 }
 
-/// Loads that are made out at a time: neighbours on one page are rare in a large region, and a block without any needs no
+/// Loads generated at a time: neighbours on one page are rare in a large region, and a block without any needs no
 /// merging.
 const BLOCK: usize = 256;
 

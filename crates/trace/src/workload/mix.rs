@@ -3,8 +3,8 @@
 //! Processes and threads are numbered anew, so that each workload's are its own; files keep their numbers, as those of
 //! built-in workloads name the same file everywhere.
 //!
-//! Where workloads run one after the other, each begins with a mark of its name. Where they run at once, one that is idle
-//! gives up the rest of its turn, and the machine is idle only when no other is left.
+//! Workloads that run one after the other each begin with a mark of their name. Of workloads that run at once, an idle
+//! one yields the rest of its turn, and the machine is idle only when no other is left.
 
 use crate::{Batch, Error, Event, Info, ProcessId, Run, Source};
 use std::collections::HashMap;
@@ -127,7 +127,7 @@ impl Member {
         }
     }
 
-    /// Sees to it that there is something to take; `false` at the source's end.
+    /// Reads the next batch of the source if necessary; returns `false` at the source's end.
     fn ready(&mut self) -> Result<bool, Error> {
         if self.run == self.batch.runs.len() && self.event == self.batch.events.len() {
             (self.run, self.event) = (0, 0);
@@ -136,8 +136,8 @@ impl Member {
         Ok(true)
     }
 
-    /// Puts the switch to this member where its turn begins. Its instructions are then fetched again from the page where
-    /// they were left: one fetch, as the run that counted the others lies before the switch.
+    /// Adds the switch to this member where its turn begins. Its instructions are then fetched again from the page
+    /// where they stopped: one fetch, since the run that counted the others lies before the switch.
     fn resume(&self, batch: &mut Batch) {
         let Some((process, thread)) = self.current else { return };
         batch.event(Event::Switch { process, thread });
@@ -146,8 +146,8 @@ impl Member {
         }
     }
 
-    /// Takes the events that come before the next run. With `give_up`, idle time is left out and what follows it is for the
-    /// next turn: `true` if that is so.
+    /// Takes the events before the next run. With `give_up`, idle time is dropped and ends the turn: then this returns
+    /// `true`.
     fn take_events(&mut self, batch: &mut Batch, processes: &mut u32, threads: &mut u32, give_up: bool) -> bool {
         while let Some((_, event)) = self.batch.events.get(self.event).filter(|(at, _)| *at as usize == self.run) {
             let mut event = event.clone();

@@ -46,7 +46,7 @@ use mix::Mix;
 use parameters::Values;
 use superpage_pages::parse_count;
 
-/// One kind of workload: what a help text shows of it, and how it starts.
+/// One kind of workload: what the help text shows of it, and how to start it.
 pub struct Kind {
     /// The name.
     pub name: &'static str,
@@ -57,8 +57,8 @@ pub struct Kind {
     start: fn(&Values) -> Result<Box<dyn Source>, Error>,
 }
 
-/// Every workload, in the order of the help text. A new one is a file with its `KIND`, and a line here: the last, as the
-/// numbers of files depend on the order.
+/// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
+/// because the numbers of files depend on the order.
 static ALL: [Kind; 16] = [
     matrix::KIND,
     tree::KIND,
@@ -88,7 +88,7 @@ fn file(name: &str) -> u32 {
     ALL.iter().position(|kind| kind.name == name).expect("a workload of the table") as u32
 }
 
-/// The source that `text` asks for: a workload, `name` or `name:key=value,...`, or a mix of several.
+/// The source that `text` describes: a workload, `name` or `name:key=value,...`, or a mix of several.
 ///
 /// In a mix each workload is a process of its own. `a+b` runs them at once, in turns of a million data references;
 /// `a+b@slice=10K` in turns of ten thousand; one that is idle gives up the rest of its turn. `a;b` runs them one after the
@@ -104,14 +104,14 @@ fn file(name: &str) -> u32 {
 /// ```
 ///
 /// # Errors
-/// [`Error::Input`] for a name that is no workload (and then names all), a key that the workload has not (and names its
-/// keys), and a value out of its range (and says which values do).
+/// [`Error::Input`] for an unknown name (the message lists all), a key that the workload does not have (it lists its
+/// keys), and a value out of range (it gives the range).
 pub fn parse(text: &str) -> Result<Box<dyn Source>, Error> {
     let in_turn = text.split(';').map(at_once).collect::<Result<Vec<_>, _>>()?;
     Ok(Mix::in_turn(text.trim(), in_turn))
 }
 
-/// Reads `a+b@slice=N`.
+/// Parses `a+b@slice=N`.
 fn at_once(text: &str) -> Result<Box<dyn Source>, Error> {
     let (text, slice) = match text.split_once('@') {
         None => (text, mix::SLICE),
@@ -126,7 +126,7 @@ fn at_once(text: &str) -> Result<Box<dyn Source>, Error> {
     Ok(Mix::at_once(text.trim(), sources, slice))
 }
 
-/// Reads `name` or `name:key=value,...`.
+/// Parses `name` or `name:key=value,...`.
 fn single(text: &str) -> Result<Box<dyn Source>, Error> {
     let text = text.trim();
     let (name, parameters) = text.split_once(':').unwrap_or((text, ""));

@@ -11,12 +11,12 @@ pub(super) const MOST_BYTES: u64 = 1 << 44;
 /// The most references, rounds and operations that a parameter may ask for.
 pub(super) const MOST_COUNT: u64 = 1_000_000_000_000_000;
 
-/// One parameter of a workload, for help texts and for checking what is given.
+/// One parameter of a workload, for help texts and for checking arguments.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
     /// The key.
     pub name: &'static str,
-    /// The value where none is given, as a person would write it.
+    /// The default value, as a user would write it.
     pub default: &'static str,
     /// What it means, in a line.
     pub help: &'static str,
@@ -30,7 +30,7 @@ pub(super) struct Values<'a> {
 }
 
 impl<'a> Values<'a> {
-    /// Reads `text`, `key=value,key=value` or empty, for the workload of that name. A key may be given once.
+    /// Parses `text`, `key=value,key=value` or empty, for the workload of that name. A key may be given once.
     pub(super) fn parse(
         workload: &'static str,
         parameters: &'static [Parameter],
@@ -56,7 +56,7 @@ impl<'a> Values<'a> {
         Ok(Values { workload, given: text, values })
     }
 
-    /// The workload as it was asked for.
+    /// The workload as the user wrote it.
     pub(super) fn label(&self) -> String {
         if self.given.is_empty() { self.workload.into() } else { format!("{}:{}", self.workload, self.given) }
     }
