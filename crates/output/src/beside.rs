@@ -1,4 +1,4 @@
-//! The file that is written in the same folder until it is whole.
+//! The temporary file in the same folder, until it is complete.
 
 use rustix::fs::{AtFlags, Mode, OFlags, RawMode, Stat};
 use std::ffi::OsString;
@@ -8,23 +8,23 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
 
-/// How often a name is drawn anew that is taken.
+/// How often a new name is drawn if one is taken.
 const DRAWS: usize = 16;
 
-/// A file that nobody knows yet.
+/// A temporary file.
 #[derive(Debug)]
 pub(crate) struct Beside {
-    /// The folder, also if it gets another name meanwhile.
+    /// The folder, by descriptor: valid even if it is renamed meanwhile.
     folder: OwnedFd,
     file: File,
-    /// Its name for the time being, where the file system has none without.
+    /// Its temporary name, if the file system does not support files without one.
     part: Option<OsString>,
     name: OsString,
     before: Option<Stat>,
 }
 
 impl Beside {
-    /// Beside the file `before` of a folder, or where nothing has its name.
+    /// Creates one to replace the file `before` of a folder, or for a name that does not exist.
     pub(crate) fn create(folder: &OwnedFd, name: OsString, before: Option<Stat>) -> io::Result<Beside> {
         Beside::with(folder, name, before, unnamed)
     }
@@ -37,12 +37,12 @@ impl Beside {
     ) -> io::Result<Beside> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::openat(folder, ".", flags, Mode::empty())?;
-        // A file that may not be written to is not to be replaced either.
+        // A file that may not be written to must not be replaced either.
         if before.is_some() {
             let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             rustix::fs::openat(&folder, &name, flags, Mode::empty())?;
         }
-        // What the umask leaves, as for any file; while it grows no more than the file that it will replace.
+        // As the umask allows, as for any file; while it grows, no more than the file that it will replace.
         let mode = before.as_ref().map_or(0o666, |before| before.st_mode & 0o777);
         let mode = Mode::from_raw_mode(mode as RawMode);
         let (file, part) = match unnamed(&folder, mode)? {
@@ -74,7 +74,7 @@ impl Beside {
         Ok(())
     }
 
-    /// Gives a file without a name one, but not yet its own: that may be taken, and a link replaces nothing.
+    /// Gives a file without a name a temporary one, not its final one: that may be taken, and a link replaces nothing.
     #[cfg(target_os = "linux")]
     fn link(&self) -> io::Result<OsString> {
         use std::os::fd::AsRawFd;
@@ -99,7 +99,7 @@ impl Drop for Beside {
     }
 }
 
-/// A file without a name, or `None` where the file system has no such files or they could not be given one.
+/// A file without a name, or `None` if the file system does not support such files or they cannot be given one.
 #[cfg(target_os = "linux")]
 fn unnamed(folder: &OwnedFd, mode: Mode) -> io::Result<Option<OwnedFd>> {
     use rustix::io::Errno;
@@ -118,7 +118,7 @@ fn unnamed(_: &OwnedFd, _: Mode) -> io::Result<Option<OwnedFd>> {
     Ok(None)
 }
 
-/// Calls `make` with names that cannot be guessed, until one is not taken.
+/// Calls `make` with unpredictable names until one is not taken.
 fn draw<T>(make: impl Fn(&OsString) -> rustix::io::Result<T>) -> io::Result<(OsString, T)> {
     let mut made = Err(rustix::io::Errno::EXIST);
     for _ in 0..DRAWS {
@@ -135,7 +135,7 @@ fn draw<T>(make: impl Fn(&OsString) -> rustix::io::Result<T>) -> io::Result<(OsS
     Err(made.err().unwrap_or(rustix::io::Errno::EXIST).into())
 }
 
-/// Gives a file the mode of the one that it replaces, and its owner and group as far as this user may.
+/// Sets a file's mode to that of the one that it replaces, and its owner and group as far as this user may.
 fn take_after(file: &File, before: &Stat) -> io::Result<()> {
     let now = file.metadata()?;
     let (mut mode, user, group) = (before.st_mode & 0o777, before.st_uid, before.st_gid);
@@ -144,7 +144,7 @@ fn take_after(file: &File, before: &Stat) -> io::Result<()> {
         && now.gid() != group
         && fchown(file, None, Some(group)).is_err()
     {
-        // It is another group now, which gets no more than all others.
+        // It has a different group now, which gets no more rights than all others.
         mode &= !0o070 | (mode & 0o007) << 3;
     }
     file.set_permissions(PermissionsExt::from_mode(mode))
@@ -157,7 +157,7 @@ mod tests {
     use std::fs;
     use std::io::Write;
 
-    /// As on a file system without files that have no name.
+    /// As on a file system that does not support files without a name.
     fn named(path: &std::path::Path) -> Beside {
         let Place { folder, name, there: There::Regular(before) } = Place::find(path).unwrap() else {
             panic!("{}", path.display())

@@ -1,4 +1,5 @@
-//! What the pages of a region hold, as the manager sees it: [`Memory`](superpage_vm::Memory) on the memory file and the swap file.
+//! The contents of a region's pages, as the manager sees them: [`Memory`](superpage_vm::Memory) on the memory file and
+//! the swap file.
 
 use super::memory::{BLOCK, Memory};
 use super::swap::Swap;
@@ -14,7 +15,7 @@ pub(crate) struct Contents {
     ladder: Ladder,
     /// The first page of the region.
     first: Vpn,
-    /// Why a page of the fault at hand could not be filled.
+    /// Why a page of the current fault could not be filled.
     pub(crate) failed: Option<io::Error>,
     pub(crate) reservations: u64,
     pub(crate) reservation_nanoseconds: u64,
@@ -33,7 +34,7 @@ impl Contents {
         }
     }
 
-    /// Notes why something failed; what follows in the same fault fails too.
+    /// Records why something failed; later steps of the same fault fail too.
     fn done(&mut self, result: io::Result<()>) -> Result<(), NoContents> {
         if let Err(error) = result {
             self.failed.get_or_insert(error);
@@ -41,7 +42,7 @@ impl Contents {
         if self.failed.is_some() { Err(NoContents) } else { Ok(()) }
     }
 
-    /// Gives a page its memory.
+    /// Makes a frame back a page, and provides its memory.
     fn back(&mut self, index: usize, frame: Pfn) -> io::Result<()> {
         self.memory.give(index, frame)?;
         self.memory.provide(index)
@@ -60,7 +61,7 @@ impl superpage_vm::Memory for Contents {
     }
 
     fn copy(&mut self, _: Pfn, to: Pfn, page: Page) {
-        // Contents lie where the page is, whichever frame backs it.
+        // Contents are stored by page, whichever frame backs it.
         let given = self.memory.give(self.index(page), to);
         let _ = self.done(given);
     }

@@ -1,17 +1,17 @@
-//! What can go wrong, as values.
+//! Errors of regions.
 
 use std::io;
 
-/// Why a region was not made, or an operation on it was refused.
+/// Why a region was not made, or an operation on it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No way to a `userfaultfd` that this process may use.
+    /// This process has no access to a `userfaultfd`.
     #[error(
         "this process may not use userfaultfd ({0}); run as root, or get access to /dev/userfaultfd, or set \
          vm.unprivileged_userfaultfd to 1"
     )]
     Rights(io::Error),
-    /// Only faults of user mode can be handled, and the builder was not told that this is enough.
+    /// Only user-mode faults can be handled, and the builder was not told that this is enough.
     #[error(
         "this process may handle faults of user mode only, so that system calls into memory of the region that is not populated \
          would fail (EFAULT); run as root, or get access to /dev/userfaultfd, or set vm.unprivileged_userfaultfd to 1, or say \
@@ -24,19 +24,19 @@ pub enum Error {
     /// The kernel's `userfaultfd` lacks what a region needs.
     #[error("this kernel's userfaultfd has no {0}; Linux 6.1 or later on x86-64 or AArch64 has it")]
     Kernel(&'static str),
-    /// The base page is not of 4 KB.
+    /// The base page is not 4 KB.
     #[error("the base page of this machine has {0} bytes; a region needs 4096")]
     BasePage(usize),
-    /// A size that no region can have.
+    /// A size outside the range of a region.
     #[error("a region has from one base page to less than 2^44 bytes, not {0}")]
     Bytes(usize),
-    /// A limit that no region can have.
+    /// A limit outside the range of a region.
     #[error("the limit of a region is from 2 MB to less than 2^44 bytes, not {0}")]
     Limit(usize),
-    /// No frame is left and none can be evicted.
+    /// No frame is left, and no page can be evicted.
     #[error("no frame is left for page {0} of the region; raise its limit, name a swap directory, or discard pages")]
     OutOfMemory(usize),
-    /// A range that does not lie in the region, or is not of whole base pages.
+    /// A range that is not inside the region, or not of whole base pages.
     #[error("bytes {start}..{end} are not whole base pages inside the region of {bytes} bytes")]
     Range {
         /// The first byte.
@@ -46,18 +46,18 @@ pub enum Error {
         /// The size of the region.
         bytes: usize,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
         /// What was tried.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// For `map_err`: the system refused to do `what`.
+    /// For `map_err`: the error that the system could not do `what`.
     pub(crate) fn system<E: Into<io::Error>>(what: &'static str) -> impl FnOnce(E) -> Error {
         move |source| Error::System { what, source: source.into() }
     }

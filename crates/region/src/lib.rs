@@ -1,5 +1,5 @@
-//! [`Region`]: memory that a program just uses, and its pager beside it, which is [`superpage_vm`]. It changes nothing of the system
-//! and nothing of the process but this memory.
+//! [`Region`]: ordinary memory for a program, and a pager for it, which is [`superpage_vm`]. It changes nothing of the
+//! system and nothing of the process except this memory.
 //!
 //! The crate is empty on other systems than Linux.
 #![cfg(target_os = "linux")]
@@ -41,16 +41,16 @@ use superpage_vm::{Config, Dirty, Hash, Map, Policy, Reclaim, Vm};
 /// A piece of memory under a hard limit, whose pages grow from 4 KB to 2 MB in place as they are used, for buffer pools
 /// and arenas.
 ///
-/// A first touch reserves a whole 2 MB page and populates one base page of it; when all are populated they become one huge
-/// page, without a copy. Under scarcity what is reserved and not populated goes to others. Nothing is populated that was
-/// not touched: there is no bloat.
+/// A first touch reserves a whole 2 MB page and populates one base page of it; when all are populated they become one
+/// huge page, without a copy. When memory is scarce, reserved pages that are not populated are used for others. No page
+/// is populated that was not touched: there is no bloat.
 ///
-/// The memory is one shared mapping (`MAP_SHARED`) of a memory file, whatever the limit. A thread serves the region; threads
-/// that touch an absent page wait for it, so neither the global allocator nor anything else that it needs may live in a
-/// region.
+/// The memory is one shared mapping (`MAP_SHARED`) of a memory file, whatever the limit. A thread serves the region;
+/// threads that touch an absent page wait for it. So nothing that this thread needs, such as the global allocator, may
+/// use memory of a region.
 ///
-/// Child processes do not inherit the memory. In a forked child a region is an empty handle: [`Region::stats`] are all zero,
-/// what can fail is [`Error::Forked`], and dropping it does nothing.
+/// Child processes do not inherit the memory. In a forked child a region is an empty handle: [`Region::stats`] are all
+/// zero, fallible calls return [`Error::Forked`], and dropping it does nothing.
 ///
 /// ```no_run
 /// let mut region = superpage_region::Region::builder().bytes(64 << 20).build()?;
@@ -63,11 +63,11 @@ pub struct Region {
     bytes: usize,
     /// The process that made it, whose threads serve it.
     process: u32,
-    // Not dropped in a forked child, where the thread is not and the channel may be locked for ever.
+    // Not dropped in a forked child, where the thread does not exist and the channel may be locked for ever.
     pager: ManuallyDrop<Serving>,
 }
 
-/// The way to the pager.
+/// The connection to the pager.
 struct Serving {
     requests: Sender<Request>,
     bell: Arc<OwnedFd>,
@@ -79,7 +79,7 @@ unsafe impl Send for Region {}
 // SAFETY: through a shared region there are only raw pointers to the memory, and messages to the pager.
 unsafe impl Sync for Region {}
 
-/// What a region is to be: see [`Region::builder`].
+/// The parameters of a region: see [`Region::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
     bytes: usize,
@@ -90,38 +90,38 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The size of the region, in bytes; rounded up to whole base pages. It has to be given.
+    /// The size of the region, in bytes; rounded up to whole base pages. It must be set.
     pub fn bytes(mut self, bytes: usize) -> Builder {
         self.bytes = bytes;
         self
     }
 
-    /// The most physical memory that the region may hold, in bytes; rounded down to whole base pages, at least 2 MB. Without a
-    /// limit it is the size of the region, rounded up to whole 2 MB.
+    /// The most physical memory that the region may hold, in bytes; rounded down to whole base pages, at least 2 MB.
+    /// The default is the size of the region, rounded up to whole 2 MB.
     pub fn limit(mut self, limit: usize) -> Builder {
         self.limit = Some(limit);
         self
     }
 
-    /// Where pages go that the limit leaves no room for: an unlinked file in this directory. Without one they cannot go, and
-    /// accesses beyond the limit end with `SIGBUS`.
+    /// Where to evict pages that exceed the limit: to an unlinked file in this directory. Without one no page can be
+    /// evicted, and accesses beyond the limit end with `SIGBUS`.
     ///
-    /// With one, do no input past the page cache into the region (`O_DIRECT`, registered buffers of `io_uring`, `vmsplice`): a
-    /// page that is evicted while a device writes to it loses what is written.
+    /// With one, do no input into the region that bypasses the page cache (`O_DIRECT`, registered buffers of
+    /// `io_uring`, `vmsplice`): if a page is evicted while a device writes to it, the device's data is lost.
     pub fn swap_dir(mut self, directory: impl Into<PathBuf>) -> Builder {
         self.swap_dir = Some(directory.into());
         self
     }
 
-    /// What the manager does; without this, policy `reservation` with digests (`hash=read`). Without a swap directory nothing
-    /// is reclaimed, whatever the policy says; dirty bits are of no account for promotion here.
+    /// The policy of the manager; by default `reservation` with digests (`hash=read`). Without a swap directory nothing
+    /// is reclaimed, whatever the policy says; dirty bits do not affect promotion here.
     pub fn policy(mut self, policy: Policy) -> Builder {
         self.policy = policy;
         self
     }
 
-    /// Takes a region also where this process may only handle faults of user mode: then a system call that is given memory of the
-    /// region that is not populated fails with `EFAULT` (`read` into it, for one). [`Region::populate`] helps, where nothing is
+    /// Accepts a process that may only handle user-mode faults: then a system call that accesses an unpopulated page of
+    /// the region fails with `EFAULT` (`read` into it, for example). [`Region::populate`] avoids that, if nothing is
     /// evicted. Without this, such a process gets [`Error::UserModeOnly`].
     pub fn user_mode_only(mut self) -> Builder {
         self.user_mode_only = true;
@@ -131,7 +131,7 @@ impl Builder {
     /// Makes the region and starts its pager.
     ///
     /// # Errors
-    /// See [`Error`]: no right to `userfaultfd`, a kernel that lacks what is needed, sizes that cannot be.
+    /// See [`Error`]: no access to `userfaultfd`, a kernel without a required feature, sizes out of range.
     pub fn build(self) -> Result<Region, Error> {
         let page = rustix::param::page_size();
         if page != BASE {
@@ -155,7 +155,7 @@ impl Builder {
         if self.swap_dir.is_none() {
             policy.answers.reclaim.pages = Reclaim::Nothing;
         }
-        // There are no clean superpages here to be kept from writes: all that is mapped may have been written.
+        // There are no clean superpages to protect from writes here: everything mapped may have been written.
         policy.answers.promote.dirty = Dirty::Nowhere;
         let swap = Swap::new(self.swap_dir.as_deref(), pages)?;
         let uffd = Uffd::open()?;
@@ -206,16 +206,16 @@ impl Builder {
 }
 
 impl Region {
-    /// A region of no size yet, with no limit and no swap directory.
+    /// A builder without a size, a limit or a swap directory.
     pub fn builder() -> Builder {
         let mut policy = Policy::named("reservation").expect("a policy that the manager names");
-        // A region cannot see which pages were only read; digests spare it writing those out.
+        // A region cannot see which pages were only read; digests avoid writing those out.
         policy.answers.reclaim.hash = Hash::Read;
         Builder { bytes: 0, limit: None, swap_dir: None, policy, user_mode_only: false }
     }
 
-    /// The first byte, at a multiple of 2 MB. The memory is zero at first, and may be read and written through this pointer by
-    /// any thread for as long as the region lives, under Rust's rules for memory that threads share.
+    /// The first byte, at a multiple of 2 MB. The memory is initially zero, and may be read and written through this
+    /// pointer by any thread for as long as the region lives, under Rust's rules for memory that threads share.
     pub fn as_ptr(&self) -> NonNull<u8> {
         self.start
     }
@@ -229,7 +229,7 @@ impl Region {
     /// All of the memory, for reading.
     ///
     /// # Safety
-    /// While the slice is in use nobody writes the memory (through [`Region::as_ptr`]) or discards any of it.
+    /// While the slice is in use nobody may write the memory (through [`Region::as_ptr`]) or discard any of it.
     pub unsafe fn as_slice(&self) -> &[u8] {
         // SAFETY: the region is mapped and zeroed or written at every byte, as far as anybody can see; the caller keeps
         // writers away.
@@ -243,17 +243,17 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// Populates the pages of a range now, as touching each would, but tells of a lack of memory by an error instead of a
-    /// signal. Until they are evicted or discarded, using them cannot fail.
+    /// Populates the pages of a range now, as touching each would, but reports a lack of memory as an error instead of
+    /// a signal. Until they are evicted or discarded, accessing them cannot fail.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; the pages before are populated. [`Error::Range`], [`Error::Forked`].
+    /// [`Error::OutOfMemory`]: the pages before are populated. [`Error::Range`], [`Error::Forked`].
     pub fn populate(&self, range: Range<usize>) -> Result<(), Error> {
         let (from, to) = self.pages(&range)?;
         self.ask(|answer| Request::Populate(from, to, answer))?
     }
 
-    /// Gives up the contents of a range, which reads as zeroes again; its frames are for others. Huge pages across its edges
+    /// Discards the contents of a range, which then reads as zeroes; its frames are reused. Huge pages across its ends
     /// are demoted.
     ///
     /// # Errors
@@ -263,25 +263,26 @@ impl Region {
         if from < to { self.ask(|answer| Request::Discard(from, to, answer)) } else { Ok(()) }
     }
 
-    /// Gives the memory of pages that are not in use, reserved or cached back to the system. Nothing in a forked child.
+    /// Returns the memory of pages that are not in use, reserved or cached to the system. Does nothing in a forked
+    /// child.
     pub fn trim(&self) {
         let _ = self.ask(Request::Trim);
     }
 
-    /// What was done so far, and what is held now. All zero in a forked child, which has none of the memory.
+    /// The counters. All zero in a forked child, which has none of the memory.
     pub fn stats(&self) -> RegionStats {
         self.ask(Request::Stats).unwrap_or_default()
     }
 
-    /// The bytes that the manager maps by 2 MB pages, now.
+    /// The number of bytes that the manager maps by 2 MB pages, now.
     pub fn promoted_bytes(&self) -> u64 {
         self.stats().promoted_bytes()
     }
 
-    /// Checks every structure of the manager and the pager against the others. For tests: O(size of the region).
+    /// Checks every structure of the manager and the pager against the others, for tests. O(size of the region).
     ///
     /// # Errors
-    /// Says what does not agree.
+    /// A sentence that says what is inconsistent.
     pub fn validate(&self) -> Result<(), String> {
         self.ask(Request::Validate).unwrap_or_else(|error| Err(error.to_string()))
     }
@@ -305,7 +306,7 @@ impl Region {
 }
 
 impl Serving {
-    /// Sends a request and rings the bell. A pager that has ended hears neither.
+    /// Sends a request and rings the bell; both are lost on a pager that has ended.
     fn send(&self, request: Request) {
         if self.requests.send(request).is_ok() {
             let _ = rustix::io::write(&*self.bell, &1_u64.to_ne_bytes());
@@ -332,14 +333,14 @@ impl std::fmt::Debug for Region {
     }
 }
 
-/// The addresses of a region before and after it lives: unmapped when dropped.
+/// The addresses of a region before it is complete: unmapped when dropped.
 struct Reserved {
     start: *mut u8,
     bytes: usize,
 }
 
 impl Reserved {
-    /// The memory file at a multiple of 2 MB, not inherited by child processes: a child would have no pager.
+    /// Maps the memory file at a multiple of 2 MB, not inherited by child processes, which would have no pager.
     fn new(bytes: usize, memory: &Memory) -> Result<Reserved, Error> {
         let what = "map the region";
         let start = memory::reserve(bytes).map_err(Error::system(what))?;
@@ -354,7 +355,7 @@ impl Reserved {
         Ok(reserved)
     }
 
-    /// The region lives.
+    /// Passes the addresses on to the region.
     fn keep(self) -> NonNull<u8> {
         let start = NonNull::new(self.start).expect("the kernel maps nothing at address 0 unasked");
         std::mem::forget(self);
@@ -369,8 +370,8 @@ impl Drop for Reserved {
     }
 }
 
-/// A pager that dies leaves threads that wait for ever, and a region without one would show frames that are others': the
-/// process ends instead.
+/// Aborts the process if the pager panics: otherwise threads would wait for ever, and without a pager the region would
+/// show frames of other pages.
 struct AbortUnlessDone;
 
 impl Drop for AbortUnlessDone {

@@ -1,19 +1,19 @@
 //! The physical memory of a region: a memory file as long as the region, page for page, mapped once; and the window through
 //! which the pager reads and writes the contents of pages.
 //!
-//! The contents of page `n` of the region lie at offset `n` of the file, wherever the manager thinks that they are. A frame
-//! of the manager is the right to one page of memory: a page of the file has memory only while a frame backs it, each frame
-//! backs one page at most, and there are as many frames as the limit allows. A frame that is given to another page
-//! takes the memory from the page that had it (a hole is punched), so the limit holds and the region stays one mapping of
-//! the kernel, however scattered frames are.
+//! The contents of page `n` of the region are at offset `n` of the file, whichever frame the manager has assigned. A
+//! frame of the manager is the right to one page of memory: a page of the file has memory only while a frame backs it,
+//! each frame backs at most one page, and there are as many frames as the limit allows. When a frame is given to
+//! another page, the page that had it loses its memory (a hole is punched). So the limit holds and the region stays one
+//! mapping of the kernel, however scattered frames are.
 //!
-//! An extent of 2 MB that is given to a block of the region whose pages have no memory becomes one huge page of the file when
-//! it is given, and so a reservation: it is full of zeroes, and promotion maps it as one in place. If part of it goes, the
-//! kernel takes the huge page apart.
+//! When an extent of 2 MB is given to a block of the region whose pages have no memory, the block becomes one huge page
+//! of the file at once, and so a reservation: it is zeroed, and promotion maps it as one page in place. If part of it
+//! is freed, the kernel splits the huge page.
 //!
-//! Two things the kernel does with pages that it has pinned (a read by `O_DIRECT` that is under way, `vmsplice`): a huge page
-//! with one is not taken apart, so that a hole frees nothing until the pin goes, and the limit may be exceeded by so much; and what
-//! a device writes to a page that is evicted meanwhile is lost.
+//! The kernel treats pages that it has pinned (for a read by `O_DIRECT` in progress, `vmsplice`) specially in two ways:
+//! a huge page that contains one is not split, so punching a hole frees nothing until the pin goes, and the limit may
+//! be exceeded by that much; and what a device writes to a page that is evicted meanwhile is lost.
 
 use super::Error;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -31,34 +31,34 @@ pub(crate) const BLOCK: usize = 512;
 /// No frame, or no page.
 const NONE: u32 = u32::MAX;
 
-/// What is known of a page of the file.
+/// The state of a page of the file.
 #[derive(Clone, Copy)]
 struct Page {
     /// The frame that backs it.
     frame: u32,
     /// Whether it has memory.
     present: bool,
-    /// Whether that was never written: it is zero.
+    /// Whether that memory was never written, so that it is zero.
     zero: bool,
 }
 
-/// What is known of 2 MB of the file.
+/// The state of 2 MB of the file.
 #[derive(Clone, Copy, Default)]
 struct Block {
-    /// The pages that have memory.
+    /// The number of its pages that have memory.
     present: u16,
-    /// Whether they are one huge page, as far as is known.
+    /// Whether it is one huge page, as far as known.
     huge: bool,
-    /// Whether the kernel had no huge page when one was asked for.
+    /// Whether the kernel had no huge page when one was requested.
     refused: bool,
 }
 
-/// See the module.
+/// The memory file, the frame that backs each page and the page that each frame backs: at most one, either way.
 pub(crate) struct Memory {
     file: OwnedFd,
     window: *mut u8,
     bytes: usize,
-    /// Where a block of the file is mapped to be made one page.
+    /// Where a block of the file is mapped to be collapsed into one page.
     anvil: *mut u8,
     pages: Vec<Page>,
     blocks: Vec<Block>,
@@ -71,10 +71,10 @@ pub(crate) struct Memory {
 unsafe impl Send for Memory {}
 
 impl Memory {
-    /// A memory file of so many pages, with nothing in it, of which so many may have memory at once.
+    /// An empty memory file of so many pages, of which at most `frames` may have memory at once.
     ///
     /// # Errors
-    /// The kernel refuses the file or its mapping.
+    /// The kernel cannot create the file or its mapping.
     pub(crate) fn new(pages: usize, frames: usize) -> Result<Memory, Error> {
         let bytes = pages * BASE;
         let map = Error::system("map the memory file");
@@ -95,7 +95,7 @@ impl Memory {
             memory.anvil = anvil;
             memory.window = reserve(bytes)?;
             memory.map_at(memory.window, 0, bytes)?;
-            // A page that is filled through the window gets memory for itself alone, whatever the system's settings.
+            // Filling a page through the window allocates that page alone, whatever the system's settings.
             advise(memory.window.cast(), bytes, libc::MADV_NOHUGEPAGE)
         });
         made.map_err(map)?;
@@ -107,23 +107,23 @@ impl Memory {
         self.file.as_fd()
     }
 
-    /// Maps a part of the file over what is ours at `at`.
+    /// Maps a part of the file over our own mapping at `at`.
     fn map_at(&self, at: *mut u8, page: usize, bytes: usize) -> io::Result<()> {
         let rights = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::FIXED;
         // SAFETY: `at` is the start of the window or the anvil, reservations of ours of this length, where nothing else lives.
         unsafe {
             rustix::mm::mmap(at.cast(), bytes, rights, flags, &self.file, (page * BASE) as u64)?;
-            // A child process must not find pages here that the pager has given another meaning.
+            // A child process must not find pages here that the pager has reused.
             rustix::mm::madvise(at.cast(), bytes, Advice::LinuxDontFork)?;
         }
         Ok(())
     }
 
-    /// From now on a frame backs a page. What it backed before loses its memory; what memory the page has, it keeps.
+    /// Makes a frame back a page. The page that it backed before loses its memory; this page keeps what memory it has.
     ///
     /// # Errors
-    /// The kernel does not take the memory back.
+    /// The kernel cannot free the memory.
     pub(crate) fn give(&mut self, page: usize, frame: Pfn) -> io::Result<()> {
         if self.backs[frame.0 as usize] == page as u32 {
             return Ok(());
@@ -133,15 +133,15 @@ impl Memory {
         before.map_or(Ok(()), |before| self.punch(before, 1))
     }
 
-    /// As [`Memory::give`] for 2 MB, of which no page is in use: the block becomes one huge page if none of it has memory and
-    /// the kernel has one. What frames hold that are `cached` stays.
+    /// Like [`Memory::give`] for 2 MB, none of whose pages is in use: the block becomes one huge page if none of it has
+    /// memory and the kernel has one. Contents of frames that are `cached` stay.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Memory::give`].
     pub(crate) fn give_block(&mut self, block: usize, extent: Extent, cached: impl Fn(Pfn) -> bool) -> io::Result<()> {
         let first = block * BLOCK;
         let mut whole = true;
-        // What loses its memory, in stretches: mostly a block that had this extent.
+        // Pages that lose their memory, as ranges: usually a block that had this extent.
         let (mut from, mut lost) = (0, 0);
         for part in 0..BLOCK {
             let (page, frame) = (first + part, extent.start + part as u64);
@@ -172,8 +172,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Makes 2 MB of the file one huge page. All of its pages have memory: where a userfaultfd tells of holes, the kernel makes no
-    /// huge page around one. `false`: it has none.
+    /// Makes 2 MB of the file one huge page. All of its pages have memory: if a userfaultfd reports holes, the kernel
+    /// makes no huge page around one. Returns `false` if the kernel has none.
     fn forge(&mut self, block: usize) -> bool {
         let bytes = BLOCK * BASE;
         let huge = self.map_at(self.anvil, block * BLOCK, bytes).and_then(|()| collapse(self.anvil, bytes)).is_ok();
@@ -181,13 +181,13 @@ impl Memory {
         huge
     }
 
-    /// What the region maps there has become one huge page.
+    /// Records that a block mapped by the region has become one huge page.
     pub(crate) fn collapsed(&mut self, block: usize) {
         let block = &mut self.blocks[block];
         (block.huge, block.refused) = (true, false);
     }
 
-    /// A frame backs nothing any more; gives the page that has lost its right to memory by that, if it has any.
+    /// Takes a frame from the page that it backs; returns the page if it thereby loses its right to memory.
     fn strip(&mut self, frame: Pfn) -> Option<usize> {
         let before = std::mem::replace(&mut self.backs[frame.0 as usize], NONE);
         let page = self.pages.get_mut(before as usize)?;
@@ -195,7 +195,7 @@ impl Memory {
         page.present.then_some(before as usize)
     }
 
-    /// A frame that backs nothing backs this page, and the one that did so before does not.
+    /// Makes a frame that backs nothing back this page, in place of its previous frame.
     fn join(&mut self, page: usize, frame: Pfn) {
         let other = std::mem::replace(&mut self.pages[page].frame, frame.0 as u32);
         if other != NONE {
@@ -217,7 +217,7 @@ impl Memory {
         self.pages[page].zero = present;
     }
 
-    /// Takes the memory of pages that nobody uses.
+    /// Frees the memory of pages that are not in use.
     fn punch(&mut self, page: usize, pages: usize) -> io::Result<()> {
         if pages == 0 {
             return Ok(());
@@ -230,14 +230,14 @@ impl Memory {
         Ok(())
     }
 
-    /// Gives memory to pages that have none, by base pages.
+    /// Allocates memory for pages that have none, as base pages.
     fn populate(&mut self, first: usize, pages: usize) -> io::Result<()> {
         advise(self.at(first).cast(), pages * BASE, libc::MADV_POPULATE_WRITE)?;
         (first..first + pages).for_each(|page| self.set_present(page, true));
         Ok(())
     }
 
-    /// Sees to it that a page, which has a frame, has memory.
+    /// Ensures that a page, which has a frame, has memory.
     ///
     /// # Errors
     /// The system is out of memory.
@@ -246,7 +246,7 @@ impl Memory {
         if self.pages[page].present { Ok(()) } else { self.populate(page, 1) }
     }
 
-    /// Gives the memory of pages back to the system whose frames are not `wanted`.
+    /// Returns the memory of pages whose frames are not `wanted` to the system.
     pub(crate) fn trim(&mut self, wanted: impl Fn(Pfn) -> bool) -> io::Result<()> {
         let idle = |page: &Page| page.present && !wanted(Pfn(u64::from(page.frame)));
         let mut from = 0;
@@ -263,13 +263,13 @@ impl Memory {
         self.present
     }
 
-    /// The numbers of blocks that are one huge page, and of those that the kernel had none for.
+    /// The number of blocks that are one huge page, and of those for which the kernel had none.
     pub(crate) fn count_blocks(&self) -> (u64, u64) {
         let count = |which: fn(&Block) -> bool| self.blocks.iter().filter(|block| which(block)).count() as u64;
         (count(|block| block.huge), count(|block| block.refused && block.present > 0))
     }
 
-    /// Fills a page that has memory with zeroes, unless it is known to hold nothing else.
+    /// Zeroes a page that has memory, unless it is known to be zero.
     pub(crate) fn zero(&mut self, page: usize) {
         if !std::mem::take(&mut self.pages[page].zero) {
             self.contents_mut(page).fill(0);
@@ -298,13 +298,14 @@ impl Memory {
         self.window.wrapping_add(page * BASE)
     }
 
-    /// Checks that frames and pages are joined one to one, that what has memory has a frame, that the file has no more than
-    /// the limit, and the counts; and that each of the `mapped` pages, given with the frame of the manager, has memory by that frame.
+    /// Checks that frames and pages correspond one to one, that every page with memory has a frame, that the file is
+    /// within the limit, and the counts; and that each of the `mapped` pages, given with the manager's frame, has
+    /// memory by that frame.
     pub(crate) fn validate(&self, mapped: impl Iterator<Item = (usize, Pfn)>) -> Result<(), String> {
         let mut present = vec![0; self.blocks.len()];
         for (index, page) in self.pages.iter().enumerate() {
             if page.frame == NONE && page.present {
-                return Err(format!("page {index} of the region has memory and no frame"));
+                return Err(format!("page {index} of the region has memory but no frame"));
             }
             if page.frame != NONE && self.backs[page.frame as usize] != index as u32 {
                 return Err(format!("frame {} does not back page {index}", page.frame));
@@ -313,28 +314,28 @@ impl Memory {
         }
         let joined = self.pages.iter().filter(|page| page.frame != NONE).count();
         if joined != self.backs.iter().filter(|page| **page != NONE).count() {
-            return Err("a frame backs a page that has another one".into());
+            return Err("a frame backs a page that has a different frame".into());
         }
         for (index, (block, present)) in self.blocks.iter().zip(&present).enumerate() {
             if block.present != *present || block.huge && usize::from(*present) != BLOCK {
-                return Err(format!("block {index} counts {} pages with memory and has {present}", block.present));
+                return Err(format!("block {index} counts {} pages with memory but has {present}", block.present));
             }
         }
         let file = rustix::fs::fstat(&self.file).map_err(|error| format!("the memory file has no state: {error}"))?;
         if file.st_blocks as u64 * 512 > (self.backs.len() * BASE) as u64 {
             return Err(format!(
-                "the memory file has {} KB, and the limit is {} pages",
+                "the memory file has {} KB, but the limit is {} pages",
                 file.st_blocks / 2,
                 self.backs.len()
             ));
         }
         if self.present != present.iter().map(|count| u64::from(*count)).sum::<u64>() {
-            return Err(format!("{} pages are counted with memory", self.present));
+            return Err(format!("the count of pages with memory is {}, which is wrong", self.present));
         }
         for (index, frame) in mapped {
             let page = self.pages[index];
             if !page.present || u64::from(page.frame) != frame.0 {
-                return Err(format!("page {index} is mapped by {frame:?} and has frame {}", page.frame));
+                return Err(format!("page {index} is mapped by {frame:?} but has frame {}", page.frame));
             }
         }
         Ok(())
@@ -359,7 +360,7 @@ fn memory_file() -> rustix::io::Result<OwnedFd> {
         .or_else(|_| rustix::fs::memfd_create(NAME, MemfdFlags::CLOEXEC))
 }
 
-/// A range of addresses of whole bytes, at a multiple of a block, that nothing uses: without memory, and ours to map over.
+/// Reserves an unused range of addresses, at a multiple of a block: without memory, and ours to map over.
 pub(crate) fn reserve(bytes: usize) -> io::Result<*mut u8> {
     let block = BLOCK * BASE;
     let room = bytes + block;
@@ -388,13 +389,13 @@ pub(crate) fn reserve(bytes: usize) -> io::Result<*mut u8> {
     Ok(start.wrapping_add(before))
 }
 
-/// Makes the pages of an aligned range one huge page, mapped as such: in place and without a copy if the file has a huge
-/// page there already.
+/// Makes the pages of an aligned range one huge page, mapped as such: in place and without a copy if the file already
+/// has a huge page there.
 pub(crate) fn collapse(at: *mut u8, bytes: usize) -> io::Result<()> {
     advise(at.cast(), bytes, libc::MADV_COLLAPSE)
 }
 
-/// Ends the mappings of the pages of a range; the file keeps them.
+/// Unmaps the pages of a range; the file keeps them.
 pub(crate) fn zap(at: *mut u8, bytes: usize) -> io::Result<()> {
     // Also where the program has locked the region.
     const MADV_DONTNEED_LOCKED: i32 = 24;

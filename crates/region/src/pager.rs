@@ -1,7 +1,8 @@
-//! The pager: the thread that resolves the faults of a region, and does all else that needs the manager.
+//! The pager: the thread that resolves the faults of a region, and makes all other calls of the manager.
 //!
-//! It alone has the manager, the tables, the memory; others send it requests. A fault goes: the manager decides, and has the
-//! page filled through the window; then the mapping is put into the kernel's tables and the waiting threads are woken.
+//! It alone owns the manager, the tables and the memory; other threads send it requests. At a fault, the manager
+//! decides and has the page filled through the window; then the mapping is entered into the kernel's tables and the
+//! waiting threads are woken.
 
 use super::contents::Contents;
 use super::memory::{BASE, BLOCK, collapse, zap};
@@ -17,23 +18,23 @@ use std::time::Instant;
 use superpage_pages::{Access, Extent, Level, Vpn};
 use superpage_vm::{FaultError, SpaceId, Vm};
 
-/// What others ask of the pager.
+/// A request to the pager.
 pub(crate) enum Request {
-    /// To populate base pages, by number in the region.
+    /// Populate base pages, by number in the region.
     Populate(usize, usize, Sender<Result<(), Error>>),
-    /// To give up the contents of base pages, by number in the region.
+    /// Discard the contents of base pages, by number in the region.
     Discard(usize, usize, Sender<()>),
-    /// To give blocks without a page in use back to the system.
+    /// Return memory that is not in use to the system.
     Trim(Sender<()>),
-    /// To say what was done.
+    /// Return the counters.
     Stats(Sender<RegionStats>),
-    /// To check all structures.
+    /// Check all structures.
     Validate(Sender<Result<(), String>>),
-    /// To end.
+    /// Stop.
     Stop,
 }
 
-/// See the module.
+/// The state of the pager: the manager with its address space, page tables, memory and `userfaultfd`.
 pub(crate) struct Pager {
     pub(crate) vm: Vm,
     pub(crate) space: SpaceId,
@@ -44,12 +45,12 @@ pub(crate) struct Pager {
     pub(crate) first: Vpn,
     /// The pages whose users get `SIGBUS`.
     pub(crate) refused: BTreeSet<Vpn>,
-    /// The counts that are kept here; the others are put in when asked for.
+    /// The counters kept here; the others are added on request.
     pub(crate) stats: RegionStats,
 }
 
 impl Pager {
-    /// Works until it is told to stop. `bell` can be read when there are requests.
+    /// Serves faults and requests until it is told to stop. `bell` is readable when there are requests.
     pub(crate) fn run(mut self, requests: &Receiver<Request>, bell: &OwnedFd) -> io::Result<()> {
         let mut messages = VecDeque::new();
         loop {
@@ -77,7 +78,7 @@ impl Pager {
         }
     }
 
-    /// An answer that nobody waits for any more is no error.
+    /// Answers a request. It is no error if nobody waits for the answer any more.
     fn answer(&mut self, request: Request) {
         match request {
             Request::Populate(from, to, answer) => {
@@ -120,7 +121,7 @@ impl Pager {
         Ok(())
     }
 
-    /// Resolves a fault: when this returns well, the access can be tried again.
+    /// Resolves a fault: after success, the access can be retried.
     fn fault(&mut self, at: Vpn, access: Access) -> Result<(), Error> {
         let failed = |source| Error::System { what: "get the contents of a page of the region", source };
         loop {
@@ -131,12 +132,12 @@ impl Pager {
                 Err(FaultError::Contents(_)) => {
                     // The system is out of memory, or the swap file fails.
                     let why = self.contents.failed.take();
-                    return Err(failed(why.unwrap_or_else(|| io::Error::other("for no reason that was told"))));
+                    return Err(failed(why.unwrap_or_else(|| io::Error::other("for an unknown reason"))));
                 }
                 Err(other) => panic!("the region is one mapping for reading and writing: {other}"),
             }
         }
-        // What failed beside the page is for the faults of those who need it.
+        // A failure beside the page is left to the faults of those who need it.
         self.contents.failed = None;
         self.resume(at).map_err(|source| {
             self.tables.entered.clear();
@@ -144,13 +145,13 @@ impl Pager {
         })
     }
 
-    /// Runs the manager's page daemon once, and says whether it made progress.
+    /// Runs the manager's page daemon once; returns whether it made progress.
     fn run_daemon(&mut self) -> bool {
         let begun = Instant::now();
         let progress = self.vm.run_daemon(&mut self.tables, &mut self.contents);
         for start in std::mem::take(&mut self.tables.promoted) {
             let mapping = self.tables.mapping(start);
-            // What is in use is made one page now; what is not, when it is used.
+            // Regions in use are mapped as one page now; others when they are used.
             if let Some(mapping) = mapping.filter(|mapping| mapping.start == start && mapping.level == self.largest())
                 && matches!(mapping.present, Present::Part | Present::All)
             {
@@ -165,15 +166,16 @@ impl Pager {
         self.tables.ladder().largest()
     }
 
-    /// Puts what was entered, and the mapping that holds `at`, into the kernel's tables.
+    /// Enters new mappings, and the mapping that holds `at`, into the kernel's tables.
     fn resume(&mut self, at: Vpn) -> io::Result<()> {
         self.tables.promoted.clear();
         let mapping = self.tables.mapping(at).expect("a resolved fault has a mapping");
         let start = self.tables.address(mapping.start).addr() as u64;
         let bytes = self.tables.ladder().size(mapping.level).bytes();
         let largest = mapping.level == self.largest();
-        // Who waits goes on at once; the rest can be done while it runs. Also where all should be mapped: the kernel takes a huge
-        // mapping of a memory file out when the program's own calls (mlock, mprotect, madvise) cut through it.
+        // The waiting threads continue at once; the rest is done while they run. This is also done if everything should
+        // be mapped: the kernel removes a huge mapping of a memory file when the program's own calls (mlock, mprotect,
+        // madvise) cut through it.
         let mapped = self.uffd.resume(self.tables.address(at).addr() as u64, BASE as u64)?;
         if mapping.present == Present::Huge {
             if mapped {
@@ -191,13 +193,14 @@ impl Pager {
         if largest && self.assemble(mapping.start) {
             return self.uffd.wake(start, bytes);
         }
-        // What cannot be mapped at once, for one, across such a cut, comes with its own fault.
+        // What cannot be mapped at once, for example across such a cut, will fault by itself.
         let all = mapping.present == Present::All || self.uffd.resume(start, bytes).is_ok();
         self.tables.set_present(mapping.start, if all { Present::All } else { Present::Part });
         Ok(())
     }
 
-    /// Makes one page of 2 MB of what is mapped there, in place, in the kernel's tables. `false` if the kernel refuses.
+    /// Makes one 2 MB page of what is mapped there, in place, in the kernel's tables. Returns `false` if the kernel
+    /// cannot.
     fn assemble(&mut self, start: Vpn) -> bool {
         let begun = Instant::now();
         let collapsed = collapse(self.tables.address(start), BLOCK * BASE);
@@ -213,7 +216,7 @@ impl Pager {
         collapsed.is_ok()
     }
 
-    /// The page cannot be had: whoever waits for it gets `SIGBUS`.
+    /// Gives up on a page: whoever waits for it gets `SIGBUS`.
     fn refuse(&mut self, at: Vpn, error: &Error) -> io::Result<()> {
         self.stats.refused += 1;
         self.refused.insert(at);
@@ -221,7 +224,7 @@ impl Pager {
         refused.map_err(|_| io::Error::other(format!("{error}, and this kernel has no way to tell the program")))
     }
 
-    /// Faults on these pages are told again.
+    /// Reports faults on these pages again.
     fn forgive(&mut self, from: Vpn, to: Vpn) {
         let refused: Vec<Vpn> = self.refused.range(from..to).copied().collect();
         for at in refused {
@@ -249,10 +252,10 @@ impl Pager {
     }
 
     fn trim(&mut self) {
-        // Free frames may hold cache pages, whose contents are still of use.
+        // Free frames may hold cache pages, whose contents are still useful.
         let buddy = self.vm.buddy();
         let free = |frame| buddy.is_free(Extent { start: frame, level: Level::BASE }) && !buddy.is_cached(frame);
-        // Memory that cannot be given back stays.
+        // Memory that cannot be freed stays.
         let _ = self.contents.memory.trim(|frame| !free(frame));
     }
 

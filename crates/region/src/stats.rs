@@ -1,21 +1,22 @@
-//! What a region has done and holds.
+//! The counters of a region.
 
-/// Counts since the region was made; those that say *now* go down too.
+/// Counts since the region was made, except those marked *now*, which also decrease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RegionStats {
-    /// What the manager counts: faults by kind, promotions, demotions, preempted reservations, mappings now.
+    /// The manager's counters: faults by kind, promotions, demotions, preempted reservations, mappings now.
     pub manager: superpage_vm::Stats,
-    /// Messages of faults that the pager handled. More than the manager's faults where threads waited for the same page.
+    /// Fault messages that the pager handled. More than the manager's faults if several threads waited for the same
+    /// page.
     pub messages: u64,
-    /// Nanoseconds that it took for them, but for those that promoted to 2 MB or made a reservation of 2 MB.
+    /// Nanoseconds spent on them, without those that promoted to 2 MB or made a reservation of 2 MB.
     pub message_nanoseconds: u64,
-    /// Messages that the two numbers before count.
+    /// The number of messages whose time `message_nanoseconds` counts.
     pub plain_messages: u64,
-    /// Calls of `MADV_COLLAPSE` on the region: promotions to 2 MB in hardware, first ones and those after samples.
+    /// Calls of `MADV_COLLAPSE` on the region: promotions to 2 MB in hardware, the first ones and those after sampling.
     pub collapses: u64,
     /// Nanoseconds that they took.
     pub collapse_nanoseconds: u64,
-    /// Those of them that the kernel refused; the block is then mapped by base pages until the next fault there.
+    /// Those of them that failed; the block is then mapped by base pages until the next fault there.
     pub collapses_refused: u64,
     /// Reservations of 2 MB made: each is a huge page of the memory file from the start, if the kernel has one.
     pub reservations: u64,
@@ -25,9 +26,9 @@ pub struct RegionStats {
     pub held_pages: u64,
     /// Blocks of 2 MB whose physical memory is one huge page, now.
     pub huge_blocks: u64,
-    /// Blocks with memory for which the kernel had no huge page, now: nothing in them is mapped larger than a base page until
-    /// it has. If they stay, see that `/sys/kernel/mm/transparent_hugepage/shmem_enabled` is not `deny`, that the process has
-    /// huge pages not disabled (`PR_SET_THP_DISABLE`), and that memory is not too fragmented.
+    /// Blocks with memory for which the kernel had no huge page, now: nothing in them is mapped larger than a base page
+    /// until it has. If they persist, check that `/sys/kernel/mm/transparent_hugepage/shmem_enabled` is not `deny`,
+    /// that huge pages are not disabled for the process (`PR_SET_THP_DISABLE`), and that memory is not too fragmented.
     pub small_blocks: u64,
     /// Bytes mapped by 2 MB pages in hardware, now.
     pub huge_bytes: u64,
@@ -35,16 +36,16 @@ pub struct RegionStats {
     pub pages_out: u64,
     /// Base pages read from it.
     pub pages_in: u64,
-    /// Nanoseconds that the page daemon took.
+    /// Nanoseconds spent in the page daemon.
     pub daemon_nanoseconds: u64,
     /// Faults that ended with `SIGBUS`: no frame was left, or contents were lost.
     pub refused: u64,
-    /// Whether system calls that touch an absent page of the region fail (`EFAULT`), for want of rights.
+    /// Whether system calls that touch an absent page of the region fail (`EFAULT`), for lack of privilege.
     pub user_mode_only: bool,
 }
 
 impl RegionStats {
-    /// Bytes of physical memory that the region holds, now, whatever of them is used.
+    /// Bytes of physical memory that the region holds, now, whether in use or not.
     pub fn held_bytes(&self) -> u64 {
         self.held_pages << 12
     }

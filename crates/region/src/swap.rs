@@ -1,4 +1,4 @@
-//! Where pages go that the limit leaves no room for: an unlinked file, a slot of it for each page of the region.
+//! The swap file of a region: an unlinked file with one slot for each page of the region.
 
 use super::Error;
 use super::memory::BASE;
@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// See the module.
+/// The swap file, if there is one, and the pages that could not be written to it.
 pub(crate) struct Swap {
     /// `None`: nothing is ever written out.
     file: Option<File>,
@@ -21,16 +21,16 @@ pub(crate) struct Swap {
 }
 
 impl Swap {
-    /// A file of `slots` pages in a directory; all of its space is taken now, so that it cannot run out.
+    /// A file of `slots` pages in a directory; all of its space is allocated now, so that it cannot run out.
     ///
     /// # Errors
-    /// The directory does not take a file of this size.
+    /// The directory cannot hold a file of this size.
     pub(crate) fn new(directory: Option<&Path>, slots: usize) -> Result<Swap, Error> {
         let make = |directory: &Path| {
             let file = tempfile::tempfile_in(directory)?;
             let bytes = (slots * BASE) as u64;
             match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-                // Some file systems cannot promise space.
+                // Some file systems cannot preallocate.
                 Err(Errno::OPNOTSUPP) => file.set_len(bytes)?,
                 other => other?,
             }
@@ -44,7 +44,7 @@ impl Swap {
     /// Reads a page back.
     ///
     /// # Errors
-    /// The file does not give it: its contents are lost.
+    /// Reading the file fails: the contents are lost.
     pub(crate) fn read(&mut self, slot: u32, contents: &mut [u8]) -> io::Result<()> {
         if let Some(kept) = self.kept.get(&slot) {
             contents.copy_from_slice(kept);
@@ -56,7 +56,7 @@ impl Swap {
         Ok(())
     }
 
-    /// Writes a page out; where the file fails, it is kept here.
+    /// Writes a page out; if the file fails, the page is kept here.
     pub(crate) fn write(&mut self, slot: u32, contents: &[u8]) {
         self.pages_out += 1;
         let written = self.file.as_ref().map(|file| file.write_all_at(contents, offset(slot)));

@@ -1,13 +1,13 @@
 //! The page tables of a region, as the manager sees them: [`Pmap`] on Linux.
 //!
-//! The kernel's page tables are a cache of these: a mapping here may be absent there until the next fault, never the other
-//! way round. A superpage of 64 KB is 16 mappings of base pages there, with contiguous frames, which processors
-//! that coalesce neighbours make use of; one of 2 MB is one.
+//! The kernel's page tables are a cache of these: a mapping here may be absent there until the next fault, never the
+//! other way round. A superpage of 64 KB is 16 mappings of base pages there, with contiguous frames, which processors
+//! that coalesce neighbours exploit; one of 2 MB is one mapping.
 //!
-//! *Reference bits.* A process cannot see those of the hardware. So clearing one removes the mapping from the kernel's tables,
-//! and the fault that brings it back tells of the reference (one system call at the clearing, one fault at the next use).
-//! *Dirty bits.* What can be read can be written here, so a mapping counts as modified from the moment that the kernel's
-//! tables have it. No write is ever missed; a page that was only read is written out once too often.
+//! *Reference bits.* A process cannot read the hardware's bits. So clearing one removes the mapping from the kernel's
+//! tables, and the fault that brings it back reveals the reference (one system call to clear, one fault at the next
+//! use). *Dirty bits.* Whatever can be read can be written here, so a mapping counts as modified from the moment that
+//! the kernel's tables have it. No write is ever missed; a page that was only read may be written out unnecessarily.
 
 use super::memory::{self, BASE};
 use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
@@ -23,16 +23,16 @@ pub(crate) enum Present {
     None,
     /// Perhaps a part.
     Part,
-    /// All, by base pages; but for a page entered since the last fault.
+    /// All, by base pages, except pages entered since the last fault.
     All,
     /// All, as one huge page.
     Huge,
 }
 
-/// What is kept of a base page of the region.
+/// The state of a base page of the region.
 #[derive(Clone, Copy)]
 struct Page {
-    /// Of the mapping that starts here: its frame.
+    /// The frame of the mapping that starts here.
     frame: u32,
     /// Its level.
     level: u8,
@@ -53,7 +53,7 @@ pub(crate) struct Mapping {
     pub(crate) present: Present,
 }
 
-/// See the module.
+/// The page tables of a region: every mapping, and how much of it is in the kernel's tables.
 pub(crate) struct Tables {
     ladder: Ladder,
     first: Vpn,
@@ -62,7 +62,7 @@ pub(crate) struct Tables {
     huge: u64,
     /// Pages entered that are not in the kernel's tables yet.
     pub(crate) entered: Vec<Vpn>,
-    /// Starts of regions promoted to the largest size that may not be one page in the kernel's tables yet.
+    /// Starts of regions promoted to the largest size that may not yet be one page in the kernel's tables.
     pub(crate) promoted: Vec<Vpn>,
 }
 
@@ -119,7 +119,8 @@ impl Tables {
         })
     }
 
-    /// Notes that a mapping is in the kernel's tables, for an access just made: whatever it was, a write may follow unseen.
+    /// Records that a mapping is in the kernel's tables, for an access just made: even after a read, a write may follow
+    /// unseen.
     pub(crate) fn set_present(&mut self, start: Vpn, present: Present) {
         let page = self.page(start);
         page.used = Used { referenced: true, modified: true };
@@ -145,10 +146,10 @@ impl Tables {
     }
 
     fn level(&self, size: PageSize) -> Level {
-        self.ladder.level(size).unwrap_or_else(|| panic!("{size} is no size of {}", self.ladder))
+        self.ladder.level(size).unwrap_or_else(|| panic!("{size} is not a size of {}", self.ladder))
     }
 
-    /// Takes a mapping out of the kernel's tables. When this returns no thread can reach it.
+    /// Removes a mapping from the kernel's tables. When this returns no thread can access it.
     fn absent(&mut self, at: Vpn, size: PageSize) {
         let was = std::mem::replace(&mut self.page(at).present, Present::None);
         self.huge -= u64::from(was == Present::Huge);
@@ -177,7 +178,7 @@ impl Tables {
             }
             huge += u64::from(page.present == Present::Huge);
         }
-        if huge == self.huge { Ok(()) } else { Err(format!("{huge} mappings are huge, {} are counted", self.huge)) }
+        if huge == self.huge { Ok(()) } else { Err(format!("{huge} mappings are huge, but {} are counted", self.huge)) }
     }
 }
 
@@ -185,7 +186,7 @@ impl Pmap for Tables {
     fn enter(&mut self, _: SpaceId, at: Vpn, frame: Pfn, size: PageSize, _: Protection, access: Access) {
         let level = self.level(size);
         assert!(self.mapping(at).is_none(), "{at:?} is mapped already");
-        // The pager puts it into the kernel's tables when the fault is resolved, before anything else is asked of it.
+        // The pager enters it into the kernel's tables when the fault is resolved, before the next call of the manager.
         self.entered.extend((0..self.ladder.pages(level)).map(|page| at + page));
         let page = self.page(at);
         let used = Used { referenced: true, modified: access == Access::Write };
@@ -227,7 +228,7 @@ impl Pmap for Tables {
         let (step, pages, level) =
             (self.ladder.pages(self.level(to)), self.ladder.pages(self.level(from)), self.level(to));
         if self.exact(at, from).present == Present::Huge {
-            // A part cannot go alone from a huge page. The parts come back as they are used.
+            // A part cannot be removed from a huge page. The parts come back as they are used.
             self.absent(at, from);
         }
         let whole = *self.page(at);

@@ -1,4 +1,4 @@
-//! The `userfaultfd` system call and its requests, as `userfaultfd(2)` and `ioctl_userfaultfd(2)` have them: only those
+//! The `userfaultfd` system call and its requests, from `userfaultfd(2)` and `ioctl_userfaultfd(2)`: only those
 //! that a region needs.
 
 use super::Error;
@@ -76,10 +76,10 @@ const WAKE: Opcode = opcode::read::<RangeRequest>(GROUP, 2);
 /// `USERFAULTFD_IOC_NEW`, on the device.
 const NEW: Opcode = opcode::none(GROUP, 0);
 
-/// `USERFAULTFD_IOC_NEW`: the argument is the flags, the answer a descriptor.
+/// `USERFAULTFD_IOC_NEW`: takes the flags, returns a descriptor.
 struct New;
 
-// SAFETY: the opcode is that of the request, which takes flags by value and gives a new descriptor or an error.
+// SAFETY: the opcode is that of the request, which takes flags by value and returns a new descriptor or an error.
 unsafe impl Ioctl for New {
     type Output = OwnedFd;
     const IS_MUTATING: bool = false;
@@ -99,7 +99,7 @@ unsafe impl Ioctl for New {
     }
 }
 
-/// What a region hears from its `userfaultfd`: a thread waits for the page that holds this byte.
+/// A message from `userfaultfd`: a thread waits for the page that holds this byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Message {
     /// The address.
@@ -122,12 +122,12 @@ impl AsFd for Uffd {
 }
 
 impl Uffd {
-    /// Opens one, in the best way that this process may: for faults of the kernel too, else for those of user mode only.
+    /// Opens one, in the best way that this process may: for kernel faults too, otherwise for user-mode faults only.
     ///
     /// # Errors
-    /// No right to one, or a kernel without minor faults on memory files.
+    /// This process has no access to one, or the kernel has no minor faults on memory files.
     pub(crate) fn open() -> Result<Uffd, Error> {
-        // The features of a kernel are only told at the first request of a descriptor, which then is of no more use.
+        // A kernel only reports its features at the first request on a descriptor, which is then of no more use.
         let (probe, _) = descriptor()?;
         let offered = handshake(&probe, 0).map_err(|_| Error::Kernel("interface of the version known here"))?;
         if offered & FEATURE_MISSING_SHMEM == 0 {
@@ -148,8 +148,8 @@ impl Uffd {
         self.user_mode_only
     }
 
-    /// Registers a range of whole mappings of a memory file, for faults where the page is in the file and not mapped, and where
-    /// the file has a hole.
+    /// Registers a range of whole mappings of a memory file, for faults where the page is in the file but not mapped,
+    /// and where the file has a hole.
     pub(crate) fn register(&self, start: u64, bytes: u64) -> io::Result<()> {
         let range = RangeRequest { start, len: bytes };
         let mut request = RegisterRequest { range, mode: MODE_MISSING | MODE_MINOR, ioctls: 0 };
@@ -158,8 +158,8 @@ impl Uffd {
         Ok(())
     }
 
-    /// Maps the pages of a range that the file behind it has and that are not mapped, and wakes who waits for any of them. Returns
-    /// whether any was mapped.
+    /// Maps those pages of a range that the file has and that are not mapped, and wakes the threads that wait for any
+    /// of them. Returns whether any was mapped.
     pub(crate) fn resume(&self, start: u64, bytes: u64) -> io::Result<bool> {
         let (mut at, end, mut mapped) = (start, start + bytes, false);
         while at < end {
@@ -181,7 +181,7 @@ impl Uffd {
         Ok(mapped)
     }
 
-    /// Wakes who waits for a page of the range: the access is tried again.
+    /// Wakes the threads that wait for a page of the range: they retry the access.
     pub(crate) fn wake(&self, start: u64, bytes: u64) -> io::Result<()> {
         let mut request = RangeRequest { start, len: bytes };
         // SAFETY: the opcode is that of the structure; no memory changes.
@@ -189,10 +189,10 @@ impl Uffd {
         Ok(())
     }
 
-    /// Makes accesses to a base page that is not mapped fail with `SIGBUS`, and wakes who waits for it.
+    /// Makes accesses to an unmapped base page fail with `SIGBUS`, and wakes the threads that wait for it.
     ///
     /// # Errors
-    /// The kernel (before 6.6) cannot do it.
+    /// The kernel (before 6.6) does not support it.
     pub(crate) fn poison(&self, start: u64) -> io::Result<()> {
         if !self.poison {
             return Err(Errno::NOTSUP.into());
@@ -206,7 +206,7 @@ impl Uffd {
         }
     }
 
-    /// Reads what has come, at most a batch, and calls `take` with each. Does not wait.
+    /// Reads the pending messages, at most a batch, and calls `take` with each. Does not wait.
     pub(crate) fn read(&self, mut take: impl FnMut(Message)) -> io::Result<()> {
         let mut raw = [RawMessage::default(); MESSAGES];
         let size = size_of::<RawMessage>();
@@ -248,7 +248,7 @@ fn descriptor() -> Result<(OwnedFd, bool), Error> {
     }
 }
 
-/// Agrees on features, and gives those that the kernel has.
+/// Negotiates features; returns those that the kernel has.
 fn handshake(fd: &OwnedFd, features: u64) -> io::Result<u64> {
     let mut request = ApiRequest { api: API_VERSION, features, ioctls: 0 };
     // SAFETY: the opcode is that of the structure; no memory changes.
