@@ -1,4 +1,4 @@
-//! How the kernel is linked: at a fixed address, without start files.
+//! Links the kernel at a fixed address, without start files.
 
 fn main() {
     let folder = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");

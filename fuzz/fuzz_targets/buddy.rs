@@ -9,7 +9,7 @@ use superpage_vm::Buddy;
 
 #[derive(Arbitrary, Debug)]
 struct Input {
-    /// Which of `LADDERS`.
+    /// The index into `LADDERS`.
     ladder: u8,
     /// One less than the number of frames.
     frames: u16,
@@ -25,7 +25,7 @@ enum Operation {
         frame: u16,
         level: u8,
     },
-    /// Frees a held extent in pieces of this level, its frames then holding cache pages or what they held.
+    /// Frees a held extent in pieces of this level; its frames then hold cache pages, or what they held.
     Free {
         which: u16,
         pieces: u8,
@@ -65,7 +65,7 @@ fuzz_target!(|input: Input| {
                 let level = in_ladder(level);
                 let mut extents = free.chunks_exact(ladder.pages(level) as usize);
                 let possible = extents.any(|extent| extent.iter().all(|free| *free));
-                // A maximal extent of this size without cache pages goes first.
+                // A maximal extent of this size without cache pages is taken first.
                 let plain = buddy.iter().any(|e| e.level == level && !marked[members(e)].contains(&true));
                 let got = buddy.allocate(level);
                 assert_eq!(got.is_some(), possible);

@@ -1,4 +1,4 @@
-//! Experiment files of any contents: read and checked, never run, for they start programs.
+//! Experiment files with arbitrary contents: parsed and checked, never run, since they start programs.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

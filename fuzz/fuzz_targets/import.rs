@@ -1,4 +1,4 @@
-//! Traces of other tools, of any bytes: refused with one sentence, or a stream with what a stream has.
+//! Arbitrary bytes as traces of other tools: refused with one sentence, or imported as a valid stream.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

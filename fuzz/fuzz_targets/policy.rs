@@ -1,4 +1,4 @@
-//! Policies of any contents: as a name with parameters, and as a file.
+//! Arbitrary policies: as a name with parameters, and as a file.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

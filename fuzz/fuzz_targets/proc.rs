@@ -1,4 +1,5 @@
-//! What `/proc`, the journal of settings and the daemon's configuration could say, of any bytes. Nothing is set or promoted.
+//! Arbitrary bytes as the contents of `/proc`, the journal of settings and the daemon's configuration. Nothing is set
+//! or promoted.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

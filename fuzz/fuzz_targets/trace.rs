@@ -1,5 +1,5 @@
-//! The reader of traces on any bytes: as a whole file, and as the inside of a block whose checksums are right, so that
-//! the columns and the events are reached. It never panics, whatever it is given and wherever it is sent.
+//! The trace reader on arbitrary bytes: as a whole file, and as the contents of a block with valid checksums, so that
+//! the columns and the events are reached. It must never panic, whatever the bytes and wherever it seeks.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -40,7 +40,7 @@ fn read(reader: &mut Reader) {
     }
 }
 
-/// A file of nothing but one block of `raw`, without a footer: docs/traces.md describes the bytes.
+/// A file that consists of one block of `raw`, without a footer: docs/traces.md describes the bytes.
 fn sealed(version: u8, raw: &[u8], runs: u32, events: u32) -> Vec<u8> {
     // A description of three bytes: no workload, no flags, no notes.
     let mut file = b"sp-trace".to_vec();

@@ -1,5 +1,5 @@
-//! Any sequence of operations of several processes on one memory: every page holds what was written, and the state is valid at
-//! random moments and at the end. (The property test of the crate looks after each operation, and is slow for it.)
+//! Arbitrary operations of several processes on one memory: every page must hold what was written, and the state must
+//! be valid at random moments and at the end. (The crate's property test checks after each operation, and is slow.)
 #![no_main]
 
 #[path = "../../crates/vm/tests/common/mod.rs"]
@@ -11,13 +11,13 @@ use xxhash_rust::xxh3::xxh3_64;
 
 fuzz_target!(|input: (u8, u128, u16, Vec<common::Op>)| {
     let (ladder, answers, frames, ops) = input;
-    // A store that takes its time in one of four worlds.
+    // One of four configurations has a slow store.
     let slow = ladder >> 6 == 3;
     let mut world = if slow { World::slow(ladder, answers, frames) } else { World::new(ladder, answers, frames) };
     for (at, op) in plain(ops).into_iter().enumerate() {
         world.apply(op);
         world.answer_daemon();
-        // One in 32, at places that a small change of the input moves.
+        // One in 32, at positions that a small change of the input moves.
         if xxh3_64(&[&op[..], &at.to_le_bytes()].concat()) % 32 == 0 {
             world.check(op);
         }

@@ -1,4 +1,4 @@
-//! What the recorder's plugin could send, of any bytes.
+//! Arbitrary bytes as the output of the recorder's plugin.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

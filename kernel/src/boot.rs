@@ -1,8 +1,9 @@
-//! From the loader to Rust, and from a page fault to Rust and back.
+//! The way from the loader to Rust, and from a page fault to Rust and back.
 //!
-//! The loader (PVH, which QEMU speaks) enters in 32-bit protected mode without paging. The first 4 GB are mapped as they are by pages
-//! of 2 MB, long mode is entered, and then [`main`](super::main). A page fault saves what Rust may change on a stack of its own, since
-//! what it interrupts may use the 128 bytes below its stack pointer.
+//! The loader (PVH, which QEMU implements) enters in 32-bit protected mode without paging. The first 4 GB are
+//! identity-mapped by pages of 2 MB, long mode is entered, and then [`main`](super::main). The page-fault entry saves
+//! the registers that Rust may change on a stack of its own, since the interrupted code may use the 128 bytes below its
+//! stack pointer.
 
 use core::arch::{asm, global_asm};
 
@@ -151,18 +152,18 @@ unsafe extern "C" {
     static boot_tables: [u64; 512];
 }
 
-/// What the root of each space has in its first entry: the kernel's own memory.
+/// The first entry in the root of each space: the kernel's own memory.
 pub(crate) fn kernel_entry() -> u64 {
     // SAFETY: made before `main`, and nobody writes it.
     unsafe { (&raw const boot_tables).cast::<u64>().read() }
 }
 
-/// The root that the kernel booted with, where no program has memory.
+/// The root with which the kernel booted, where no program has memory.
 pub(crate) fn first_root() -> u64 {
     (&raw const boot_tables) as u64
 }
 
-/// Makes page faults, and all else, come to their handlers.
+/// Loads the IDT, with handlers for page faults and for all other exceptions.
 pub(crate) fn take_faults() {
     static mut IDT: [[u64; 2]; 32] = [[0; 2]; 32];
     for vector in 0..32 {
@@ -179,7 +180,7 @@ pub(crate) fn take_faults() {
     unsafe { asm!("lidt [{}]", in(reg) &descriptor) };
 }
 
-/// Other memory from here on.
+/// Switches to another address space.
 pub(crate) fn load_root(root: u64) {
     // SAFETY: the kernel's own memory is the same in every root.
     unsafe { asm!("mov cr3, {}", in(reg) root) };
@@ -192,19 +193,19 @@ pub(crate) fn root() -> u64 {
     root
 }
 
-/// Forgets what the TLB has for an address.
+/// Invalidates the TLB's entries for an address.
 pub(crate) fn invalidate(address: u64) {
     // SAFETY: changes no memory.
     unsafe { asm!("invlpg [{}]", in(reg) address) };
 }
 
-/// To the serial line.
+/// Writes a byte to the serial port.
 pub(crate) fn print_byte(byte: u8) {
-    // SAFETY: the first serial line of a PC, or nothing.
+    // SAFETY: the first serial port of a PC, or nothing.
     unsafe { asm!("out dx, al", in("dx") 0x3f8_u16, in("al") byte) };
 }
 
-/// Ends QEMU, which exits with twice this and 1 (its device `isa-debug-exit`).
+/// Exits QEMU with twice this status plus 1 (through its device `isa-debug-exit`).
 pub(crate) fn leave(status: u8) -> ! {
     loop {
         // SAFETY: as above; does not return where the device is.
@@ -212,11 +213,12 @@ pub(crate) fn leave(status: u8) -> ! {
     }
 }
 
-/// Moves bytes, as the compiler asks for by these names.
+/// The memory functions that the compiler calls by these names.
 mod bytes {
     use core::arch::asm;
 
-    // SAFETY of all: they are what C says of these names, which nothing else here defines; callers keep to C's rules.
+    // SAFETY of all: they do what C specifies for these names, which nothing else here defines; callers keep to C's
+    // rules.
     #[unsafe(no_mangle)]
     unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, bytes: usize) -> *mut u8 {
         // SAFETY: by the caller's word.

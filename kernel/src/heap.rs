@@ -1,4 +1,4 @@
-//! Memory for the kernel's own structures: by size, powers of two, from a piece that is never given back.
+//! The kernel's heap: free lists by size, powers of two, from one arena that is never freed.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::cell::UnsafeCell;
@@ -10,7 +10,7 @@ const BYTES: usize = 5 << 20;
 struct Arena(UnsafeCell<[u8; BYTES]>);
 
 struct Heap {
-    /// By the logarithm of the size: freed blocks, each of which begins with the next.
+    /// By the logarithm of the size: the list of freed blocks, each of which begins with a pointer to the next.
     free: UnsafeCell<[*mut u8; 32]>,
     used: UnsafeCell<usize>,
 }
@@ -29,7 +29,7 @@ fn class(layout: Layout) -> usize {
     layout.size().max(layout.align()).max(16).next_power_of_two().trailing_zeros() as usize
 }
 
-// SAFETY: blocks are disjoint, of the size asked for or more, and aligned to their size up to a page.
+// SAFETY: blocks are disjoint, of the requested size or more, and aligned to their size up to a page.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let class = class(layout);
@@ -49,7 +49,7 @@ unsafe impl GlobalAlloc for Heap {
         }
     }
 
-    // SAFETY: callers give back what `alloc` returned, with its layout.
+    // SAFETY: callers pass what `alloc` returned, with its layout.
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         // SAFETY: as above; the block is its caller's and large enough for a pointer.
         unsafe {

@@ -1,6 +1,7 @@
-//! A demonstration kernel on `superpage-vm`: it boots in QEMU, runs programs that check what they read, and prints what the manager did
-//! for them, under two policies. Programs are functions that use memory of their own address space, in ring 0; their faults are the
-//! processor's, and so are the accessed and dirty bits that the page daemon goes by. One processor, one thread.
+//! A demonstration kernel on `superpage-vm`: it boots in QEMU, runs programs that check what they read, and prints what
+//! the manager did for them, under two policies. Programs are functions that use memory of their own address space, in
+//! ring 0. Their faults are the processor's, and so are the accessed and dirty bits that the page daemon uses. One
+//! processor, one thread.
 #![no_std]
 #![no_main]
 
@@ -17,16 +18,16 @@ use superpage_vm::{Backed, Config, FaultError, Filled, Map, Memory, NoContents, 
 use tables::{Machine, Tables};
 
 const PAGE: usize = 4096;
-/// Memory that the manager has: 32 MB.
+/// The memory of the manager: 32 MB.
 const FRAMES: u64 = 8192;
-/// Of which the kernel's own text and data are the first 8 MB.
+/// The first 8 MB of it hold the kernel's own text and data.
 const KERNEL: u64 = 2048;
-/// The disk for swap is memory too, from here on: 64 MB.
+/// The swap device is memory too, from here on: 64 MB.
 const DISK: u64 = FRAMES * PAGE as u64;
 const SLOTS: u64 = 16_384;
 /// Where programs have their memory: at 512 GB, the second entry of the root.
 const START: Vpn = Vpn(1 << 27);
-/// Words of a page that programs use: one a cache line.
+/// The stride of the words that programs use, in bytes: one word per cache line.
 const STEP: u64 = 64;
 
 struct Serial;
@@ -42,7 +43,7 @@ macro_rules! println {
     ($($what:tt)*) => { let _ = writeln!(Serial, $($what)*); };
 }
 
-/// Physical memory, mapped as it is, and the TLB of the one processor.
+/// Identity-mapped physical memory, and the TLB of the one processor.
 struct Physical;
 
 fn frame(frame: Pfn) -> *mut [u8; PAGE] {
@@ -56,7 +57,7 @@ fn slot(from: Backed) -> *mut [u8; PAGE] {
 
 impl Machine for Physical {
     fn read(&self, table: Pfn, index: usize) -> u64 {
-        // SAFETY: a frame that the manager gave for tables; volatile, as the processor sets bits in it.
+        // SAFETY: a frame that the manager gave for page tables; volatile, as the processor sets bits in it.
         unsafe { frame(table).cast::<u64>().add(index).read_volatile() }
     }
 
@@ -69,7 +70,7 @@ impl Machine for Physical {
         Machine::write(self, root, 0, boot::kernel_entry());
     }
 
-    // The TLB holds nothing of other spaces than the one that runs: to load a root empties it.
+    // The TLB holds only entries of the running space: loading a root flushes it.
     fn invalidate(&mut self, _: SpaceId, at: Vpn) {
         boot::invalidate(at.0 * PAGE as u64);
     }
@@ -92,7 +93,7 @@ impl Memory for Physical {
     }
 
     fn read(&mut self, from: Backed, to: Pfn, _: Page) -> Result<Filled, NoContents> {
-        // SAFETY: see `zero`; slots are behind the memory that the manager has.
+        // SAFETY: see `zero`; slots lie beyond the memory of the manager.
         unsafe { frame(to).copy_from(slot(from), 1) };
         Ok(Filled::Now)
     }
@@ -103,7 +104,7 @@ impl Memory for Physical {
     }
 
     fn digest(&mut self, _: Pfn) -> u128 {
-        panic!("no policy here asks for digests")
+        panic!("no policy here uses digests")
     }
 }
 
@@ -149,12 +150,12 @@ impl Kernel {
 
 struct Cell(UnsafeCell<Option<Kernel>>);
 
-// SAFETY: one processor; a program that may fault holds nothing of the kernel meanwhile.
+// SAFETY: one processor; a program that may fault holds no reference into the kernel meanwhile.
 unsafe impl Sync for Cell {}
 
 static THE: Cell = Cell(UnsafeCell::new(None));
 
-/// The kernel, for what `call` does: nothing that faults.
+/// Calls `call` with the kernel; nothing in it may fault.
 fn kernel<R>(call: impl FnOnce(&mut Kernel) -> R) -> R {
     // SAFETY: see `Cell`.
     call(unsafe { (*THE.0.get()).as_mut().expect("it was made") })
@@ -167,22 +168,23 @@ pub(crate) extern "C" fn page_fault(error: u64, address: u64) {
 }
 
 pub(crate) extern "C" fn other_fault() -> ! {
-    panic!("an exception that is no page fault");
+    panic!("an exception other than a page fault");
 }
 
-/// What a program writes to an address, the `time`th time.
+/// The word that a program writes to an address, the `time`th time.
 fn word(address: u64, time: u64) -> u64 {
     (address ^ time << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
 }
 
-/// Uses some words of each page of a range, which `write` writes and else are held against what `time` wrote. Returns how many were wrong.
+/// Accesses some words of each page of a range: writes them, or compares them with what `time` wrote. Returns how many
+/// were wrong.
 fn program(pages: impl Iterator<Item = u64>, write: bool, time: u64) -> u64 {
     let mut wrong = 0;
     for page in pages {
         let start = (START + page).0 * PAGE as u64;
         for address in (start..start + PAGE as u64).step_by(STEP as usize) {
             let place = address as *mut u64;
-            // SAFETY: memory of the program, which page faults make real.
+            // SAFETY: memory of the program, which page faults populate.
             unsafe {
                 if write {
                     place.write_volatile(word(address, time));

@@ -1,9 +1,10 @@
 //! The page tables of x86-64, of four levels, as a [`Pmap`]: pages of 4 KB, 2 MB and 1 GB.
 //!
-//! Tables lie in frames that the manager gives. Those that a demotion will need are kept: one for a page of 2 MB, 513 for one of 1 GB.
-//! Entries are those of the hardware, which sets the accessed and the dirty bit; three of the bits that it leaves to software hold the
-//! rights, as x86-64 cannot say all of them. One processor: on several, an entry would be changed by an atomic
-//! exchange, so that no bit that the hardware sets meanwhile is lost, and the TLBs of the others be told.
+//! Tables lie in frames that the manager provides. Those that a demotion will need are kept: one for a page of 2 MB,
+//! 513 for one of 1 GB. Entries are the hardware's, which sets the accessed and the dirty bit; three of the bits that
+//! it leaves to software hold the rights, since x86-64 cannot express all of them. One processor: with several, an
+//! entry would have to be changed by an atomic exchange, so that no bit that the hardware sets meanwhile is lost, and
+//! the TLBs of the others would have to be shot down.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -17,31 +18,31 @@ const USER: u64 = 1 << 2;
 const ACCESSED: u64 = 1 << 5;
 const DIRTY: u64 = 1 << 6;
 const LARGE: u64 = 1 << 7;
-/// Where the rights are, in bits for software.
+/// The position of the rights, in bits for software.
 const RIGHTS: u32 = 9;
-/// For software too: a page that nobody may access is mapped nonetheless.
+/// Also for software: the page is mapped, even if nobody may access it.
 const MAPPED: u64 = 1 << 52;
 const NO_EXECUTE: u64 = 1 << 63;
 const FRAME: u64 = 0x000f_ffff_ffff_f000;
 
-/// By level, the tables that it takes to make base pages of one page of that level.
+/// By level, the number of tables that it takes to demote one page of that level to base pages.
 const OWED: [usize; 3] = [0, 1, 513];
 /// The level of the root.
 const ROOT: usize = 3;
-/// With more pages than that to invalidate, all of the TLB is; Linux has the same number.
+/// With more than this many pages to invalidate, the whole TLB is flushed; Linux uses the same number.
 const MANY: usize = 33;
 
-/// The memory that tables lie in, and the TLB.
+/// The memory of the tables, and the TLB.
 pub(crate) trait Machine {
     /// An entry of the table in a frame.
     fn read(&self, table: Pfn, index: usize) -> u64;
-    /// Sets it.
+    /// Writes an entry.
     fn write(&mut self, table: Pfn, index: usize, entry: u64);
-    /// Forgets what maps the page, however large, and what is cached of tables.
+    /// Invalidates the TLB's entry for the page, of any size, and what is cached of tables.
     fn invalidate(&mut self, space: SpaceId, at: Vpn);
-    /// Forgets all of the space.
+    /// Invalidates everything of the space.
     fn invalidate_all(&mut self, space: SpaceId);
-    /// A space has this root, which is empty. What is entered there by other means belongs to the kernel, and stays.
+    /// A space got this root, which is empty. Entries made there by other means belong to the kernel, and stay.
     fn new_root(&mut self, _root: Pfn) {}
 }
 
@@ -51,11 +52,11 @@ pub(crate) struct Tables<M> {
     roots: Vec<Option<Pfn>>,
     /// The entries in use of each table.
     entries: BTreeMap<Pfn, usize>,
-    /// Frames for tables.
+    /// Unused frames for tables.
     spare: Vec<Pfn>,
-    /// So many of these are for demotions.
+    /// How many of these are reserved for demotions.
     owed: usize,
-    /// The change that is being made: its space, what it has made stale, tables that became empty.
+    /// The change in progress: its space, the pages it has made stale, and tables that became empty.
     change: Option<(SpaceId, Vec<Vpn>, Vec<Pfn>)>,
 }
 
@@ -64,7 +65,7 @@ fn level(size: PageSize) -> usize {
         PageSize::KB4 => 0,
         PageSize::MB2 => 1,
         PageSize::GB1 => 2,
-        _ => panic!("{size} is no size of x86-64"),
+        _ => panic!("{size} is not a page size of x86-64"),
     }
 }
 
@@ -107,17 +108,18 @@ impl<M: Machine> Tables<M> {
         Tables { machine, roots: Vec::new(), entries: BTreeMap::new(), spare: Vec::new(), owed: 0, change: None }
     }
 
-    /// What CR3 is for a space; nothing is mapped in one that has none.
+    /// The root for CR3 of a space; nothing is mapped in a space that has none.
     pub(crate) fn root(&self, space: SpaceId) -> Option<Pfn> {
         self.roots.get(space.0 as usize).copied().flatten()
     }
 
-    /// Frames that it has: of tables, and for tables.
+    /// The frames that it holds: tables, and frames for tables.
     pub(crate) fn frames(&self) -> usize {
         self.entries.len() + self.spare.len()
     }
 
-    /// The entry that maps a page, or the one where a table is missing: its table, its level, what it is. `None` without a root.
+    /// The entry that maps a page, or the one where a table is missing: its table, level and value. `None` without a
+    /// root.
     fn walk(&self, space: SpaceId, at: Vpn) -> Option<(Pfn, usize, u64)> {
         let (mut table, mut level) = (self.root(space)?, ROOT);
         loop {
@@ -174,7 +176,7 @@ impl<M: Machine> Pmap for Tables<M> {
             Some((_, found, entry)) if entry != 0 && found >= to => return 0,
             walked => walked.map_or(ROOT + 1, |(_, level, _)| level),
         };
-        // Where smaller pages are to go for a larger one, its tables are there.
+        // If smaller pages are to be replaced by a larger one, its tables exist.
         (from.saturating_sub(to) + OWED[to] + self.owed).saturating_sub(self.spare.len()) as u64
     }
 
@@ -187,7 +189,7 @@ impl<M: Machine> Pmap for Tables<M> {
     }
 
     fn gather(&mut self, space: SpaceId, _: Range<Vpn>) {
-        assert!(self.change.is_none(), "changes are not nested");
+        assert!(self.change.is_none(), "changes do not nest");
         self.change = Some((space, Vec::new(), Vec::new()));
     }
 
@@ -226,7 +228,7 @@ impl<M: Machine> Pmap for Tables<M> {
         self.set(table, index(at, level(size)), 0);
         self.invalidate(space, at);
         self.owed -= OWED[level(size)];
-        // Tables that are empty now go, but for the root.
+        // Free the tables that are empty now, except for the root.
         let (mut empty, mut above) = (table, level(size) + 1);
         while above <= ROOT && self.entries[&empty] == 0 {
             let mut parent = self.root(space).expect("it has mapped something");

@@ -418,7 +418,7 @@ fn an_input_is_not_written_over() {
         std::fs::hard_link(input, &name).unwrap();
         for output in [input, &link, &name] {
             let words = [verb, &[input.to_str().unwrap(), option, output.to_str().unwrap()]].concat();
-            refused(&words, &["is the input too", "name another file"]);
+            refused(&words, &["is also the input", "name another file"]);
         }
         assert_eq!(std::fs::read(input).unwrap(), before);
         let _ = (std::fs::remove_file(link), std::fs::remove_file(name));

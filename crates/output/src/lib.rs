@@ -1,12 +1,12 @@
-//! Files that hold results: whole under their name, or not there at all. All outputs of superpage that have a name are made
+//! Result files: complete under their name, or not there at all. All named outputs of superpage are created
 //! here: traces, exports, machine files.
 //!
-//! What will be a file is written to one without a name in the same folder (`O_TMPFILE`), or where the file system has no such
-//! files to one with a name that cannot be guessed and that must be new, and takes its place at the end. So what stands under
-//! the name stays until then; several that write at once each write their own, and the last whole one stays; and no file or
-//! link that another user may have put on the way is followed or overwritten. It knows nothing of what is in the files.
+//! A file is written without a name in its folder (`O_TMPFILE`) or, if the file system does not support that, under a
+//! new, unpredictable name, and takes its final name at the end. Until then a file that has that name stays. Several
+//! writers at once each write their own file, and the last complete one remains; and no file or link that another user
+//! may have planted is followed or overwritten. This crate knows nothing of the contents of files.
 //!
-//! And the way in for small files that people write: [`read_text`]; and what is said to the person who called: [`tell`].
+//! It also reads small files that people write ([`read_text`]), and prints messages for the user ([`tell`]).
 
 mod beside;
 mod foreign;
@@ -25,27 +25,29 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// A file that takes its name in [`Output::commit`], and is gone if dropped before.
+/// A file that gets its name in [`Output::commit`], and is removed if dropped before.
 #[derive(Debug)]
 pub struct Output(To);
 
 #[derive(Debug)]
 enum To {
-    /// What takes its place at the end.
+    /// A temporary file, which takes its name at the end.
     Whole(Box<Beside>),
     /// What cannot be replaced: a pipe, a terminal, an open file of this process.
     Direct(File),
 }
 
 impl Output {
-    /// A file that will be `path`.
+    /// Begins a file that will become `path`.
     ///
-    /// A link stays one: what it leads to is replaced. A pipe or a device is written to directly, and so is an open file, as
-    /// `/dev/stdout`, at its end. Of a file that is replaced, the mode is kept, and its owner and group where this user may do that.
+    /// A link is followed, and its target is replaced. A pipe or a device is written to directly, and so is an open
+    /// file, such as `/dev/stdout`, at its end. A replaced file keeps its mode, and its owner and group if this user
+    /// may set them.
     ///
     /// # Errors
-    /// No such folder, no right to make a file there or to write to the file that is there, a folder by that name; or a link or
-    /// a file that another user put into a folder where all may write, or into their own. The text says the way out.
+    /// The folder does not exist; no right to create a file there, or to write to the existing one; a folder has that
+    /// name; or it is a link or a file that another user has put into a folder writable by all, or into their own. The
+    /// text says what to do.
     pub fn create(path: &Path) -> io::Result<Output> {
         let made = Place::find(path).and_then(|Place { folder, name, there }| {
             let direct = |flags: OFlags| {
@@ -61,7 +63,8 @@ impl Output {
         made.map(Output).map_err(refusal)
     }
 
-    /// Whether [`Output::create`] could make `path` now. Leaves nothing there, and opens no pipe, which nobody may read yet.
+    /// Checks whether [`Output::create`] could create `path` now. Creates nothing, and opens no pipe, which nobody may
+    /// read yet.
     ///
     /// # Errors
     /// Those of [`Output::create`].
@@ -73,18 +76,18 @@ impl Output {
         }
     }
 
-    /// The file, for a writer that wants one of its own.
+    /// The file, for a writer that needs an owned one.
     ///
     /// # Errors
-    /// The system refuses.
+    /// The descriptor cannot be duplicated.
     pub fn file(&self) -> io::Result<File> {
         self.inner().try_clone()
     }
 
-    /// Makes what was written last, and gives it its name.
+    /// Writes what is left, and gives the file its name.
     ///
     /// # Errors
-    /// The system refuses; what was there before is still there.
+    /// A write or the renaming fails; a file that had the name before is still there.
     pub fn commit(self) -> io::Result<()> {
         match self.0 {
             To::Whole(beside) => beside.commit(),
@@ -100,16 +103,16 @@ impl Output {
     }
 }
 
-/// Makes sure that writing `output` does not destroy `input`: that they are not the same file, under whatever names.
+/// Checks that writing `output` does not destroy `input`: that they are not the same file, under whatever names.
 ///
 /// # Errors
-/// They are ([`io::ErrorKind::InvalidInput`]). The text says the way out.
+/// They are the same ([`io::ErrorKind::InvalidInput`]). The text says what to do.
 pub fn apart(input: &Path, output: &Path) -> io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     let file = |path: &Path| std::fs::metadata(path).ok().filter(|file| file.is_file());
     match (file(input), file(output)) {
         (Some(one), Some(other)) if (one.dev(), one.ino()) == (other.dev(), other.ino()) => {
-            let text = "is the input too, and would be replaced; name another file to write";
+            let text = "is also the input, and would be replaced; name another file to write";
             Err(io::Error::new(io::ErrorKind::InvalidInput, text))
         }
         _ => Ok(()),
@@ -126,7 +129,7 @@ impl Write for Output {
     }
 }
 
-/// Why a file cannot be made, with the way out.
+/// Why a file cannot be created, and what to do.
 fn refusal(source: io::Error) -> io::Error {
     use io::ErrorKind::{IsADirectory, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
     match source.kind() {
@@ -137,7 +140,7 @@ fn refusal(source: io::Error) -> io::Error {
     }
 }
 
-/// The error of a write that failed, with the way out where the disk is full.
+/// The error of a failed write, and what to do if the disk is full.
 pub fn explain(source: io::Error) -> io::Error {
     use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
     let way_out = match source.kind() {

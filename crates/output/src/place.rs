@@ -1,4 +1,4 @@
-//! Where an output goes: what its name leads to, and whether that may be trusted.
+//! The destination of an output: where its path leads, and whether that can be trusted.
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat};
 use std::ffi::{OsStr, OsString};
@@ -7,16 +7,16 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-/// As many links as Linux follows.
+/// The number of links that Linux follows.
 const LINKS: usize = 40;
 
-/// A folder that is only gone through need not be readable.
+/// A folder that is only traversed need not be readable.
 #[cfg(target_os = "linux")]
 const SEARCH: OFlags = OFlags::PATH;
 #[cfg(not(target_os = "linux"))]
 const SEARCH: OFlags = OFlags::RDONLY;
 
-/// A name in a folder that is held open: whatever happens to the path meanwhile, it is this folder.
+/// A name in a folder that is held open: whatever happens to the path meanwhile, it stays this folder.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) folder: OwnedFd,
@@ -24,25 +24,25 @@ pub(crate) struct Place {
     pub(crate) there: There,
 }
 
-/// What has the name.
+/// What has that name now.
 #[derive(Debug)]
 pub(crate) enum There {
-    /// Nothing, or a file that is to be replaced.
+    /// Nothing, or a file to be replaced.
     Regular(Option<Stat>),
     /// A pipe, a socket or a device.
     Special,
-    /// A link of `/proc` to what a process has open.
+    /// A link of `/proc` to an open file of a process.
     Open,
 }
 
 impl Place {
-    /// Walks down the path and follows links one by one, as each must be looked at.
+    /// Walks down the path and follows links one by one, because each must be checked.
     pub(crate) fn find(path: &Path) -> io::Result<Place> {
         if path.as_os_str().is_empty() {
             return Err(io::ErrorKind::NotFound.into());
         }
         let mut folder = open_folder(rustix::fs::CWD, OsStr::new(if path.is_absolute() { "/" } else { "." }))?;
-        // What is left of the path, its end first.
+        // The rest of the path, its end first.
         let mut left = steps(path);
         let mut links = 0;
         while let Some(step) = left.pop() {
@@ -62,7 +62,7 @@ impl Place {
                 FileType::Symlink if in_proc(&folder) && last => {
                     return Ok(Place { folder, name: step, there: There::Open });
                 }
-                // What those of a process lead to is no name: the kernel goes there.
+                // The target of such a link is not a name: the kernel resolves it.
                 FileType::Symlink if in_proc(&folder) => {
                     folder = rustix::fs::openat(
                         &folder,
@@ -92,7 +92,7 @@ impl Place {
     }
 }
 
-/// The parts of a path, its end first. One that ends in a slash names a folder.
+/// The parts of a path, its end first. A path that ends in a slash names a folder.
 fn steps(path: &Path) -> Vec<OsString> {
     let mut steps: Vec<OsString> = path.components().map(|part: Component| part.as_os_str().to_os_string()).collect();
     if path.as_os_str().as_encoded_bytes().ends_with(b"/") {
@@ -107,7 +107,7 @@ fn open_folder(at: impl std::os::fd::AsFd, name: &OsStr) -> io::Result<OwnedFd> 
     Ok(rustix::fs::openat(at, name, flags, Mode::empty())?)
 }
 
-/// Where a link leads to, if its owner may be trusted: what is looked at and what is read are the same link.
+/// The target of a link, if its owner can be trusted: the link that is checked and the link that is read are the same.
 #[cfg(target_os = "linux")]
 fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<PathBuf> {
     let link = rustix::fs::openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
@@ -121,9 +121,9 @@ fn read_link(folder: &OwnedFd, name: &OsStr) -> io::Result<PathBuf> {
     Ok(OsString::from_vec(rustix::fs::readlinkat(folder, name, Vec::new())?.into_bytes()).into())
 }
 
-/// Refuses what another user has put where they may: it may lead anywhere, and be theirs to read. In a folder where all may
-/// write these are the rules of `fs.protected_symlinks` and `fs.protected_regular`, which not every system has switched on. A
-/// folder of another user is theirs as a whole, so what they put there is refused too; what root has put anywhere is not.
+/// Refuses what another user may have planted: it may lead anywhere, and be readable by them. In a folder writable by
+/// all these are the rules of `fs.protected_symlinks` and `fs.protected_regular`, which not every system enables. A
+/// folder of another user is entirely theirs, so what they put there is refused too; what root has put anywhere is not.
 fn refuse_planted(folder: &OwnedFd, name: &OsStr, there: &Stat) -> io::Result<()> {
     const ALL_MAY_WRITE: u32 = 0o002;
     let trusted = |user: u32| user == rustix::process::geteuid().as_raw() || user == 0;
@@ -146,7 +146,7 @@ fn refuse_planted(folder: &OwnedFd, name: &OsStr, there: &Stat) -> io::Result<()
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
 }
 
-/// Whether the links of a folder may be those of `/proc` that lead to what is open, and not to a name.
+/// Whether the links of a folder may be those of `/proc` that lead to open files, and not to names.
 fn in_proc(folder: &OwnedFd) -> bool {
     #[cfg(target_os = "linux")]
     {

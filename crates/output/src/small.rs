@@ -5,13 +5,14 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The most that such a file may have: 1 MB.
+/// The maximal size of such a file: 1 MB.
 const MOST: u64 = 1 << 20;
 
-/// The text of a small file: a regular one, of at most 1 MB, in UTF-8. Never waits, as a pipe that nobody writes to would have it.
+/// Reads a small file: a regular one, of at most 1 MB, in UTF-8. Never blocks, as opening a pipe without a writer
+/// would.
 ///
 /// # Errors
-/// It is not so, or the system refuses. The text says what was expected.
+/// The file is none of this, or cannot be read. The text says what was expected.
 pub fn read_text(path: &Path) -> io::Result<String> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
@@ -50,8 +51,8 @@ mod tests {
         for (name, why) in [
             ("more", "more than 1 MB"),
             ("bytes", "UTF-8"),
-            ("zero", "no regular file"),
-            ("pipe", "no regular file"),
+            ("zero", "not a regular file"),
+            ("pipe", "not a regular file"),
             (".", "is a directory"),
             ("none", "No such file"),
         ] {

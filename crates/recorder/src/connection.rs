@@ -1,8 +1,8 @@
-//! The process's line to the collector, and the buffers of its threads.
+//! The process's connection to the collector, and the buffers of its threads.
 //!
-//! Each process has one connection; a chunk goes out under its lock, so what one thread hands over before another is also
-//! read before it. A full line makes the program wait. A thread's buffer is a shared file beside the socket: when the
-//! process is killed, the collector finds there what was not handed over.
+//! Each process has one connection. A chunk is sent under its lock, so that what one thread sends before another is
+//! also received first. If the connection is full, the program waits. A thread's buffer is a shared file beside the
+//! socket: if the process is killed, the collector finds there what was not sent.
 
 use std::ffi::{c_int, c_void};
 use std::fs::{File, Permissions};
@@ -33,7 +33,7 @@ unsafe extern "C" {
 const MSG_NOSIGNAL: c_int = 0x4000;
 const SOL_SOCKET: c_int = 1;
 const SO_SNDBUF: c_int = 7;
-/// How many bytes may be on their way, if the system allows so much: many chunks, so that neither side often waits.
+/// How many bytes may be in flight, if the system allows that many: many chunks, so that neither side often waits.
 const ON_THEIR_WAY: c_int = 1 << 21;
 const F_SETFD: c_int = 2;
 const FD_CLOEXEC: c_int = 1;
@@ -48,8 +48,8 @@ const BUFFER_BYTES: usize = BUFFER_WORDS * size_of::<u64>();
 /// One connection.
 pub(crate) struct Connection {
     stream: Option<UnixStream>,
-    /// The next number to move the socket to: high, as programs expect theirs to be low, and lower each time, as a
-    /// program that closes all numbers usually goes upward.
+    /// The next descriptor to move the socket to: high, since programs expect theirs to be low, and lower each time,
+    /// since a program that closes all descriptors usually goes upward.
     number: c_int,
 }
 
@@ -59,7 +59,7 @@ impl Connection {
         Connection { stream: None, number: 1000 }
     }
 
-    /// Connects and says which process this is. Without a collector the connection stays closed.
+    /// Connects, and sends which process this is. Without a collector the connection stays closed.
     pub(crate) fn open(&mut self, socket: &Path, token: u64) {
         self.stream = UnixStream::connect(socket).ok();
         if let Some(stream) = &self.stream {
@@ -67,7 +67,7 @@ impl Connection {
             let moved = unsafe { fcntl(stream.as_raw_fd(), F_DUPFD_CLOEXEC, self.number) };
             self.number -= 1;
             if moved >= 0 {
-                // SAFETY: the number was just made and is nobody else's.
+                // SAFETY: the descriptor was just made and has no other owner.
                 self.stream = Some(unsafe { UnixStream::from_raw_fd(moved) });
             }
         }
@@ -82,21 +82,21 @@ impl Connection {
         }
     }
 
-    /// Takes over the connection that the program before in this process kept open for this one.
+    /// Takes over the connection that the previous program in this process left open.
     pub(crate) fn inherit(&mut self, number: RawFd) {
-        // SAFETY: the plugin before left this number to us.
+        // SAFETY: the previous plugin left this descriptor to us.
         self.stream = Some(unsafe { UnixStream::from_raw_fd(number) });
         self.number = number - 1;
         self.keep_through_exec(false);
         watch::watch(number);
     }
 
-    /// The number of the socket.
+    /// The descriptor of the socket.
     pub(crate) fn number(&self) -> Option<RawFd> {
         self.stream.as_ref().map(|stream| stream.as_raw_fd())
     }
 
-    /// Whether the next program in this process finds the socket open.
+    /// Sets whether the next program in this process finds the socket open.
     pub(crate) fn keep_through_exec(&self, keep: bool) {
         if let Some(number) = self.number() {
             // SAFETY: a call without pointers.
@@ -116,8 +116,8 @@ impl Connection {
         self.stream = None;
     }
 
-    /// Sends a chunk; waits while the collector is behind. If the collector has let go of this process, the program goes on
-    /// unrecorded; if it was killed, the process ends.
+    /// Sends a chunk; waits while the collector is behind. If the collector has released this process, the program
+    /// continues unrecorded; if it was killed, the process exits.
     pub(crate) fn send(&mut self, thread: u32, words: &[u64]) {
         let header = [CHUNK, u64::from(thread) << 32 | words.len() as u64];
         if !(self.send_all(&header) && self.send_all(words)) {
@@ -150,13 +150,13 @@ pub(crate) fn buffer_file(folder: &Path, token: u64, thread: u32) -> PathBuf {
     folder.join(format!("{token:x}-{thread}"))
 }
 
-/// Makes a buffer: a shared file, or memory of our own where that cannot be had. Returns whether it is the file.
+/// Makes a buffer: a shared file or, if that fails, private memory. Returns whether it is the file.
 pub(crate) fn buffer(path: &Path) -> (*mut u64, bool) {
     let shared = || {
         let file = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(path).ok()?;
-        // The umask may have taken from the owner, too.
+        // The umask may have removed rights of the owner, too.
         file.set_permissions(Permissions::from_mode(0o600)).ok()?;
-        // All of it now: a page that the file system has no room for would end the program with SIGBUS.
+        // Allocate all of it now: a page that does not fit on the file system would end the program with SIGBUS.
         // SAFETY: the file is open; this changes no memory.
         if unsafe { posix_fallocate(file.as_raw_fd(), 0, BUFFER_BYTES as i64) } != 0 {
             return None;
@@ -168,7 +168,7 @@ pub(crate) fn buffer(path: &Path) -> (*mut u64, bool) {
     };
     shared().map_or_else(
         || {
-            // What is left of the file would be taken for the buffer.
+            // An incomplete file would be taken for the buffer.
             let _ = std::fs::remove_file(path);
             (Box::leak(vec![0; BUFFER_WORDS].into_boxed_slice()).as_mut_ptr(), false)
         },
@@ -176,7 +176,7 @@ pub(crate) fn buffer(path: &Path) -> (*mut u64, bool) {
     )
 }
 
-/// Gives back a shared buffer and its file; memory of our own stays, as it is rare.
+/// Frees a shared buffer and its file; private memory is not freed, since it is rare.
 pub(crate) fn release(buffer: *mut u64, file: &Path) {
     if std::fs::remove_file(file).is_ok() {
         // SAFETY: the file was there, so the buffer is its mapping, and its thread has ended.

@@ -1,8 +1,8 @@
-//! Following a program into the one that it executes: the plugin itself executes QEMU with itself for it.
+//! Follows a program into the one that it executes: the plugin itself executes QEMU, with itself, for it.
 //!
-//! QEMU would hand the call to the system, and the new program would run natively. The plugin sees the call first and
-//! carries it out in its own way, after the same checks that the system makes; if one fails, QEMU goes on and gives the
-//! program its error. The socket stays open for the plugin in the new program.
+//! QEMU would pass the call to the system, and the new program would run natively. The plugin sees the call first and
+//! makes it in its own way, after the same checks that the system makes; if one fails, QEMU continues and returns the
+//! error to the program. The socket stays open for the plugin in the new program.
 
 use std::ffi::{CString, OsStr, OsString, c_char, c_int};
 use std::fs::File;
@@ -22,7 +22,7 @@ unsafe extern "C" {
 /// More strings than a program can be given.
 const STRINGS: usize = 1 << 20;
 
-/// Carries out `execve` with guest pointers. Returns only if it cannot be done.
+/// Executes `execve` with guest pointers. Returns only on failure.
 pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, path: u64, arguments: u64, environment: u64) {
     let Some(memory) = Memory::open(session) else { return };
     let (Some(path), Some(arguments)) = (memory.string(path), memory.strings(arguments)) else { return };
@@ -36,7 +36,7 @@ pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, path: u64, argum
         Ok(program) => program,
         Err(Obstacle::System(_)) => return,
         Err(Obstacle::Format) => return note(runs, &file, "it is neither an ELF program nor a script"),
-        Err(Obstacle::Unreadable) => return note(runs, &file, "it may not be read"),
+        Err(Obstacle::Unreadable) => return note(runs, &file, "it is not readable"),
         Err(Obstacle::Machine(machine)) => {
             return note(runs, &file, &format!("its ELF machine {machine} is not known to the recorder"));
         }
@@ -51,7 +51,7 @@ pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, path: u64, argum
         tell_note(runs, &format!("{} is set-user-ID, which it cannot be under QEMU", program.file.display()));
     }
     let Some(plugin) = session.plugins.iter().find(|plugin| process::identity(plugin) == session.code) else {
-        return note(runs, &file, "the process has closed all files and may not open the recorder's any more");
+        return note(runs, &file, "the process has closed all files and cannot open the recorder's any more");
     };
     process::gather(cpu);
     runs.tell_skipped();
@@ -84,13 +84,13 @@ fn note(runs: &Runs, file: &Path, reason: &str) {
     tell_note(runs, &format!("{} was not followed: {reason}", file.display()));
 }
 
-/// Tells the reader something at once.
+/// Sends a note to the reader at once.
 pub(crate) fn tell_note(runs: &Runs, text: &str) {
     add_note(runs, text);
     runs.hand_over();
 }
 
-/// Puts a text for the reader among what the thread will hand over.
+/// Adds a note for the reader to what the thread will send.
 pub(crate) fn add_note(runs: &Runs, text: &str) {
     let mut payload = vec![[text.len() as u64, 0]];
     for piece in text.as_bytes().chunks(16) {
@@ -102,7 +102,7 @@ pub(crate) fn add_note(runs: &Runs, text: &str) {
     runs.event(code::NOTE, &payload);
 }
 
-/// The file of an emulator: this one's own, or another's beside it or in the path.
+/// The file of an emulator: this one's own, or another one beside it or in `PATH`.
 fn emulator(name: &str) -> Option<PathBuf> {
     let own = std::fs::read_link("/proc/self/exe").ok()?;
     if own.file_name() == Some(OsStr::new(name)) {
@@ -112,7 +112,7 @@ fn emulator(name: &str) -> Option<PathBuf> {
     if beside.exists() { Some(beside) } else { program::search(OsStr::new(name), std::env::var_os("PATH").as_deref()) }
 }
 
-/// The guest's memory, read in a way that a wrong pointer cannot hurt.
+/// The guest's memory, read in a way that is safe with invalid pointers.
 struct Memory {
     file: File,
     base: u64,
@@ -128,7 +128,7 @@ impl Memory {
         let mut piece = [0; 256];
         loop {
             let place = address.wrapping_add(self.base).wrapping_add(string.len() as u64);
-            // Not over the end of a page, as the next need not be there.
+            // Not across the end of a page, since the next one may not exist.
             let length = piece.len().min(4096 - (place % 4096) as usize);
             let read = self.file.read_at(&mut piece[..length], place).ok().filter(|read| *read > 0)?;
             if let Some(end) = piece[..read].iter().position(|byte| *byte == 0) {
@@ -155,7 +155,7 @@ impl Memory {
     }
 }
 
-/// Strings as C wants them.
+/// An array of C strings.
 struct Words {
     _strings: Vec<CString>,
     pointers: Vec<*const c_char>,

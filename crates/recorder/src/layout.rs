@@ -1,4 +1,4 @@
-//! What is mapped when a program begins: its segments, the dynamic linker, the stack.
+//! The mappings with which a program begins: its segments, the dynamic linker, the stack.
 
 use std::ffi::{c_int, c_ulong, c_void};
 use std::os::unix::fs::MetadataExt;
@@ -9,12 +9,13 @@ use crate::runs::Runs;
 use crate::wire::{GROWS_DOWN, SHARED};
 
 const PAGE: u64 = 4096;
-/// QEMU's marks of a page: readable, writable, executable, and writable but for translated code on it.
+/// QEMU's page flags: readable, writable, executable, and writable except for translated code on it.
 const PAGE_RIGHTS: u64 = 7;
 const PAGE_WRITABLE: u64 = 2;
 const PAGE_WRITE_ORIGINAL: u64 = 16;
 
-/// Where the heap goes if it had no room to grow: far below the programs and libraries that QEMU places from 256 GB up.
+/// Where the heap is moved if it has no room to grow: far below the programs and libraries that QEMU places from 256 GB
+/// up.
 /// Linux leaves a random gap before the heap as well.
 const ROOMY: u64 = 0x20_0000_0000;
 /// Room that is enough for a heap.
@@ -33,8 +34,8 @@ extern "C" fn add(regions: *mut c_void, start: u64, end: u64, marks: c_ulong) ->
     0
 }
 
-/// Tells the mappings of a program that has just been loaded and gives its heap, moved to where there is room for it.
-/// `None` if this QEMU does not show them.
+/// Reports the mappings of a program that was just loaded, and returns its heap, which is moved if it lacks room.
+/// `None` if this QEMU does not list them.
 pub(crate) fn tell(session: &Session, runs: &Runs) -> Option<Heap> {
     let walk = session.api.walk_regions?;
     let mut regions: Vec<Region> = Vec::new();
@@ -107,7 +108,7 @@ fn host(line: &str, guest_base: u64) -> Option<Host> {
     let hex = |digits: &str| u64::from_str_radix(digits, 16).ok();
     let mut device = file_device(hex(major)?, hex(minor)?);
     let mut length = 0;
-    // A file system may give its files another device number than it shows here.
+    // A file system may report another device number for its files than it does here.
     if let Some(metadata) = path.and_then(|path| std::fs::metadata(path).ok()).filter(|file| file.ino() == inode) {
         (device, length) = (metadata.dev(), metadata.size());
     }

@@ -1,9 +1,9 @@
 //! The QEMU user-mode plugin that records what a program does to its memory.
 //!
-//! QEMU loads it into the process that emulates the program. It forms runs of accesses, sees the system calls that change
-//! mappings, follows children, threads and `exec`, and sends all of it over a Unix socket to the collector in
-//! `superpage-trace`, which holds this library in itself. It never decides anything about a trace's format, and it has no
-//! dependencies, so that one call of the compiler builds it.
+//! QEMU loads it into the process that emulates the program. It builds runs of accesses, intercepts the system calls
+//! that change mappings, follows children, threads and `exec`, and sends all of it over a Unix socket to the collector
+//! in `superpage-trace`, which embeds this library. It knows nothing of the trace's format, and it has no dependencies,
+//! so that one call of the compiler builds it.
 
 mod connection;
 mod execute;
@@ -58,7 +58,7 @@ unsafe extern "C" fn qemu_plugin_install(
     }
 }
 
-/// Reads the plugin's arguments and registers its callbacks.
+/// Parses the plugin's arguments and registers its callbacks.
 fn install<'a>(id: u64, machine: &[u8], words: impl Iterator<Item = &'a OsStr>) -> Result<(), String> {
     let api = Api::find().map_err(|name| format!("this QEMU's plugin interface lacks {name:?}, expected QEMU 7.2"))?;
     let machine_name = String::from_utf8_lossy(machine);
@@ -107,7 +107,7 @@ struct Settings {
 
 impl Settings {
     fn read(&mut self, word: &OsStr) -> Result<(), String> {
-        let unknown = || format!("the plugin does not know {word:?}");
+        let unknown = || format!("the plugin has no argument {word:?}");
         let bytes = word.as_bytes();
         let at = bytes.iter().position(|byte| *byte == b'=').ok_or_else(unknown)?;
         let value = OsStr::from_bytes(&bytes[at + 1..]);
@@ -129,14 +129,14 @@ impl Settings {
         Ok(())
     }
 
-    /// What follows `-plugin` for another program, without the file and the token.
+    /// The argument of `-plugin` for another program, without the file and the token.
     fn specification(&self) -> OsString {
         let mut words = OsString::from(",spare=");
         words.push(doubled(&self.spare));
         words.push(",socket=");
         words.push(doubled(self.socket.as_os_str()));
         if let Some(Sampling { on, period, seed }) = self.sampling {
-            // Another program of the same process has windows of its own.
+            // Another program of the same process has its own windows.
             let seed = seed.wrapping_add(1) & i64::MAX as u64;
             words.push(format!(",on={on},period={period},seed={seed}"));
         }
@@ -144,7 +144,7 @@ impl Settings {
     }
 }
 
-/// With commas doubled, as QEMU's options want them.
+/// The value with commas doubled, as QEMU's options require.
 fn doubled(value: &OsStr) -> OsString {
     let mut bytes = Vec::new();
     for byte in value.as_bytes() {
@@ -165,7 +165,7 @@ fn program_file() -> PathBuf {
     std::fs::canonicalize(&file).unwrap_or(file)
 }
 
-/// Finds out by trying each bit how accesses are described.
+/// Determines how accesses are described by trying each bit.
 fn access_format(api: &Api) -> AccessFormat {
     // SAFETY: a pure function of its argument.
     let size = |info| unsafe { (api.size_shift)(info) };
@@ -204,7 +204,7 @@ extern "C" fn translated(_: u64, block: Opaque) {
         }
         let number = (place - first) as u64;
         match (straddling, first) {
-            // The rest of the instruction before is fetched when that is.
+            // The rest of the previous instruction is fetched when that is.
             (true, _) => api.watch_instruction(at(first - 1), executed_straddling, page | (number + 1)),
             (false, 0) => api.watch_block(block, executed, page | number),
             (false, _) => api.watch_instruction(at(first), executed, page | number),
@@ -219,7 +219,7 @@ extern "C" fn translated(_: u64, block: Opaque) {
     }
 }
 
-/// Tells what the program finds when it begins.
+/// Reports the state in which the program begins.
 fn begin_program(session: &Session) {
     let Some(runs) = process::runs(0) else { return };
     process::begin_thread(runs);
@@ -228,7 +228,7 @@ fn begin_program(session: &Session) {
     }
     match layout::tell(session, runs) {
         Some(heap) => syscalls::set_heap(heap),
-        None => execute::tell_note(runs, "this QEMU does not show the mappings that the program begins with"),
+        None => execute::tell_note(runs, "this QEMU does not list the mappings with which the program begins"),
     }
 }
 
@@ -274,7 +274,7 @@ extern "C" fn syscall_return(_: u64, cpu: u32, _: i64, result: i64) {
     }
 }
 
-/// QEMU's own end, for a program that did not ask for it.
+/// The exit of QEMU itself, for a program that did not request it.
 extern "C" fn exited(_: u64, _: *mut c_void) {
     process::end_abruptly();
 }

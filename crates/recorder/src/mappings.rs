@@ -1,4 +1,4 @@
-//! Telling changes of mappings: what a system call asked for, as an event.
+//! Reports changes of mappings: each system call's effect, as an event.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::{FromRawFd, RawFd};
@@ -11,7 +11,7 @@ use crate::wire::{FILE, GROWS_UP, code};
 /// The size of a page in a trace.
 pub(crate) const PAGE: u64 = 4096;
 const READ_WRITE: u64 = 3;
-/// The device number of System V's shared memory, which is none of a file system's.
+/// The device number for System V shared memory, which no file system has.
 const SHARED_MEMORY: u64 = u64::MAX;
 
 /// The payload of [`code::MAP`].
@@ -19,7 +19,7 @@ const SHARED_MEMORY: u64 = u64::MAX;
 pub(crate) struct Mapping {
     start: u64,
     pages: u64,
-    /// Rights and marks as the wire has them.
+    /// Rights and flags in the wire's encoding.
     pub(crate) flags: u64,
     file: (u64, u64),
     length: u64,
@@ -32,8 +32,8 @@ impl Mapping {
         Mapping { start, pages, flags: rights & 7, file: (0, 0), length: 0, offset: 0 }
     }
 
-    /// Puts a file behind it: device and inode, length in bytes, offset in pages. Where the length is not known, the
-    /// mapping is the file.
+    /// Makes it a mapping of a file: device and inode, length in bytes, offset in pages. If the length is not known,
+    /// the mapping counts as the whole file.
     pub(crate) fn set_file(&mut self, file: (u64, u64), length: u64, offset: u64) {
         self.flags |= FILE;
         self.file = file;
@@ -41,12 +41,12 @@ impl Mapping {
         self.offset = offset;
     }
 
-    /// Puts a segment of System V's shared memory behind it.
+    /// Makes it a mapping of a segment of System V shared memory.
     pub(crate) fn set_segment(&mut self, identifier: u64) {
         self.set_file((SHARED_MEMORY, identifier), 0, 0);
     }
 
-    /// Tells it.
+    /// Reports it.
     pub(crate) fn tell(&self, runs: &Runs) {
         TOUCHED.forget(self.start, self.pages);
         runs.event(
@@ -56,20 +56,20 @@ impl Mapping {
     }
 }
 
-/// Tells that a range is not mapped any more, or ([`code::DISCARD`]) has lost its contents.
+/// Reports that a range was unmapped or, with [`code::DISCARD`], has lost its contents.
 pub(crate) fn tell_range(runs: &Runs, code: u64, address: u64, length: u64) {
     let (start, pages) = (address / PAGE, length.div_ceil(PAGE));
     TOUCHED.forget(start, pages);
     runs.event(code, &[[start, pages]]);
 }
 
-/// Tells new rights.
+/// Reports new rights.
 pub(crate) fn tell_protect(runs: &Runs, address: u64, length: u64, rights: u64) {
     TOUCHED.restrict(address / PAGE, length.div_ceil(PAGE), rights & 1 != 0, rights & 4 != 0);
     runs.event(code::PROTECT, &[[address / PAGE, length.div_ceil(PAGE)], [rights & 7, 0]]);
 }
 
-/// Tells that a mapping has moved or changed its length.
+/// Reports that a mapping was moved or changed its length.
 pub(crate) fn tell_remap(runs: &Runs, from: u64, from_length: u64, to: u64, to_length: u64) {
     let (from, from_pages) = (from / PAGE, from_length.div_ceil(PAGE));
     let (to, to_pages) = (to / PAGE, to_length.div_ceil(PAGE));
@@ -78,7 +78,7 @@ pub(crate) fn tell_remap(runs: &Runs, from: u64, from_length: u64, to: u64, to_l
     runs.event(code::REMAP, &[[from, from_pages], [to, to_pages]]);
 }
 
-/// The file behind an open number: device, inode and length, or `None` for one that gives zeroes as `/dev/zero` does.
+/// The file behind a descriptor: device, inode and length, or `None` for a source of zeroes such as `/dev/zero`.
 pub(crate) fn file_behind(number: RawFd) -> Option<(u64, u64, u64)> {
     if number < 0 {
         return None;
@@ -103,22 +103,22 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// A heap of which nothing is known yet.
+    /// A heap whose position is not known yet.
     pub(crate) const fn unknown() -> Heap {
         Heap { start: 0, pages: 0 }
     }
 
-    /// An empty heap whose break is at `address`; what lies before the next page belongs to the program's data.
+    /// An empty heap whose break is at `address`; what precedes the next page boundary belongs to the program's data.
     pub(crate) fn at(address: u64) -> Heap {
         Heap { start: address.div_ceil(PAGE), pages: 0 }
     }
 
-    /// Whether moving the break to `address` would take something away.
+    /// Whether moving the break to `address` would unmap something.
     pub(crate) fn shrinks(&self, address: u64) -> bool {
         address != 0 && address.div_ceil(PAGE) < self.start + self.pages
     }
 
-    /// Tells that the break is now at `address`.
+    /// Reports that the break is now at `address`.
     pub(crate) fn tell_break(&mut self, runs: &Runs, address: u64) {
         if self.start == 0 {
             *self = Heap::at(address);

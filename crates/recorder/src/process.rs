@@ -1,9 +1,9 @@
-//! The process that is recorded: its threads, what it shares with the collector, and the order of what they tell.
+//! The recorded process: its threads, what it shares with the collector, and the order of what they send.
 //!
-//! A thread's accesses go to its own buffer without a lock. While a process has one thread, events stand between them
-//! and order needs no thought. With more, three rules keep it: a thread hands over what it has before each system call
-//! and every event at once; a call that changes mappings holds [`mapping`] until its event is sent; and one that takes
-//! something away first waits until all others have handed over what they did before ([`gather`]).
+//! A thread's accesses go to its own buffer without a lock. In a process with one thread events are in the same buffer,
+//! and the order is right by itself. With more, three rules ensure it: a thread sends what it has before each system
+//! call, and every event at once; a call that changes mappings holds [`mapping`] until its event is sent; and one that
+//! unmaps something first waits until all others have sent what they did before ([`gather`]).
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -21,9 +21,9 @@ use crate::syscalls::Calls;
 use crate::touched::Touched;
 use crate::wire::{FIRST, code};
 
-/// Threads at once that can be recorded.
+/// The most threads that can be recorded at once.
 const THREADS: usize = 1024;
-/// How long to wait for a thread that does not come to a stop, before going on without order.
+/// How long to wait for a thread that does not stop, before going on without order.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What does not change while the plugin is loaded.
@@ -32,9 +32,9 @@ pub(crate) struct Session {
     pub(crate) api: Api,
     /// The system calls of the emulated machine.
     pub(crate) calls: Calls,
-    /// Names under which the plugin's own file is found: one for a process that still has it open, and one for others.
+    /// Paths of the plugin's own file: one for a process that still has it open, and one for others.
     pub(crate) plugins: [PathBuf; 2],
-    /// What that file is, so that another one under its name is not taken for it.
+    /// The identity of that file, so that another one under its name is not mistaken for it.
     pub(crate) code: Option<(u64, u64)>,
     /// The plugin's own specification, without what differs from process to process.
     pub(crate) specification: OsString,
@@ -42,11 +42,11 @@ pub(crate) struct Session {
     pub(crate) socket: PathBuf,
     /// The program's file.
     pub(crate) program: PathBuf,
-    /// How accesses are described.
+    /// How QEMU describes accesses.
     pub(crate) format: AccessFormat,
-    /// Set if accesses are left out.
+    /// The sampling, if accesses are left out.
     pub(crate) sampling: Option<Sampling>,
-    /// Whether this program was started by another in the same process.
+    /// Whether this program was executed by another in the same process.
     pub(crate) executed: bool,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct Sampling {
     pub(crate) on: u64,
     /// The period, in accesses.
     pub(crate) period: u64,
-    /// What the places of windows are drawn from.
+    /// The seed of the positions of windows.
     pub(crate) seed: u64,
 }
 
@@ -76,14 +76,14 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 /// The pages that the process has touched, for sampled recordings.
 pub(crate) static TOUCHED: Touched = Touched::new();
 
-/// Sets the session and the process's number; to be called once, before anything else.
+/// Sets the session and the process's token; call it once, before anything else.
 pub(crate) fn begin(session: Session, token: u64) -> &'static Session {
     TOKEN.store(token, Relaxed);
     PROCESS.store(std::process::id(), Relaxed);
     SESSION.get_or_init(|| session)
 }
 
-/// Which file a name stands for.
+/// The device and inode of a file.
 pub(crate) fn identity(path: &Path) -> Option<(u64, u64)> {
     path.metadata().ok().map(|file| (file.dev(), file.ino()))
 }
@@ -99,17 +99,17 @@ pub(crate) fn runs(cpu: u32) -> Option<&'static Runs> {
     RUNS.get(cpu as usize)
 }
 
-/// The connection, for this thread alone.
+/// The connection, locked for this thread.
 pub(crate) fn connection() -> MutexGuard<'static, Connection> {
     CONNECTION.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The right to change mappings, for this thread alone.
+/// The lock for changes of mappings.
 pub(crate) fn mapping() -> MutexGuard<'static, ()> {
     MAPPING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Gives a thread its number and buffer at its first block.
+/// Assigns a thread its number and buffer at its first block.
 #[cold]
 pub(crate) fn begin_thread(runs: &Runs) {
     let Some(session) = session() else { return };
@@ -127,7 +127,7 @@ pub(crate) fn begin_thread(runs: &Runs) {
     if !shared {
         let folder = file.parent().unwrap_or(&file).display().to_string();
         let text = format!("{folder} has no room for a buffer: what a thread does last is lost if it is killed");
-        // Not at once: after a fork the connection is held just now.
+        // Not at once: during a fork the connection is locked.
         execute::add_note(runs, &text);
     }
 }
@@ -148,18 +148,18 @@ pub(crate) fn several() -> bool {
     SEVERAL.load(Relaxed)
 }
 
-/// Another thread is about to be made.
+/// Counts a thread that is about to be created.
 pub(crate) fn add_thread() {
     SEVERAL.store(true, SeqCst);
     LIVING.fetch_add(1, SeqCst);
 }
 
-/// The thread was not made.
+/// Uncounts a thread whose creation failed.
 pub(crate) fn thread_failed() {
     LIVING.fetch_sub(1, SeqCst);
 }
 
-/// The thread is at a system call: nothing more comes from it until it continues.
+/// Marks the thread as stopped at a system call: nothing more comes from it until it continues.
 pub(crate) fn stop(cpu: u32, runs: &Runs) {
     if several() {
         runs.hand_over();
@@ -167,12 +167,12 @@ pub(crate) fn stop(cpu: u32, runs: &Runs) {
     }
 }
 
-/// The thread is back from a system call.
+/// Marks the thread as running after a system call.
 pub(crate) fn go_on(cpu: u32) {
     STOPPED[cpu as usize].store(false, SeqCst);
 }
 
-/// Waits until every other thread has handed over what it did so far.
+/// Waits until every other thread has sent what it did so far.
 pub(crate) fn gather(cpu: u32) {
     if !several() {
         return;
@@ -181,7 +181,7 @@ pub(crate) fn gather(cpu: u32) {
     let start = Instant::now();
     for (other, (runs, stopped)) in RUNS.iter().zip(&STOPPED).enumerate() {
         while other != cpu as usize && runs.begun() && runs.behind() && !stopped.load(SeqCst) {
-            // Again and again: the other may just have set what this resets.
+            // Repeatedly: the other may just have set what this resets.
             runs.interrupt();
             std::thread::yield_now();
             if start.elapsed() > PATIENCE {
@@ -191,7 +191,7 @@ pub(crate) fn gather(cpu: u32) {
     }
 }
 
-/// The thread ends; with the last one the process does.
+/// Ends the thread, and with the last one the process.
 pub(crate) fn end_thread(cpu: u32, runs: &Runs) {
     if LIVING.fetch_sub(1, SeqCst) <= 1 {
         end_process(cpu, runs);
@@ -205,7 +205,7 @@ pub(crate) fn end_thread(cpu: u32, runs: &Runs) {
     }
 }
 
-/// The process ends: what its threads did is handed over, and nothing that they still do is.
+/// Ends the process: what its threads did is sent, and nothing that they do later.
 pub(crate) fn end_process(cpu: u32, runs: &Runs) {
     gather(cpu);
     runs.tell_skipped();
@@ -228,7 +228,7 @@ pub(crate) fn is_child() -> bool {
     std::process::id() != PROCESS.load(Relaxed)
 }
 
-/// Makes the copy of a process one of its own: its only thread begins anew, on a connection of its own.
+/// Makes a forked copy a process of its own: its only thread begins anew, on its own connection.
 pub(crate) fn begin_child(cpu: u32, token: u64, connection: &mut Connection) {
     let Some(session) = session() else { return };
     PROCESS.store(std::process::id(), Relaxed);
@@ -257,7 +257,8 @@ pub(crate) fn token() -> u64 {
     TOKEN.load(Relaxed)
 }
 
-/// QEMU ends without a system call of the program's: hands over what its threads have, as none of them runs any more.
+/// Handles an exit of QEMU without a system call of the program: sends what its threads have, since none of them runs
+/// any more.
 pub(crate) fn end_abruptly() {
     if !ENDED.load(SeqCst) {
         for runs in RUNS.iter().filter(|runs| runs.begun()) {

@@ -1,5 +1,5 @@
-//! What executing a file means: following `#!` lines to an ELF program, and the emulator for its machine. Used by the
-//! plugin for what a program executes, and by the collector for the first.
+//! Resolves the execution of a file: follows `#!` lines to an ELF program, and finds the emulator for its machine. Used
+//! by the plugin for what a program executes, and by the collector for the first program.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -22,24 +22,24 @@ pub(crate) struct Program {
 /// Why a file cannot be emulated.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// It is not there, no file, or must not be executed: so the system would say too, with this number.
+    /// It does not exist, is not a file, or is not executable: the system would return this error too.
     System(i32),
     /// It may be executed but not read.
     Unreadable,
-    /// It is no program, or a script without one.
+    /// It is not a program, or a script without an interpreter.
     Format,
-    /// It is for a machine that the recorder does not know.
+    /// It is for a machine that the recorder does not support.
     Machine(u16),
 }
 
 /// The most `#!` lines that are followed, as in Linux.
 const SCRIPTS: usize = 5;
 
-/// Numbers of the system's errors.
+/// Error numbers of the system.
 const EACCES: i32 = 13;
 const ELOOP: i32 = 40;
 
-/// Finds out what executing `path` with `arguments` (its own name first) would run.
+/// Determines what executing `path` with `arguments` (its own name first) would run.
 pub(crate) fn resolve(path: &Path, arguments: &[OsString]) -> Result<Program, Obstacle> {
     let mut file = path.to_path_buf();
     let mut arguments = arguments.to_vec();
@@ -56,7 +56,7 @@ pub(crate) fn resolve(path: &Path, arguments: &[OsString]) -> Result<Program, Ob
             continue;
         }
         return match *head.as_slice() {
-            // 64 bits, little-endian; the machine stands at 18.
+            // 64 bits, little-endian; the machine is at offset 18.
             [0x7f, b'E', b'L', b'F', 2, 1, ..] if head.len() >= 20 => {
                 let machine = u16::from_le_bytes([head[18], head[19]]);
                 let emulator = emulator(machine).ok_or(Obstacle::Machine(machine))?;
@@ -106,7 +106,7 @@ fn shebang(line: &[u8]) -> Option<(OsString, Option<OsString>)> {
     (!interpreter.is_empty()).then(|| (owned(interpreter), (!argument.is_empty()).then(|| owned(argument))))
 }
 
-/// The file that `name` stands for: itself if it names a folder, else the first executable one in `path`.
+/// The file that `name` refers to: itself if it contains a folder, else the first executable one in `path`.
 pub(crate) fn search(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
     if name.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(name));
@@ -120,7 +120,7 @@ pub(crate) fn search(name: &OsStr, path: Option<&OsStr>) -> Option<PathBuf> {
 /// The arguments of the emulator, after its own name, that run a program with the plugin.
 pub(crate) fn emulation(program: &Program, plugin: &OsStr) -> Vec<OsString> {
     let name = program.arguments.first().map_or(program.file.as_os_str(), |name| name.as_os_str());
-    // A path that begins with a dash would be taken for an option.
+    // A path that begins with a dash would be parsed as an option.
     let file = if program.file.is_absolute() { program.file.clone() } else { Path::new(".").join(&program.file) };
     let mut all: Vec<OsString> = vec!["-plugin".into(), plugin.into(), "-0".into(), name.into(), file.into_os_string()];
     all.extend(program.arguments.iter().skip(1).cloned());

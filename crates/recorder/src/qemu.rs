@@ -1,6 +1,7 @@
-//! The few functions of QEMU's plugin interface that are used, and what its executable exports beside them.
+//! The functions of QEMU's plugin interface that are used, and symbols that its executable exports beside them.
 //!
-//! All are looked up when the plugin is loaded: so this crate links without QEMU, and what an emulator lacks is known.
+//! All are looked up when the plugin is loaded: so this crate links without QEMU, and what an emulator lacks is
+//! reported.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 
@@ -9,7 +10,7 @@ use std::ffi::{CStr, c_char, c_int, c_long, c_ulong, c_void};
 #[allow(non_upper_case_globals, reason = "the name is QEMU's")]
 static qemu_plugin_version: c_int = 1;
 
-/// What QEMU tells a plugin about itself.
+/// The information that QEMU passes to a plugin.
 #[repr(C)]
 pub(crate) struct Info {
     /// The emulated architecture.
@@ -54,7 +55,7 @@ macro_rules! interface {
             pub(crate) guest_base: u64,
             /// Lists guest memory.
             pub(crate) walk_regions: Option<unsafe extern "C" fn(*mut c_void, Region) -> c_int>,
-            /// Tells (with 0) or moves the end of the heap.
+            /// Returns (with 0) or moves the end of the heap.
             pub(crate) break_at: Option<unsafe extern "C" fn(u64) -> c_long>,
             /// Moves the start of the heap.
             pub(crate) set_break: Option<unsafe extern "C" fn(u64)>,
@@ -121,19 +122,19 @@ unsafe fn symbol<T>(name: &CStr) -> Option<T> {
 }
 
 impl Api {
-    /// Has `callback` called with `word` before each execution of a block.
+    /// Registers `callback` to be called with `word` before each execution of a block.
     pub(crate) fn watch_block(&self, block: Opaque, callback: Executed, word: u64) {
         // SAFETY: called with a block in its translation callback.
         unsafe { (self.on_block)(block, callback, NO_REGISTERS, word as *mut c_void) };
     }
 
-    /// Has `callback` called with `word` before each execution of an instruction.
+    /// Registers `callback` to be called with `word` before each execution of an instruction.
     pub(crate) fn watch_instruction(&self, instruction: Opaque, callback: Executed, word: u64) {
         // SAFETY: called with an instruction of a block in its translation callback.
         unsafe { (self.on_instruction)(instruction, callback, NO_REGISTERS, word as *mut c_void) };
     }
 
-    /// Has `callback` called for each access of an instruction.
+    /// Registers `callback` to be called for each access of an instruction.
     pub(crate) fn watch_accesses(&self, instruction: Opaque, callback: Accessed) {
         // SAFETY: called with an instruction of a block in its translation callback.
         unsafe { (self.on_access)(instruction, callback, NO_REGISTERS, READ_WRITE, std::ptr::null_mut()) };

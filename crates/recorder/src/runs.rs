@@ -1,9 +1,10 @@
-//! Forming runs: from the accesses of one thread to words in its buffer.
+//! Builds runs: from the accesses of one thread to words in its buffer.
 //!
 //! The rule is that of the event stream: loads and stores are one stream, instruction fetches another. While the first
-//! stays on a page, its stores there are one run, its loads before them another, and its loads after the first of them a
-//! third; all end when a load or a store goes elsewhere. A run stands where its first access was: it takes its place in the buffer then, and what follows only counts up there. A
-//! run also ends at every event, and where a full buffer is handed over.
+//! stays on a page, its stores there are one run, its loads before them another, and its loads after the first of them
+//! a third; all end when a load or a store goes to another page. A run gets its place in the buffer at its first
+//! access, and later accesses only increment its count there. A run also ends at every event, and when a full buffer is
+//! sent.
 
 mod sampling;
 #[cfg(test)]
@@ -20,26 +21,26 @@ const PAGE: u64 = 4096;
 const OFFSET: u64 = PAGE - 1;
 /// No access is larger than this many bytes.
 const LARGEST: u64 = 64;
-/// The places of the kinds of access. Those of loads and stores are QEMU's numbers for them (`qemu_plugin_mem_rw`), of which
-/// the sum stands for an atomic access that does both, and 0 for nothing.
+/// The indices of the kinds of access. Those of loads and stores are QEMU's numbers (`qemu_plugin_mem_rw`), of which
+/// the sum stands for an atomic access that does both, and 0 for neither.
 const FETCHES: usize = 0;
 const LOADS: usize = 1;
 const STORES: usize = 2;
-/// A page address that no access has: of a run that has ended or that another thread has interrupted.
+/// A page address that no access has, for a run that has ended or that another thread has interrupted.
 const NOWHERE: u64 = !0xffff;
-/// Another: of a run that ended because the program went to another page.
+/// Another one, for a run that ended because the program went to another page.
 const LEFT: u64 = NOWHERE - 0x1_0000;
 
-/// Every time another thread needs all to hand over what they have, this goes up; see [`Runs::behind`].
+/// Incremented whenever a thread needs all others to send what they have; see [`Runs::behind`].
 pub(crate) static GATHERING: AtomicU64 = AtomicU64::new(0);
 
-/// How to tell a store and its size from what QEMU passes with an access; found out at the start, so that the fast path
-/// need not call QEMU.
+/// How to extract the kind and the size from what QEMU passes with an access; determined at the start, so that the fast
+/// path need not call QEMU.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct AccessFormat {
-    /// Where the two bits begin of which the first is set for a load and the second for a store.
+    /// The position of the two bits of which the first is set for a load and the second for a store.
     pub(crate) kind_shift: u32,
-    /// Where the logarithm of the size begins.
+    /// The position of the logarithm of the size.
     pub(crate) size_shift: u32,
     /// The bits of the logarithm of the size, after shifting.
     pub(crate) size_mask: u32,
@@ -53,8 +54,8 @@ impl AccessFormat {
     }
 }
 
-/// A run that still grows: its page's address and its word in the buffer, or, when it has ended or is left out, a word
-/// aside.
+/// A run that is still growing: its page's address and its word in the buffer or, if it has ended or is left out, a
+/// word elsewhere.
 struct Open {
     page: AtomicU64,
     word: Cell<*mut u64>,
@@ -66,9 +67,9 @@ impl Open {
     }
 }
 
-/// The open runs of a thread and the buffer that they stand in.
+/// The open runs of a thread and the buffer that they are in.
 ///
-/// Only the thread itself uses this, but for [`Runs::interrupt`] and [`Runs::behind`], which are any thread's.
+/// Only the thread itself uses this, except for [`Runs::interrupt`] and [`Runs::behind`], which any thread may call.
 #[repr(C, align(256))]
 pub(crate) struct Runs {
     // What the fast paths read, in two cache lines.
@@ -80,7 +81,7 @@ pub(crate) struct Runs {
     // The rest.
     start: Cell<*mut u64>,
     end: Cell<*mut u64>,
-    /// The end of the buffer, but the start of everything where each run must be looked at for sampling.
+    /// The end of the buffer, or its start if each run must be checked for sampling.
     quick_end: Cell<*mut u64>,
     sink: Cell<Option<Sink>>,
     thread: Cell<u32>,
@@ -90,12 +91,12 @@ pub(crate) struct Runs {
     sampler: Cell<Option<Sampler>>,
     /// Data references and instructions.
     skipped: [Cell<u64>; 2],
-    /// By kind, where accesses are counted that are left out, and the accesses of ended runs (none).
+    /// By kind, the counts of accesses that are left out; ended runs count here too (0).
     aside: [Cell<u64>; 3],
     seen: AtomicU64,
 }
 
-/// Takes what a thread hands over.
+/// Receives what a thread sends.
 pub(crate) type Sink = fn(thread: u32, words: &[u64]);
 
 // SAFETY: the atomic fields are for all threads; the others are touched only by the thread that the value belongs to,
@@ -103,7 +104,7 @@ pub(crate) type Sink = fn(thread: u32, words: &[u64]);
 unsafe impl Sync for Runs {}
 
 impl Runs {
-    /// A thread that has no buffer yet.
+    /// A thread without a buffer.
     pub(crate) const fn new() -> Runs {
         Runs {
             data: [const { Open::new() }; 4],
@@ -134,7 +135,7 @@ impl Runs {
         self.thread.get()
     }
 
-    /// Gives the thread its buffer, of which the last record stays free as the end mark. `self` must not move any more.
+    /// Sets the thread's buffer, whose last word stays free as the end mark. `self` must not move from now on.
     ///
     /// # Safety
     /// `buffer` must be valid for `words` words, for nobody else's use, until [`Runs::end`].
@@ -149,7 +150,7 @@ impl Runs {
     ) {
         self.start.set(buffer);
         self.next.set(buffer);
-        // SAFETY: inside the buffer by the caller's word.
+        // SAFETY: inside the buffer, as the caller guarantees.
         self.end.set(unsafe { buffer.add(words - 1) });
         self.quick_end.set(if sampler.is_none() { self.end.get() } else { std::ptr::null_mut() });
         self.thread.set(thread);
@@ -171,7 +172,7 @@ impl Runs {
         if kind == FETCHES { &self.fetch } else { &self.data[kind] }
     }
 
-    /// Takes the buffer away again; returns where it was.
+    /// Removes the buffer; returns its address.
     pub(crate) fn end(&self) -> *mut u64 {
         self.close();
         let buffer = self.start.get();
@@ -187,14 +188,14 @@ impl Runs {
     pub(crate) fn data(&self, info: u32, address: u64) {
         let open = &self.data[self.format.get().kind(info)];
         if address.wrapping_sub(open.page.load(Relaxed)) <= PAGE - LARGEST {
-            // Only loads and stores are ever open here, so that is what `info` says.
+            // Only loads and stores are ever open here, so `info` says one of them.
             self.add(open, 1);
         } else {
             self.data_elsewhere(info, address);
         }
     }
 
-    /// Counts up an open run.
+    /// Increments the count of an open run.
     #[inline(always)]
     fn add(&self, open: &Open, number: u64) {
         // SAFETY: once the thread has begun, the words of runs are in the buffer or `aside`.
@@ -208,7 +209,7 @@ impl Runs {
         }
     }
 
-    /// The count of a run has just begun at 0 again: the run goes on in a word of its own.
+    /// The count of a run has just wrapped to 0: the run continues in another word.
     #[cold]
     #[inline(never)]
     fn overflow(&self, open: &Open) {
@@ -235,8 +236,8 @@ impl Runs {
         }
     }
 
-    /// As [`Runs::fetches`] where they belong to the open run; else does nothing and returns `false`. This works also for
-    /// a thread that has not begun.
+    /// Like [`Runs::fetches`] if they belong to the open run; otherwise does nothing and returns `false`. This also
+    /// works for a thread that has not begun.
     #[inline(always)]
     pub(crate) fn more_fetches(&self, block: u64) -> bool {
         let number = block ^ self.fetch.page.load(Relaxed);
@@ -247,12 +248,12 @@ impl Runs {
         same
     }
 
-    /// As [`Runs::fetches`], where the first is the end of an instruction that began on the page before.
+    /// Like [`Runs::fetches`], if the first is the end of an instruction that began on the previous page.
     pub(crate) fn straddling_fetches(&self, block: u64) {
         self.begin_fetches(block, STRADDLE);
     }
 
-    /// A new run, in most cases: written so that nothing is left to do but the writing.
+    /// Usually begins a new run.
     #[inline(never)]
     fn data_elsewhere(&self, info: u32, address: u64) {
         let slot = self.next.get();
@@ -288,7 +289,7 @@ impl Runs {
         let format = self.format.get();
         let size = 1 << (info >> format.size_shift & format.size_mask);
         let (first, last) = (address & !OFFSET, address.wrapping_add(size - 1) & !OFFSET);
-        // One that says nothing is taken for a load; one that does both loads first.
+        // An access without a kind counts as a load; one with both loads first.
         let kinds = match format.kind(info) {
             STORES => STORES..=STORES,
             both if both == LOADS | STORES => LOADS..=STORES,
@@ -331,7 +332,7 @@ impl Runs {
         }
     }
 
-    /// As `data_elsewhere`, for fetches.
+    /// Like `data_elsewhere`, for fetches.
     #[inline(never)]
     fn begin_fetches(&self, block: u64, straddle: u64) {
         let slot = self.next.get();
@@ -374,14 +375,14 @@ impl Runs {
             }
         }
         if !self.recording.get() {
-            // The half of an instruction is no instruction.
+            // Half an instruction does not count as one.
             let half = u64::from(!kept && straddle != 0);
             self.set_aside(FETCHES, number - half);
         }
         self.fetch.page.store(page, Relaxed);
     }
 
-    /// Whether the open run of a kind is one of this page, even where another thread's interrupt has hidden that.
+    /// Whether the open run of a kind is on this page, even if another thread's interrupt has hidden that.
     fn is_on(&self, kind: usize, page: u64) -> bool {
         let open = self.open(kind);
         let (at, word) = (open.page.load(Relaxed), open.word.get());
@@ -390,7 +391,7 @@ impl Runs {
         at == page || at == NOWHERE && word != self.aside[kind].as_ptr() && same(word)
     }
 
-    /// Adds a word; the runs that are open stay so unless the buffer was full.
+    /// Adds a word; open runs stay open unless the buffer was full.
     fn push(&self, word: u64) -> *mut u64 {
         if self.next.get() == self.end.get() {
             self.hand_over();
@@ -454,7 +455,7 @@ impl Runs {
         }
     }
 
-    /// Ends all runs and gives what is in the buffer to the sink.
+    /// Ends all runs and passes the contents of the buffer to the sink.
     pub(crate) fn hand_over(&self) {
         self.close();
         let start = self.start.get();
@@ -473,12 +474,12 @@ impl Runs {
         self.seen.load(Acquire) < GATHERING.load(SeqCst)
     }
 
-    /// Makes the thread notice the gathering at its next access. For other threads' use.
+    /// Makes the thread notice the gathering at its next access. Called by other threads.
     pub(crate) fn interrupt(&self) {
         [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.open(kind).page.store(NOWHERE, Relaxed));
     }
 
-    /// Hands over if another thread waits for it.
+    /// Sends what the thread has if another one waits for it.
     fn look_up(&self) {
         let gathering = GATHERING.load(Acquire);
         if self.seen.load(Relaxed) != gathering {

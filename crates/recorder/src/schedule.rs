@@ -1,23 +1,23 @@
 //! When a sampled recording keeps accesses. This file is compiled into the plugin and into `superpage-trace`, which samples
 //! whole streams in the same way.
 //!
-//! The time of a thread is its accesses. It is divided into periods, and the thread begins at a random place of the first.
-//! Each period holds one window, at a random place. So every access has the same chance to be in a window, and where the
-//! windows lie has nothing to do with what the program repeats: what they hold stands for the whole without bias, and how
-//! much they differ from each other says how well. The first half of a window is for warming: TLBs take on what the gap
-//! before it has changed.
+//! The time of a thread is its number of accesses. It is divided into periods, and the thread begins at a random point
+//! of the first. Each period contains one window, at a random position. So every access is equally likely to be in a
+//! window, and the positions of windows are independent of whatever the program repeats: they represent the whole
+//! without bias, and their differences show how well. The first half of a window is for warming: TLBs recover from what
+//! the gap before it has changed.
 //!
-//! A program begins unlike it goes on, and one window of the first period would say little of that. So the thread that a
-//! recording begins with has a beginning: the length of a window is measured whole, and the periods after it double until
-//! they are as long as the others. Each window stands for its period. As these begin where they begin, each is divided into
-//! halves of windows, of which one is measured, any with the same chance; the half before it is for warming.
+//! A program's beginning is unlike the rest, and one window of the first period would say little about it. So the
+//! thread with which a recording begins has a beginning: the length of a window is measured completely, and the periods
+//! after it double until they are as long as the others. Each window stands for its period. Since the start of these is
+//! fixed, each is divided into halves of windows, of which a random one is measured; the half before it is for warming.
 //!
-//! A TLB under LRU holds what was used last, whatever was before. So what was used last in a gap goes before the window that
-//! ends it, one access a page, the least recent first; as many less count as left out.
+//! A TLB under LRU holds what was used last, whatever was before. So the pages used last in a gap are put before the
+//! window that ends it, one access per page, the least recent first; as many fewer count as left out.
 
-/// What part of a sampled stream accesses belong to.
+/// The part of a sampled stream that accesses belong to.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[allow(unreachable_pub, reason = "the plugin is no library; superpage-trace is")]
+#[allow(unreachable_pub, reason = "the plugin is not a library; superpage-trace is")]
 pub enum Phase {
     /// Between windows: only first touches and first writes of pages are kept.
     Gap,
@@ -31,13 +31,13 @@ pub enum Phase {
 /// entries.
 pub(crate) const RECENT: usize = 8192;
 
-/// A phase as it is drawn.
+/// A phase that was drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Stage {
     pub(crate) phase: Phase,
     /// Its accesses, at least 1.
     pub(crate) length: u64,
-    /// The accesses that its window stands for, where they are not a period of the sampling.
+    /// The accesses that its window stands for, if that is not a period of the sampling.
     pub(crate) period: Option<u64>,
 }
 
@@ -52,19 +52,19 @@ pub(crate) struct Schedule {
     /// The period of windows after the beginning.
     longest: u64,
     phase: Phase,
-    /// Accesses of the last window's period that come after it.
+    /// Accesses of the last window's period that follow it.
     rest: u64,
-    /// Accesses that the next window warms for.
+    /// Accesses for which the next window warms up.
     warming: u64,
-    /// Whether this is the thread that a recording begins with.
+    /// Whether this is the thread with which a recording begins.
     beginning: bool,
-    /// Accesses that the thread's first period has before the thread begins.
+    /// Accesses of the thread's first period that precede its start.
     before: u64,
 }
 
 impl Schedule {
-    /// Windows of `on` accesses, at least 1, one in each `period`, at least `on`. Threads of one recording have the same
-    /// `seed` and another `stream` each.
+    /// Windows of `on` accesses, at least 1, one in each `period`, at least `on`. Threads of one recording have the
+    /// same `seed` and different `stream`s.
     pub(crate) fn new(on: u64, period: u64, seed: u64, stream: u64) -> Schedule {
         let random = seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mut schedule = Schedule {
@@ -78,13 +78,13 @@ impl Schedule {
             beginning: false,
             before: 0,
         };
-        // Seeds that are close to each other have nothing else in common.
+        // Similar seeds must not give similar sequences.
         schedule.random = schedule.draw();
         schedule.before = schedule.below(period);
         schedule
     }
 
-    /// The same, of the thread that a recording begins with.
+    /// The same, for the thread with which a recording begins.
     pub(crate) fn with_beginning(self) -> Schedule {
         let half = self.on - self.on / 2;
         // At least three halves, so that not all of a period is its window.
@@ -99,7 +99,7 @@ impl Schedule {
         }
     }
 
-    /// What comes next.
+    /// Draws the next phase.
     pub(crate) fn next(&mut self) -> Stage {
         let half = self.on - self.on / 2;
         loop {
@@ -107,7 +107,7 @@ impl Schedule {
             (self.phase, length) = match self.phase {
                 Phase::Gap => (Phase::Warming, self.warming),
                 Phase::Warming => (Phase::Measured, half),
-                // Nothing was left out before the beginning, so that nothing is to be warmed.
+                // Nothing was left out before the beginning, so there is nothing to warm.
                 Phase::Measured if self.period == 0 => {
                     self.period = self.on;
                     (Phase::Measured, self.on)

@@ -1,4 +1,4 @@
-//! The system calls that matter here: what is done before each, and what is told after it.
+//! The relevant system calls: what is done before each, and what is reported after it.
 
 use std::cell::RefCell;
 use std::os::fd::RawFd;
@@ -11,7 +11,7 @@ use crate::process::{self, TOUCHED};
 use crate::runs::Runs;
 use crate::wire::{SHARED, code};
 
-/// The numbers of the calls on one kind of machine.
+/// The numbers of the calls on one machine.
 #[derive(Clone, Copy)]
 pub(crate) struct Calls(&'static [(i64, Call)]);
 
@@ -100,7 +100,7 @@ impl Calls {
     }
 }
 
-/// What a thread is in the middle of.
+/// The call that a thread is in.
 struct Pending {
     call: Call,
     arguments: [u64; 6],
@@ -126,7 +126,7 @@ pub(crate) fn set_heap(heap: Heap) {
     *HEAP.lock().unwrap_or_else(PoisonError::into_inner) = heap;
 }
 
-/// Before a call.
+/// Called before a system call.
 pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
     let Some(session) = process::session() else { return };
     process::stop(cpu, runs);
@@ -198,7 +198,7 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
     PENDING.set(Some(pending));
 }
 
-/// After a call.
+/// Called after a system call.
 pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
     process::go_on(cpu);
     let Some(pending) = PENDING.take() else { return };
@@ -265,7 +265,7 @@ fn after_fork(cpu: u32, runs: &Runs, pending: Pending, failed: bool) {
     }
     drop(connection);
     if !failed {
-        // What is written next is copied first, so it is new.
+        // What is written next is copied first, so it counts as new.
         TOUCHED.clear();
         runs.event(code::FORK, &[[pending.child, 0]]);
         runs.hand_over();

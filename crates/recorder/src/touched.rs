@@ -1,6 +1,7 @@
-//! Which pages a process has touched and written: what decides, while a sampled recording leaves accesses out, that an
-//! access is the first to its page and must stay. And in which order they were used last meanwhile, so that the window that follows
-//! can begin with TLBs that hold what they would hold (Barr et al., ISPASS 2005: a memory timestamp record).
+//! The pages that a process has touched and written. While a sampled recording leaves accesses out, this decides
+//! whether an access is the first to its page and must be kept. It also records the order in which pages were last used
+//! meanwhile, so that the next window can begin with TLBs that hold what they would hold (Barr et al., ISPASS 2005: a
+//! memory timestamp record).
 
 use crate::schedule::RECENT;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
@@ -14,8 +15,8 @@ const LEAF: std::alloc::Layout = std::alloc::Layout::new::<Leaf>();
 const TOUCHED: u8 = 1;
 const WRITTEN: u8 = 2;
 
-/// Marks and stamps of pages for 47 bits of address, in leaves of 1 GB that come with the first touch. Shared by threads: two that
-/// touch a page for the first time at once may both be told so, and have equal stamps.
+/// Marks and stamps of pages for 47 bits of address, in leaves of 1 GB allocated at the first touch. Shared by threads:
+/// two that touch a page for the first time at once may both be told that they are first, and have equal stamps.
 pub(crate) struct Touched {
     leaves: [AtomicPtr<Leaf>; LEAVES],
     /// The last stamp.
@@ -24,7 +25,7 @@ pub(crate) struct Touched {
 
 struct Leaf {
     marks: [AtomicU8; LEAF_PAGES],
-    /// When each page was last used: by loads and stores, by fetches. 0: not since it was last asked for.
+    /// When each page was last used: by loads and stores, by fetches. 0: not since the last call of `recent`.
     stamps: [[AtomicU32; LEAF_PAGES]; 2],
 }
 
@@ -34,8 +35,8 @@ impl Touched {
         Touched { leaves, clock: AtomicU32::new(0) }
     }
 
-    /// Marks a page and returns whether that is news: not touched before, or with `write` not written before. Pages
-    /// beyond 47 bits (the kernel's own) are never news.
+    /// Marks a page and returns whether that is new: not touched before, or with `write` not written before. Pages
+    /// beyond 47 bits (the kernel's own) are never new.
     pub(crate) fn mark(&self, page: u64, write: bool) -> bool {
         let Some(slot) = self.slot(page) else { return false };
         let old = slot.load(Relaxed);
@@ -53,17 +54,17 @@ impl Touched {
         (marks & TOUCHED != 0, marks & WRITTEN != 0)
     }
 
-    /// A touched page was used just now, by a load or store or by a fetch. Others are let be.
+    /// Records that a touched page was used just now, by a load or store or by a fetch. Other pages are ignored.
     #[inline]
     pub(crate) fn stamp(&self, page: u64, fetch: bool) {
         let Some(leaf) = self.leaf(page) else { return };
-        // Threads may lose a tick to each other; after 2^32 of them what comes is all as recent.
+        // Threads may lose a tick to each other; after 2^32 ticks all later uses are equally recent.
         let now = self.clock.load(Relaxed).saturating_add(1);
         self.clock.store(now, Relaxed);
         leaf.stamps[usize::from(fetch)][page as usize % LEAF_PAGES].store(now, Relaxed);
     }
 
-    /// What was used last since this was last asked for, at most [`RECENT`] pages, the most recent last; whether by a fetch.
+    /// The pages used last since the previous call, at most [`RECENT`], the most recent last; and whether by a fetch.
     pub(crate) fn recent(&self) -> Vec<(u64, bool)> {
         let mut found = Vec::new();
         for index in 0..LEAVES as u64 {
@@ -80,7 +81,7 @@ impl Touched {
         found.into_iter().map(|(_, page, fetch)| (page, fetch)).collect()
     }
 
-    /// The pages of a range have new rights: those that may not be read, or not be executed, were not used lately.
+    /// Applies new rights to a range: pages that may no longer be read, or executed, do not count as recently used.
     pub(crate) fn restrict(&self, start: u64, pages: u64, read: bool, execute: bool) {
         for (may, stamps) in [read, execute].into_iter().zip(0..) {
             if !may {

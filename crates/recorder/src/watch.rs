@@ -1,7 +1,8 @@
-//! Ending with the collector: a process whose recorder was killed must not run on, emulated, for nobody.
+//! Exits with the collector: a process whose recorder was killed must not continue to run in emulation.
 //!
-//! The collector says farewell before it lets go of a process, and the line of one that was killed just ends. A thread of
-//! its own waits for that, as the program's threads may sleep for long. It takes no signals, which are the program's.
+//! The collector sends a farewell before it releases a process; if it was killed, the connection just ends. A thread of
+//! its own waits for that, since the program's threads may sleep for long. It takes no signals, which are the
+//! program's.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::RawFd;
@@ -23,10 +24,10 @@ const MSG_PEEK: c_int = 2;
 const MSG_DONTWAIT: c_int = 0x40;
 const STACK_BYTES: usize = 1 << 16;
 
-/// Watches a connection until its end. Where no thread can be had, [`look`] must do.
+/// Watches a connection until its end. If no thread can be created, [`look`] is called instead.
 pub(crate) fn watch(socket: RawFd) {
     let mut old: Signals = [0; 16];
-    // SAFETY: two sets of signals. All are held back, so that the new thread begins with none.
+    // SAFETY: two sets of signals. All are blocked, so that the new thread begins with none.
     if unsafe { pthread_sigmask(SIG_BLOCK, &[!0; 16], &mut old) } != 0 {
         return;
     }
@@ -35,12 +36,12 @@ pub(crate) fn watch(socket: RawFd) {
     unsafe { pthread_sigmask(SIG_SETMASK, &old, std::ptr::null_mut()) };
 }
 
-/// Looks why nothing can be sent any more.
+/// Checks why nothing can be sent any more.
 pub(crate) fn look(socket: RawFd) {
     end_with(socket, MSG_DONTWAIT);
 }
 
-/// Waits for the end of a line, or looks whether it is there, and ends the process if it came without a farewell.
+/// Waits for the end of a connection, or checks for it, and kills the process if it came without a farewell.
 fn end_with(socket: RawFd, flags: c_int) {
     let mut byte = 0_u8;
     loop {

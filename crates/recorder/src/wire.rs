@@ -1,9 +1,10 @@
-//! What the plugin tells the collector: chunks of 64-bit words on a stream socket, one connection a process.
+//! The protocol between plugin and collector: chunks of 64-bit words on a stream socket, one connection per process.
 //!
-//! A chunk is a header of two words and the words of one thread, in order. A word is a run of accesses or, between runs,
-//! the beginning of an event, whose payload is in the words after it. A word of 0 where neither is due marks the end of
-//! what a process wrote before it was killed. In the other direction goes one byte, whatever it is: a farewell, when the collector
-//! lets go of a process that may go on. This file is compiled into the plugin and into the collector.
+//! A chunk is a header of two words and the words of one thread, in order. A word is a run of accesses or, between
+//! runs, the beginning of an event, whose payload is in the following words. A word of 0 in place of either marks the
+//! end of what a process wrote before it was killed. In the other direction goes one byte of any value: a farewell,
+//! when the collector releases a process that may continue. This file is compiled into the plugin and into the
+//! collector.
 
 /// The version of this protocol; both sides come from one build, so a difference is a mistake.
 pub(crate) const VERSION: u64 = 3;
@@ -14,17 +15,17 @@ pub(crate) const FIRST: u64 = 1;
 /// The most words in a chunk: 64 KB.
 pub(crate) const CHUNK_WORDS: usize = 8192;
 
-/// Where the page number of a run or the code of an event begins, after kind and marks.
+/// The position of the page number of a run or the code of an event, after kind and flags.
 pub(crate) const PAGE_SHIFT: u32 = 4;
-/// Where the count begins: of accesses of a run, of payload words of an event.
+/// The position of the count: of accesses of a run, of payload words of an event.
 pub(crate) const COUNT_SHIFT: u32 = 40;
 /// The bits of a run's word that hold its page.
 pub(crate) const PAGE_BITS: u64 = (1 << COUNT_SHIFT) - (1 << PAGE_SHIFT);
-/// The counts of one word go to this; a longer run goes on in the next word.
+/// The limit of the count in one word; a longer run continues in the next word.
 pub(crate) const COUNT_LIMIT: u64 = 1 << (64 - COUNT_SHIFT);
-/// Set in every word that is no payload.
+/// Set in every word that is not payload.
 pub(crate) const VALID: u64 = 8;
-/// The first access of this run of fetches is the second half of an instruction that began on the page before.
+/// The first access of this run of fetches is the second half of an instruction that began on the previous page.
 pub(crate) const STRADDLE: u64 = 4;
 /// Loads.
 pub(crate) const READ: u64 = 0;
@@ -32,7 +33,7 @@ pub(crate) const READ: u64 = 0;
 pub(crate) const WRITE: u64 = 1;
 /// Instruction fetches.
 pub(crate) const EXECUTE: u64 = 2;
-/// No run but an event.
+/// Not a run but an event.
 pub(crate) const EVENT: u64 = 3;
 
 /// Events by their codes.
@@ -67,13 +68,13 @@ pub(crate) mod code {
     pub(crate) const PHASE: u64 = 13;
 }
 
-/// In [`code::MAP`]: writes are seen by others.
+/// In [`code::MAP`]: others see writes.
 pub(crate) const SHARED: u64 = 1 << 3;
-/// In [`code::MAP`]: the end moves.
+/// In [`code::MAP`]: a heap, whose end moves.
 pub(crate) const GROWS_UP: u64 = 1 << 4;
 /// In [`code::MAP`]: a stack.
 pub(crate) const GROWS_DOWN: u64 = 1 << 5;
-/// In [`code::MAP`]: a file lies behind it.
+/// In [`code::MAP`]: a file backs it.
 pub(crate) const FILE: u64 = 1 << 6;
 
 /// The word that begins an event with so many payload words.
@@ -81,7 +82,7 @@ pub(crate) const fn event(code: u64, payload: usize) -> u64 {
     (payload as u64) << COUNT_SHIFT | code << PAGE_SHIFT | VALID | EVENT
 }
 
-/// The word of a run, without its count: bits 12 to 47 of an address on the page, a kind and marks.
+/// The word of a run, without its count: bits 12 to 47 of an address on the page, a kind and flags.
 pub(crate) const fn run(address: u64, bits: u64) -> u64 {
     (address >> (12 - PAGE_SHIFT)) & PAGE_BITS | VALID | bits
 }

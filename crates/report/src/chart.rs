@@ -18,7 +18,7 @@ pub(crate) const LETTER: f64 = 6.7;
 /// Dashes of lines, by the number of the series.
 const DASHES: [&str; 6] = ["none", "7 4", "2 3", "9 3 2 3", "4 2", "12 4"];
 
-/// One figure, with its title and its description for those who cannot see it.
+/// One figure as SVG, with its title and a description for screen readers.
 pub(crate) fn svg(figure: &Figure, id: &str) -> String {
     let (legend, lines) = legend(figure);
     let top = 14.0 + LINE * lines as f64;
@@ -35,7 +35,7 @@ pub(crate) fn svg(figure: &Figure, id: &str) -> String {
     out + "</svg>"
 }
 
-/// The names of the series, and how many lines they take.
+/// The legend, and how many lines it takes.
 fn legend(figure: &Figure) -> (String, usize) {
     let (mut out, mut x, mut line) = (String::new(), LEFT, 0);
     let mut entry = |name: &str, sample: &dyn Fn(f64, f64) -> String| {
@@ -113,7 +113,7 @@ fn points(figure: &Figure, top: f64, out: &mut String) {
     let places = |series: &Series| -> Vec<(f64, f64)> {
         series.points.iter().map(|point| (x.at(point.x), y.at(point.y))).collect()
     };
-    // First all marks, then labels where nothing else is.
+    // First all marks, then labels where there is room.
     let mut taken: Vec<[f64; 4]> = Vec::new();
     for (index, series) in figure.series.iter().enumerate() {
         let places = places(series);
@@ -133,12 +133,12 @@ fn points(figure: &Figure, top: f64, out: &mut String) {
     }
 }
 
-/// Whether two boxes have something in common; a box is left, top, right, bottom.
+/// Whether two boxes overlap; a box is left, top, right, bottom.
 fn meet(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] <= b[2] && b[0] <= a[2] && a[1] <= b[3] && b[1] <= a[3]
 }
 
-/// The marks of a series. A letter moves aside if another stands in its place.
+/// The marks of a series. A letter moves aside if another is in its place.
 fn marks(index: usize, series: &Series, places: &[(f64, f64)], taken: &mut Vec<[f64; 4]>, out: &mut String) {
     for (Point { label, .. }, (x, y)) in series.points.iter().zip(places) {
         let around = |x: f64| [x - 5.0, y - 6.0, x + 5.0, y + 6.0];
@@ -154,7 +154,7 @@ fn marks(index: usize, series: &Series, places: &[(f64, f64)], taken: &mut Vec<[
     }
 }
 
-/// The name of a mark, in the first place around it that is free; left out if there is none.
+/// The label of a mark, in the first free place around it; left out if there is none.
 fn name(index: usize, label: &str, (x, y): (f64, f64), taken: &mut Vec<[f64; 4]>, out: &mut String) {
     let width = LETTER * label.chars().count() as f64;
     let offsets = [0.0, -12.0, 12.0, -24.0, 24.0, -36.0, 36.0];
@@ -222,7 +222,7 @@ pub(crate) fn axes((x, unit): (&str, &str), top: f64, y: &Scale, out: &mut Strin
     let _ = write!(out, "<text transform=\"translate(15 {half}) rotate(-90)\" text-anchor=\"middle\">{y}</text>");
 }
 
-/// A number of the x axis; years have no thousands.
+/// A number on the x axis; years have no thousands separator.
 fn tick_of(axis: &Axis, value: f64) -> String {
     if axis.log { tick(value) } else { format!("{}", (value * 1000.0).round() / 1000.0) }
 }
@@ -235,7 +235,7 @@ fn path(index: usize, places: &[(f64, f64)]) -> String {
     format!("<path class=\"line s{index}\" stroke-dasharray=\"{}\" d=\"{d}\"/>", DASHES[index % DASHES.len()])
 }
 
-/// A mark of a shape of its own for each series.
+/// A mark, with a shape of its own for each series.
 fn mark(index: usize, x: f64, y: f64) -> String {
     let shape = match index % 4 {
         0 => format!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\""),

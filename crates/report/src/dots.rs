@@ -31,7 +31,8 @@ impl DotsOf {
     }
 }
 
-/// A figure of groups of points. Its axis goes from the least value to the greatest, not from 0: it is about differences.
+/// A figure of groups of points. Its axis ranges from the least value to the greatest, not from 0: it shows
+/// differences.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Dots {
     /// The title above it.
@@ -81,7 +82,7 @@ impl Dots {
     }
 }
 
-/// A group for those who cannot see it.
+/// A description of a group for screen readers.
 fn said(group: &DotsOf) -> Option<String> {
     let median = group.median()?;
     let interval = group.interval.map(|(low, high)| format!(", interval {low:.3} to {high:.3}")).unwrap_or_default();
@@ -136,7 +137,7 @@ mod tests {
             DotsOf::new("a name that is far longer than its place <here> in the picture of two", vec![0.5, 0.6], None),
         ];
         let html = Dots { title: "Time".into(), unit: "seconds".into(), groups }.html("one");
-        // One more stands in the legend.
+        // There is one more in the legend.
         assert_eq!(html.matches("<circle").count(), 4 + 2 + 1);
         assert_eq!(html.matches("class=\"median\"").count(), 2 + 1);
         assert_eq!(html.matches("class=\"interval\"").count(), 1 + 1);

@@ -1,13 +1,13 @@
-//! Files that hold findings: known to be writable before anything is measured, and whole or not there at all.
+//! Result files: checked to be writable before anything is measured, and complete or not there at all.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use superpage_output::{Output, explain};
 
-/// A file that will hold findings. What was there under its name stays until they are complete.
+/// A file that will hold results. An existing file with its name stays until they are complete.
 ///
-/// Nothing is there or lies beside it while they are made, so an interrupt, or a kill, leaves nothing behind.
+/// No temporary file exists until then, so an interrupt, or a kill, leaves nothing behind.
 #[derive(Debug)]
 pub struct Export {
     path: PathBuf,
@@ -21,20 +21,20 @@ pub struct Unwritable {
 }
 
 impl Export {
-    /// Makes sure, before anything runs, that `path` can be written. Leaves nothing there.
+    /// Checks, before anything runs, that `path` can be written. Creates nothing there.
     ///
     /// # Errors
-    /// [`Unwritable`]: bad input, as [`Output::create`] has it.
+    /// [`Unwritable`]: bad input, as for [`Output::create`].
     pub fn create(path: &Path) -> Result<Export, Unwritable> {
         let export = Export { path: path.to_path_buf() };
         Output::check(path).map_err(|source| export.unwritable(source))?;
         Ok(export)
     }
 
-    /// Puts `text` under the file's name.
+    /// Writes `text` to the file.
     ///
     /// # Errors
-    /// [`Unwritable`] when the system refuses now; then what was there before is still there.
+    /// [`Unwritable`] if the write fails; the file that was there before is then still there.
     pub fn write(self, text: &str) -> Result<(), Unwritable> {
         let written = Output::create(&self.path).and_then(|mut output| {
             output.write_all(text.as_bytes())?;
@@ -81,7 +81,7 @@ mod tests {
         assert!(names(folder.path()).is_empty());
         export.write("one").unwrap();
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names(folder.path())), ("one", vec!["a".into()]));
-        // One that is given up leaves what was there.
+        // Dropping one leaves what was there.
         drop(Export::create(&file).unwrap());
         assert_eq!((fs::read_to_string(&file).unwrap().as_str(), names(folder.path())), ("one", vec!["a".into()]));
     }

@@ -39,7 +39,7 @@ pub struct Point {
     pub label: String,
 }
 
-/// The points that go together.
+/// A series of points.
 #[derive(Clone, Debug)]
 pub struct Series {
     /// The name in the legend.
@@ -48,7 +48,7 @@ pub struct Series {
     pub points: Vec<Point>,
     /// Whether they are joined by a line.
     pub line: bool,
-    /// Of bars: a paper's values, one a group.
+    /// For bars: a paper's values, one per group.
     pub paper: Vec<f64>,
 }
 
@@ -57,7 +57,7 @@ pub struct Series {
 pub struct Figure {
     /// The title above it.
     pub title: String,
-    /// What it shows, for those who cannot see it.
+    /// A description for screen readers.
     pub alt: String,
     /// How it is drawn.
     pub kind: Kind,
@@ -65,14 +65,14 @@ pub struct Figure {
     pub x: Axis,
     /// The y axis.
     pub y: Axis,
-    /// Of bars: the names of the groups.
+    /// For bars: the names of the groups.
     pub groups: Vec<String>,
     /// The series, in the order of the legend.
     pub series: Vec<Series>,
 }
 
 impl Figure {
-    /// The figure as an element of HTML with its caption. `id` is unique in its page.
+    /// The figure as an HTML element with its caption. `id` must be unique in its page.
     pub fn html(&self, id: &str) -> String {
         let title = crate::page::escape(&self.title);
         format!("<figure><figcaption>{title}</figcaption>{}</figure>\n", crate::chart::svg(self, id))

@@ -19,7 +19,7 @@ pub fn bytes(number: u64) -> String {
     superpage_pages::Bytes(number).to_string()
 }
 
-/// A time in the unit that suits it.
+/// A time in a suitable unit: s, ms or us.
 pub fn time(seconds: f64) -> String {
     match seconds {
         s if s >= 1.0 => format!("{s:.3} s"),

@@ -1,6 +1,6 @@
-//! Pages of HTML: one file that needs nothing else, for light and dark screens, for paper, and for screen readers.
+//! Self-contained pages of HTML, for light and dark screens, for paper, and for screen readers.
 
-/// A whole page. `title` is plain text, `lead` and `main` are HTML: what stands under the title, and the rest.
+/// A whole page. `title` is plain text; `lead` and `main` are HTML: what follows the title, and the rest.
 pub fn page(title: &str, lead: &str, main: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -17,7 +17,7 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-/// Text as HTML, with what stands in backquotes as code.
+/// Text as HTML, with backquoted parts as code.
 pub fn prose(text: &str) -> String {
     let parts = escape(text);
     let parts = parts.split('`').enumerate();

@@ -1,4 +1,4 @@
-//! Scales: from numbers to places on an axis, and the numbers that are written beside it.
+//! Scales: from numbers to positions on an axis, and the numbers written beside it.
 
 /// An axis from its least to its greatest number, over so many pixels.
 pub(crate) struct Scale {
@@ -10,8 +10,8 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// An axis that holds all `values`, drawn from `from` to `to`. A linear one starts at 0 if `zero`; a logarithmic one
-    /// goes from decade to decade.
+    /// An axis that contains all `values`, drawn from `from` to `to`. A linear one starts at 0 if `zero`; a logarithmic
+    /// one ranges from decade to decade.
     pub(crate) fn over(values: impl Iterator<Item = f64>, log: bool, zero: bool, (from, to): (f64, f64)) -> Scale {
         let (mut least, mut most) = (f64::INFINITY, f64::NEG_INFINITY);
         for value in values {
@@ -32,7 +32,7 @@ impl Scale {
         Scale { least, most, log, from, to }
     }
 
-    /// Leaves just the range of the values, and a little on both sides.
+    /// Narrows it to the range of the values, with a margin on both sides.
     pub(crate) fn close(mut self, values: impl Iterator<Item = f64> + Clone) -> Scale {
         let least = values.clone().fold(f64::INFINITY, f64::min);
         let most = values.fold(f64::NEG_INFINITY, f64::max);
@@ -43,13 +43,13 @@ impl Scale {
         self
     }
 
-    /// Leaves just this range, whatever round numbers there are.
+    /// Narrows it to exactly this range, without rounding to ticks.
     pub(crate) fn tight(mut self, least: f64, most: f64) -> Scale {
         (self.least, self.most) = (least, most);
         self
     }
 
-    /// The place of a number.
+    /// The position of a number.
     pub(crate) fn at(&self, value: f64) -> f64 {
         let share = match self.log {
             true => (value / self.least).ln() / (self.most / self.least).ln(),
@@ -72,7 +72,7 @@ impl Scale {
     }
 }
 
-/// A round step of which some five make the range.
+/// A round step that divides the range into about five.
 fn step(range: f64) -> f64 {
     if range <= 0.0 {
         return 1.0;

@@ -1,6 +1,6 @@
-//! How wide what is printed may be, and what follows from it: which columns of a table are shown, and where text is broken.
+//! The width of what is printed, and its consequences: which columns of a table are shown, and where text is wrapped.
 //!
-//! A verb makes one [`Screen`], of its flag `--wide`, and hands it everything that it prints:
+//! A verb makes one [`Screen`] from its flag `--wide`, and prints everything through it:
 //!
 //! ```
 //! use superpage_report::{Column, Screen, Table};
@@ -18,23 +18,23 @@ use std::io::IsTerminal;
 use crate::table::Table;
 use superpage_output::foreign;
 
-/// Where findings are printed for people.
+/// Where results are printed for people.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Screen {
-    /// `None`: as wide as it gets.
+    /// The width; `None`: unlimited.
     columns: Option<usize>,
 }
 
 impl Screen {
-    /// The width where there is no terminal: a pipe or a file, which is to read the same wherever it was made.
+    /// The width if there is no terminal: a pipe or a file, which should read the same wherever it was made.
     pub const DEFAULT: usize = 100;
-    /// No terminal is narrower: what does not fit then is broken by it.
+    /// The least width: narrower terminals wrap lines themselves.
     const LEAST: usize = 40;
-    /// Sentences are not longer, however wide the terminal is.
+    /// The longest line of a sentence, however wide the terminal is.
     const READABLE: usize = 120;
 
-    /// Standard output: as wide as its terminal, [`DEFAULT`](Screen::DEFAULT) if it is none; with `wide` every column is
-    /// shown and nothing is broken.
+    /// Standard output: as wide as its terminal, or [`DEFAULT`](Screen::DEFAULT) if it is not one; with `wide` every
+    /// column is shown and nothing is wrapped.
     pub fn stdout(wide: bool) -> Screen {
         if wide {
             return Screen { columns: None };
@@ -49,24 +49,25 @@ impl Screen {
         Screen { columns: Some(columns.max(Screen::LEAST)) }
     }
 
-    /// Whether every column is shown and nothing is broken.
+    /// Whether every column is shown and nothing is wrapped.
     pub fn is_wide(&self) -> bool {
         self.columns.is_none()
     }
 
     /// The table, with a line under its head, ending in a newline. Without `--wide`, columns that are
-    /// [`only_wide`](crate::Column::only_wide) are left out, and columns of [prose](crate::Column::prose) are broken to fit.
+    /// [`only_wide`](crate::Column::only_wide) are left out, and columns of [prose](crate::Column::prose) are wrapped
+    /// to fit.
     pub fn table(&self, table: &Table) -> String {
         table.render(self.columns)
     }
 
-    /// The table; where it is wider than the screen, several below each other, each with the first column and as many of the
-    /// others as fit.
+    /// The table; if it is wider than the screen, several below each other, each with the first column and as many of
+    /// the others as fit.
     pub fn table_in_parts(&self, table: &Table) -> String {
         table.render_in_parts(self.columns)
     }
 
-    /// A text, broken between words, ending in a newline.
+    /// A text, wrapped between words, ending in a newline.
     pub fn paragraph(&self, text: &str) -> String {
         self.hanging("", text)
     }
@@ -76,7 +77,7 @@ impl Screen {
         self.hanging("- ", text)
     }
 
-    /// A text after a mark; further lines stand under the first word.
+    /// A text after a mark; further lines are aligned with the first word.
     pub fn hanging(&self, mark: &str, text: &str) -> String {
         let text = foreign(text);
         let Some(columns) = self.columns else { return format!("{mark}{text}\n") };
@@ -127,7 +128,7 @@ mod tests {
 
     #[test]
     fn a_pipe_has_a_hundred_columns() {
-        // Of a test, standard output is none or a terminal; both are no wide screen.
+        // In a test, standard output is a terminal or not; neither is a wide screen.
         assert!(!Screen::stdout(false).is_wide() && Screen::stdout(true).is_wide());
         assert_eq!(Screen::of(3), Screen::of(40));
     }

@@ -1,15 +1,15 @@
-//! Tables: columns that say what stands in them, and rows.
+//! Tables: columns that know what they contain, and rows.
 
 use comfy_table::{Cell, CellAlignment, ColumnConstraint, ContentArrangement, LineStyle, Table as Layout, presets};
 use superpage_output::foreign;
 use unicode_width::UnicodeWidthStr;
 
-/// A head that is longer is broken behind its marks where the screen is not wide,
+/// Longer heads are broken after their punctuation if the screen is not wide,
 const LONG_HEAD: usize = 24;
-/// and so is a word of prose in a table that would not fit.
+/// and so are longer words of prose in a table that would not fit.
 const LONG_WORD: usize = 18;
 
-/// What stands in a column.
+/// The content of a column.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Content {
     Number,
@@ -40,12 +40,12 @@ impl Column {
         Column::new(name, Content::Name)
     }
 
-    /// Text, flush left and broken between words where the screen is narrow. It stands last, so that the eye finds it.
+    /// Text, flush left and wrapped between words if the screen is narrow. It comes last.
     pub fn prose(name: impl Into<String>) -> Column {
         Column::new(name, Content::Prose)
     }
 
-    /// Left out unless everything is asked for.
+    /// Leaves the column out unless everything is requested.
     pub fn only_wide(self) -> Column {
         Column { only_wide: true, ..self }
     }
@@ -55,12 +55,12 @@ impl Column {
         &self.name
     }
 
-    /// Whether text stands in it that may be broken.
+    /// Whether it contains text that may be wrapped.
     pub fn is_prose(&self) -> bool {
         self.content == Content::Prose
     }
 
-    /// Whether it is left out unless everything is asked for.
+    /// Whether it is left out unless everything is requested.
     pub fn is_only_wide(&self) -> bool {
         self.only_wide
     }
@@ -79,11 +79,11 @@ impl Table {
         Table { columns: columns.into_iter().collect(), rows: Vec::new() }
     }
 
-    /// Adds a row, with a cell for every column, those that are only shown wide too. What a cell says may be chosen by
-    /// others: it is escaped by [`foreign`].
+    /// Adds a row, with a cell for every column, including those that are only shown wide. Text may come from untrusted
+    /// sources: it is escaped by [`foreign`].
     ///
     /// # Panics
-    /// If it has another number of cells.
+    /// If it has a different number of cells.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         let cells: Vec<String> = cells.into_iter().map(|cell| foreign(&cell.into()).into_owned()).collect();
         assert_eq!(cells.len(), self.columns.len(), "a row has a cell for every column");
@@ -100,12 +100,12 @@ impl Table {
         &self.rows
     }
 
-    /// The table for a screen of so many columns; all of it, unbroken, without a number.
+    /// The table for a screen of so many columns; without a number all of it, unwrapped.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
         self.lay_out(&self.shown(width), width)
     }
 
-    /// The same; where it does not fit, several tables, each with the first column and as many of the others as do.
+    /// The same; if it does not fit, several tables, each with the first column and as many of the others as fit.
     pub(crate) fn render_in_parts(&self, width: Option<usize>) -> String {
         let shown = self.shown(width);
         let (Some(most), Some((&first, others))) = (width, shown.split_first()) else { return self.render(width) };
@@ -137,7 +137,7 @@ impl Table {
         if width.is_some() { fold(&head, LONG_HEAD) } else { head }
     }
 
-    /// What a column takes if none of its cells is broken, with the space around it.
+    /// The width of a column, with the space around it, if none of its cells is wrapped.
     fn natural_width(&self, index: usize, width: Option<usize>) -> usize {
         let head = self.head_of(index, width);
         let cells = self.rows.iter().map(|row| row[index].width());
@@ -145,7 +145,7 @@ impl Table {
     }
 
     fn lay_out(&self, shown: &[usize], width: Option<usize>) -> String {
-        /// Nothing else in a table is a line of these alone.
+        /// Nothing else in a table is a line of only these.
         const RULE: char = '─';
         let mut layout = Layout::new();
         layout.load_style(presets::NOTHING.header_separator(LineStyle::none().fill(RULE)));
@@ -190,12 +190,12 @@ impl Table {
     }
 }
 
-/// A text with its long words in several lines.
+/// A text with its long words broken into several lines.
 fn fold_words(text: &str) -> String {
     text.split(' ').map(|word| fold(word, LONG_WORD)).collect::<Vec<_>>().join(" ")
 }
 
-/// A name in lines of at most so many columns, broken behind its marks where there are any.
+/// A name in lines of at most so many columns, broken after its punctuation if it has any.
 fn fold(name: &str, columns: usize) -> String {
     let mut lines: Vec<String> = vec![String::new()];
     let mut put = |piece: &str| match lines.last_mut() {

@@ -1,4 +1,4 @@
-//! The experiments that are built in, and those of a user's own file.
+//! The built-in experiments, and those of a user's own file.
 
 use crate::Experiment;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ macro_rules! files {
     };
 }
 
-/// All built-in experiments, in the order in which they stand in their paper. A new one is a file and a line here.
+/// All built-in experiments, in the order of their papers. To add one takes a file and a line here.
 static FILES: &[(&str, &str, &str)] = &files![
     "navarro02" / "figure1",
     "navarro02" / "table1",
@@ -36,14 +36,14 @@ static FILES: &[(&str, &str, &str)] = &files![
     "solomon24" / "workloads",
 ];
 
-/// The files that programs of built-in experiments ask for: paper, name and text.
+/// The input files of programs of built-in experiments: paper, name and text.
 macro_rules! inputs {
     ($($paper:literal / $name:literal),* $(,)?) => {
         [$(($paper, $name, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/experiments/", $paper, "/inputs/", $name)))),*]
     };
 }
 
-/// All of them. A new one is a file and a line here.
+/// All of them. To add one takes a file and a line here.
 static INPUTS: &[(&str, &str, &str)] = &inputs![
     "piehl12" / "hpccinf.txt",
     "piehl12" / "benzene.nw",
@@ -55,7 +55,7 @@ fn built_in((paper, name, text): &(&str, &str, &str)) -> Experiment {
     let own = INPUTS.iter().filter(|input| input.0 == *paper);
     let inputs = own.map(|(_, name, text)| (name.to_string(), text.to_string())).collect();
     let origin = format!("experiments/{paper}/{name}.toml");
-    Experiment::parse(text, paper, name, &origin, inputs).expect("built-in files are right")
+    Experiment::parse(text, paper, name, &origin, inputs).expect("built-in files are valid")
 }
 
 /// The files of a folder, by name; none if there is no such folder.
@@ -75,10 +75,10 @@ pub fn experiments() -> Vec<Experiment> {
     FILES.iter().map(built_in).collect()
 }
 
-/// The experiments that `name` asks for: all of a paper, one as `paper/experiment`, or those of a file `*.toml`.
+/// The experiments that `name` selects: all of a paper, one as `paper/experiment`, or those of a file `*.toml`.
 ///
 /// # Errors
-/// A sentence that lists the names that there are, or says what in the file is wrong.
+/// The name is unknown (the message lists all), or something in the file is wrong (it says what).
 pub fn select(name: &str) -> Result<Vec<Experiment>, Error> {
     if name.ends_with(".toml") {
         let path = Path::new(name);

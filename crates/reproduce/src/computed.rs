@@ -1,4 +1,4 @@
-//! Values by name that an experiment works out for itself, without a stream: those of the kinds `coverage` and `operations`.
+//! Named values that an experiment computes itself, without a stream: those of the kinds `coverage` and `operations`.
 
 use crate::experiment::Item;
 use crate::finding::Values;
@@ -7,7 +7,7 @@ use crate::streams::Outcome;
 use std::collections::BTreeMap;
 use superpage_report::Point;
 
-/// A value to be shown that the paper has no number for.
+/// A value to be shown, for which the paper has no number.
 pub(crate) struct Shown {
     pub(crate) item: String,
     pub(crate) quantity: String,
@@ -15,7 +15,7 @@ pub(crate) struct Shown {
     pub(crate) reason: String,
 }
 
-/// What was worked out.
+/// The computed values.
 #[derive(Default)]
 pub(crate) struct Computed {
     pub(crate) values: BTreeMap<String, f64>,
@@ -24,7 +24,7 @@ pub(crate) struct Computed {
 }
 
 impl Computed {
-    /// Adds a point to the curve of this name.
+    /// Adds a point to the curve with this name.
     pub(crate) fn point(&mut self, curve: &str, x: f64, y: f64, label: &str) {
         self.curves.entry(curve.into()).or_default().push(Point { x, y, label: label.into() });
     }

@@ -10,12 +10,12 @@ use superpage_pages::PageSize;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Workstation {
-    /// The letter by which the figure calls it.
+    /// The letter of the computer in the figure.
     pub(crate) letter: String,
     pub(crate) name: String,
-    /// When it came to market.
+    /// The year in which it came to market.
     pub(crate) year: f64,
-    /// Pages that the entries for data map.
+    /// Pages that the TLB entries for data map.
     pub(crate) pages: u64,
     pub(crate) page: PageSize,
     /// The most memory that it could hold.
@@ -41,15 +41,15 @@ impl TryFrom<String> for Bytes {
 }
 
 impl Workstation {
-    /// The share of memory that is covered: all of it, where entries reach further.
+    /// The share of memory that is covered; at most all of it.
     fn percent(&self) -> f64 {
         (100.0 * (self.pages * self.page.bytes()) as f64 / self.memory.0 as f64).min(100.0)
     }
 }
 
-/// Coverage in percent of memory: curves `workstations`, `base-pages` and `largest-superpages`; values `LETTER.percent`,
-/// `MACHINE.base`, `MACHINE.largest`, and from a straight line through the logarithms of the workstations' points
-/// `line.factor`, by how much it falls in ten years.
+/// Coverage in percent of memory: curves `workstations`, `base-pages` and `largest-superpages`; values
+/// `LETTER.percent`, `MACHINE.base`, `MACHINE.largest`, and `line.factor`: by how much coverage falls in ten years,
+/// from a straight line through the logarithms of the workstations' points.
 pub(crate) fn compute(experiment: &Experiment) -> Computed {
     let mut found = Computed::default();
     for workstation in &experiment.workstations {
@@ -100,14 +100,14 @@ pub(crate) fn compute(experiment: &Experiment) -> Computed {
     found
 }
 
-/// What the entries for loads of pages of this size map, in the TLB level that maps most.
+/// The memory that the entries for loads of pages of this size map, in the TLB level that maps most.
 fn reach(machine: &Machine, size: PageSize) -> u64 {
     let serves = |serves: Serves| matches!(serves, Serves::Data | Serves::Load | Serves::Unified);
     let holding = machine.tlb.iter().filter(|tlb| serves(tlb.serves) && tlb.sizes.contains(&size));
     holding.map(|tlb| tlb.entries as u64 * size.bytes()).max().unwrap_or(0)
 }
 
-/// The slope of the line that fits the points best by least squares; `None` if they are all at one place.
+/// The slope of the line that fits the points best by least squares; `None` if all have the same x.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let n = points.len() as f64;
     let (x, y) = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);

@@ -1,4 +1,4 @@
-//! Experiment files: one table or figure of a paper each. `docs/reproduce.md` tells how to write one.
+//! Experiment files: one table or figure of a paper each. `docs/reproduce.md` explains how to write one.
 
 use crate::judge::Tolerance;
 use crate::live::Program;
@@ -19,7 +19,7 @@ pub struct Experiment {
     pub(crate) name: String,
     /// The title of the table or figure.
     pub title: String,
-    /// Where in the paper it stands.
+    /// The section of the paper.
     pub section: String,
     /// What the paper ran.
     pub there: String,
@@ -29,32 +29,32 @@ pub struct Experiment {
     /// The runs of every item, by name.
     #[serde(default)]
     pub(crate) runs: BTreeMap<String, Run>,
-    /// What each item is measured by.
+    /// The quantities measured of each item.
     #[serde(default, rename = "column")]
     pub(crate) columns: Vec<Column>,
-    /// What runs, and what the paper has for it in each column.
+    /// What runs, and the paper's value in each column.
     #[serde(default, rename = "item")]
     pub(crate) items: Vec<Item>,
     /// Single values beside the columns.
     #[serde(default, rename = "value")]
     pub(crate) values: Vec<Single>,
-    /// Drawings of what was found.
+    /// Figures of the results.
     #[serde(default, rename = "figure")]
     pub(crate) figures: Vec<Figure>,
     /// Kind `coverage`: the computers of the figure.
     #[serde(default, rename = "workstation")]
     pub(crate) workstations: Vec<crate::coverage::Workstation>,
-    /// Kind `coverage`: when machines of the built-in files came to market.
+    /// Kind `coverage`: the years in which machines of the built-in files came to market.
     #[serde(default)]
     pub(crate) years: BTreeMap<String, f64>,
     /// Kind `operations`: the sizes over which operations are measured.
     pub(crate) ladders: Option<BTreeMap<String, Vec<PageSize>>>,
-    /// Kind `live`: the files that its programs may ask for, by name, from the folder `inputs` beside the experiment's file.
+    /// Kind `live`: the input files of its programs, by name, from the folder `inputs` beside the experiment's file.
     #[serde(skip)]
     pub(crate) inputs: BTreeMap<String, String>,
 }
 
-/// What makes the values of an experiment.
+/// The source of an experiment's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -78,12 +78,12 @@ pub(crate) struct Run {
     pub(crate) machine: String,
     /// Whether superpages are replicated entries, as the machine says, or one entry each.
     pub(crate) replication: bool,
-    /// Another stream than the item's own.
+    /// A stream other than the item's own.
     pub(crate) workload: Option<String>,
     pub(crate) long: Option<String>,
 }
 
-/// A run as files have it: a policy's name, or a table.
+/// A run as files write it: a policy's name, or a table.
 #[derive(Deserialize)]
 #[serde(
     untagged,
@@ -117,7 +117,7 @@ impl From<RunText> for Run {
     }
 }
 
-/// A quantity that every item is measured by.
+/// A quantity that is measured of every item.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Column {
@@ -130,7 +130,7 @@ pub(crate) struct Column {
     pub(crate) shown: Option<String>,
 }
 
-/// A benchmark of the paper, or a program that stands for it.
+/// A benchmark of the paper, or a program that represents it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Item {
@@ -143,18 +143,18 @@ pub(crate) struct Item {
     pub(crate) live: Option<Program>,
     /// The workload for a long run.
     pub(crate) long: Option<String>,
-    /// Memory of the machine, instead of what its file says.
+    /// Memory of the machine, overriding its file.
     pub(crate) memory: Option<String>,
     /// The hash function for digests, `fast` or `sha-1`, instead of the fast one.
     pub(crate) digest: Option<String>,
-    /// Every how many seconds of modelled time the state of memory is noted.
+    /// The interval, in seconds of modelled time, at which the state of memory is recorded.
     pub(crate) sample_seconds: Option<f64>,
     /// The paper's values, in the order of the columns that have none of their own. `"-"`: the paper has none.
     #[serde(default)]
     pub(crate) paper: Vec<Cell>,
     /// The base count of the paper's run in steps of its counter, for the tolerance `steps`.
     pub(crate) steps: Option<u32>,
-    /// Why nothing of it is judged.
+    /// Why none of it is judged.
     pub(crate) shown: Option<String>,
     /// Why a quantity is not judged, by its name.
     #[serde(default)]
@@ -171,22 +171,22 @@ impl Item {
     }
 }
 
-/// A value of the paper in a table, or the sign that there is none.
+/// A value of the paper in a table, or the mark for none.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Cell {
     Value(Value),
-    #[allow(dead_code, reason = "whatever stands there is no value")]
+    #[allow(dead_code, reason = "the text is not a value")]
     None(String),
 }
 
-/// A value of its own.
+/// A single value beside the columns.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Single {
     pub(crate) item: String,
     pub(crate) quantity: String,
-    /// None: nothing here corresponds to it, and `shown` says why.
+    /// `None`: nothing here corresponds to it, and `shown` says why.
     pub(crate) measure: Option<Text>,
     pub(crate) paper: Option<Value>,
     pub(crate) tolerance: Option<Tolerance>,
@@ -195,12 +195,12 @@ pub(crate) struct Single {
     pub(crate) because: Option<String>,
 }
 
-/// A drawing.
+/// A figure.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Figure {
     pub(crate) title: String,
-    /// What it shows, for those who cannot see it.
+    /// A description for screen readers.
     pub(crate) alt: String,
     pub(crate) kind: superpage_report::Kind,
     pub(crate) x: superpage_report::Axis,
@@ -211,17 +211,17 @@ pub(crate) struct Figure {
     pub(crate) series: Vec<Series>,
 }
 
-/// One colour of a figure.
+/// One series of a figure, in one colour.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// A curve that the experiment gives.
+    /// A curve that the experiment produces.
     pub(crate) points: Option<String>,
     /// Kind `scatter`: whether its points are joined by a line.
     #[serde(default)]
     pub(crate) line: bool,
-    /// Kind `bars`: a measure for each group, with the item named.
+    /// Kind `bars`: a measure for each group, which names the item.
     #[serde(default)]
     pub(crate) values: Vec<Text>,
     /// Kind `bars`: the paper's values, drawn as marks.
@@ -229,7 +229,7 @@ pub(crate) struct Series {
     pub(crate) paper: Vec<f64>,
 }
 
-/// A measure as its file has it.
+/// A measure as its file writes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Text(pub(crate) Measure);
@@ -243,8 +243,8 @@ impl TryFrom<String> for Text {
 }
 
 impl Experiment {
-    /// Reads an experiment file. `paper` and `name` are what it is called by; `origin` names it in errors; `inputs` are the
-    /// files that its programs may ask for, by name.
+    /// Parses an experiment file. `paper` and `name` are its names; `origin` names it in errors; `inputs` are the
+    /// input files of its programs, by name.
     ///
     /// # Errors
     /// A sentence with the file, the place in it, and what was expected.
@@ -274,7 +274,7 @@ impl Experiment {
         &self.paper
     }
 
-    /// Checks what the syntax alone does not say.
+    /// Checks what the syntax alone does not ensure.
     fn check(&self) -> Result<(), String> {
         let grid = matches!(self.kind, Kind::Grid | Kind::Sequence | Kind::Live);
         if grid && self.runs.is_empty() {
@@ -306,7 +306,7 @@ impl Experiment {
                 program.check(&self.inputs).map_err(|problem| format!("item {name}: {problem}"))?;
             }
             if let Some(key) = item.unlike.keys().chain(item.because.keys()).find(|key| self.column(key).is_none()) {
-                return Err(format!("item {name} gives a reason for \"{key}\", which is no column's quantity"));
+                return Err(format!("item {name} gives a reason for \"{key}\", which is not a column's quantity"));
             }
             let steps = |column: &Column| column.tolerance == Some(Tolerance::Steps);
             if item.shown.is_none() && item.steps.is_none() && self.columns.iter().any(steps) {
@@ -338,7 +338,7 @@ impl Experiment {
         self.check_names(grid)
     }
 
-    /// Every name in a measure begins with a run, and with an item if it names one.
+    /// Checks that every name in a measure begins with a run, or with an item and a run.
     fn check_names(&self, grid: bool) -> Result<(), String> {
         if !grid {
             return Ok(());
@@ -370,12 +370,12 @@ fn is_number(value: Value) -> bool {
     matches!(value, Value::Number(_))
 }
 
-/// The item of a name, if it names one, and the rest: `Matrix:all.cycles`.
+/// The item in a name, if there is one, and the rest: `Matrix:all.cycles`.
 pub(crate) fn split(name: &str) -> (Option<&str>, &str) {
     name.split_once(':').map_or((None, name), |(item, rest)| (Some(item), rest))
 }
 
-/// A name as one word of a measure: with `-` for spaces.
+/// A name as one word of a measure: with `-` in place of spaces.
 pub(crate) fn slug(name: &str) -> String {
     name.replace(' ', "-")
 }

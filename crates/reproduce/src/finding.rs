@@ -1,4 +1,4 @@
-//! Findings: what a paper says of a quantity, what was measured here, and whether they agree.
+//! Findings: a paper's value of a quantity, the value measured here, and whether they agree.
 
 use crate::computed::Shown;
 use crate::experiment::{Cell, Column, Experiment, Item, Kind, Single};
@@ -14,33 +14,33 @@ use superpage_report::Point;
 pub struct Finding {
     /// The paper.
     pub paper: String,
-    /// The table, figure or section of it.
+    /// The paper's table, figure or section.
     pub experiment: String,
     /// The benchmark.
     pub item: String,
-    /// What of it.
+    /// The quantity.
     pub quantity: String,
-    /// What the paper has for it, if anything.
+    /// The paper's value, if it has one.
     pub paper_value: Option<Value>,
-    /// What was found here, if anything.
+    /// The value measured here, if there is one.
     pub measured: Option<Value>,
-    /// How near it must come, in words; `None` where it is not judged.
+    /// How close it must be, in words; `None` if it is not judged.
     pub tolerance: Option<String>,
-    /// Whether it does.
+    /// Whether it is.
     pub verdict: Verdict,
-    /// Why it is only shown, or why it differs as far as that is known.
+    /// Why it is only shown, or why it differs, if that is known.
     pub reason: Option<String>,
 }
 
-/// What values come from, whatever the kind of the experiment.
+/// The source of values, whatever the kind of the experiment.
 pub(crate) trait Values {
-    /// The value of a name in a measure; `item` is what runs there.
+    /// The value of a name in a measure; `item` is the default item.
     fn value(&self, item: Option<&Item>, name: &str) -> Option<Value>;
     /// Why a value is missing.
     fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome>;
-    /// What went wrong in a run that was gone through to its end, and that the value comes from.
+    /// The error of a run that went to its end and that the value comes from.
     fn error(&self, item: Option<&Item>, name: &str) -> Option<&str>;
-    /// The points of a curve, none if there is no such curve.
+    /// The points of a curve; empty if there is no such curve.
     fn curve(&self, name: &str) -> Vec<Point>;
 }
 
@@ -75,7 +75,7 @@ struct Question<'a> {
     because: Option<&'a String>,
 }
 
-/// All findings of an experiment, by its items and then its single values; what an interrupt left out is not among them.
+/// All findings of an experiment, by its items and then its single values, without what an interrupt left out.
 pub(crate) fn findings(experiment: &Experiment, passes: &Passes, values: &dyn Values) -> Vec<Finding> {
     let mut found = Vec::new();
     for item in &experiment.items {
@@ -116,7 +116,7 @@ pub(crate) fn shown(experiment: &Experiment, shown: Shown) -> Finding {
 }
 
 fn of_column<'a>(item: &'a Item, column: &'a Column, paper: Option<Value>) -> Question<'a> {
-    // An order is judged also of a program that only stands for the paper's.
+    // An order is judged even for a program that only represents the paper's.
     let order = matches!(paper, Some(Value::Truth(_)));
     let shown = item.unlike.get(&column.quantity).or(column.shown.as_ref()).or(item.shown.as_ref());
     Question {
@@ -149,7 +149,7 @@ fn answer(
     measure: Option<&Measure>,
     question: &Question,
 ) -> Option<Finding> {
-    // An item that runs nothing has nothing measured.
+    // An item that does not run has no measured values.
     let idle =
         item.is_some_and(|item| !item.runs()) && matches!(experiment.kind, Kind::Grid | Kind::Sequence | Kind::Live);
     let measure = measure.filter(|_| !idle);
@@ -169,7 +169,7 @@ fn answer(
     if let Some(measure) = measure {
         let mut error = None;
         measure.names(&mut |name| error = error.or_else(|| values.error(item, name)));
-        reason = reason.or_else(|| error.map(|error| format!("in the run a process was ended: {error}")));
+        reason = reason.or_else(|| error.map(|error| format!("a process was killed in the run: {error}")));
     }
     let mut tolerance = None;
     if let (None, Some(paper), Some(measured), Some(by)) =

@@ -1,5 +1,5 @@
-//! The report as a page: each table with the paper's columns beside ours, verdicts by sign and colour, and the figures. One
-//! file that needs nothing else, for light and dark screens, for paper, and for screen readers.
+//! The report as a page: each table with the paper's columns beside ours, verdicts by sign and colour, and the figures.
+//! One self-contained file, for light and dark screens, for paper, and for screen readers.
 
 use crate::experiment::{Column, Item};
 use crate::write::number;
@@ -13,7 +13,7 @@ pub fn html(report: &Report) -> String {
     let mut names = papers.clone();
     names.dedup();
     let mut lead = String::from(
-        "<p class=\"lead\">What the paper says of each quantity beside what was found here. A value that is not judged is \
+        "<p class=\"lead\">The paper's value of each quantity beside the value measured here. A value that is not judged is \
          shown with the reason. Times are modelled from exact counts, unless it says that they are this machine's.</p>\n\
          <ul class=\"counts\">",
     );
@@ -42,7 +42,7 @@ pub fn html(report: &Report) -> String {
     page(&format!("superpage reproduce {}", names.join(" ")), &lead, &main)
 }
 
-/// A verdict in one character, and in a word for those who hear it.
+/// A verdict as one character, with a word for screen readers.
 fn sign(verdict: Verdict) -> String {
     let sign = match verdict {
         Verdict::Agrees => '✓',
@@ -59,7 +59,7 @@ fn tally(findings: &[Finding]) -> String {
     some.map(|(verdict, sign)| format!("{sign}&#8239;{}", count(verdict))).collect::<Vec<_>>().join("&ensp;")
 }
 
-/// The reasons of an experiment, numbered in the order in which they are met.
+/// The reasons of an experiment, numbered in the order in which they first occur.
 struct Notes<'a> {
     id: &'a str,
     reasons: Vec<&'a str>,
@@ -122,7 +122,7 @@ fn in_grid(done: &Done, finding: &Finding) -> bool {
         && done.experiment.columns.iter().any(|column| column.quantity == finding.quantity)
 }
 
-/// Items down, quantities across, each with the paper's value and ours.
+/// A table of items and quantities, each with the paper's value and ours.
 fn grid<'a>(done: &Done, findings: &[&'a Finding], notes: &mut Notes<'a>, out: &mut String) {
     let columns: Vec<&Column> = done.experiment.columns.iter().collect();
     let _ = write!(
@@ -150,7 +150,7 @@ fn grid<'a>(done: &Done, findings: &[&'a Finding], notes: &mut Notes<'a>, out: &
 fn line<'a>(item: &Item, columns: &[&Column], row: &[&'a Finding], notes: &mut Notes<'a>, out: &mut String) {
     let idle = row.iter().all(|finding| finding.measured.is_none());
     let common = item.shown.as_deref();
-    // The reason that the whole row has stands at its name.
+    // A reason of the whole row is put at its name.
     let has = |finding: &&&'a Finding| finding.reason.is_some() && (idle || finding.reason.as_deref() == common);
     let whole = row.iter().find(has).map(|finding| notes.link(finding.reason.as_deref()));
     let link = whole.unwrap_or_default();
@@ -178,7 +178,7 @@ fn cells(finding: &Finding, note: &str, out: &mut String) {
     let _ = write!(out, "<td class=\"{}\"{title}>{}{mark}{note}</td>", finding.verdict, value(finding.measured));
 }
 
-/// One quantity a line.
+/// One line per quantity.
 fn list<'a>(findings: &[&'a Finding], notes: &mut Notes<'a>, out: &mut String) {
     *out += "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\" class=\"text\">item</th>\
              <th scope=\"col\" class=\"text\">quantity</th><th scope=\"col\">paper</th><th scope=\"col\">here</th><th scope=\"col\">tolerance</th>\
@@ -197,7 +197,7 @@ fn list<'a>(findings: &[&'a Finding], notes: &mut Notes<'a>, out: &mut String) {
     *out += "</tbody></table></div>\n";
 }
 
-/// What the paper has no number for, with where it comes from.
+/// Values for which the paper has no number, with their sources.
 fn values(findings: &[&Finding], out: &mut String) {
     *out += "<div class=\"scroll\" tabindex=\"0\"><table>\n<thead><tr><th scope=\"col\" class=\"text\">item</th>\
              <th scope=\"col\" class=\"text\">quantity</th><th scope=\"col\">here</th><th scope=\"col\" class=\"text\">from</th>\

@@ -1,9 +1,9 @@
-//! Verdicts: whether what was found agrees with what a paper says, by a tolerance that stands in the experiment file.
+//! Verdicts: whether a measured value agrees with a paper's, by a tolerance in the experiment file.
 
 use crate::measure::Value;
 use std::str::FromStr;
 
-/// How near a value must come to the paper's.
+/// How close a value must be to the paper's.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) enum Tolerance {
@@ -17,8 +17,8 @@ pub(crate) enum Tolerance {
     AtLeast,
     /// At most the paper's value.
     AtMost,
-    /// A share in percent of a count that the paper's counter gives in whole steps: as near as one step of both counts
-    /// lets it come. How many steps the whole is, the item says.
+    /// A share in percent of a count that the paper's counter measured in whole steps: as close as one step of both
+    /// counts allows. The item says how many steps the whole is.
     Steps,
 }
 
@@ -53,7 +53,7 @@ impl TryFrom<String> for Tolerance {
     }
 }
 
-/// What a comparison came to.
+/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
@@ -109,7 +109,7 @@ impl Tolerance {
         if agrees { Verdict::Agrees } else { Verdict::Differs }
     }
 
-    /// What is judged by it, in words.
+    /// The tolerance in words.
     pub(crate) fn describe(self, paper: Value, steps: Option<u32>) -> String {
         match (self, paper) {
             (_, Value::Truth(_)) | (Tolerance::Exact, _) => "exact".into(),

@@ -1,8 +1,8 @@
-//! The tables and figures of papers, run again: what a paper says beside what the simulator finds.
+//! The tables and figures of papers, run again: a paper's values beside what the simulator finds.
 //!
-//! Each table or figure is a file, `experiments/PAPER/NAME.toml`: what the paper ran, what runs here, the paper's values
-//! as data, and how near each must come. The simulator never sees these values; they are only compared with what it says, or
-//! with what programs did that ran for real.
+//! Each table or figure is a file, `experiments/PAPER/NAME.toml`: what the paper ran, what runs here, the paper's
+//! values as data, and how close each must be. The simulator never reads these values; they are only compared with its
+//! results, or with measurements of real programs.
 #![forbid(unsafe_code)]
 
 mod catalogue;
@@ -40,16 +40,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use streams::Passes;
 use superpage_report::Figure;
 
-/// What came of a set of experiments.
+/// The results of a set of experiments.
 pub struct Report {
     pub(crate) done: Vec<Done>,
-    /// What could not be run, a sentence each; a trace that is not there is no failure, nor is a program.
+    /// What could not be run, one sentence each; a missing trace or program is not a failure.
     pub failures: Vec<String>,
-    /// What a reader of values that were measured has to know, a sentence each, without a full stop.
+    /// What a reader of measured values must know, one sentence each, without a full stop.
     pub notes: Vec<String>,
 }
 
-/// An experiment and what was found.
+/// An experiment and its results.
 pub(crate) struct Done {
     pub(crate) experiment: Experiment,
     pub(crate) findings: Vec<Finding>,
@@ -63,9 +63,9 @@ impl Report {
     }
 }
 
-/// Runs the experiments, each stream once for all of them, and judges what comes out.
+/// Runs the experiments, each stream once for all of them, and judges the results.
 ///
-/// When `stop` is set the work ends soon, and the report has what was done by then.
+/// When `stop` is set this returns soon, with a report of what was done by then.
 pub fn run(experiments: Vec<Experiment>, options: &Options, stop: &Arc<AtomicBool>, watch: &dyn Watch) -> Report {
     let mut passes = Passes::of(&experiments, options.long);
     passes.run(options, stop, watch);
@@ -76,7 +76,7 @@ pub fn run(experiments: Vec<Experiment>, options: &Options, stop: &Arc<AtomicBoo
     Report { done, failures, notes: jobs.notes() }
 }
 
-/// Findings and drawings of an experiment whose streams have run.
+/// Findings and figures of an experiment whose streams have run.
 fn judge(experiment: Experiment, passes: &Passes, jobs: &Jobs, stop: &Arc<AtomicBool>) -> Done {
     let mut computed = match experiment.kind {
         _ if stop.load(Ordering::Relaxed) => Computed::default(),

@@ -16,19 +16,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_report::Point;
 
-/// Runs of each program that count, as the thesis has them; one more goes before.
+/// Measured runs of each program, as in the thesis; one warm-up run precedes them.
 const RUNS: usize = 3;
 
-/// What was measured of a program: by policy, a row of `superpage compare`, or why there is none.
+/// The measurements of a program: for each policy a row of `superpage compare`, or why there is none.
 pub(crate) struct Measured {
     rows: BTreeMap<String, Result<serde_json::Value, Outcome>>,
     /// Why some counts are null.
     uncounted: Outcome,
-    /// What a reader of the rows has to know.
+    /// What a reader of the rows must know.
     notes: Vec<String>,
 }
 
-/// A program that is to run, under these policies, and what came of it.
+/// A program that is to run, under these policies, and its results.
 struct Wanted {
     /// For people: the item and its command.
     label: String,
@@ -80,7 +80,7 @@ impl Jobs {
         }
     }
 
-    /// What could not be run, a sentence each; what concerns all of them once.
+    /// What could not be run, one sentence each; a problem of all programs is reported once.
     pub(crate) fn failures(&self) -> Vec<String> {
         let mut failures: Vec<(&str, Vec<&str>)> = Vec::new();
         for wanted in &self.wanted {
@@ -97,10 +97,10 @@ impl Jobs {
         failures.into_iter().map(sentence).collect()
     }
 
-    /// What a reader of the values has to know, a sentence each; and what is not there and how to have it.
+    /// What a reader of the values must know, one sentence each; and what is missing and how to install it.
     pub(crate) fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = Vec::new();
-        // What was found anew for each program differs in its evidence only, in parentheses.
+        // What was found again for each program differs only in its evidence, in parentheses.
         let finding = |note: &str| note.split(" (").next().map(str::to_string);
         let mut add = |note: &String| {
             if notes.iter().all(|known| finding(known) != finding(note)) {

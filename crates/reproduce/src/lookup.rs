@@ -13,7 +13,7 @@ pub(crate) struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// What the name stands for; `item` is meant where it names none.
+    /// The value of the name; `item` is used if it names none.
     pub(crate) fn value(&self, item: Option<&Item>, name: &str) -> Option<Value> {
         let (named, rest) = split(name);
         let item = named.map_or(item, |named| self.item(named))?;
@@ -23,12 +23,12 @@ impl<'a> Lookup<'a> {
         number(done.part(part)?, key)
     }
 
-    /// Why some value of a measure is missing, or must be read with care: the first reason there is.
+    /// Why a value of a measure is missing, or must be read with care: the first reason.
     pub(crate) fn problem(&self, item: Option<&Item>, name: &str) -> Option<&'a Outcome> {
         self.outcome(item, name).filter(|outcome| !matches!(outcome, Outcome::Done(_)))
     }
 
-    /// What went wrong in the run of a value that was found.
+    /// The error of the run of a value that was found.
     pub(crate) fn error(&self, item: Option<&Item>, name: &str) -> Option<&'a str> {
         match self.outcome(item, name)? {
             Outcome::Done(done) => done.error(),
@@ -61,7 +61,7 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// A number of a row by its key; `pages` has a number for each size, and none of a size that is not in use.
+/// A number of a row by its key; `pages` has a number for each size in use.
 fn number(row: &Row, key: &str) -> Option<Value> {
     let json = serde_json::to_value(row).expect("a row is a struct of plain values");
     let (key, inner) = key.split_once('.').map_or((key, None), |(key, inner)| (key, Some(inner)));

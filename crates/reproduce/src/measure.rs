@@ -1,10 +1,10 @@
-//! Measures: the small language in which an experiment file says how a quantity comes from what was run.
+//! Measures: the small language in which an experiment file says how a quantity is computed from what was run.
 //!
-//! Words are apart from each other by spaces: `100 * ( all.cycles / base.cycles - 1 )`. A word that is no number and no
-//! operator names a value. There are `+ - * /`, comparisons (`a >= b > c` holds where both do), parentheses and the
-//! functions `min max mean all round ceil`, with arguments between commas.
+//! Words are separated by spaces: `100 * ( all.cycles / base.cycles - 1 )`. A word that is neither a number nor an
+//! operator names a value. There are `+ - * /`, comparisons (`a >= b > c` holds if both do), parentheses and the
+//! functions `min max mean all round ceil`, with arguments separated by commas.
 
-/// A value that an experiment finds, or that a paper tells.
+/// A value that an experiment finds, or that a paper reports.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -14,7 +14,7 @@ pub enum Value {
     Number(f64),
 }
 
-/// A measure, read and ready to be worked out.
+/// A parsed measure.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Measure {
     Number(f64),
@@ -55,7 +55,7 @@ const FUNCTIONS: [(&str, Function); 6] = [
 ];
 
 impl Measure {
-    /// Reads a measure. Fails with what was expected where.
+    /// Parses a measure. The error says what was expected, and where.
     pub(crate) fn parse(text: &str) -> Result<Measure, String> {
         let spaced = text.replace('(', " ( ").replace(')', " ) ").replace(',', " , ");
         let words: Vec<&str> = spaced.split_whitespace().collect();
@@ -81,7 +81,7 @@ impl Measure {
         }
     }
 
-    /// Works it out with the values that `look` finds. `None` if one is missing, or there is no such number.
+    /// Evaluates it with the values that `look` returns. `None` if one is missing, or the result is not a number.
     pub(crate) fn value(&self, look: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
         let number = match self {
             Measure::Number(number) => *number,
@@ -136,7 +136,7 @@ impl Measure {
     }
 }
 
-/// What is left to read.
+/// The words that are left to parse.
 struct Reader<'a> {
     words: &'a [&'a str],
     text: &'a str,
@@ -145,7 +145,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn expected(&self, what: &str, found: Option<&&str>) -> String {
         let found = found.map_or("its end".into(), |word| format!("\"{word}\""));
-        format!("measure \"{}\": expected {what}, found {found}; words stand apart by spaces", self.text)
+        format!("measure \"{}\": expected {what}, found {found}; words are separated by spaces", self.text)
     }
 
     /// Takes the next word if it is one of these.

@@ -1,6 +1,6 @@
 //! Kind `operations`: what one operation of the memory manager costs, against the size of the superpage (section 6.8).
 //!
-//! Each is counted, in entries of the page table, and timed, with the manager and the table both at work. Counts are the
+//! Each is counted, in page-table entries, and timed, with both the manager and the table at work. Counts are the
 //! same everywhere; times are this machine's.
 
 use crate::computed::{Computed, Shown};
@@ -10,7 +10,7 @@ use std::time::Instant;
 use superpage_pages::{Access, Extent, Ladder, Level, Pfn, Protection, Vpn};
 use superpage_vm::{Buddy, Config, Map, NoMemory, Policy, SpaceId, Vm};
 
-/// How often each operation is timed; the least time counts, as all others have something else in them.
+/// How often each operation is timed; the least time counts, since all others include something else.
 const ROUNDS: usize = 5;
 
 /// One operation at one size.
@@ -18,7 +18,7 @@ const ROUNDS: usize = 5;
 struct Cost {
     /// Entries written.
     writes: u64,
-    /// Entries gone through.
+    /// Entries read or written by promotions and demotions.
     traversals: u64,
     nanoseconds: f64,
 }
@@ -30,7 +30,7 @@ struct Costs {
 }
 
 impl Costs {
-    /// Takes in one more measurement: counts must be as before, of times the least counts.
+    /// Adds a measurement: its counts must equal those before; of times the least counts.
     fn note(&mut self, operation: &'static str, level: Level, cost: Cost) {
         match self.found.iter_mut().find(|(known, at, _)| *known == operation && *at == level) {
             Some((.., known)) => known.nanoseconds = known.nanoseconds.min(cost.nanoseconds),
@@ -60,7 +60,7 @@ impl Bench {
         Bench { vm, table, space }
     }
 
-    /// Does something, and says what it cost.
+    /// Does something, and returns its cost.
     fn cost<T>(&mut self, what: impl FnOnce(&mut Bench) -> T) -> (Cost, T) {
         let before = (self.table.writes, self.table.traversals);
         let start = Instant::now();
@@ -72,7 +72,7 @@ impl Bench {
         )
     }
 
-    /// Takes the right to write from the page.
+    /// Write-protects the page.
     fn protect(&mut self, page: u64) -> Cost {
         let protect =
             |bench: &mut Bench| bench.vm.protect(&mut bench.table, bench.space, FIRST + page, 1, Protection::READ);
@@ -106,7 +106,7 @@ fn measure(form: Form, ladder: Ladder) -> Costs {
             };
             costs.note(operation, level, cost);
         }
-        // One page of a superpage of each size is protected, which demotes it step by step.
+        // One page of a superpage of each size is protected, which demotes the superpage step by step.
         for level in ladder.levels().skip(1) {
             let pages = ladder.pages(level);
             let mut bench = Bench::new(form, ladder, 4 * pages, 2 * pages);
@@ -117,7 +117,8 @@ fn measure(form: Form, ladder: Ladder) -> Costs {
             costs.note("demotion", level, cost);
         }
         for level in ladder.levels().skip(1) {
-            // Memory is one extent of the size, and a first fault reserves it all; the next in another extent preempts it.
+            // Memory is one extent of the size, and a first fault reserves all of it; the next, in another extent,
+            // preempts it.
             let pages = ladder.pages(level);
             let mut bench = Bench::new(form, ladder, pages, 2 * pages.max(largest));
             bench.touch(0);
@@ -126,7 +127,7 @@ fn measure(form: Form, ladder: Ladder) -> Costs {
         }
         for level in ladder.levels() {
             let mut buddy = Buddy::new(ladder, 2 * largest).expect("memory of two extents");
-            // Something small is taken, so that an extent must be split off and joined again.
+            // A base page is allocated, so that an extent must be split off and coalesced again.
             buddy.allocate_at(Extent { start: Pfn(0), level: Level::BASE });
             let mut pair = || {
                 let start = Instant::now();
@@ -153,7 +154,7 @@ pub(crate) fn compute(experiment: &Experiment) -> Computed {
             let (size, slug) = (ladder.size(level), operation.replace(' ', "-"));
             let numbers = [
                 ("writes", "entries written", cost.writes as f64),
-                ("traversals", "entries gone through", cost.traversals as f64),
+                ("traversals", "entries traversed", cost.traversals as f64),
                 ("nanoseconds", "nanoseconds here", cost.nanoseconds),
             ];
             for (key, quantity, value) in numbers {
@@ -164,7 +165,7 @@ pub(crate) fn compute(experiment: &Experiment) -> Computed {
                         item: format!("{operation}, {size}"),
                         quantity: format!("{quantity}, {}", if form == Form::Single { "one entry each" } else { name }),
                         value,
-                        reason: "the paper gives orders of growth, no numbers".into(),
+                        reason: "the paper states orders of growth, no numbers".into(),
                     });
                 }
             }

@@ -1,4 +1,4 @@
-//! What must be run for a set of experiments: each stream once, with all policies that any of them asks for.
+//! What must be run for a set of experiments: each stream once, with all policies that any of them needs.
 
 use crate::experiment::{Experiment, Item, Kind, Run, slug};
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use superpage_trace::{Source, workload};
 /// How experiments are run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Where the traces of the corpus lie.
+    /// The folder of the traces of the corpus.
     pub corpus: PathBuf,
-    /// Whether the longer parameters are taken where a file has them.
+    /// Whether the longer parameters are used where a file has them.
     pub long: bool,
-    /// Where this project's own programs lie that kind `live` runs: the examples of `superpage-live`.
+    /// The folder of this project's own programs that kind `live` runs: the examples of `superpage-live`.
     pub programs: PathBuf,
 }
 
-/// Who is told how far the work is.
+/// Receives reports of progress.
 pub trait Watch: Sync {
     /// The stream with this name begins, as number `index` (from 1) of `of`.
     fn stream(&self, name: &str, index: usize, of: usize);
@@ -28,7 +28,7 @@ pub trait Watch: Sync {
     fn progress(&self, progress: Progress);
 }
 
-/// A stream on a machine: what one pass goes over.
+/// A stream on a machine: the subject of one pass.
 #[derive(Clone, PartialEq, Debug)]
 struct Stream {
     what: What,
@@ -45,11 +45,11 @@ enum What {
     Trace(String),
 }
 
-/// What came of one policy over a stream.
+/// The result of one policy over a stream.
 #[derive(Clone)]
 pub(crate) enum Outcome {
     Done(Box<Ran>),
-    /// There is no such trace, so there is nothing to be said.
+    /// The trace is missing, so there is no result.
     Missing(String),
     /// It could not be run.
     Failed(String),
@@ -62,8 +62,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Ran(superpage_sim::Run);
 
 impl Ran {
-    /// The counts of a part of the stream, or of the whole. A part is named as its mark is, up to the colon, and with a
-    /// number behind it where it is not the first of its name: `fftw-2`.
+    /// The counts of a part of the stream, or of the whole. A part is named like its mark, up to the colon, with a
+    /// number appended if it is not the first with its name: `fftw-2`.
     pub(crate) fn part(&self, name: Option<&str>) -> Option<&Row> {
         let Some(name) = name else { return Some(&self.0.row) };
         let numbered =
@@ -73,7 +73,7 @@ impl Ran {
         self.0.parts.iter().filter(alike).nth(index).map(|part| &part.row)
     }
 
-    /// What ended a process early, if something did.
+    /// The error that ended a process early, if there is one.
     pub(crate) fn error(&self) -> Option<&str> {
         self.0.row.error.as_deref()
     }
@@ -95,7 +95,7 @@ impl Ran {
             |sample: &superpage_sim::Sample| Some(Point { x: sample.seconds, y: value(sample)?, label: String::new() });
         let mut points = self.0.samples.iter().map(point).collect::<Option<Vec<Point>>>()?;
         if key == "contiguity" && !points.is_empty() {
-            // The end itself, which falls between two samples.
+            // The end itself, which lies between two samples.
             let row = &self.0.row;
             points.push(Point { x: row.seconds + row.idle_seconds, y: row.contiguity, label: String::new() });
         }
@@ -103,7 +103,7 @@ impl Ran {
     }
 }
 
-/// A stream with the policies that are wanted over it, and what came of each.
+/// A stream with the policies that are to run over it, and the result of each.
 struct Pass {
     stream: Stream,
     points: Vec<(String, Outcome)>,
@@ -153,7 +153,7 @@ impl Passes {
         }
     }
 
-    /// What could not be run, a sentence each.
+    /// What could not be run, one sentence each.
     pub(crate) fn failures(&self) -> Vec<String> {
         let mut failures = Vec::new();
         for pass in &self.passes {
@@ -163,7 +163,7 @@ impl Passes {
                     failures.push(format!("{name} under {policy}: {problem}"));
                 }
             }
-            // What concerns the stream, and not one policy, is told once.
+            // What concerns the stream, and not one policy, is reported once.
             let same = |point: &(String, Outcome)| match &point.1 {
                 Outcome::Failed(problem) => Some(problem.clone()),
                 _ => None,
@@ -177,7 +177,7 @@ impl Passes {
         failures
     }
 
-    /// What came of a run of an item; `None` if the item runs nothing.
+    /// The result of a run of an item; `None` if the item does not run.
     pub(crate) fn outcome(&self, item: &Item, run: &Run) -> Option<&Outcome> {
         let stream = stream(item, run, self.long)?;
         let pass = self.passes.iter().find(|pass| pass.stream == stream)?;
@@ -206,7 +206,7 @@ impl Pass {
     fn run(&mut self, corpus: &Path, stop: &AtomicBool, watch: &dyn Watch) -> Result<(), Outcome> {
         let mut source = self.stream.open(corpus)?;
         let (mut setups, mut wanted) = (Vec::new(), Vec::new());
-        // `base` comes first, and is what speedups are against.
+        // `base` comes first, as the baseline of speedups.
         setups.push(self.stream.setup("base").map_err(Outcome::Failed)?);
         for (policy, outcome) in self.points.iter_mut() {
             match self.stream.setup(policy) {
@@ -274,8 +274,8 @@ impl Stream {
     }
 }
 
-/// Gives the machine a page table in which each size of page is one entry: a level of the tree for each size. What the
-/// first levels do not translate, further ones of 10 bits do.
+/// Gives the machine a page table in which a page of any size is one entry: a level of the tree for each size.
+/// Page-number bits that the first levels do not translate are translated by further ones of 10 bits.
 pub(crate) fn without_replication(machine: &mut Machine) {
     let sizes = &machine.pages.sizes;
     let mut bits: Vec<u8> = sizes.windows(2).map(|pair| (pair[1].shift() - pair[0].shift()) as u8).collect();

@@ -1,13 +1,13 @@
-//! A page table that is nothing but entries, to time the operations of section 6.8 on: with superpages as replicated
-//! entries or as one entry each.
+//! A page table that consists of nothing but entries, to time the operations of section 6.8: with superpages as
+//! replicated entries or as one entry each.
 
 use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
 use superpage_vm::{Mapped, Pmap, SpaceId, Used};
 
-/// How a table holds a superpage.
+/// How a table represents a superpage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
-    /// As the Alpha: an entry for each of its base pages, which tells the size.
+    /// As on the Alpha: an entry for each of its base pages, which contains the size.
     Replicated,
     /// One entry, in a level of its own.
     Single,
@@ -31,7 +31,7 @@ pub(crate) struct Table {
     levels: Vec<Vec<Option<Entry>>>,
     /// Entries written.
     pub(crate) writes: u64,
-    /// Entries that promotions and demotions went through, to read them or to write them.
+    /// Entries that promotions and demotions read or wrote.
     pub(crate) traversals: u64,
 }
 
@@ -77,7 +77,7 @@ impl Table {
         self.levels[array][range.start].as_mut().expect("a mapping where one is named")
     }
 
-    /// Changes a mapping, and writes all its entries.
+    /// Changes a mapping and writes all its entries.
     fn change(&mut self, at: Vpn, size: PageSize, change: impl Fn(&mut Entry)) {
         let mut entry = *self.entry(at, size);
         change(&mut entry);

@@ -10,10 +10,10 @@ use superpage_sim::{Error, Format};
 const KEYS: [&str; 9] =
     ["paper", "experiment", "item", "quantity", "paper_value", "measured", "tolerance", "verdict", "reason"];
 
-/// Writes what was found to `out`; a table is made for `screen`.
+/// Writes the findings to `out`; a table is formatted for `screen`.
 ///
 /// # Errors
-/// A sentence if it cannot be written.
+/// The output cannot be written.
 pub fn write(report: &Report, format: Format, screen: Screen, out: &mut (impl Write + Send)) -> Result<(), Error> {
     let failed = |problem: String| Error::Output { what: "the findings".into(), problem };
     let rows: Vec<&Finding> = report.findings().collect();
@@ -32,7 +32,7 @@ pub fn write(report: &Report, format: Format, screen: Screen, out: &mut (impl Wr
     out.flush().map_err(|e| failed(e.to_string()))
 }
 
-/// A value as a person reads it: whole numbers whole, others with four digits and no fewer than two places.
+/// A value for people: whole numbers whole, others with four digits and at least two decimals.
 pub(crate) fn number(value: Value) -> String {
     match value {
         Value::Truth(truth) => if truth { "yes" } else { "no" }.into(),
@@ -44,7 +44,7 @@ pub(crate) fn number(value: Value) -> String {
     }
 }
 
-/// A value as a program reads it.
+/// A value for programs.
 fn exact(value: Option<Value>) -> String {
     match value {
         None => String::new(),
@@ -94,7 +94,7 @@ fn table(report: &Report, screen: Screen) -> String {
     out + &format!("{}\n", summary(report.findings()))
 }
 
-/// How many findings there are of each verdict, in words.
+/// The number of findings of each verdict, in words.
 pub(crate) fn summary<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
     let mut counts = [0; 3];
     findings.for_each(|finding| counts[finding.verdict as usize] += 1);
@@ -103,7 +103,7 @@ pub(crate) fn summary<'a>(findings: impl Iterator<Item = &'a Finding>) -> String
     format!("{} findings: {agrees} agree, {differs} differ, {shown} are shown", agrees + differs + shown)
 }
 
-/// A finding as texts, in the order of the keys.
+/// A finding as strings, in the order of the keys.
 fn fields(finding: &Finding) -> [String; 9] {
     [
         finding.paper.clone(),
@@ -128,7 +128,7 @@ fn csv(rows: &[&Finding], out: &mut impl Write) -> Result<(), csv::Error> {
     Ok(())
 }
 
-/// A column a key; the values are numbers, with 1 and 0 for what is true or not.
+/// One column per key; the values are numbers, with 1 and 0 for true and false.
 fn parquet(rows: &[&Finding]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
     use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
     use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};

@@ -1,19 +1,19 @@
-//! What the tests of several crates share: a skip that is counted, turns for tests that must not run beside others, and that no file of
-//! tests is forgotten.
+//! What the tests of several crates share: counted skips, turns for tests that must not run concurrently, and a check
+//! that no file of tests is forgotten.
 
 use std::fmt::Arguments;
 use std::io::Write;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The test, or a part of it, is left out for want of something: `skip!("qemu-user", "why, as a sentence")`. Fails the test where
-/// `SUPERPAGE_REQUIRE` names what is wanting, in a list with commas; else the sentence goes to the file that `SUPERPAGE_SKIPPED` names,
-/// which `make test` shows and counts at its end.
+/// Skips the test, or a part of it, because something is missing: `skip!("qemu-user", "why, as a sentence")`. Fails the
+/// test if `SUPERPAGE_REQUIRE` names what is missing, in a list with commas; otherwise the sentence is appended to the
+/// file that `SUPERPAGE_SKIPPED` names, which `make test` shows and counts at its end.
 #[macro_export]
 macro_rules! skip {
     ($need:literal, $($why:tt)*) => { $crate::skipped($need, format_args!($($why)*)) };
 }
 
-/// See [`skip!`].
+/// The function behind [`skip!`].
 pub fn skipped(need: &str, why: Arguments<'_>) {
     let required = std::env::var("SUPERPAGE_REQUIRE").unwrap_or_default();
     assert!(!required.split(',').any(|name| name == need), "{why}; and SUPERPAGE_REQUIRE names {need}");
@@ -27,7 +27,7 @@ pub fn skipped(need: &str, why: Arguments<'_>) {
     }
 }
 
-/// Fails unless each file of a folder of tests is a module of the program whose text `listed` is.
+/// Panics unless each file of a folder of tests is a module of the test program whose source is `listed`.
 pub fn every_file_is_listed(folder: &str, listed: &str) {
     for file in std::fs::read_dir(folder).expect("a folder of tests") {
         let name = file.expect("an entry").file_name().into_string().expect("a name in UTF-8");
@@ -36,7 +36,7 @@ pub fn every_file_is_listed(folder: &str, listed: &str) {
     }
 }
 
-/// Who has the turn, and how many of them.
+/// The group that has the turn, and the number of its tests that run.
 static TURN: (Mutex<(&str, usize)>, Condvar) = (Mutex::new(("", 0)), Condvar::new());
 
 fn turn() -> MutexGuard<'static, (&'static str, usize)> {
@@ -46,7 +46,7 @@ fn turn() -> MutexGuard<'static, (&'static str, usize)> {
 /// Ends a turn when it is dropped.
 pub struct Turn(());
 
-/// Waits until no test of another group has the turn. Tests of one group run beside each other.
+/// Waits until no test of another group has the turn. Tests of one group may run concurrently.
 pub fn turn_of(group: &'static str) -> Turn {
     let mut now = turn();
     while now.1 > 0 && now.0 != group {

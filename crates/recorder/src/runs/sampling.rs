@@ -1,8 +1,8 @@
-//! Leaving accesses out: of each period some are kept, and of the rest the first touches and first writes of pages.
+//! Leaves accesses out: in each period some are kept, and of the rest the first touches and first writes of pages.
 //!
-//! The phases are those of [`Schedule`]. One ends where the next run begins, and cuts all that are open, so that the runs of a
-//! phase hold its own accesses and no others. While accesses are left out, those to known pages are only counted, and told
-//! together.
+//! The phases are those of [`Schedule`]. A phase ends where the next run begins, and cuts all open runs, so that the
+//! runs of a phase contain exactly its own accesses. While accesses are left out, those to known pages are only
+//! counted, and reported together.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +11,7 @@ use crate::schedule::{Phase, Schedule, Stage};
 use crate::touched::Touched;
 use crate::wire::{self, EXECUTE, READ, code};
 
-/// What keeps accesses of each period and leaves out the rest.
+/// Decides which accesses of each period are kept.
 #[derive(Clone, Copy)]
 pub(crate) struct Sampler {
     /// When accesses are kept.
@@ -21,7 +21,7 @@ pub(crate) struct Sampler {
 }
 
 impl Runs {
-    /// A run that need not be recorded, in most cases: only counted.
+    /// Usually a run that need not be recorded: it is only counted.
     #[inline(never)]
     pub(super) fn data_left_out(&self, info: u32, address: u64) {
         let kind = self.format.get().kind(info);
@@ -31,7 +31,7 @@ impl Runs {
             && let Some((true, written)) = self.known(address)
             && (written || kind != STORES)
         {
-            // Where nothing is recorded, loads and stores may be on two pages.
+            // If nothing is recorded, loads and stores may be on two pages.
             self.stamp(kind);
             open.page.store(address & !OFFSET, Relaxed);
             self.stamp(kind);
@@ -41,7 +41,7 @@ impl Runs {
         }
     }
 
-    /// As `data_left_out`, for fetches.
+    /// Like `data_left_out`, for fetches.
     #[inline(never)]
     pub(super) fn fetches_left_out(&self, block: u64, straddle: u64) {
         let (page, number) = (block & !OFFSET, block & OFFSET);
@@ -55,7 +55,7 @@ impl Runs {
         }
     }
 
-    /// Where accesses are left out and nothing else is due: whether the page was touched and written before. Such an
+    /// While accesses are left out and nothing else is due: whether the page was touched and written before. Such an
     /// access is only counted, together with those before.
     #[inline(always)]
     pub(super) fn known(&self, address: u64) -> Option<(bool, bool)> {
@@ -67,7 +67,7 @@ impl Runs {
         Some(touched.known(address / PAGE))
     }
 
-    /// The page of the open run of a kind is used just now.
+    /// Stamps the page of the open run of a kind as used just now.
     fn stamp(&self, kind: usize) {
         if let Some(sampler) = self.sampler.get() {
             sampler.touched.stamp(self.open(kind).page.load(Relaxed) / PAGE, kind == FETCHES);
@@ -89,7 +89,7 @@ impl Runs {
         if self.sampler.get().is_none() {
             return;
         }
-        // One stream may stay on a page for long while the other brings us here.
+        // One stream may stay on a page for long while the other reaches this.
         if self.left.get() <= self.in_runs() as i64 {
             if !self.recording.get() {
                 [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.stamp(kind));
@@ -99,7 +99,7 @@ impl Runs {
         }
     }
 
-    /// Begins the next phase, or where a run was longer than that, the one after it.
+    /// Begins the next phase or, if a run was longer than that, the one after it.
     pub(super) fn begin_phase(&self) {
         let Some(mut sampler) = self.sampler.get() else { return };
         let gap = !self.recording.get();
@@ -111,7 +111,7 @@ impl Runs {
         self.sampler.set(Some(sampler));
         let mut recent = Vec::new();
         if gap && now.phase != Phase::Gap {
-            // Each stands for one of those that were left out.
+            // Each replaces one of those that were left out.
             recent = sampler.touched.recent();
             for (stream, skipped) in self.skipped.iter().enumerate() {
                 let all = recent.iter().filter(|(_, fetch)| usize::from(*fetch) == stream).count() as u64;
@@ -133,11 +133,11 @@ impl Runs {
         for (page, fetch) in recent {
             self.push(wire::run(page * PAGE, if fetch { EXECUTE } else { READ }) + (1 << COUNT_SHIFT));
         }
-        // What follows goes on with none of these.
+        // What follows continues none of these.
         tell(now.phase);
     }
 
-    /// Says how many accesses were left out since it was last said.
+    /// Reports how many accesses were left out since the last report.
     pub(crate) fn tell_skipped(&self) {
         self.close();
         let skipped = [self.skipped[0].take(), self.skipped[1].take()];

@@ -12,7 +12,7 @@ use superpage_linux::Policy;
 use superpage_live::compare::counters::{Available, Event};
 use superpage_live::compare::{Options, compare};
 
-/// Runs the job in a folder of its own, which is gone afterwards: once to warm up, then so often that it counts, in turns.
+/// Runs the job in a folder of its own, which is removed afterwards: once to warm up, then the measured runs, in turns.
 pub(super) fn measure(
     job: &Job,
     policies: &[String],
@@ -33,12 +33,12 @@ pub(super) fn measure(
         let status = command.stdout(Stdio::null()).status();
         match status {
             Ok(status) if status.success() => {}
-            Ok(status) => return Err(Outcome::Failed(format!("what prepares it ended with {status}: {prepare}"))),
+            Ok(status) => return Err(Outcome::Failed(format!("its preparation ended with {status}: {prepare}"))),
             Err(error) => return Err(Outcome::Failed(format!("cannot run sh: {error}"))),
         }
     }
 
-    // The kernel may know a policy that we do not, or the other way round: each is left out by itself.
+    // The kernel may support a policy that we do not, or the other way round: each is left out by itself.
     let mut rows: BTreeMap<String, Result<serde_json::Value, Outcome>> = BTreeMap::new();
     let mut known = Vec::new();
     for policy in policies {

@@ -1,4 +1,4 @@
-//! The programs of experiment files, and what is to be run for them.
+//! The programs of experiment files, and the jobs to run for them.
 
 use crate::streams::Outcome;
 use serde::Deserialize;
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// Why nothing came of an item that has parameters for long runs only.
+/// Why an item that has parameters for long runs only has no result.
 pub(crate) static ONLY_LONG: LazyLock<Outcome> =
     LazyLock::new(|| Outcome::Missing("takes minutes: runs with --long only".into()));
 
-/// A program of an item. In its texts `{programs}` stands for the folder of this project's own programs, and `{NAME}` for a
-/// parameter.
+/// A program of an item. In its texts `{programs}` stands for the folder of this project's own programs, and `{NAME}`
+/// for a parameter.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Program {
@@ -19,10 +19,10 @@ pub(crate) struct Program {
     command: String,
     /// What `sh` runs there once before.
     prepare: Option<String>,
-    /// Programs that must be there, each with the package of Debian that has it.
+    /// Programs that must be installed, each with the Debian package that contains it.
     #[serde(default)]
     needs: BTreeMap<String, String>,
-    /// Files that lie in the folder, from `inputs` beside the experiment's file.
+    /// Input files copied into the folder, from `inputs` beside the experiment's file.
     #[serde(default)]
     inputs: Vec<String>,
     /// Values of the parameters. Without them, and with `long`, it takes minutes, and runs with `--long` only.
@@ -31,7 +31,7 @@ pub(crate) struct Program {
     long: Option<BTreeMap<String, String>>,
 }
 
-/// What is to be run, with all parameters put in.
+/// A command to run, with all parameters substituted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Job {
     pub(crate) command: String,
@@ -41,11 +41,11 @@ pub(crate) struct Job {
     pub(crate) inputs: Vec<(String, String)>,
 }
 
-/// What stands for the folder of our own programs.
+/// The placeholder for the folder of our own programs.
 const PROGRAMS: &str = "{programs}";
 
 impl Program {
-    /// Checks what the syntax alone does not say.
+    /// Checks what the syntax alone does not ensure.
     pub(crate) fn check(&self, inputs: &BTreeMap<String, String>) -> Result<(), String> {
         if self.command.trim().is_empty() {
             return Err("its command is empty".into());
@@ -61,7 +61,7 @@ impl Program {
         }
     }
 
-    /// What is to be run; `None` if that takes `--long`.
+    /// The job; `None` if that needs `--long`.
     pub(crate) fn job(&self, long: bool, inputs: &BTreeMap<String, String>) -> Option<Job> {
         let set = match (&self.set, &self.long) {
             (_, Some(set)) if long => Some(set),
@@ -82,12 +82,12 @@ impl Program {
 }
 
 impl Job {
-    /// The text with the folder of our own programs put in, as a word of `sh`.
+    /// The text with the folder of our own programs substituted, as a word of `sh`.
     pub(crate) fn placed(text: &str, programs: &Path) -> String {
         text.replace(PROGRAMS, &format!("'{}'", programs.to_string_lossy().replace('\'', r"'\''")))
     }
 
-    /// What is not there to run it, and how to have it: a sentence without a full stop.
+    /// What is missing to run it, and how to install it: a sentence without a full stop.
     pub(crate) fn missing(&self, programs: &Path) -> Option<String> {
         let own = self.command.split_whitespace().find_map(|word| word.strip_prefix(PROGRAMS)?.strip_prefix('/'));
         if let Some(path) = own.map(|name| programs.join(name)).filter(|path| !path.exists()) {
