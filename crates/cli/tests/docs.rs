@@ -1,4 +1,4 @@
-//! The documents name files and tests of this tree: all of them exist.
+//! Checks that the files, symbols and tests named in the documents exist, and that the tutorials work.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -74,27 +74,50 @@ fn every_path_in_the_documents_exists() {
     assert!(checked > 20, "only {checked} paths were found");
 }
 
+/// Whether Rust source defines an item with this name.
+fn defines(source: &str, symbol: &str) -> bool {
+    const KEYWORDS: [&str; 9] = ["fn", "struct", "enum", "trait", "type", "const", "static", "mod", "macro_rules!"];
+    let is_part = |c: char| c.is_alphanumeric() || c == '_';
+    let code = source.lines().map(str::trim_start).filter(|line| !line.starts_with("//"));
+    code.flat_map(|line| line.match_indices(symbol).map(move |(at, _)| line.split_at(at))).any(|(before, from)| {
+        let keyword = before.strip_suffix(' ').and_then(|before| before.rsplit(' ').next());
+        keyword.is_some_and(|word| KEYWORDS.contains(&word)) && !from[symbol.len()..].starts_with(is_part)
+    })
+}
+
 #[test]
-fn every_test_in_the_table_of_papers_exists() {
+fn every_symbol_on_the_page_of_papers_is_defined() {
     let _turn = superpage_testing::turn_of("docs");
     let mut files = Vec::new();
     sources(&root().join("crates"), &mut files);
     let document = root().join("docs/papers.md");
     let prose = fs::read_to_string(&document).unwrap();
-    let mut checked = 0;
+    let (mut tests, mut symbols) = (0, 0);
     for word in quoted(&document, &prose) {
-        let Some((file, function)) = word.split_once(".rs::") else { continue };
-        if (file, function) == ("file", "function") {
+        let is_code = word.starts_with("crates/") && word.contains(".rs") && !word.contains("/tests/");
+        let Some((file, symbol)) = word.split_once("::").filter(|(file, _)| file.ends_with(".rs")) else {
+            assert!(!is_code, "docs/papers.md names {word} without a symbol, expected {word}::symbol");
+            continue;
+        };
+        if ["path.rs", "file.rs"].contains(&file) {
             continue;
         }
-        checked += 1;
-        let file = format!("{file}.rs");
-        let defines = |path: &PathBuf| fs::read_to_string(path).unwrap().contains(&format!("fn {function}("));
-        let mut named = files.iter().filter(|path| path.ends_with(&file)).peekable();
+        *if is_code { &mut symbols } else { &mut tests } += 1;
+        let named = |path: &&PathBuf| if is_code { **path == root().join(file) } else { path.ends_with(file) };
+        let mut named = files.iter().filter(named).peekable();
         assert!(named.peek().is_some(), "docs/papers.md names {file}, which does not exist");
-        assert!(named.any(defines), "docs/papers.md names {word}, but {file} has no such function");
+        let found = named.any(|path| defines(&fs::read_to_string(path).unwrap(), symbol));
+        assert!(found, "docs/papers.md names {word}, but {file} does not define {symbol}");
     }
-    assert!(checked > 40, "only {checked} tests were found");
+    assert!(tests > 40, "only {tests} tests were found");
+    assert!(symbols > 80, "only {symbols} symbols were found");
+}
+
+#[test]
+fn an_item_is_found_by_its_whole_name_where_it_is_defined() {
+    let source = "// fn commented()\npub(crate) const fn given(at: u64) {}\nstruct Given;\n    given_again(4);\n";
+    assert!(defines(source, "given") && defines(source, "Given"));
+    assert!(!defines(source, "give") && !defines(source, "commented") && !defines(source, "given_again"));
 }
 
 /// The fenced blocks of a document, each as the word behind its fence and its text.

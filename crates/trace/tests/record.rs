@@ -265,7 +265,7 @@ fn a_script_runs_its_interpreter() {
     let script = folder.path().join("script");
     std::fs::write(&script, "#!/bin/sh -e\nexit $1\n").expect("a script");
     let problem = command(&script, &["3"]).check().expect_err("not executable").to_string();
-    assert!(problem.contains("may be executed"), "{problem}");
+    assert!(problem.contains("not an executable file"), "{problem}");
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("rights");
     assert_eq!(recorded(&command(&script, &["3"])).2.status.code(), Some(3));
 }
@@ -278,7 +278,8 @@ fn what_cannot_be_recorded_is_refused_in_one_sentence() {
     let folder = folder();
     let text = folder.path().join("text");
     std::fs::write(&text, "text").expect("a file");
-    for (name, reason) in [("no-such-program", "no such program"), ("/no/such", "no such file"), ("/", "no file that")]
+    for (name, reason) in
+        [("no-such-program", "no such program"), ("/no/such", "no such file"), ("/", "not an executable")]
     {
         let error = record::start(&record::Command::new([name])).expect_err("refused");
         assert_eq!(error.status(), 2);

@@ -7,11 +7,11 @@ use superpage_vm::{Config, Growth, Target};
 // Begin of the page's example.
 use superpage_vm::{Answers, Background, Definition, How, Made, Need, Parameter, Policy, Ripe, System, Time, Values};
 
-/// Base pages; once an interval, regions of which most was accessed since the last look become superpages.
+/// Base pages; once per interval, regions most of which was accessed since the last scan become superpages.
 static HOT: Definition = Definition {
     name: "hot",
     paper: "",
-    help: "base pages, and huge ones where most was accessed of late",
+    help: "base pages, and superpages where most was accessed recently",
     parameters: &[
         Parameter {
             name: "share",
@@ -20,7 +20,7 @@ static HOT: Definition = Definition {
             help: "of a region's pages, accessed in an interval",
             needs: &[],
         },
-        Parameter { name: "interval", values: Values::Time, default: "1s", help: "between two looks", needs: &[] },
+        Parameter { name: "interval", values: Values::Time, default: "1s", help: "between two scans", needs: &[] },
     ],
     needs: &[Need::Copying],
     make: |given| {
@@ -50,7 +50,7 @@ impl Background for Hot {
             system.look(space, level, &mut |sample| seen.push(sample));
             let mut hot: Vec<Ripe> = Vec::new();
             for sample in seen.into_iter().filter(|sample| !sample.superpage) {
-                // Where nobody knows what is accessed, what is populated must do.
+                // If accesses are not known, populated pages count instead.
                 let accessed = system.accessed(space, level, sample.region).unwrap_or(sample.populated);
                 if f64::from(accessed) >= least {
                     hot.push(Ripe::from(sample));
