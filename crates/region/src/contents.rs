@@ -31,6 +31,7 @@ impl Contents {
         match page {
             Page::Mapped { at, .. } => (at - self.first) as usize,
             Page::File { file, .. } => panic!("a region has no file {file}"),
+            Page::Free => panic!("a region zeroes no free frames"),
         }
     }
 

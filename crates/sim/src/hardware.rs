@@ -3,7 +3,7 @@
 use std::ops::Range;
 use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
-use superpage_vm::{Mapped, Pmap, SpaceId, Used};
+use superpage_vm::{Contiguity, Mapped, Pmap, SpaceId, Used};
 
 /// The modelled hardware as [`Pmap`]; one call there is one call here.
 pub(crate) struct Hardware<'a> {
@@ -45,8 +45,8 @@ impl Pmap for Hardware<'_> {
         self.mmu.demote(space.0, at, from, to);
     }
 
-    fn maps(&self, size: PageSize) -> bool {
-        self.machine.pages.sizes.contains(&size)
+    fn contiguity(&self, size: PageSize) -> Contiguity {
+        if self.machine.pages.sizes.contains(&size) { Contiguity::Whole } else { Contiguity::Parts }
     }
 
     fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {

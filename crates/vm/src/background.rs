@@ -162,6 +162,12 @@ pub trait System {
         0
     }
 
+    /// Zeroes up to so many free extents of a level ahead of faults that take them whole, and returns how many; `None` where
+    /// free memory cannot be had ([`Need::Zeroing`](crate::Need::Zeroing)).
+    fn zero_ahead(&mut self, _level: Level, _most: u64) -> Option<u64> {
+        None
+    }
+
     /// Demotes a superpage. Returns whether it was one.
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool;
 }

@@ -323,7 +323,7 @@ impl Vm {
         // All that was populated, an extent or a page, is filled and mapped now.
         let taken = if self.answers.takes_extents() { populated.allocated } else { Level::BASE };
         let to = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), taken);
-        let one = taken > Level::BASE && pmap.maps(self.frames.ladder.size(taken));
+        let one = taken > Level::BASE && pmap.contiguity(self.frames.ladder.size(taken)).is_whole();
         let mappable = !one || self.give_tables(pmap, space, at, taken);
         let filled = if mappable {
             let filled = self.provide(memory, site.page(), (content, source), &populated, to);
@@ -349,6 +349,7 @@ impl Vm {
             self.note_modified(used, frame, 1);
             self.frames.stats.mapped[0] -= 1;
         }
+        let zeroed_before = self.frames.stats.bytes_zeroed;
         let kind = self.note_content(object, walk.frame, index, content);
         let stats = &mut self.frames.stats;
         stats.faults += 1;
@@ -369,6 +370,10 @@ impl Vm {
         let (mut full, mut mapped) = (populated.full, Level::BASE);
         if taken > Level::BASE {
             mapped = self.enter_extent(pmap, site, object, taken, rights);
+            if populated.zeroed && matches!(content, Content::Zero) {
+                // That was counted when it was done.
+                self.frames.stats.bytes_zeroed = zeroed_before;
+            }
         } else {
             pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
             self.frames.stats.mapped[0] += 1;
@@ -407,6 +412,7 @@ impl Vm {
         }
         match (content, source) {
             (_, Some(from)) => memory.copy(from, to.start, page),
+            (Content::Zero, None) if populated.zeroed && to.level == populated.allocated => {}
             (Content::Zero, None) => memory.zero(to.start, self.frames.ladder.pages(to.level), page)?,
             (Content::Read { from, .. }, None) => return memory.read(from, to.start, page),
             // The contents are there, or the caller brings them.

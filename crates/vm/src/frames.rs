@@ -14,6 +14,7 @@ use crate::policy::{Answers, Lists, Pieces, Place, Scarce};
 use crate::population::{NONE, NodeId, Population, Walk};
 use crate::reservation::Reservations;
 use crate::wired::Pools;
+use crate::zeroed::Zeroed;
 use crate::{Buddy, Stats};
 use alloc::vec::Vec;
 use hashbrown::HashMap;
@@ -40,6 +41,7 @@ pub(crate) struct Frames {
     pub(crate) starved: bool,
     pub(crate) wired: Vec<Extent>,
     pub(crate) pools: Pools,
+    pub(crate) zeroed: Zeroed,
     pub(crate) stats: Stats,
 }
 
@@ -54,6 +56,17 @@ pub(crate) struct Populated {
     pub(crate) allocated: Level,
     /// Reservations preempted for it.
     pub(crate) preempted: u32,
+    /// Whether the extent that was allocated holds zeroes.
+    pub(crate) zeroed: bool,
+}
+
+/// An extent that was allocated.
+struct Allocated {
+    extent: Extent,
+    /// Reservations preempted for it.
+    preempted: u32,
+    /// Whether it holds zeroes.
+    zeroed: bool,
 }
 
 impl Frames {
@@ -85,10 +98,10 @@ impl Frames {
             self.stats.reserved_found += 1;
             self.frame_used(walk.frame);
             let full = filled.full.min(level);
-            return Some(Populated { full, reserved: true, allocated: Level::BASE, preempted: 0 });
+            return Some(Populated { full, reserved: true, allocated: Level::BASE, preempted: 0, zeroed: false });
         }
         let resident = self.stats.resident_pages;
-        let (extent, preempted) = self.allocate(answers, preferred)?;
+        let Allocated { extent, preempted, zeroed } = self.allocate(answers, preferred)?;
         if self.stats.resident_pages != resident {
             // A cache page that held its frame was freed, and perhaps nodes of the path with it.
             *walk = self.population.walk(object, index);
@@ -98,7 +111,7 @@ impl Frames {
         } else {
             self.install(object, index, walk, extent)
         };
-        Some(Populated { preempted, ..installed })
+        Some(Populated { preempted, zeroed, ..installed })
     }
 
     /// Populates all pages of a region of an object, none of which is populated, in an extent that was allocated for
@@ -117,7 +130,7 @@ impl Frames {
             self.population.populate(object, page, &mut walk);
             self.frame_used_untouched(walk.frame);
         }
-        Populated { full: level, reserved: false, allocated: extent.level, preempted: 0 }
+        Populated { full: level, reserved: false, allocated: extent.level, preempted: 0, zeroed: false }
     }
 
     /// Populates a page of an object, whose region has no extent, in an extent that was allocated for it.
@@ -139,7 +152,13 @@ impl Frames {
         }
         self.stats.allocations[level as usize] += 1;
         self.frame_used(walk.frame);
-        Populated { full: filled.full.min(level), reserved: false, allocated: extent.level, preempted: 0 }
+        Populated {
+            full: filled.full.min(level),
+            reserved: false,
+            allocated: extent.level,
+            preempted: 0,
+            zeroed: false,
+        }
     }
 
     /// Populates all pages of a region of an object, none of which is populated, in an extent that was allocated for
@@ -201,6 +220,7 @@ impl Frames {
             let extent = Extent { start: Pfn(u64::from(frame)).align_down(pages), level };
             let aligned = (u64::from(frame) ^ index) & (pages - 1) == 0;
             if aligned && self.buddy.allocate_at(extent) {
+                self.zeroed.claim(&self.ladder, extent);
                 return Some((Populated { preempted, ..self.install(object, index, walk, extent) }, false));
             }
         }
@@ -211,7 +231,7 @@ impl Frames {
     /// Allocates an extent. For each size from the preferred one down it tries, in the order of section 4.8, the buddy
     /// allocator, the reservation list of that size, and those of larger sizes. Also returns how many reservations were
     /// preempted.
-    fn allocate(&mut self, answers: &Answers, preferred: Level) -> Option<(Extent, u32)> {
+    fn allocate(&mut self, answers: &Answers, preferred: Level) -> Option<Allocated> {
         let mut preempted = 0;
         if preferred > Level::BASE {
             self.stats.contiguity_requests += 1;
@@ -220,8 +240,12 @@ impl Frames {
         let sizes = |level: &u8| *level == 0 || answers.place.size.allows(&ladder, Level(*level));
         for level in (0..=preferred.0).rev().filter(sizes) {
             loop {
-                if let Some(extent) = self.buddy.allocate(Level(level)) {
-                    return Some((extent, preempted));
+                // What is filled as a whole is best full of zeroes.
+                let ready = if level > 0 && answers.takes_extents() { self.zeroed.find(Level(level)) } else { None };
+                let ready = ready.filter(|extent| self.buddy.allocate_at(*extent));
+                if let Some(extent) = ready.or_else(|| self.buddy.allocate(Level(level))) {
+                    let zeroed = self.zeroed.claim(&ladder, extent);
+                    return Some(Allocated { extent, preempted, zeroed });
                 }
                 if level == 0
                     && let Some(frame) = self.free_held()
@@ -275,7 +299,7 @@ impl Frames {
 
     /// A base page for the kernel itself.
     pub(crate) fn allocate_base(&mut self, answers: &Answers) -> Option<Extent> {
-        let (extent, _) = self.allocate(answers, Level::BASE)?;
+        let Allocated { extent, .. } = self.allocate(answers, Level::BASE)?;
         self.drop_cached_in(extent);
         Some(extent)
     }
@@ -662,6 +686,7 @@ impl Frames {
     pub(crate) fn wire(&mut self, extent: Extent) -> bool {
         let taken = self.buddy.allocate_at(extent);
         if taken {
+            self.zeroed.claim(&self.ladder, extent);
             self.drop_cached_in(extent);
             self.wired.push(extent);
             self.stats.wired_frames += self.ladder.pages(extent.level);
@@ -676,6 +701,7 @@ impl Frames {
             + self.reservations.metadata_bytes()
             + self.pages.as_ref().map_or(0, Pages::metadata_bytes)
             + self.away.metadata_bytes()
+            + self.zeroed.metadata_bytes()
             + self.busy.bytes()
             + self.untouched.as_ref().map_or(0, Bitmap::bytes)
             + self.digests.allocation_size()

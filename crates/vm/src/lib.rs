@@ -65,6 +65,7 @@ mod stats;
 mod validate;
 mod vm;
 mod wired;
+mod zeroed;
 
 pub use background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
 pub use buddy::{Buddy, BuddyError};
@@ -73,7 +74,7 @@ pub use fault::{Fault, FaultKind};
 pub use mapping::{Backing, Map};
 pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
-pub use pmap::{Mapped, Pmap, SpaceId, Used};
+pub use pmap::{Contiguity, Mapped, Pmap, SpaceId, Used};
 pub use policy::{
     Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Given, Hash, Hints, Key, Lists, Made, Need, Parameter,
     PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve,

@@ -193,6 +193,10 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         regions.iter().map(each).collect()
     }
 
+    fn zero_ahead(&mut self, level: Level, most: u64) -> Option<u64> {
+        Some(self.vm.zero_ahead(self.memory, level, most))
+    }
+
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {
         let start = self.start(level, region);
         let Some(entry) = self.vm.space(space).ok().and_then(|map| map.find(start.0)) else { return false };

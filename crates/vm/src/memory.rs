@@ -37,6 +37,8 @@ pub enum Page {
         /// The page within the file.
         page: u64,
     },
+    /// None yet: a free frame is zeroed ahead of need ([`crate::Vm::zero_ahead`]).
+    Free,
 }
 
 /// A frame could not be filled: the device failed, or the system below is out of memory.

@@ -27,6 +27,25 @@ pub struct Used {
     pub modified: bool,
 }
 
+/// What page tables make of an extent of a size: contiguous frames under contiguous pages, both aligned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Contiguity {
+    /// One mapping.
+    Whole,
+    /// Mappings of smaller sizes, which TLBs may coalesce. The manager never asks for a mapping of the size, and allocates
+    /// extents of it all the same where the policy wants them (`mthp:size=64K` on x86-64).
+    Parts,
+}
+
+impl Contiguity {
+    /// Whether the extent can be one mapping.
+    #[inline]
+    pub fn is_whole(self) -> bool {
+        self == Contiguity::Whole
+    }
+}
+
 /// The page tables and TLBs, as the memory manager sees them; the name is BSD's.
 ///
 /// A kernel implements it on real page tables, the simulator on modelled ones. The calls cannot fail: the manager only
@@ -58,11 +77,9 @@ pub trait Pmap {
     /// Replaces one mapping of `from` by mappings of `to`, each with its rights and its reference and dirty bits.
     fn demote(&mut self, space: SpaceId, at: Vpn, from: PageSize, to: PageSize);
 
-    /// Whether a page of this size of the ladder can be one mapping. If not, an extent of that size is mapped as base
-    /// pages, contiguous and aligned, which hardware may coalesce, and the manager never asks for a mapping of the
-    /// size.
-    fn maps(&self, _size: PageSize) -> bool {
-        true
+    /// What the hardware makes of an extent of this size of the ladder.
+    fn contiguity(&self, _size: PageSize) -> Contiguity {
+        Contiguity::Whole
     }
 
     /// The mapping of the base page `at`, if there is one.

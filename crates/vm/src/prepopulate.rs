@@ -85,7 +85,7 @@ impl Vm {
         }
         let start = site.at.align_down(pages);
         let differ = site.access == Access::Write && self.dirt_matters(object);
-        if differ || self.answers.promote.when == Promote::Never || !pmap.maps(ladder.size(level)) {
+        if differ || self.answers.promote.when == Promote::Never || !pmap.contiguity(ladder.size(level)).is_whole() {
             let rights_beside = self.rights_if_clean(object, rights);
             pmap.enter(site.space, site.at, Pfn(u64::from(walk.frame)), ladder.base(), rights, site.access);
             for page in (0..pages).filter(|page| start + *page != site.at) {

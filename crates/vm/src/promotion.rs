@@ -60,7 +60,7 @@ impl Vm {
     /// and by pages of the next smaller size: there is no step above a size that the hardware cannot map.
     fn assemble(&mut self, pmap: &mut impl Pmap, of: Uniform<'_>, at: Vpn, frame: u32, level: Level) -> bool {
         let ladder = self.frames.ladder;
-        if [level, level.down()].iter().any(|level| !pmap.maps(ladder.size(*level))) {
+        if [level, level.down()].iter().any(|level| !pmap.contiguity(ladder.size(*level)).is_whole()) {
             return false;
         }
         let pages = ladder.pages(level);
@@ -216,7 +216,7 @@ impl Vm {
     /// The level to which one call of demotion goes from `from`.
     fn demoted(&self, pmap: &impl Pmap, from: Level) -> Level {
         let mut to = if self.answers.demote.steps == Demote::Stepwise { from.down() } else { Level::BASE };
-        while !pmap.maps(self.frames.ladder.size(to)) {
+        while !pmap.contiguity(self.frames.ladder.size(to)).is_whole() {
             to = to.down();
         }
         to

@@ -123,7 +123,7 @@ impl Vm {
         let ladder = &self.frames.ladder;
         if level == Level::BASE
             || level > ladder.largest()
-            || !pmap.maps(ladder.size(level))
+            || !pmap.contiguity(ladder.size(level)).is_whole()
             || !start.is_aligned(ladder.pages(level))
         {
             return Err(Refused::Unmapped);
@@ -231,11 +231,12 @@ impl Vm {
             return Err(Refused::NoExtent);
         }
         let extent = self.frames.buddy.allocate(level).ok_or(Refused::NoExtent)?;
+        let ready = self.frames.zeroed.claim(&self.frames.ladder, extent);
         self.frames.drop_cached_in(extent);
         let page = |position: u64| Page::Mapped { space, at: start + position };
         // What can fail comes first.
         let mut holes = (0..pages).filter(|position| !populated(fit, *position));
-        if holes.any(|position| memory.zero(extent.start + position, 1, page(position)).is_err()) {
+        if !ready && holes.any(|position| memory.zero(extent.start + position, 1, page(position)).is_err()) {
             self.frames.buddy.free(extent);
             return Err(Refused::Contents);
         }
@@ -269,7 +270,7 @@ impl Vm {
         let zeroed = pages - states.len() as u64;
         let stats = &mut self.frames.stats;
         stats.bytes_copied += states.len() as u64 * base.bytes();
-        stats.bytes_zeroed += zeroed * base.bytes();
+        stats.bytes_zeroed += if ready { 0 } else { zeroed * base.bytes() };
         stats.promotions[level.index()] += 1;
         stats.promotions_by_copying += 1;
         stats.mapped[level.index()] += 1;

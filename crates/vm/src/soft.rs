@@ -1,6 +1,6 @@
 //! Page tables in software, for tests, benchmarks and examples.
 
-use crate::{Mapped, Pmap, SpaceId, Used};
+use crate::{Contiguity, Mapped, Pmap, SpaceId, Used};
 use alloc::vec::Vec;
 use core::ops::Range;
 use hashbrown::HashMap;
@@ -155,8 +155,8 @@ impl Pmap for SoftPmap {
         }
     }
 
-    fn maps(&self, size: PageSize) -> bool {
-        self.ladder.level(size).is_some()
+    fn contiguity(&self, size: PageSize) -> Contiguity {
+        if self.ladder.level(size).is_some() { Contiguity::Whole } else { Contiguity::Parts }
     }
 
     fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {

@@ -75,6 +75,7 @@ impl Vm {
         for extent in self.frames.pools.extents() {
             census.owners.take(extent.start.0, self.frames.ladder.pages(extent.level), "a kernel pool")?;
         }
+        self.frames.zeroed.validate(&self.frames.buddy)?;
         self.frames.pools.validate(|level| self.frames.ladder.pages(level))?;
         let population = &self.frames.population;
         let mut roots = 0;

@@ -10,6 +10,7 @@ use crate::population::Population;
 use crate::reservation::Reservations;
 use crate::space::Space;
 use crate::wired::Pools;
+use crate::zeroed::Zeroed;
 use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, SpaceId, Stats, Time};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -78,6 +79,7 @@ impl Vm {
             starved: false,
             wired: Vec::new(),
             pools: Pools::default(),
+            zeroed: Zeroed::default(),
             stats: Stats::default(),
             buddy,
         };

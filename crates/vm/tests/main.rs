@@ -43,6 +43,7 @@ mod tutorial;
 mod windows;
 mod wired;
 mod x86_64;
+mod zeroed;
 
 #[test]
 fn every_file_is_listed() {

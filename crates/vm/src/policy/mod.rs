@@ -97,6 +97,8 @@ pub enum Need {
     Copying,
     /// To be told of misses in the TLBs.
     Misses,
+    /// Free memory that is zeroed ahead.
+    Zeroing,
 }
 
 impl fmt::Display for Need {
@@ -106,6 +108,7 @@ impl fmt::Display for Need {
             Need::Settings => "the settings of a running Linux",
             Need::Copying => "superpages made by copying",
             Need::Misses => "to be told of misses in the TLBs",
+            Need::Zeroing => "free memory that is zeroed ahead",
         })
     }
 }
@@ -122,7 +125,7 @@ pub struct Target {
 impl Target {
     /// The manager of this crate.
     pub const MANAGER: Target =
-        Target { name: "this memory manager", has: &[Need::Faults, Need::Copying, Need::Misses] };
+        Target { name: "this memory manager", has: &[Need::Faults, Need::Copying, Need::Misses, Need::Zeroing] };
 
     /// The first of these needs that it does not provide.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {

@@ -260,6 +260,8 @@ impl World {
                 self.vm.run_daemon(&mut self.pmap, &mut self.contents);
             }
             IDLE => {
+                let level = Level(flags % self.vm.ladder().len() as u8);
+                self.vm.zero_ahead(&mut self.contents, level, u64::from(more % 4));
                 self.vm.idle(&self.pmap, &mut self.contents, u64::from(length));
             }
             READ_AND_WRITE => {
