@@ -32,56 +32,35 @@
 #![forbid(unsafe_code)]
 extern crate alloc;
 
-mod away;
-mod background;
-mod bitmap;
-mod buddy;
-mod budget;
-mod busy;
-mod daemon;
-mod dirt;
 mod error;
 mod fault;
-mod file;
-mod frames;
-mod managed;
-mod mapping;
+mod frame;
 mod memory;
 mod object;
-mod pages;
 mod pmap;
 mod policy;
-mod population;
-mod prepopulate;
-mod promotion;
-mod relocate;
-mod reservation;
-mod reverse;
-mod scanner;
-mod shadow;
+mod reclaim;
 mod soft;
 mod space;
 mod stats;
 mod validate;
 mod vm;
-mod wired;
-mod zeroed;
 
-pub use background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
-pub use buddy::{Buddy, BuddyError};
 pub use error::{Error, FaultError, PAGES_LIMIT};
+pub use fault::relocate::{How, Promoted, Refused};
 pub use fault::{Fault, FaultKind};
-pub use mapping::{Backing, Map};
+pub use frame::buddy::{Buddy, BuddyError};
 pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Contiguity, Mapped, Pmap, SpaceId, Used};
+pub use policy::background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
+pub use policy::scanner::{Census, Ripe, Sample, Scanner, ScannerError, Sweep};
 pub use policy::{
     Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Given, Hash, Hints, Key, Lists, Made, Need, Parameter,
     PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve,
     Scarce, Shortage, Sizes, Target, Values, Wake, Wired,
 };
-pub use relocate::{How, Promoted, Refused};
-pub use scanner::{Census, Ripe, Sample, Scanner, ScannerError, Sweep};
 pub use soft::SoftPmap;
+pub use space::mapping::{Backing, Map};
 pub use stats::Stats;
 pub use vm::{Config, Vm};

@@ -1,9 +1,9 @@
 //! Consistency checks of the whole state, for property tests and fuzzers: every count is recomputed from scratch.
 
-use crate::away::PageOf;
 use crate::object::ObjectId;
-use crate::pages::List;
-use crate::population::{NONE, NodeId};
+use crate::object::population::{NONE, NodeId};
+use crate::reclaim::away::PageOf;
+use crate::reclaim::pages::List;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{PAGES_LIMIT, Pmap, SpaceId};

@@ -1,16 +1,16 @@
 //! The memory manager as a whole: its state, address spaces, wired frames, reports.
 
-use crate::away::Away;
-use crate::busy::Busy;
-use crate::frames::Frames;
+use crate::fault::busy::Busy;
+use crate::frame::Frames;
+use crate::frame::wired::Pools;
+use crate::frame::zeroed::Zeroed;
 use crate::object::Objects;
-use crate::pages::{List, Pages};
+use crate::object::population::Population;
+use crate::object::reservation::Reservations;
 use crate::policy::{Answers, Policy, Reclaim};
-use crate::population::Population;
-use crate::reservation::Reservations;
+use crate::reclaim::away::Away;
+use crate::reclaim::pages::{List, Pages};
 use crate::space::Space;
-use crate::wired::Pools;
-use crate::zeroed::Zeroed;
 use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, SpaceId, Stats, Time};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -6,14 +6,18 @@
 //! every policy.
 
 mod answers;
+pub(crate) mod background;
 mod base;
+pub(crate) mod budget;
 mod freebsd;
 mod hugetlb;
+mod managed;
 mod mthp;
 mod now;
 mod parameter;
 mod promote;
 mod reservation;
+pub(crate) mod scanner;
 mod talluri_hill;
 mod text;
 mod thp;

@@ -6,8 +6,8 @@
 //! simulation, in a kernel and on live Linux.
 
 use super::{Definition, Given, Made, Need, Parameter, SWITCH, Values, base};
-use crate::background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
-use crate::budget::Budget;
+use crate::policy::background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
+use crate::policy::budget::Budget;
 use crate::{How, Ripe, Scanner, SpaceId};
 use alloc::collections::BTreeMap;
 use alloc::format;

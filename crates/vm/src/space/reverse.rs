@@ -1,7 +1,7 @@
 //! The reverse map: from a page of a memory object to its mappings.
 
-use crate::away::PageOf;
 use crate::object::ObjectId;
+use crate::reclaim::away::PageOf;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId};

@@ -5,7 +5,7 @@
 //! LRU order (Navarro et al., section 5.1; the last two are FreeBSD's). A frame that counts as free but still holds a page is on the cache list too. Links are
 //! frame numbers, so that every operation is O(1). Kept only where the policy reclaims pages.
 
-use crate::population::NONE;
+use crate::object::population::NONE;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;

@@ -10,6 +10,11 @@
 //! aligned in the object (and so in physical memory) is aligned in virtual memory too. Copy-on-write objects keep the
 //! indices.
 
+pub(crate) mod file;
+pub(crate) mod population;
+pub(crate) mod reservation;
+pub(crate) mod shadow;
+
 use crate::policy::{Answers, PastEnd, Reserve};
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -1,10 +1,10 @@
 //! Frames for the kernel's own use (Navarro et al., section 5.2): in contiguous pools, so that they fragment memory no
 //! more than necessary, or singly wherever a base page is free.
 
-use crate::frames::Frames;
+use crate::frame::Frames;
 use crate::policy::{Answers, Wired};
 use crate::vm::Vm;
-use crate::{Error, Pmap, SpaceId, population::NONE};
+use crate::{Error, Pmap, SpaceId, object::population::NONE};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;

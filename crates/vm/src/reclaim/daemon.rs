@@ -1,10 +1,10 @@
 //! The page daemon (Navarro et al., section 5.1): approximate LRU over the active and inactive lists, as in FreeBSD;
 //! and, if the policy says so, contiguity-aware replacement and speculative demotion (section 4.6).
 
-use crate::away::PageOf;
-use crate::pages::List;
+use crate::fault::promotion::Uniform;
 use crate::policy::{Cache, Wake};
-use crate::promotion::Uniform;
+use crate::reclaim::away::PageOf;
+use crate::reclaim::pages::List;
 use crate::vm::Vm;
 use crate::{Memory, Pmap};
 use alloc::vec;

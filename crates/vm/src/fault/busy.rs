@@ -1,9 +1,9 @@
 //! Busy pages: populated, while their contents are still being read from a slow store. They are not mapped, nothing
 //! takes them away, and whoever needs one waits. The word is FreeBSD's.
 
-use crate::away::PageOf;
 use crate::object::ObjectId;
-use crate::pages::List;
+use crate::reclaim::away::PageOf;
+use crate::reclaim::pages::List;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Error, NoContents, PAGES_LIMIT, SpaceId};

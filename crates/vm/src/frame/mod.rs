@@ -5,16 +5,21 @@
 //! overwritten. The operations here move frames between these states and keep the structures consistent; they know
 //! nothing of page tables.
 
-use crate::away::{Away, PageOf};
-use crate::bitmap::Bitmap;
-use crate::busy::Busy;
+pub(crate) mod bitmap;
+pub(crate) mod buddy;
+pub(crate) mod wired;
+pub(crate) mod zeroed;
+
+use crate::fault::busy::Busy;
+use crate::frame::bitmap::Bitmap;
+use crate::frame::wired::Pools;
+use crate::frame::zeroed::Zeroed;
 use crate::object::ObjectId;
-use crate::pages::{List, Pages};
+use crate::object::population::{NONE, NodeId, Population, Walk};
+use crate::object::reservation::Reservations;
 use crate::policy::{Answers, Lists, Pieces, Place, Scarce};
-use crate::population::{NONE, NodeId, Population, Walk};
-use crate::reservation::Reservations;
-use crate::wired::Pools;
-use crate::zeroed::Zeroed;
+use crate::reclaim::away::{Away, PageOf};
+use crate::reclaim::pages::{List, Pages};
 use crate::{Buddy, Stats};
 use alloc::vec::Vec;
 use hashbrown::HashMap;

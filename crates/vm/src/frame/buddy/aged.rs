@@ -1,7 +1,7 @@
 //! The maximal free extents of one size that have cache pages: the tail of that size's free list, in the order in which
 //! they became free.
 
-use crate::bitmap::Bitmap;
+use crate::frame::bitmap::Bitmap;
 use alloc::collections::{BTreeSet, TryReserveError};
 use alloc::format;
 use alloc::string::String;

@@ -2,8 +2,8 @@
 //! is zeroed, the region is mapped anew with one shootdown, and the old frames are freed. Linux calls this a collapse.
 
 use crate::fault::Site;
+use crate::fault::promotion::Uniform;
 use crate::object::ObjectId;
-use crate::promotion::Uniform;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Memory, Page, Pmap, SpaceId, Used};

@@ -8,7 +8,7 @@
 
 use super::aged::Aged;
 use super::{Buddy, FREE_ALREADY, Tier};
-use crate::bitmap::Bitmap;
+use crate::frame::bitmap::Bitmap;
 use alloc::boxed::Box;
 use alloc::collections::TryReserveError;
 use alloc::format;

@@ -2,10 +2,10 @@
 //! demoted at its first write, or dirty base pages are inferred from digests of their contents; and dirty pages are
 //! written out.
 
-use crate::away::PageOf;
 use crate::fault::Site;
 use crate::object::ObjectId;
 use crate::policy::{Dirty, Hash};
+use crate::reclaim::away::PageOf;
 use crate::vm::Vm;
 use crate::{Backed, Memory, Pmap, Used};
 use superpage_pages::{Level, Pfn, Protection};

@@ -2,8 +2,8 @@
 //! must take superpages into account.
 
 use crate::object::ObjectId;
+use crate::object::population::Walk;
 use crate::policy::{Demote, Promote};
-use crate::population::Walk;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Mapped, Pmap, SpaceId};

@@ -1,5 +1,8 @@
 //! Address spaces: sorted map entries, each a range of virtual pages that maps part of a memory object.
 
+pub(crate) mod mapping;
+pub(crate) mod reverse;
+
 use crate::object::{Growth, ObjectId};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;

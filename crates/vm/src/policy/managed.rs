@@ -1,7 +1,7 @@
 //! The manager as a [`System`] for the policy's background, and the clock that calls it.
 
-use crate::background::{Check, Look, Outcome, System, Time};
 use crate::object::Growth;
+use crate::policy::background::{Check, Look, Outcome, System, Time};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{How, Memory, Pmap, Refused, Ripe, Sample, SpaceId};

@@ -1,10 +1,15 @@
 //! The fault path (Navarro et al., sections 4.1, 4.5): finds the page or populates it, maps it, and tries to promote
 //! it.
 
-use crate::frames::Populated;
+pub(crate) mod busy;
+pub(crate) mod prepopulate;
+pub(crate) mod promotion;
+pub(crate) mod relocate;
+
+use crate::fault::promotion::Uniform;
+use crate::frame::Populated;
 use crate::object::ObjectId;
-use crate::population::Walk;
-use crate::promotion::Uniform;
+use crate::object::population::Walk;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};

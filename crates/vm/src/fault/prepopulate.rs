@@ -1,12 +1,12 @@
 //! Prepopulation: populating more than a program touches. All of an extent (Linux), or the rest of a region once a
 //! share of it is populated (Navarro et al., sections 2.3 and 4.5; Talluri and Hill, ASPLOS 1994).
 
-use crate::bitmap::Bitmap;
 use crate::fault::{Content, Site};
-use crate::frames::Frames;
+use crate::frame::Frames;
+use crate::frame::bitmap::Bitmap;
 use crate::object::ObjectId;
+use crate::object::population::Walk;
 use crate::policy::{Answers, Promote};
-use crate::population::Walk;
 use crate::vm::Vm;
 use crate::{Filled, Memory, Page, Pmap};
 use superpage_pages::{Access, Level, Pfn, Protection};

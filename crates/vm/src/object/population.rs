@@ -16,8 +16,8 @@
 mod arrays;
 
 use self::arrays::Arrays;
-use crate::away::PageOf;
 use crate::object::ObjectId;
+use crate::reclaim::away::PageOf;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;

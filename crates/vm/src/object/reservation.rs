@@ -4,7 +4,7 @@
 //! free extent it would yield if it were preempted. Each list is sorted by most recent page allocation, the least recent
 //! at the head, where preemption takes. The links run through one arena, so that every operation is O(1).
 
-use crate::population::{NONE, NodeId};
+use crate::object::population::{NONE, NodeId};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -151,7 +151,7 @@ impl Reservations {
         let fresh =
             Reservation { slot: node.slot, prev: NONE, next: NONE, level: node.level, list: 0, stamp: self.clock };
         if self.vacant == NONE {
-            crate::population::reserve_some(&mut self.arena, 1);
+            crate::object::population::reserve_some(&mut self.arena, 1);
             self.arena.push(fresh);
             (self.arena.len() - 1) as u32
         } else {

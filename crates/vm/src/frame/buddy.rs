@@ -15,7 +15,7 @@
 mod aged;
 mod cached;
 
-use crate::bitmap::Bitmap;
+use crate::frame::bitmap::Bitmap;
 use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;

@@ -1,7 +1,7 @@
 //! Pages that have contents but are not populated: cache pages, in frames that count as free, and swap pages.
 
 use crate::object::ObjectId;
-use crate::population::NONE;
+use crate::object::population::NONE;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;

@@ -3,8 +3,8 @@
 
 use crate::fault::{Content, Fault, FaultKind};
 use crate::object::ObjectId;
-use crate::pages::List;
 use crate::policy::Close;
+use crate::reclaim::pages::List;
 use crate::vm::Vm;
 use crate::{Backed, Error, FaultError, Filled, Memory, PAGES_LIMIT, Page, Pmap};
 use alloc::vec::Vec;
