@@ -5,6 +5,7 @@ mod command;
 mod compare;
 mod daemon;
 mod docs;
+mod hints;
 mod inspect;
 mod print;
 mod probe;

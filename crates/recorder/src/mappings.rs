@@ -69,6 +69,11 @@ pub(crate) fn tell_protect(runs: &Runs, address: u64, length: u64, rights: u64) 
     runs.event(code::PROTECT, &[[address / PAGE, length.div_ceil(PAGE)], [rights & 7, 0]]);
 }
 
+/// Reports a program's hint for a range.
+pub(crate) fn tell_advice(runs: &Runs, address: u64, length: u64, hint: u64) {
+    runs.event(code::ADVISE, &[[address / PAGE, length.div_ceil(PAGE)], [hint, 0]]);
+}
+
 /// Reports that a mapping was moved or changed its length.
 pub(crate) fn tell_remap(runs: &Runs, from: u64, from_length: u64, to: u64, to_length: u64) {
     let (from, from_pages) = (from / PAGE, from_length.div_ceil(PAGE));

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::connection::Connection;
 use crate::execute;
-use crate::mappings::{Heap, Mapping, PAGE, file_behind, tell_protect, tell_range, tell_remap};
+use crate::mappings::{Heap, Mapping, PAGE, file_behind, tell_advice, tell_protect, tell_range, tell_remap};
 use crate::process::{self, TOUCHED};
 use crate::runs::Runs;
 use crate::wire::{SHARED, code};
@@ -85,6 +85,15 @@ const SHM_RDONLY: u64 = 0x1000;
 /// `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`, `MADV_DONTNEED_LOCKED`.
 const DISCARDING: [u64; 4] = [4, 8, 9, 24];
 
+/// The number of a hint in a trace by what `madvise` calls it: `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
+fn hint(advice: u64) -> Option<u64> {
+    match advice {
+        14 => Some(1),
+        15 => Some(2),
+        _ => None,
+    }
+}
+
 impl Calls {
     /// The calls of an emulated machine by QEMU's name for it.
     pub(crate) fn of(machine: &[u8]) -> Option<Calls> {
@@ -147,7 +156,7 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
             pending._mapping = Some(process::mapping());
             process::gather(cpu);
         }
-        Call::Advise if DISCARDING.contains(&third) => {
+        Call::Advise if DISCARDING.contains(&third) || hint(third).is_some() => {
             pending._mapping = Some(process::mapping());
             process::gather(cpu);
         }
@@ -226,7 +235,11 @@ pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
         }
         Call::Unmap => tell_range(runs, code::UNMAP, first, second),
         Call::Protect => tell_protect(runs, first, second, third),
-        Call::Advise => tell_range(runs, code::DISCARD, first, second),
+        Call::Advise if second == 0 => {}
+        Call::Advise => match hint(third) {
+            Some(hint) => tell_advice(runs, first, second, hint),
+            None => tell_range(runs, code::DISCARD, first, second),
+        },
         Call::Remap => tell_remap(runs, first, second, result, third),
         Call::Break => HEAP.lock().unwrap_or_else(PoisonError::into_inner).tell_break(runs, result),
         Call::AttachSegment => {

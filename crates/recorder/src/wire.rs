@@ -7,7 +7,7 @@
 //! collector.
 
 /// The version of this protocol; both sides come from one build, so a difference is a mistake.
-pub(crate) const VERSION: u64 = 3;
+pub(crate) const VERSION: u64 = 4;
 /// The first word of a chunk; the second is `thread << 32 | words`.
 pub(crate) const CHUNK: u64 = 0x7375_7065_7270_6167;
 /// The token of the first process.
@@ -66,6 +66,8 @@ pub(crate) mod code {
     pub(crate) const RECONNECT: u64 = 12;
     /// `[number of the phase, accesses that its window stands for, 0 for a period of the sampling]`: another phase of a sampled recording begins.
     pub(crate) const PHASE: u64 = 13;
+    /// `[start, pages] [number of the hint, 0]`.
+    pub(crate) const ADVISE: u64 = 14;
 }
 
 /// In [`code::MAP`]: others see writes.

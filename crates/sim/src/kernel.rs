@@ -164,6 +164,7 @@ impl Point {
             | Event::Unmap { .. }
             | Event::Protect { .. }
             | Event::Discard { .. }
+            | Event::Advise { .. }
             | Event::Grow { .. }
             | Event::Remap { .. }
             | Event::Fork { .. }
@@ -246,6 +247,10 @@ impl Point {
             Event::Discard { start, pages } => match inward(shift, start, pages) {
                 (_, 0) => Ok(()),
                 (first, count) => self.vm.discard(hardware, self.space, first, count),
+            },
+            Event::Advise { start, pages, hint } => match inward(shift, start, pages) {
+                (_, 0) => Ok(()),
+                (first, count) => self.vm.advise(hardware, self.space, first, count, hint),
             },
             Event::Grow { start, pages } => {
                 let (first, count) = outward(shift, start, pages);

@@ -4,6 +4,7 @@ mod script;
 
 mod files;
 mod grid;
+mod hints;
 mod misses;
 mod navarro02;
 mod parts;

@@ -1,7 +1,7 @@
 //! The event stream: everything that happens to memory, in order, whatever its source.
 
 use crate::Phase;
-use superpage_pages::{Access, Protection};
+use superpage_pages::{Access, Hint, Protection};
 
 /// Page numbers in a trace count pages of this many bits, whatever machine the trace comes from or runs on.
 pub const TRACE_PAGE_SHIFT: u32 = 12;
@@ -253,6 +253,16 @@ pub enum Event {
         start: u64,
         /// The number of pages; 0 if every write changes contents again.
         pages: u64,
+    },
+    /// Since version 5 of the file format: the process's hint for the range from here on (madvise(2)), in place of any
+    /// before; holes are no error, and no mapping changes.
+    Advise {
+        /// The first page.
+        start: u64,
+        /// The number of pages.
+        pages: u64,
+        /// The hint.
+        hint: Hint,
     },
     /// In a sampled trace, since version 3 of the file format: from here on the current thread is in this
     /// phase of the sample. It precedes the thread's first access.

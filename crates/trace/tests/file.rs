@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use superpage_pages::{Access, Protection};
-use superpage_trace::file::{BLOCK_RUNS, NOTE_BYTES, Reader, Writer, info};
+use superpage_pages::{Access, Hint, Protection};
+use superpage_trace::file::{BLOCK_RUNS, NOTE_BYTES, Reader, VERSION, Writer, info};
 use superpage_trace::{Backing, Batch, Error, Event, Growth, Info, Phase, ProcessId, Run, Sampling, Source};
 
 /// Bytes that can be looked at while a writer owns them.
@@ -79,6 +79,9 @@ fn event() -> impl Strategy<Value = Event> {
             Event::Protect { start, pages, protection: Protection::from_bits(bits) }
         }),
         any::<(u64, u64)>().prop_map(|(start, pages)| Event::Discard { start, pages }),
+        (any::<(u64, u64)>(), 0u64..3).prop_map(|((start, pages), number)| {
+            Event::Advise { start, pages, hint: Hint::from_number(number).unwrap() }
+        }),
         any::<(u64, u64)>().prop_map(|(start, pages)| Event::Grow { start, pages }),
         any::<(u64, u64, u64, u64)>().prop_map(|(from, from_pages, to, to_pages)| Event::Remap {
             from,
@@ -434,7 +437,7 @@ fn a_trace_of_version_1_is_read() {
     assert!(reader.info().loads_in_writes);
     assert_eq!(read_all(&mut reader).unwrap().runs, written.runs);
     let bytes = encode(&example_info(), &[]);
-    assert_eq!(Reader::from_bytes(bytes, "a trace", false).unwrap().version(), 4);
+    assert_eq!(Reader::from_bytes(bytes, "a trace", false).unwrap().version(), VERSION);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use superpage_pages::{Access, Protection};
+use superpage_pages::{Access, Hint, Protection};
 use superpage_trace::{
     Backing, Batch, Counts, Error, Event, Growth, Info, Run, Sampling, Source, check_stream, record,
 };
@@ -197,6 +197,26 @@ fn changes_of_mappings_are_events() {
         })
         .collect();
     assert_eq!(lengths, [50, 30]);
+}
+
+#[test]
+fn what_a_program_asks_for_is_an_event() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let (stream, ..) = recorded(&command(&calls(folder.path()), &["advice"]));
+    let map = |event: &Event| match event {
+        Event::Map { start, pages: 1024, .. } => Some(*start),
+        _ => None,
+    };
+    let area = stream.events().find_map(map).expect("the mapping");
+    let advice: Vec<&Event> = stream.events().filter(|event| matches!(event, Event::Advise { .. })).collect();
+    let expected = [
+        Event::Advise { start: area + 10, pages: 600, hint: Hint::Huge },
+        Event::Advise { start: area + 20, pages: 7, hint: Hint::Base },
+    ];
+    assert_eq!(advice, expected.each_ref(), "not what has no length, is misaligned, or is no hint");
 }
 
 #[test]

@@ -202,6 +202,7 @@ impl Checker {
                 self.current = None;
             }
             // These do not change what is mapped.
+            Event::Advise { .. } => {}
             Event::Discard { .. } | Event::Skipped { .. } | Event::Note(_) | Event::Switch { .. } => {}
             Event::Open { .. } | Event::Close { .. } | Event::Read { .. } | Event::Write { .. } => {}
             Event::Sync { .. } | Event::Remove { .. } | Event::Wire { .. } | Event::Unwire { .. } => {}

@@ -138,6 +138,7 @@ fn event_row(event: Event, (process, thread): (u32, u32)) -> Row {
         Event::Protect { start, pages, protection } => {
             (Some(start), Some(pages), None, None, Some(protection.to_string()))
         }
+        Event::Advise { start, pages, hint } => (Some(start), Some(pages), None, None, Some(hint.to_string())),
         Event::Remap { from, from_pages, to, to_pages } => {
             (Some(from), Some(from_pages), None, None, Some(format!("to {to}, {to_pages} pages")))
         }

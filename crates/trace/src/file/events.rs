@@ -3,13 +3,13 @@
 use super::bytes::{Bytes, Damage, put_number, put_text};
 use crate::Phase;
 use crate::event::{Backing, Event, Growth, ProcessId};
-use superpage_pages::Protection;
+use superpage_pages::{Hint, Protection};
 
 /// The longest text of an [`Event::Note`] or [`Event::Mark`] that a file keeps, in bytes; the rest is cut off.
 pub const NOTE_BYTES: usize = 1 << 14;
 
 /// The number of kinds of events.
-pub(crate) const KINDS: usize = 24;
+pub(crate) const KINDS: usize = 25;
 
 /// The number of kinds in version 1 of the format: the first of them.
 pub(crate) const KINDS_1: usize = 12;
@@ -17,12 +17,15 @@ pub(crate) const KINDS_1: usize = 12;
 /// The number in version 2.
 pub(crate) const KINDS_2: usize = 23;
 
+/// The number in versions 3 and 4.
+pub(crate) const KINDS_4: usize = 24;
+
 /// The names of the kinds, by their numbers in a file. None equals the name of a kind of run.
 #[rustfmt::skip]
 pub(crate) const KIND_NAMES: [&str; KINDS] = [
     "switch", "map", "unmap", "protect", "discard", "grow", "remap", "fork", "exec", "exit", "skipped", "note",
     "open", "close", "file-read", "file-write", "sync", "remove", "wire", "unwire", "idle", "mark", "rewrite",
-    "phase",
+    "phase", "advise",
 ];
 
 /// The number of the kind of an event in a file.
@@ -52,6 +55,7 @@ pub(crate) fn kind(event: &Event) -> usize {
         Event::Mark(_) => 21,
         Event::Rewrite { .. } => 22,
         Event::Phase { .. } => 23,
+        Event::Advise { .. } => 24,
     }
 }
 
@@ -82,6 +86,7 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &Event) {
         | Event::Grow { start, pages }
         | Event::Rewrite { start, pages } => numbers(&[start, pages]),
         Event::Protect { start, pages, protection } => numbers(&[start, pages, protection.bits().into()]),
+        Event::Advise { start, pages, hint } => numbers(&[start, pages, hint as u64]),
         Event::Remap { from, from_pages, to, to_pages } => numbers(&[from, from_pages, to, to_pages]),
         Event::Fork { child } => numbers(&[child.0.into()]),
         Event::Exec | Event::Exit => {}
@@ -157,6 +162,11 @@ pub(crate) fn get(bytes: &mut Bytes) -> Result<Event, Damage> {
             let phase = Phase::of(number).ok_or(Damage("it holds an unknown phase of a sample"))?;
             Event::Phase { phase, period: if own { Some(bytes.number()?) } else { None } }
         }
+        24 => Event::Advise {
+            start: bytes.number()?,
+            pages: bytes.number()?,
+            hint: Hint::from_number(bytes.number()?).ok_or(Damage("it holds an unknown hint"))?,
+        },
         _ => return Err(Damage("it holds an event of an unknown kind")),
     })
 }

@@ -9,8 +9,8 @@ pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
 
 /// The version that this crate writes, and the newest that it reads. Version 1 had fewer kinds of events. In 1 and 2,
 /// reads after a write of the same page counted in its run, and samples did not mark their windows. In 3, all periods
-/// of a sample had the same length, and windows did not begin with the pages used last.
-pub const VERSION: u32 = 4;
+/// of a sample had the same length, and windows did not begin with the pages used last. 4 had no hints.
+pub const VERSION: u32 = 5;
 
 /// The first version in which all accesses of a run are of its kind.
 const KINDS_APART: u32 = 3;

@@ -1,7 +1,7 @@
 //! The totals of a whole trace, which its footer contains.
 
 use super::bytes::{Bytes, Damage, put_number};
-use super::events::{KIND_NAMES, KINDS, KINDS_1, KINDS_2, kind};
+use super::events::{KIND_NAMES, KINDS, KINDS_1, KINDS_2, KINDS_4, kind};
 use crate::event::{Batch, Event, ProcessId, Run};
 use hashbrown::HashSet;
 use serde::Serialize;
@@ -91,6 +91,7 @@ fn kinds(version: u32) -> usize {
     match version {
         1 => KINDS_1,
         2 => KINDS_2,
+        3 | 4 => KINDS_4,
         _ => KINDS,
     }
 }
@@ -183,5 +184,26 @@ impl Counter {
         let events = KIND_NAMES.into_iter().zip(self.events).filter(|&(_, count)| count > 0).collect();
         let (pages, processes) = (self.pages.len() as u64, self.processes.len() as u64);
         Totals { pages, processes, events, ..self.totals.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_footer_counts_the_kinds_that_its_version_knew() {
+        let mut counter = Counter::default();
+        counter.event(&Event::Exec);
+        counter.event(&Event::Advise { start: 1, pages: 2, hint: superpage_pages::Hint::Huge });
+        let totals = counter.totals();
+        for (version, kinds, known) in [(1, 12, 1), (2, 23, 1), (3, 24, 1), (4, 24, 1), (5, 25, 2)] {
+            let mut out = Vec::new();
+            totals.put(&mut out, version);
+            assert_eq!(out.len(), totals.clone().numbers().len() + kinds, "version {version}");
+            let mut bytes = Bytes(&out);
+            assert_eq!(Totals::get(&mut bytes, version).unwrap().events.len(), known);
+            bytes.end().unwrap();
+        }
     }
 }

@@ -4,7 +4,7 @@ use super::wire::{self, code};
 use crate::Phase;
 use crate::event::{Backing, Batch, Event, Growth, ProcessId, Run};
 use std::collections::HashMap;
-use superpage_pages::{Access, Protection};
+use superpage_pages::{Access, Hint, Protection};
 
 /// The bits of a tag that hold its kind.
 const KIND: u64 = 3;
@@ -122,6 +122,10 @@ fn event(what: u64, payload: &[u64], names: &mut Names, batch: &mut Batch, heard
         code::UNMAP => Event::Unmap { start, pages },
         code::PROTECT => Event::Protect { start, pages, protection: Protection::from_bits(words(1)[0] as u8) },
         code::DISCARD => Event::Discard { start, pages },
+        code::ADVISE => match Hint::from_number(words(1)[0]) {
+            Some(hint) => Event::Advise { start, pages, hint },
+            None => return,
+        },
         code::GROW => Event::Grow { start, pages },
         code::REMAP => {
             let [to, to_pages] = words(1);

@@ -35,6 +35,16 @@ static void mappings(const char *file) {
     sbrk(-20 * PAGE);
 }
 
+static void advice(void) {
+    char *area = mmap(0, 1024 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    madvise(area + 10 * PAGE, 600 * PAGE, MADV_HUGEPAGE);
+    madvise(area + 20 * PAGE, 6 * PAGE + 1, MADV_NOHUGEPAGE);
+    madvise(area + 30 * PAGE, 0, MADV_HUGEPAGE);
+    madvise(area + 1, PAGE, MADV_HUGEPAGE);
+    madvise(area, PAGE, MADV_SEQUENTIAL);
+    memset(area, 1, 1024 * PAGE);
+}
+
 static void *work(void *argument) {
     char *own = malloc(64 * PAGE);
     for (int round = 0; round < 50; round++) {
@@ -87,6 +97,8 @@ int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (!strcmp(what, "mappings"))
         mappings(words[2]);
+    else if (!strcmp(what, "advice"))
+        advice();
     else if (!strcmp(what, "threads"))
         threads();
     else if (!strcmp(what, "children"))
