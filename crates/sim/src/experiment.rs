@@ -3,8 +3,8 @@
 
 use crate::estimate;
 use crate::piece::{Phases, Piece};
-use crate::point::Point;
 use crate::requests::Course;
+use crate::simulation::Simulation;
 use crate::{Digest, Error, Files, Fragment, Row, Run, Setup, Watch};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -141,8 +141,8 @@ pub fn run_parts(
     }
     let mut phases = Phases::new(source);
     let info = source.info().clone();
-    let begin = |setup: &Setup| Point::new(setup, &info, watch);
-    let mut points = setups.iter().map(begin).collect::<Result<Vec<_>, Error>>()?;
+    let begin = |setup: &Setup| Simulation::new(setup, &info, watch);
+    let mut simulations = setups.iter().map(begin).collect::<Result<Vec<_>, Error>>()?;
     let mut shifts: Vec<u32> = setups.iter().map(|setup| setup.ladder.base().shift()).collect();
     shifts.sort_unstable();
     shifts.dedup();
@@ -160,7 +160,7 @@ pub fn run_parts(
         }
         let (filled, ()) = rayon::join(
             || next.fill(source, &mut phases, &mut courses),
-            || points.par_iter_mut().for_each(|point| point.step(&now)),
+            || simulations.par_iter_mut().for_each(|simulation| simulation.step(&now)),
         );
         more = filled?;
         done.runs += now.batch.runs.len() as u64;
@@ -168,7 +168,7 @@ pub fn run_parts(
         std::mem::swap(&mut now, &mut next);
     }
     let info = source.info().clone();
-    let mut runs: Vec<Run> = points.into_par_iter().map(|point| point.finish(&info, complete)).collect();
+    let mut runs: Vec<Run> = simulations.into_par_iter().map(|simulation| simulation.finish(&info, complete)).collect();
     let digest = source.digest();
     for run in &mut runs {
         run.parts.iter_mut().map(|part| &mut part.row).chain([&mut run.row]).for_each(|row| {

@@ -2,7 +2,7 @@
 
 use crate::hardware::Hardware;
 use crate::kernel::outward;
-use crate::point::{Point, Problem};
+use crate::simulation::{Problem, Simulation};
 use std::collections::{BTreeMap, VecDeque};
 use superpage_pages::Pfn;
 use superpage_trace::{Event, ProcessId};
@@ -29,10 +29,10 @@ impl Held {
     }
 }
 
-impl Point {
+impl Simulation {
     /// Handles an event that concerns files or the kernel's own memory.
     pub(crate) fn file_event(&mut self, event: &Event) -> Result<(), Problem> {
-        let process = self.process.unwrap_or(ProcessId(0));
+        let process = self.processes.current.unwrap_or(ProcessId(0));
         match *event {
             Event::Open { file, file_pages } => {
                 self.held.reach(file, file_pages);
@@ -105,7 +105,7 @@ impl Point {
         for page in first.0..first.0 + count {
             self.read_page(file, page)?;
         }
-        self.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
+        self.counted.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
         Ok(())
     }
 
@@ -118,7 +118,7 @@ impl Point {
             if low < start && low < length || high > start + pages && start + pages < length.min(high) {
                 self.read_page(file, page)?;
             }
-            let frame = self.file_page(|point| point.vm.write(&mut point.disk, file, page))?;
+            let frame = self.file_page(|simulation| simulation.vm.write(&mut simulation.disk, file, page))?;
             self.disk.is_new(Backed::File { file, page });
             if let Some(contents) = &mut self.disk.contents {
                 contents.change(frame);
@@ -126,20 +126,25 @@ impl Point {
             self.daemon();
         }
         self.held.reach(file, start + pages);
-        self.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
+        self.counted.copied_bytes += pages << superpage_trace::TRACE_PAGE_SHIFT;
         Ok(())
     }
 
     fn read_page(&mut self, file: u32, page: u64) -> Result<(), Problem> {
-        self.file_page(|point| {
-            point.vm.read(&Hardware::new(&mut point.mmu, &point.setup.machine), &mut point.disk, file, page)
+        self.file_page(|simulation| {
+            simulation.vm.read(
+                &Hardware::new(&mut simulation.mmu, &simulation.setup.machine),
+                &mut simulation.disk,
+                file,
+                page,
+            )
         })?;
         self.daemon();
         Ok(())
     }
 
     /// Accesses one page of an open file and returns its frame; if no frame is free, the daemon is run.
-    fn file_page(&mut self, work: impl Fn(&mut Point) -> Result<Fault, FaultError>) -> Result<Pfn, Problem> {
+    fn file_page(&mut self, work: impl Fn(&mut Simulation) -> Result<Fault, FaultError>) -> Result<Pfn, Problem> {
         loop {
             match work(self) {
                 Ok(fault) => {

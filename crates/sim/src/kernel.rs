@@ -1,13 +1,13 @@
 //! The kernel of a simulation: how it handles traps, events of the stream, and a lack of memory.
 
 use crate::hardware::Hardware;
-use crate::point::{Point, Problem};
+use crate::simulation::{Problem, Simulation};
 use superpage_mmu::Request;
 use superpage_pages::{Access, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
 use superpage_vm::{Backing, Fault, FaultError, FaultKind, Growth, Map};
 
-impl Point {
+impl Simulation {
     /// Handles a trap until the access succeeds, as a processor would retry it.
     pub(crate) fn trap(&mut self, request: Request) -> Result<(), Problem> {
         let (page, access) = (request.page(), request.access());
@@ -19,7 +19,7 @@ impl Point {
             match self.vm.fault(
                 &mut Hardware::new(&mut self.mmu, &self.setup.machine),
                 &mut self.disk,
-                self.space,
+                self.processes.space,
                 page,
                 access,
             ) {
@@ -32,17 +32,20 @@ impl Point {
                     }
                 }
                 Err(FaultError::Unmapped(_)) => {
-                    self.unmapped_accesses += 1;
+                    self.counted.unmapped_accesses += 1;
                     let map = Map::anonymous(page, 1).protection(rights(access));
                     self.vm
-                        .map(&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.space, map)
+                        .map(&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.processes.space, map)
                         .map_err(Problem::run)?;
                 }
                 Err(FaultError::Protection(..)) => {
-                    self.widened_rights += 1;
-                    let held = self.mmu.lookup(self.space.0, page).map_or(Protection::NONE, |(_, _, held)| held);
+                    self.counted.widened_rights += 1;
+                    let held =
+                        self.mmu.lookup(self.processes.space.0, page).map_or(Protection::NONE, |(_, _, held)| held);
                     let mut hardware = Hardware::new(&mut self.mmu, &self.setup.machine);
-                    self.vm.protect(&mut hardware, self.space, page, 1, held | rights(access)).map_err(Problem::run)?;
+                    self.vm
+                        .protect(&mut hardware, self.processes.space, page, 1, held | rights(access))
+                        .map_err(Problem::run)?;
                 }
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => steps -= 1,
                 Err(FaultError::OutOfMemory(at)) => return Err(self.out_of_memory(at)),
@@ -56,7 +59,7 @@ impl Point {
     #[inline]
     pub(crate) fn note_copy(&mut self, fault: &Fault) {
         if fault.kind == FaultKind::Cached && fault.source.is_some() {
-            self.copied_bytes += self.setup.ladder.base().bytes();
+            self.counted.copied_bytes += self.setup.ladder.base().bytes();
         }
     }
 
@@ -73,7 +76,7 @@ impl Point {
         self.note_peak();
         let before = self.kernel_work();
         let room = self.vm.run_daemon(&mut Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk);
-        self.daemon_work = self.daemon_work + (self.kernel_work() - before);
+        self.work.daemon = self.work.daemon + (self.kernel_work() - before);
         room
     }
 
@@ -89,17 +92,17 @@ impl Point {
         let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
         // An estimate of a sampled stream may go back; time does not.
         let now = nanoseconds(self.seconds());
-        if now < self.background_time || self.vm.due().is_none_or(|due| now < due) {
+        if now < self.work.background_time || self.vm.due().is_none_or(|due| now < due) {
             return;
         }
-        self.background_time = now;
+        self.work.background_time = now;
         self.note_peak();
         let before = self.kernel_work();
-        let spent = nanoseconds(self.background_work.total() as f64 / self.setup.machine.clock.hertz as f64);
+        let spent = nanoseconds(self.work.background.total() as f64 / self.setup.machine.clock.hertz as f64);
         self.vm.advance(&mut Hardware::gathering(&mut self.mmu, &self.setup.machine), &mut self.disk, now, spent);
         let work = self.kernel_work() - before;
-        self.background_work = self.background_work + work;
-        self.daemon_work = self.daemon_work + work;
+        self.work.background = self.work.background + work;
+        self.work.daemon = self.work.daemon + work;
     }
 
     /// The message for a process that runs out of memory: whether memory, or also swap space, is full.
@@ -119,26 +122,26 @@ impl Point {
 
     /// Handles a failure: a process that cannot continue is killed and the run continues; otherwise the run ends.
     pub(crate) fn give_up(&mut self, problem: Problem) {
-        match (problem, self.process) {
+        match (problem, self.processes.current) {
             (Problem::Process(reason), Some(process)) => {
-                self.reasons.push(format!("process {} was ended: {reason}", process.0));
-                self.failed = self.exit().err().map(|error| error.to_string());
-                self.ended.insert(process);
+                self.outcome.reasons.push(format!("process {} was ended: {reason}", process.0));
+                self.outcome.failed = self.exit().err().map(|error| error.to_string());
+                self.processes.ended.insert(process);
                 // The rest of the stream that concerns it is left out.
-                (self.process, self.dead) = (Some(process), true);
+                (self.processes.current, self.processes.dead) = (Some(process), true);
             }
-            (Problem::Process(reason) | Problem::Run(reason), _) => self.failed = Some(reason),
+            (Problem::Process(reason) | Problem::Run(reason), _) => self.outcome.failed = Some(reason),
         }
     }
 
     /// Ends the current process.
     fn exit(&mut self) -> Result<(), superpage_vm::Error> {
         self.note_peak();
-        self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.space)?;
-        if let Some(process) = self.process.take() {
+        self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.processes.space)?;
+        if let Some(process) = self.processes.current.take() {
             self.close_all(process)?;
             self.disk.end(process);
-            self.spaces.remove(&process);
+            self.processes.spaces.remove(&process);
         }
         Ok(())
     }
@@ -147,18 +150,18 @@ impl Point {
     pub(crate) fn event(&mut self, event: &Event) -> Result<(), Problem> {
         match *event {
             Event::Switch { process, .. } => self.switch(process),
-            Event::Exit if self.dead => (self.dead, self.process) = (false, None),
+            Event::Exit if self.processes.dead => (self.processes.dead, self.processes.current) = (false, None),
             // The children of a process that was killed do not exist either.
-            Event::Fork { child } if self.dead => drop(self.ended.insert(child)),
+            Event::Fork { child } if self.processes.dead => drop(self.processes.ended.insert(child)),
             Event::Mark(ref name) => self.mark(name),
             Event::Idle { microseconds } => self.idle(microseconds),
             Event::Note(_) | Event::Phase { .. } => {}
-            _ if self.dead => {}
+            _ if self.processes.dead => {}
             Event::Skipped { references, instructions } => self.windows.skip(references, instructions),
             Event::Exit => self.exit().map_err(Problem::run)?,
             Event::Rewrite { start, pages } => {
                 let (first, count) = inward(self.shift, start, pages);
-                self.disk.rewrite(self.process, first, count);
+                self.disk.rewrite(self.processes.current, first, count);
             }
             Event::Map { .. }
             | Event::Unmap { .. }
@@ -187,29 +190,29 @@ impl Point {
 
     /// The idle loop, which may compute digests.
     fn idle(&mut self, microseconds: u64) {
-        self.idle_microseconds += microseconds;
+        self.counted.idle_microseconds += microseconds;
         let machine = &self.setup.machine;
         let cycles = u128::from(microseconds) * u128::from(machine.clock.hertz) / 1_000_000;
         let pages = cycles / u128::from(self.digest_cycles().max(1));
-        self.idle_hashed +=
+        self.counted.idle_hashed +=
             self.vm.idle(&Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk, pages as u64);
     }
 
     fn switch(&mut self, process: ProcessId) {
-        self.process = Some(process);
-        self.dead = self.ended.contains(&process);
-        if self.dead {
+        self.processes.current = Some(process);
+        self.processes.dead = self.processes.ended.contains(&process);
+        if self.processes.dead {
             return;
         }
-        self.space = match self.spaces.get(&process) {
+        self.processes.space = match self.processes.spaces.get(&process) {
             Some(space) => *space,
             None => {
                 let space = self.vm.create_space();
-                self.spaces.insert(process, space);
+                self.processes.spaces.insert(process, space);
                 space
             }
         };
-        self.mmu.switch(self.space.0);
+        self.mmu.switch(self.processes.space.0);
     }
 
     /// Handles an event that concerns the current process's address space.
@@ -234,31 +237,31 @@ impl Point {
                 };
                 let map = Map::anonymous(start, pages).protection(protection).shared(shared);
                 let map = map.backing(backing).growth(growth);
-                self.vm.map(hardware, self.space, map)
+                self.vm.map(hardware, self.processes.space, map)
             }
             Event::Unmap { start, pages } => match inward(shift, start, pages) {
                 (_, 0) => Ok(()),
-                (first, count) => self.vm.unmap(hardware, self.space, first, count),
+                (first, count) => self.vm.unmap(hardware, self.processes.space, first, count),
             },
             Event::Protect { start, pages, protection } => match inward(shift, start, pages) {
                 (_, 0) => Ok(()),
-                (first, count) => self.vm.protect(hardware, self.space, first, count, protection),
+                (first, count) => self.vm.protect(hardware, self.processes.space, first, count, protection),
             },
             Event::Discard { start, pages } => match inward(shift, start, pages) {
                 (_, 0) => Ok(()),
-                (first, count) => self.vm.discard(hardware, self.space, first, count),
+                (first, count) => self.vm.discard(hardware, self.processes.space, first, count),
             },
             Event::Advise { start, pages, hint } => match inward(shift, start, pages) {
                 (_, 0) => Ok(()),
-                (first, count) => self.vm.advise(hardware, self.space, first, count, hint),
+                (first, count) => self.vm.advise(hardware, self.processes.space, first, count, hint),
             },
             Event::Grow { start, pages } => {
                 let (first, count) = outward(shift, start, pages);
-                self.vm.grow(hardware, self.space, first, count)
+                self.vm.grow(hardware, self.processes.space, first, count)
             }
             Event::Remap { from, from_pages, to, to_pages } => {
                 let (from, to) = (outward(shift, from, from_pages), outward(shift, to, to_pages));
-                match self.vm.remap(hardware, self.space, from, to) {
+                match self.vm.remap(hardware, self.processes.space, from, to) {
                     // Pages that the stream distinguishes and this machine does not; if they are touched they are
                     // mapped then.
                     Err(superpage_vm::Error::Overlap(_) | superpage_vm::Error::Unmapped(_)) => Ok(()),
@@ -266,11 +269,11 @@ impl Point {
                 }
             }
             Event::Fork { child } => {
-                let space = self.vm.fork(hardware, self.space)?;
-                self.spaces.insert(child, space);
-                self.process.map_or(Ok(()), |parent| self.inherit(parent, child))
+                let space = self.vm.fork(hardware, self.processes.space)?;
+                self.processes.spaces.insert(child, space);
+                self.processes.current.map_or(Ok(()), |parent| self.inherit(parent, child))
             }
-            Event::Exec => self.vm.exec(hardware, self.space),
+            Event::Exec => self.vm.exec(hardware, self.processes.space),
             _ => unreachable!("{event:?} is none of address spaces"),
         }
     }

@@ -21,13 +21,13 @@ mod machine;
 mod memory;
 mod parts;
 mod piece;
-mod point;
 mod policy;
 mod report;
 mod requests;
 mod room;
 mod row;
 mod setup;
+mod simulation;
 mod touched;
 
 pub use disk::Files;

@@ -18,47 +18,82 @@ use superpage_trace::{Info, ProcessId};
 use superpage_vm::{Config, Hash, SpaceId, Stats, Vm};
 
 /// A machine with a kernel on it, in the middle of a stream.
-pub(crate) struct Point {
+pub(crate) struct Simulation {
     pub(crate) setup: Setup,
     info: Info,
     pub(crate) vm: Vm,
-    fragmented: Fragmented,
     pub(crate) mmu: Mmu,
+    pub(crate) disk: Disk,
+    pub(crate) held: Held,
+    fragmented: Fragmented,
+    /// The bits that a page number of the stream loses here.
+    pub(crate) shift: u32,
+    pub(crate) processes: Processes,
+    pub(crate) counted: Counted,
+    touched: TouchedPages,
+    pub(crate) work: Work,
+    pub(crate) windows: Windows,
+    pub(crate) outcome: Outcome,
+    pub(crate) record: Record,
+}
+
+/// The processes of the stream.
+pub(crate) struct Processes {
     /// The address space of each process that is alive.
     pub(crate) spaces: BTreeMap<ProcessId, SpaceId>,
     /// Processes that were killed and that the stream still continues with.
     pub(crate) ended: BTreeSet<ProcessId>,
-    pub(crate) process: Option<ProcessId>,
+    /// The process that runs, and its address space.
+    pub(crate) current: Option<ProcessId>,
     pub(crate) space: SpaceId,
     /// Whether the current process was killed: what it does is left out.
     pub(crate) dead: bool,
-    /// The bits that a page number of the stream loses here.
-    pub(crate) shift: u32,
+}
+
+/// Counts of the stream, beside those of the manager and of the hardware.
+#[derive(Default)]
+pub(crate) struct Counted {
     references: u64,
     instructions: u64,
     pub(crate) unmapped_accesses: u64,
     pub(crate) widened_rights: u64,
-    /// Pages that programs have touched and still have; their maximum, and what was mapped then, by level.
-    touched: u64,
-    peak_touched: u64,
-    mapped_at_peak: [u64; MAX_LEVELS],
     pub(crate) idle_microseconds: u64,
-    pub(crate) disk: Disk,
-    pub(crate) held: Held,
     /// Bytes that the kernel copied beside those that the memory manager counts.
     pub(crate) copied_bytes: u64,
     /// Pages hashed by the idle loop.
     pub(crate) idle_hashed: u64,
-    /// The part of the kernel's work that the daemon, or the background of the policy, did.
-    pub(crate) daemon_work: Kernel,
+}
+
+/// Pages that programs have touched and still have.
+#[derive(Default)]
+struct TouchedPages {
+    now: u64,
+    peak: u64,
+    /// What was mapped at the peak, by level.
+    mapped_at_peak: [u64; MAX_LEVELS],
+}
+
+/// The part of the kernel's work that is not done at faults and calls.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// By the daemon, or the background of the policy.
+    pub(crate) daemon: Kernel,
     /// The background's part of it, and the modelled time at which it was called last, in nanoseconds.
-    pub(crate) background_work: Kernel,
+    pub(crate) background: Kernel,
     pub(crate) background_time: u64,
-    pub(crate) windows: Windows,
+}
+
+/// What went wrong.
+#[derive(Default)]
+pub(crate) struct Outcome {
     /// Why the run could not continue.
     pub(crate) failed: Option<String>,
     /// Why processes were killed, in order.
     pub(crate) reasons: Vec<String>,
+}
+
+/// What is recorded along the way: parts and samples.
+pub(crate) struct Record {
     parts: Vec<Part>,
     /// The current part.
     pub(crate) part: Option<Open>,
@@ -90,8 +125,8 @@ impl Problem {
     }
 }
 
-impl Point {
-    pub(crate) fn new(setup: &Setup, info: &Info, watch: &Watch) -> Result<Point, Error> {
+impl Simulation {
+    pub(crate) fn new(setup: &Setup, info: &Info, watch: &Watch) -> Result<Simulation, Error> {
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
         let Setup { ladder, frames, swap_pages, .. } = *setup;
         let hashes = setup.policy.answers.reclaim.hash != Hash::Off;
@@ -100,44 +135,31 @@ impl Point {
         // The memory is the machine's, whatever sizes the policy uses.
         let physical = setup.machine.ladder();
         let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
-        let mut point = Point {
+        let mut simulation = Simulation {
             vm,
-            fragmented,
             mmu: Mmu::new(&setup.machine),
-            spaces: BTreeMap::new(),
-            ended: BTreeSet::new(),
-            process: None,
-            space: SpaceId(0),
-            dead: false,
-            shift: setup.ladder.base().shift() - superpage_trace::TRACE_PAGE_SHIFT,
-            references: 0,
-            instructions: 0,
-            unmapped_accesses: 0,
-            widened_rights: 0,
-            touched: 0,
-            peak_touched: 0,
-            mapped_at_peak: [0; MAX_LEVELS],
-            idle_microseconds: 0,
             disk: Disk::new(setup.files, ladder.base().bytes(), hashes),
             held: Held::default(),
-            copied_bytes: 0,
-            idle_hashed: 0,
-            daemon_work: Kernel::default(),
-            background_work: Kernel::default(),
-            background_time: 0,
+            fragmented,
+            shift: setup.ladder.base().shift() - superpage_trace::TRACE_PAGE_SHIFT,
+            processes: Processes {
+                spaces: BTreeMap::new(),
+                ended: BTreeSet::new(),
+                current: None,
+                space: SpaceId(0),
+                dead: false,
+            },
+            counted: Counted::default(),
+            touched: TouchedPages::default(),
+            work: Work::default(),
             windows: Windows::default(),
-            failed: None,
-            reasons: Vec::new(),
-            parts: Vec::new(),
-            part: None,
-            watch: *watch,
-            samples: Vec::new(),
-            due: 0.0,
+            outcome: Outcome::default(),
+            record: Record { parts: Vec::new(), part: None, watch: *watch, samples: Vec::new(), due: 0.0 },
             setup: setup.clone(),
             info: info.clone(),
         };
-        point.look();
-        Ok(point)
+        simulation.look();
+        Ok(simulation)
     }
 
     pub(crate) fn base_shift(&self) -> u32 {
@@ -148,21 +170,21 @@ impl Point {
     pub(crate) fn step(&mut self, piece: &Piece) {
         let requests = piece.requests(self.base_shift());
         for (index, stretch) in piece.stretches.iter().enumerate() {
-            if self.failed.is_some() {
+            if self.outcome.failed.is_some() {
                 return;
             }
-            if !self.dead {
+            if !self.processes.dead {
                 let mut done = stretch.done;
                 if let Err((request, problem)) = self.requests(requests.stretch(index)) {
                     done = piece.until(self.base_shift(), index, request);
-                    self.note_touched(requests.touched(index, request, &self.ended));
+                    self.note_touched(requests.touched(index, request, &self.processes.ended));
                     self.give_up(problem);
                 }
-                self.references += done.references;
-                self.instructions += done.instructions;
+                self.counted.references += done.references;
+                self.counted.instructions += done.instructions;
                 self.windows.accesses(done.accesses);
             }
-            self.note_touched(requests.touched(index, requests.stretch(index).len(), &self.ended));
+            self.note_touched(requests.touched(index, requests.stretch(index).len(), &self.processes.ended));
             match stretch.mark {
                 Some(Mark::Event(event)) => {
                     if let Err(problem) = self.event(&piece.batch.events[event].1) {
@@ -203,7 +225,7 @@ impl Point {
             }
             if self.mmu.counters().walks.iter().sum::<u64>() > before {
                 let hardware = Hardware::new(&mut self.mmu, &self.setup.machine);
-                self.vm.missed(&hardware, self.space, request.page());
+                self.vm.missed(&hardware, self.processes.space, request.page());
                 self.look();
             }
         }
@@ -216,19 +238,19 @@ impl Point {
         let Some(contents) = &mut self.disk.contents else { return };
         for request in requests.iter().filter(|request| request.access() == Access::Write) {
             let page = request.page();
-            if let Some((frame, _, _)) = self.mmu.lookup(self.space.0, page) {
-                contents.write(self.process, page, frame);
+            if let Some((frame, _, _)) = self.mmu.lookup(self.processes.space.0, page) {
+                contents.write(self.processes.current, page, frame);
             }
         }
     }
 
     /// Records the number of touched pages, which only grows until the next event or access.
     fn note_touched(&mut self, pages: u64) {
-        self.touched = pages;
-        if pages >= self.peak_touched {
-            (self.peak_touched, self.mapped_at_peak) = (pages, self.vm.stats().mapped);
+        self.touched.now = pages;
+        if pages >= self.touched.peak {
+            (self.touched.peak, self.touched.mapped_at_peak) = (pages, self.vm.stats().mapped);
         }
-        if let Some(part) = &mut self.part {
+        if let Some(part) = &mut self.record.part {
             part.peak.touched_pages = part.peak.touched_pages.max(pages);
         }
     }
@@ -236,15 +258,15 @@ impl Point {
     /// Calls the background of the policy, and takes a sample, if one is due.
     fn look(&mut self) {
         self.background();
-        let Some(step) = self.watch.sample_seconds else { return };
+        let Some(step) = self.record.watch.sample_seconds else { return };
         let seconds = self.seconds();
-        if seconds < self.due {
+        if seconds < self.record.due {
             return;
         }
-        self.due = ((seconds / step).floor() + 1.0) * step;
+        self.record.due = ((seconds / step).floor() + 1.0) * step;
         let (stats, ladder, frames) = (self.vm.stats(), &self.setup.ladder, self.setup.frames);
         let bytes = |pages: u64| pages * ladder.base().bytes();
-        self.samples.push(Sample {
+        self.record.samples.push(Sample {
             seconds,
             contiguity: contiguity(&self.vm, ladder, frames),
             free_bytes: bytes(self.vm.buddy().plain_frames()),
@@ -258,11 +280,18 @@ impl Point {
 
     /// The modelled time so far, including idle time.
     pub(crate) fn seconds(&self) -> f64 {
-        self.cycles(&self.whole()) as f64 / self.setup.machine.clock.hertz as f64 + self.idle_microseconds as f64 / 1e6
+        self.cycles(&self.whole()) as f64 / self.setup.machine.clock.hertz as f64
+            + self.counted.idle_microseconds as f64 / 1e6
     }
 
     fn whole(&self) -> Whole {
-        self.windows.whole(&self.info, &self.setup.machine, &self.mmu, self.references, self.instructions)
+        self.windows.whole(
+            &self.info,
+            &self.setup.machine,
+            &self.mmu,
+            self.counted.references,
+            self.counted.instructions,
+        )
     }
 
     /// The modelled time so far, in cycles.
@@ -275,8 +304,8 @@ impl Point {
     /// The kernel's part of it.
     pub(crate) fn kernel_work(&self) -> Kernel {
         let (stats, counters, machine) = (self.vm.stats(), self.mmu.counters(), &self.setup.machine);
-        let digests = (stats.pages_hashed - self.idle_hashed) * self.digest_cycles();
-        Kernel::new(machine, counters, &stats, self.copied_bytes, digests)
+        let digests = (stats.pages_hashed - self.counted.idle_hashed) * self.digest_cycles();
+        Kernel::new(machine, counters, &stats, self.counted.copied_bytes, digests)
     }
 
     /// The cost of a digest of a base page.
@@ -293,15 +322,15 @@ impl Point {
     pub(crate) fn mark(&mut self, name: &str) {
         self.close_part();
         let mut peak = Peak::default();
-        peak.note(&self.setup.ladder, &self.vm.stats(), self.touched);
+        peak.note(&self.setup.ladder, &self.vm.stats(), self.touched.now);
         let (start_seconds, before) = (self.seconds(), self.row());
-        self.part = Some(Open { name: name.into(), start_seconds, before, peak });
+        self.record.part = Some(Open { name: name.into(), start_seconds, before, peak });
     }
 
     fn close_part(&mut self) {
-        let Some(Open { name, start_seconds, before, mut peak }) = self.part.take() else { return };
+        let Some(Open { name, start_seconds, before, mut peak }) = self.record.part.take() else { return };
         let ladder = &self.setup.ladder;
-        peak.note(ladder, &self.vm.stats(), self.touched);
+        peak.note(ladder, &self.vm.stats(), self.touched.now);
         let row = self.row();
         let base = ladder.base().bytes();
         let row = Row {
@@ -311,13 +340,13 @@ impl Point {
             pages: peak.pages(ladder),
             ..row.since(&before)
         };
-        self.parts.push(Part { name, start_seconds, row });
+        self.record.parts.push(Part { name, start_seconds, row });
     }
 
     /// Called before mappings or pages are removed.
     pub(crate) fn note_peak(&mut self) {
-        if let Some(part) = &mut self.part {
-            part.peak.note(&self.setup.ladder, &self.vm.stats(), self.touched);
+        if let Some(part) = &mut self.record.part {
+            part.peak.note(&self.setup.ladder, &self.vm.stats(), self.touched.now);
         }
     }
 
@@ -327,10 +356,10 @@ impl Point {
         self.close_part();
         let left = self.row();
         let evidence = self.windows.evidence(&self.info, &self.setup.machine, &self.mmu);
-        let spaces: Vec<SpaceId> = self.spaces.values().copied().collect();
+        let spaces: Vec<SpaceId> = self.processes.spaces.values().copied().collect();
         for space in spaces {
             if let Err(error) = self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine), space) {
-                self.failed.get_or_insert(error.to_string());
+                self.outcome.failed.get_or_insert(error.to_string());
             }
         }
         let frames_leaked = self.vm.leaked_frames();
@@ -346,13 +375,13 @@ impl Point {
         row.complete &= complete;
         let by_time = self.vm.has_background();
         estimate::own_errors(&mut row, evidence.as_ref().filter(|_| !by_time));
-        for part in &mut self.parts {
+        for part in &mut self.record.parts {
             part.row.workload.clone_from(&row.workload);
         }
-        if let Some(last) = self.parts.last_mut() {
+        if let Some(last) = self.record.parts.last_mut() {
             last.row.complete &= complete;
         }
-        Run { row, parts: self.parts, samples: self.samples, evidence }
+        Run { row, parts: self.record.parts, samples: self.record.samples, evidence }
     }
 
     /// The counts so far.
@@ -361,8 +390,8 @@ impl Point {
         let base = self.setup.ladder.base().bytes();
         let whole = self.whole();
         let cycles = self.cycles(&whole);
-        let kernel = self.kernel_work().with_daemon_apart(self.daemon_work);
-        let error: Vec<&str> = self.reasons.iter().chain(&self.failed).map(String::as_str).collect();
+        let kernel = self.kernel_work().with_daemon_apart(self.work.daemon);
+        let error: Vec<&str> = self.outcome.reasons.iter().chain(&self.outcome.failed).map(String::as_str).collect();
         Row {
             workload: self.info.workload.clone(),
             machine: machine.name.clone(),
@@ -391,12 +420,12 @@ impl Point {
             background_cycles: kernel.background,
             io_cycles: self.disk.cycles(machine),
             seconds: cycles as f64 / machine.clock.hertz as f64,
-            idle_seconds: self.idle_microseconds as f64 / 1e6,
+            idle_seconds: self.counted.idle_microseconds as f64 / 1e6,
             speedup: None,
-            peak_touched_bytes: self.peak_touched * base,
+            peak_touched_bytes: self.touched.peak * base,
             peak_resident_bytes: stats.peak_resident_pages * base,
-            bloat_percent: bloat(self.peak_touched, stats.peak_resident_pages),
-            pages: self.setup.ladder.sizes().iter().copied().zip(self.mapped_at_peak).collect(),
+            bloat_percent: bloat(self.touched.peak, stats.peak_resident_pages),
+            pages: self.setup.ladder.sizes().iter().copied().zip(self.touched.mapped_at_peak).collect(),
             promotions: stats.promotions.iter().sum(),
             superpages_at_fault: stats.promotions_at_fault,
             promotions_by_size: self.setup.ladder.sizes().iter().copied().zip(stats.promotions).skip(1).collect(),
@@ -408,7 +437,7 @@ impl Point {
             io_requests: self.disk.requests,
             io_seconds: self.disk.cycles(machine) as f64 / machine.clock.hertz as f64,
             bytes_zeroed: stats.bytes_zeroed,
-            bytes_copied: stats.bytes_copied + self.copied_bytes,
+            bytes_copied: stats.bytes_copied + self.counted.copied_bytes,
             bytes_read: stats.bytes_read,
             bytes_written: stats.bytes_written,
             pages_hashed: stats.pages_hashed,
@@ -416,7 +445,7 @@ impl Point {
             evictions: stats.evictions,
             cache_reactivated: stats.cache_reactivated,
             daemon_runs: stats.daemon_runs,
-            daemon_cycles: self.daemon_work.total(),
+            daemon_cycles: self.work.daemon.total(),
             superpage_cycles: cost::superpages(machine, counters, &stats),
             contiguity_requests: stats.contiguity_requests,
             contiguity_failed: stats.contiguity_failed,
@@ -429,8 +458,8 @@ impl Point {
             frames_leaked: 0,
             pte_traversals: counters.pte_traversals,
             shootdowns: counters.shootdowns,
-            unmapped_accesses: self.unmapped_accesses,
-            widened_rights: self.widened_rights,
+            unmapped_accesses: self.counted.unmapped_accesses,
+            widened_rights: self.counted.widened_rights,
             // A policy with a clock acts at other times if time is an estimate.
             sampled: whole
                 .sampled
