@@ -27,7 +27,7 @@ QEMU = qemu-system-x86_64 -accel tcg -m 128M -display none -monitor none -serial
 	-device isa-debug-exit,iobase=0xf4,iosize=4
 kernel: ## boot a small kernel on superpage-vm in QEMU (needs qemu-system-x86)
 	cd kernel && $(CARGO) build --release --locked --target-dir ../target/kernel
-	@$(QEMU) -kernel target/kernel/release/superpage-kernel; test $$? = 1
+	@$(QEMU) -kernel target/kernel/x86_64-unknown-linux-gnu/release/superpage-kernel; test $$? = 1
 
 lint: ## what CI checks beside the tests: format, clippy, docs
 	$(CARGO) fmt --all --check

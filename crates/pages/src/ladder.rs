@@ -39,30 +39,21 @@ pub struct Ladder {
 }
 
 /// Why a list of sizes does not make a ladder.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LadderError {
     /// No size at all.
+    #[error("a ladder needs at least the base page's size")]
     Empty,
     /// More than [`MAX_LEVELS`] sizes.
+    #[error("a ladder holds at most {MAX_LEVELS} sizes")]
     TooMany,
     /// A size does not exceed the one before it.
+    #[error("sizes must ascend, and {0} does not")]
     NotAscending(PageSize),
     /// A size that was asked for is not a superpage size of the ladder.
+    #[error("{0} is not a superpage size of this machine")]
     Unknown(PageSize),
 }
-
-impl fmt::Display for LadderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LadderError::Empty => f.write_str("a ladder needs at least the base page's size"),
-            LadderError::TooMany => write!(f, "a ladder holds at most {MAX_LEVELS} sizes"),
-            LadderError::NotAscending(size) => write!(f, "sizes must ascend, and {size} does not"),
-            LadderError::Unknown(size) => write!(f, "{size} is not a superpage size of this machine"),
-        }
-    }
-}
-
-impl core::error::Error for LadderError {}
 
 impl Ladder {
     /// The sizes of x86-64, and of arm64 with base pages of 4 KB: 4K, 2M, 1G.

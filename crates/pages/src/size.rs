@@ -83,27 +83,18 @@ impl<'de> serde::Deserialize<'de> for PageSize {
 }
 
 /// Why a string is not a size or a count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SizeError {
     /// Not digits followed by at most one of the letters K, M, G or T.
+    #[error("expected digits and at most one letter of K, M, G, T, such as 64K")]
     Syntax,
     /// The number does not fit in 64 bits.
+    #[error("the number is larger than 64 bits hold")]
     TooLarge,
     /// A page size that is not a power of two.
+    #[error("a page size is a power of two, such as 64K")]
     NotAPowerOfTwo,
 }
-
-impl fmt::Display for SizeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SizeError::Syntax => "expected digits and at most one letter of K, M, G, T, such as 64K",
-            SizeError::TooLarge => "the number is larger than 64 bits hold",
-            SizeError::NotAPowerOfTwo => "a page size is a power of two, such as 64K",
-        })
-    }
-}
-
-impl core::error::Error for SizeError {}
 
 fn parse_scaled(text: &str, unit: u64) -> Result<u64, SizeError> {
     let (digits, power) = match text.as_bytes().last() {

@@ -1,6 +1,5 @@
 //! Result files: checked to be writable before anything is measured, and complete or not there at all.
 
-use std::fmt;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use superpage_output::{Output, explain};
@@ -14,7 +13,8 @@ pub struct Export {
 }
 
 /// A file that cannot be written.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write {}: {source}", path.display())]
 pub struct Unwritable {
     path: PathBuf,
     source: io::Error,
@@ -45,19 +45,6 @@ impl Export {
 
     fn unwritable(&self, source: io::Error) -> Unwritable {
         Unwritable { path: self.path.clone(), source }
-    }
-}
-
-impl fmt::Display for Unwritable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Unwritable { path, source } = self;
-        write!(f, "cannot write {}: {source}", path.display())
-    }
-}
-
-impl std::error::Error for Unwritable {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
     }
 }
 

@@ -8,7 +8,6 @@ use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Memory, Page, Pmap, SpaceId, Used};
 use alloc::vec::Vec;
-use core::fmt;
 use superpage_pages::{Access, Hint, Level, Pfn, Vpn};
 
 /// How a region may be promoted.
@@ -32,53 +31,46 @@ pub struct Promoted {
 }
 
 /// Why a region was not promoted. The state is as before, except for pages that were populated in place.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refused {
     /// The space or the level does not exist, or no readable mapping covers the region with its virtual and physical
     /// alignment equal.
+    #[error("no mapping covers all of it")]
     Unmapped,
     /// The program asks for base pages there ([`Hint::Base`]).
+    #[error("the program asks for base pages there")]
     Hint,
     /// Nothing of it is populated.
+    #[error("none of its pages is populated")]
     Empty,
     /// It is a superpage, or part of one.
+    #[error("it is a superpage")]
     Superpage,
     /// It belongs to a file.
+    #[error("it belongs to a file")]
     File,
     /// Others map pages of it, or it has pages that others share.
+    #[error("others share pages of it")]
     Shared,
     /// Pages of it are in swap space, or in the cache.
+    #[error("pages of it are in swap space or in the cache")]
     Away,
     /// A page of it is being read in.
+    #[error("a page of it is being read in")]
     Busy,
     /// No extent of its size is free.
+    #[error("no extent of its size is free")]
     NoExtent,
     /// It cannot be promoted in this way: [`How::ByCopying`] of one extent, or [`How::InPlace`] of anything else.
+    #[error("it cannot be promoted in this way")]
     Otherwise,
     /// Its mappings differ in rights or dirty bits.
+    #[error("its mappings differ")]
     Mixed,
     /// [`crate::Memory`] could not fill a frame.
+    #[error("a frame could not be filled")]
     Contents,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Refused::Unmapped => "no mapping covers all of it",
-            Refused::Hint => "the program asks for base pages there",
-            Refused::Empty => "none of its pages is populated",
-            Refused::Superpage => "it is a superpage",
-            Refused::File => "it belongs to a file",
-            Refused::Shared => "others share pages of it",
-            Refused::Away => "pages of it are in swap space or in the cache",
-            Refused::Busy => "a page of it is being read in",
-            Refused::NoExtent => "no extent of its size is free",
-            Refused::Otherwise => "it cannot be promoted in this way",
-            Refused::Mixed => "its mappings differ",
-            Refused::Contents => "a frame could not be filled",
-        })
-    }
 }
 
 /// A region that can be promoted.

@@ -69,26 +69,15 @@ impl Tier {
 }
 
 /// Why an allocator cannot be made for an amount of memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BuddyError {
     /// Memory of no frames.
+    #[error("memory is smaller than one base page; give at least one")]
     NoFrames,
     /// There is not enough memory for the bitmaps of so many frames.
+    #[error("there is no room for the free bitmaps of {0} frames; give the machine less memory")]
     TooManyFrames(u64),
 }
-
-impl fmt::Display for BuddyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BuddyError::NoFrames => f.write_str("memory is smaller than one base page; give at least one"),
-            BuddyError::TooManyFrames(frames) => {
-                write!(f, "there is no room for the free bitmaps of {frames} frames; give the machine less memory")
-            }
-        }
-    }
-}
-
-impl core::error::Error for BuddyError {}
 
 /// Why an extent cannot be freed: its owner has freed it, or part of it, before.
 const FREE_ALREADY: &str = "free already, or a part of it is";

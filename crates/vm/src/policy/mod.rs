@@ -330,16 +330,9 @@ impl FromStr for Policy {
 }
 
 /// Why a string is not a policy: a sentence that says what is accepted.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct PolicyError(String);
-
-impl fmt::Display for PolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl core::error::Error for PolicyError {}
 
 #[cfg(test)]
 mod tests {

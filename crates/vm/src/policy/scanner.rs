@@ -13,7 +13,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::{Ordering, Reverse};
-use core::fmt;
 
 /// After this many refusals the wait no longer doubles.
 const MOST_DOUBLINGS: u8 = 16;
@@ -71,16 +70,9 @@ pub struct Census {
 }
 
 /// The share of population is not above 0 and at most 1, or regions have no pages.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("a region needs at least one page, and the share of population lies above 0 and is at most 1")]
 pub struct ScannerError;
-
-impl fmt::Display for ScannerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a region needs at least one page, and the share of population lies above 0 and is at most 1")
-    }
-}
-
-impl core::error::Error for ScannerError {}
 
 /// A region populated at least to the share that is not a superpage.
 #[derive(Clone, Copy, Debug)]
