@@ -40,7 +40,7 @@ pub use policy::Policy;
 #[doc(hidden)]
 pub fn read_anything(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
-    promote::read_stat(&text);
+    let _ = proc::parse_stat(bytes);
     settings::read_journal(&text);
     if let Ok(maps) = proc::mappings(bytes) {
         let ends = |map: &procfs::process::MemoryMap| map.address;

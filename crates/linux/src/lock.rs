@@ -220,7 +220,7 @@ impl Lock {
 }
 
 /// The holders of `flock`s on a file in the text of `/proc/locks`. A line: `1: FLOCK  ADVISORY  WRITE 712 fe:00:1234 0 EOF`;
-/// of one that waits there is an arrow after the number.
+/// of one that waits there is an arrow after the number, which procfs does not tell.
 fn holders(locks: &str, device: u64, inode: u64) -> Vec<(bool, i32)> {
     let id = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
     let holder = |line: &str| {

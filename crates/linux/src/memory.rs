@@ -1,5 +1,6 @@
 //! How much memory this process may still take, by whatever limits it: for what is refused before it is allocated.
 
+use crate::proc::bytes_of;
 use crate::promote::headroom::Headroom;
 use rustix::process::{Resource, getrlimit};
 use std::fs;
@@ -23,21 +24,20 @@ pub fn left() -> Vec<Left> {
     let mut all: Vec<Left> = Headroom::of("/").left(std::process::id() as i32).into_iter().map(of_memory).collect();
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     for (resource, used, of) in [
-        (Resource::As, "VmSize:", "this process's address space (ulimit -v)"),
-        (Resource::Data, "VmData:", "this process's data (ulimit -d)"),
+        (Resource::As, "VmSize", "this process's address space (ulimit -v)"),
+        (Resource::Data, "VmData", "this process's data (ulimit -d)"),
     ] {
         if let Some(limit) = getrlimit(resource).current {
-            let bytes = limit.saturating_sub(kilobytes(&status, used).unwrap_or(0));
+            let bytes = limit.saturating_sub(bytes_of(&status, used).unwrap_or(0));
             all.push(Left { bytes, of: of.into(), counts_untouched: true });
         }
     }
     all
 }
 
-/// The bytes of a line such as `VmSize:    1234 kB`.
-fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+/// What the kernel thinks can be had of the system's memory without swapping, in bytes; `None` where it does not say.
+pub fn available() -> Option<u64> {
+    bytes_of(&fs::read_to_string("/proc/meminfo").ok()?, "MemAvailable")
 }
 
 #[cfg(test)]
@@ -48,6 +48,6 @@ mod tests {
     fn something_is_left_of_the_system() {
         let left = left();
         assert!(left.iter().any(|left| left.bytes > 1 << 20 && left.of.contains("system")), "{left:?}");
-        assert_eq!(kilobytes("VmPeak:\t  20 kB\nVmSize:\t  12 kB\n", "VmSize:"), Some(12 << 10));
+        assert!(available().is_some_and(|bytes| bytes > 1 << 20));
     }
 }

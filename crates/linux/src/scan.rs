@@ -79,7 +79,8 @@ pub(crate) fn split(pid: i32, size: u64) -> Result<Split, Error> {
     Ok(split)
 }
 
-/// The mapping of a line of `maps` if it may hold huge pages, and its offset in the file.
+/// The mapping of a line of `maps` if it may hold huge pages, and its offset in the file. Read of every process at every scan: procfs
+/// takes several times as long, and panics on some names.
 fn mapping(line: &str, page: u64) -> Option<(Mapping, u64)> {
     let (range, rest) = line.split_once(' ')?;
     let (start, end) = range.split_once('-')?;
@@ -126,7 +127,8 @@ pub struct Unsuitable {
     pub resident: u64,
 }
 
-/// The ranges of a process that are unsuitable. Walks the whole page table: about as dear as a scan.
+/// The ranges of a process that are unsuitable. Walks the whole page table: about as dear as a scan. Of three lines of each mapping, of any
+/// process: procfs makes a table of all, and panics on some.
 ///
 /// # Errors
 /// The process has ended, or may not be looked at.

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use superpage_linux::proc::{self, bytes_of};
 use superpage_linux::tree::descendants;
 use superpage_vm::Sizes;
 
@@ -336,9 +337,9 @@ struct Status {
 /// From `/proc/PID/status`: `VmRSS` and `VmHWM`, each with the huge pages of the static pool, which the kernel counts
 /// apart.
 fn status(pid: i32) -> Option<Status> {
-    let text = superpage_linux::proc::read(format!("/proc/{pid}/status")).ok()?;
-    let pool = field(&text, "HugetlbPages:").unwrap_or(0);
-    Some(Status { resident: field(&text, "VmRSS:")? + pool, most: field(&text, "VmHWM:")? + pool })
+    let text = proc::read(format!("/proc/{pid}/status")).ok()?;
+    let pool = bytes_of(&text, "HugetlbPages").unwrap_or(0);
+    Some(Status { resident: bytes_of(&text, "VmRSS")? + pool, most: bytes_of(&text, "VmHWM")? + pool })
 }
 
 struct Rollup {
@@ -348,29 +349,17 @@ struct Rollup {
 
 /// From `/proc/PID/smaps_rollup`: what is resident, huge pages of the static pool among it, and what of it is huge.
 fn rollup(pid: i32) -> Option<Rollup> {
-    let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let sum = |names: &[&str]| names.iter().filter_map(|name| field(&text, name)).sum::<u64>();
-    let pool = sum(&["Shared_Hugetlb:", "Private_Hugetlb:"]);
-    let huge = pool + sum(&["AnonHugePages:", "ShmemPmdMapped:", "FilePmdMapped:"]);
-    Some(Rollup { resident: field(&text, "Rss:")? + pool, huge })
-}
-
-/// The bytes of a line such as `VmRSS:  1234 kB`.
-pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    Some(line.split_whitespace().next()?.parse::<u64>().ok()? << 10)
+    let maps = proc::mappings(&fs::read(format!("/proc/{pid}/smaps_rollup")).ok()?).ok()?;
+    let of = &maps.0.first()?.extension.map;
+    let sum = |names: &[&str]| names.iter().filter_map(|name| of.get(*name)).sum::<u64>();
+    let pool = sum(&["Shared_Hugetlb", "Private_Hugetlb"]);
+    let huge = pool + sum(&["AnonHugePages", "ShmemPmdMapped", "FilePmdMapped"]);
+    Some(Rollup { resident: of.get("Rss")? + pool, huge })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn fields_are_bytes() {
-        let text = "Name:\tsh\nVmHWM:\t    2048 kB\nVmRSS:\t    1712 kB\nHugetlbPages:\t 4096 kB\n";
-        assert_eq!(field(text, "VmRSS:"), Some(1712 << 10));
-        assert_eq!(field(text, "VmSwap:"), None);
-    }
 
     #[test]
     fn a_peak_that_was_not_seen_has_no_coverage() {

@@ -8,6 +8,7 @@ mod promoting;
 
 pub use promoting::{Promoting, Work};
 
+use crate::proc::bytes_of;
 use crate::promote::{Promoter, Target};
 use crate::settings::{HUGETLB_OVERCOMMIT, HUGETLB_POOL, Settings, System, THP_ENABLED};
 use crate::text::{self, Way};
@@ -383,9 +384,7 @@ pub fn thp_size(system: &System) -> Option<PageSize> {
 fn meminfo(system: &System, name: &str) -> Result<u64, Error> {
     let path = system.path("proc/meminfo");
     let text = fs::read_to_string(&path).map_err(Error::file("read", &path))?;
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok())
-        .map(|kilobytes| kilobytes * 1024)
+    bytes_of(&text, name)
         .ok_or_else(|| Error::Unable(format!("{} has no {name}: this kernel has no hugetlb", path.display())))
 }
 

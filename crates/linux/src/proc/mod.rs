@@ -4,8 +4,8 @@ pub mod maps;
 
 use crate::Error;
 use crate::pagemap::gone;
-use procfs::process::MemoryMaps;
-use procfs::{FromBufRead, ProcResult};
+use procfs::process::{MemoryMaps, Stat, StatFlags, Status};
+use procfs::{FromBufRead, FromRead, ProcResult};
 use rustix::io::Errno;
 use std::fs;
 use std::io;
@@ -76,17 +76,11 @@ pub enum State {
 impl State {
     /// That of a process now; reads one or two small files.
     pub fn of(pid: i32) -> State {
-        /// The flag of threads of the kernel.
-        const KTHREAD: u64 = 0x0020_0000;
-        let stat = read(format!("/proc/{pid}/stat")).unwrap_or_default();
-        // The name may have anything in it. After it: the state, five numbers, the flags.
-        let words: Vec<&str> = stat.rsplit_once(')').map_or(Vec::new(), |(_, rest)| rest.split_whitespace().collect());
-        let flags = words.get(6).and_then(|flags| flags.parse::<u64>().ok()).unwrap_or(0);
-        match words.first() {
-            None => State::Gone,
-            Some(&("Z" | "X")) => another_thread(pid).map_or(State::Zombie, State::Headless),
-            Some(_) if flags & KTHREAD != 0 => State::Kernel,
-            Some(_) => State::Runs,
+        let Some(stat) = stat(pid) else { return State::Gone };
+        match stat.state {
+            'Z' | 'X' => another_thread(pid).map_or(State::Zombie, State::Headless),
+            _ if is_kernels(&stat) => State::Kernel,
+            _ => State::Runs,
         }
     }
 
@@ -101,16 +95,63 @@ fn another_thread(pid: i32) -> Option<i32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let mut threads = tasks.filter_map(|task| task.file_name().to_str()?.parse::<i32>().ok());
     threads.find(|thread| {
-        let stat = read(format!("/proc/{pid}/task/{thread}/stat")).unwrap_or_default();
-        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().next());
-        *thread != pid && state.is_some_and(|state| !matches!(state, "Z" | "X"))
+        let stat = stat_of(format!("/proc/{pid}/task/{thread}/stat"));
+        *thread != pid && stat.is_some_and(|stat| !matches!(stat.state, 'Z' | 'X'))
     })
 }
 
-/// Whether a process disabled huge pages for itself, by `/proc/PID/status`. One that did so except where it is advised does
-/// not count; the kernel tells for each mapping.
-pub fn disabled(status: &str) -> bool {
-    status.lines().any(|line| line.strip_prefix("THP_enabled:").is_some_and(|word| word.trim() == "0"))
+/// What `/proc/PID/status` says, with a name as [`read`] has it. Some 30 us.
+///
+/// # Errors
+/// What the system says; a text that is none, as where something else is mounted there.
+pub fn status(pid: i32) -> io::Result<Status> {
+    let text = read(format!("/proc/{pid}/status"))?;
+    Status::from_buf_read(text.as_bytes()).map_err(io::Error::other)
+}
+
+/// [`status`] of this process.
+///
+/// # Errors
+/// [`Error::File`].
+pub fn own_status() -> Result<Status, Error> {
+    status(std::process::id() as i32).map_err(Error::file("read", "/proc/self/status"))
+}
+
+/// What `/proc/PID/stat` says; `None` where the process is gone. Some 10 us.
+pub fn stat(pid: i32) -> Option<Stat> {
+    stat_of(format!("/proc/{pid}/stat"))
+}
+
+/// [`stat`] of a file.
+pub(crate) fn stat_of(path: impl AsRef<Path>) -> Option<Stat> {
+    parse_stat(&fs::read(path).ok()?)
+}
+
+/// [`stat`] of a text. A name, in parentheses, may have anything in it. procfs panics where there is nothing on either side of them.
+pub(crate) fn parse_stat(text: &[u8]) -> Option<Stat> {
+    let text = String::from_utf8_lossy(text);
+    let text = text.trim();
+    let (before, rest) = text.split_once('(')?;
+    let whole = before.ends_with(' ') && rest.rsplit_once(')')?.1.starts_with(' ');
+    if whole { Stat::from_read(text.as_bytes()).ok() } else { None }
+}
+
+/// Whether it is a thread of the kernel.
+pub(crate) fn is_kernels(stat: &Stat) -> bool {
+    StatFlags::from_bits_truncate(stat.flags).contains(StatFlags::PF_KTHREAD)
+}
+
+/// The bytes in a line such as `VmRSS:  1234 kB` of `/proc/PID/status` or `/proc/meminfo`, where procfs is too slow (`status` of many
+/// processes, again and again), or is not to be asked since it knows no text that lacks any field that it expects, as those of gVisor.
+pub fn bytes_of(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// Whether a process disabled huge pages for itself. One that did so except where it is advised does not count; the kernel tells for
+/// each mapping.
+pub fn disabled(status: &Status) -> bool {
+    status.thp_enabled == Some(false)
 }
 
 /// Why something of a process cannot be read, as a sentence.
@@ -191,6 +232,26 @@ mod tests {
         let before = std::time::Instant::now();
         assert_eq!(mappings(text.as_bytes()).unwrap().0.len(), 16000);
         assert!(before.elapsed() < std::time::Duration::from_secs(10), "{:?}", before.elapsed());
+    }
+
+    #[test]
+    fn fields_are_bytes() {
+        let text = "Name:\tsh\nVmHWM:\t    2048 kB\nVmRSS:\t    1712 kB\nHugetlbPages:\t 4096 kB\n";
+        assert_eq!(bytes_of(text, "VmRSS"), Some(1712 << 10));
+        assert_eq!((bytes_of(text, "VmSwap"), bytes_of(text, "Vm")), (None, None));
+    }
+
+    #[test]
+    fn names_of_processes_do_not_matter() {
+        let own = fs::read_to_string("/proc/self/stat").unwrap();
+        let (_, rest) = own.rsplit_once(')').unwrap();
+        for name in ["a", "(a) b (c)", ") R 1 2", "\u{fffd}", ""] {
+            let stat = parse_stat(format!("7 ({name}){rest}").as_bytes()).unwrap();
+            assert_eq!((stat.pid, stat.comm.as_str(), is_kernels(&stat)), (7, name, false));
+        }
+        for text in ["", "7 (x)", "7 (x) ", "7 (x) S 1", "(x) S", " (x) S 1", ")(", "7 )x( ", "7 ) ("] {
+            assert!(parse_stat(text.as_bytes()).is_none(), "{text}");
+        }
     }
 
     #[test]

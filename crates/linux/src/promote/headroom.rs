@@ -15,6 +15,8 @@
 //! not show is no limit.
 
 use super::target::{hierarchy, within};
+use crate::proc::bytes_of;
+use procfs::{FromBufRead, ProcessCGroups};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -89,8 +91,7 @@ impl Headroom {
     fn rooms(&self, pid: i32) -> Vec<Room> {
         let system = || {
             let text = self.read("proc/meminfo");
-            let kilobytes = |name: &str| Some(number(&text, name)?.saturating_mul(1024));
-            let (available, total) = (kilobytes("MemAvailable:")?, kilobytes("MemTotal:")?);
+            let (available, total) = (bytes_of(&text, "MemAvailable")?, bytes_of(&text, "MemTotal")?);
             Some(Room::of(available, total, (8, 64), Place::System))
         };
         self.groups(pid).into_iter().filter_map(group_room).chain(system()).collect()
@@ -98,7 +99,7 @@ impl Headroom {
 
     /// What is left to a process of each limit of memory, and of what, in words.
     pub(crate) fn left(&self, pid: i32) -> Vec<(u64, String)> {
-        let system = number(&self.read("proc/meminfo"), "MemAvailable:").map(|kb| kb.saturating_mul(1024));
+        let system = bytes_of(&self.read("proc/meminfo"), "MemAvailable");
         let groups =
             self.groups(pid).into_iter().filter_map(|folder| Some((group_free(&folder)?.0, Place::Group(folder))));
         let all = groups.chain(system.map(|bytes| (bytes, Place::System)));
@@ -123,20 +124,16 @@ impl Headroom {
         let mounts = self.read("proc/self/mountinfo");
         let mounts: Vec<(u8, PathBuf, PathBuf)> = mounts.lines().filter_map(hierarchy).collect();
         let mut folders = Vec::new();
-        // A line: `4:memory:/system.slice/redis`; of version 2, `0::/system.slice/redis`.
-        for line in self.read(&format!("proc/{pid}/cgroup")).lines() {
-            let mut words = line.splitn(3, ':');
-            let (Some(id), Some(controllers), Some(path)) = (words.next(), words.next(), words.next()) else {
-                continue;
-            };
-            let rank = match controllers {
-                "" if id == "0" => 0,
-                controllers if controllers.split(',').any(|controller| controller == "memory") => 1,
+        let member = self.read(&format!("proc/{pid}/cgroup"));
+        for group in ProcessCGroups::from_buf_read(member.as_bytes()).map_or(Vec::new(), |groups| groups.0) {
+            let rank = match &group.controllers[..] {
+                [] if group.hierarchy == 0 => 0,
+                controllers if controllers.iter().any(|controller| controller == "memory") => 1,
                 _ => continue,
             };
             for (_, top, mount) in mounts.iter().filter(|(of, ..)| *of == rank) {
                 let mount = self.root.join(mount.strip_prefix("/").unwrap_or(mount));
-                let Some(inside) = within(Path::new(path), top) else { continue };
+                let Some(inside) = within(Path::new(&group.pathname), top) else { continue };
                 let levels = inside.ancestors().map(|level| mount.join(level));
                 folders.extend(levels.filter(|folder| folder.is_dir()));
                 break;

@@ -556,10 +556,7 @@ fn able() -> Result<(), Error> {
     /// Its bit in the set of capabilities.
     const SYS_NICE: u32 = 23;
     let unable = |sentence: &str| Err(Error::Unable(sentence.to_string()));
-    let status = crate::proc::read("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
-    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let set = set.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or(0);
-    if set >> SYS_NICE & 1 == 0 {
+    if crate::proc::own_status()?.capeff >> SYS_NICE & 1 == 0 {
         return unable(
             "promoting the memory of other processes needs CAP_SYS_NICE, and the right to trace them: run as root",
         );
@@ -577,9 +574,4 @@ fn able() -> Result<(), Error> {
             "this kernel cannot collapse memory into huge pages: promotion needs Linux 6.1 with CONFIG_TRANSPARENT_HUGEPAGE",
         ),
     }
-}
-/// Reads what `/proc/PID/stat` could say: for the fuzzer.
-#[cfg(fuzzing)]
-pub(crate) fn read_stat(text: &str) {
-    let _ = process::Stat::parse(text);
 }

@@ -5,6 +5,7 @@ use super::cpu::process_cpu;
 use super::pace::Pace;
 use crate::Error;
 use crate::pagemap::Pagemap;
+use crate::proc;
 use crate::scan::{self, Unsuitable};
 use crate::why::Why;
 use rustix::fd::OwnedFd;
@@ -46,26 +47,13 @@ pub(super) struct Stat {
 }
 
 impl Stat {
-    fn read(pid: i32) -> Result<Stat, Error> {
-        let path = format!("/proc/{pid}/stat");
-        let text = std::fs::read(&path).map_err(Error::file("read", path.as_str()))?;
-        Stat::parse(&String::from_utf8_lossy(&text)).ok_or_else(|| {
-            Error::Unable(format!("{path} is not as expected: is /proc mounted, and not as something else?"))
-        })
-    }
-
-    pub(super) fn parse(text: &str) -> Option<Stat> {
-        /// The flag of threads of the kernel.
-        const KTHREAD: u64 = 0x0020_0000;
-        // A name may have spaces and parentheses; what comes after the last one is numbers. The first word is field 3.
-        let words: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
-        let field = |n: usize| words.get(n - 3)?.parse::<u64>().ok();
-        let ended = matches!(*words.first()?, "Z" | "X");
+    fn read(pid: i32) -> Option<Stat> {
+        let stat = proc::stat(pid)?;
         Some(Stat {
-            kernel: field(9)? & KTHREAD != 0 || ended,
-            identity: (field(22)?, field(28)?),
-            faults: field(10)? + field(12)?,
-            resident_pages: field(24)?,
+            kernel: proc::is_kernels(&stat) || matches!(stat.state, 'Z' | 'X'),
+            identity: (stat.starttime, stat.startstack),
+            faults: stat.minflt + stat.majflt,
+            resident_pages: stat.rss,
         })
     }
 }
@@ -155,7 +143,7 @@ impl Process {
         if self.cpu.replace(cpu) == Some(cpu) && self.memory.is_some() && !measure {
             return Ok(Look::Unchanged);
         }
-        let Ok(stat) = Stat::read(self.pid) else { return Ok(Look::Gone) };
+        let Some(stat) = Stat::read(self.pid) else { return Ok(Look::Gone) };
         let anew = self.identity.replace(stat.identity) != Some(stat.identity);
         if anew {
             self.begin(&stat);
@@ -336,8 +324,7 @@ impl Process {
 
 /// Whether the process asked for no huge pages.
 fn thp_disabled(pid: i32) -> bool {
-    let status = crate::proc::read(format!("/proc/{pid}/status")).unwrap_or_default();
-    status.lines().filter_map(|line| line.strip_prefix("THP_enabled:")).any(|value| value.trim() == "0")
+    proc::status(pid).is_ok_and(|status| proc::disabled(&status))
 }
 
 /// How many processes there are of each reason.
@@ -347,20 +334,4 @@ pub(super) fn count_excluded<'a>(processes: impl Iterator<Item = &'a Process>) -
         *counts.entry(excluded.name()).or_default() += 1;
     }
     counts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_of_processes_do_not_matter() {
-        let text = "7 (a) b (c)) S 3 7 7 0 -1 4194304 11 0 2 0 0 0 0 0 20 0 1 0 99 1000 44 1 2 3 1234 0";
-        let stat = Stat::parse(text).unwrap();
-        assert_eq!((stat.kernel, stat.identity), (false, (99, 1234)));
-        assert_eq!((stat.faults, stat.resident_pages), (13, 44));
-        assert!(Stat::parse("7 (x) S 1").is_none());
-        let own = Stat::read(std::process::id() as i32).unwrap();
-        assert!(own.resident_pages > 0 && own.faults > 0 && !own.kernel);
-    }
 }

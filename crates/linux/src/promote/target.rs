@@ -99,7 +99,8 @@ pub fn cgroup(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// Of a hierarchy of control groups, by its line in `mountinfo`: its rank, the group that is mounted, and where.
+/// Of a hierarchy of control groups, by its line in `mountinfo`: its rank, the group that is mounted, and where. Read before each batch
+/// of promotions: procfs would make tables of all options of all mounts.
 pub(super) fn hierarchy(line: &str) -> Option<(u8, PathBuf, PathBuf)> {
     let (mount, file_system) = line.split_once(" - ")?;
     let mut words = mount.split(' ').skip(3);

@@ -123,8 +123,7 @@ fn boot(root: &Path) -> String {
     fs::read_to_string(root.join("proc/sys/kernel/random/boot_id")).map(|id| id.trim().to_string()).unwrap_or_default()
 }
 
-/// When a process started, in clock ticks since the boot. The name of its program, in parentheses, may hold anything.
+/// When a process started, in clock ticks since the boot.
 fn started(root: &Path, pid: u32) -> Option<u64> {
-    let text = crate::proc::read(root.join(format!("proc/{pid}/stat"))).ok()?;
-    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    crate::proc::stat_of(root.join(format!("proc/{pid}/stat"))).map(|stat| stat.starttime)
 }

@@ -132,9 +132,8 @@ pub fn check() -> Result<(), Error> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Error::Unable("code is placed on huge pages on x86-64 only so far".into()));
     }
-    let status = crate::proc::read("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
-    match field(&status, "TracerPid") {
-        None | Some("0") => Ok(()),
+    match crate::proc::own_status()?.tracerpid {
+        0 => Ok(()),
         _ => Err(Error::Unable(
             "a process that is traced cannot trace another to place its code; run it untraced".into(),
         )),
@@ -193,8 +192,8 @@ const LAUNCH: Duration = Duration::from_secs(1);
 fn find_code(tracee: &mut Tracee, pid: u32, placed: &mut Placed) -> Result<Vec<Code>, Error> {
     let until = Instant::now() + LAUNCH;
     loop {
-        let status = crate::proc::read(format!("/proc/{pid}/status")).map_err(Error::system("read its status"))?;
-        if field(&status, "Seccomp").is_some_and(|mode| mode != "0") {
+        let status = crate::proc::status(pid as i32).map_err(Error::system("read its status"))?;
+        if status.seccomp.is_some_and(|mode| mode != 0) {
             return Err(Error::Unable(
                 "it runs under a seccomp filter, which may forbid what --text does in its name".into(),
             ));
@@ -220,9 +219,7 @@ fn find_code(tracee: &mut Tracee, pid: u32, placed: &mut Placed) -> Result<Vec<C
 /// traced, and which program a launcher executes is not known before.
 fn may_follow() -> Result<bool, Error> {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
-    let status = crate::proc::read("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
-    let rights = field(&status, "CapEff").and_then(|rights| u64::from_str_radix(rights, 16).ok());
-    Ok(rights.is_some_and(|rights| rights & CAP_SYS_PTRACE != 0))
+    Ok(crate::proc::own_status()?.capeff & CAP_SYS_PTRACE != 0)
 }
 
 fn place_all(tracee: &mut Tracee, pid: u32, way: Way, placed: &mut Placed) -> Result<(), Error> {
@@ -262,11 +259,6 @@ fn place_all(tracee: &mut Tracee, pid: u32, way: Way, placed: &mut Placed) -> Re
         placed.code.push(placement);
     }
     Ok(())
-}
-
-/// A field of a file like `/proc/PID/status`.
-fn field<'a>(status: &'a str, name: &str) -> Option<&'a str> {
-    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
 /// The file of a command's program, if it is found.

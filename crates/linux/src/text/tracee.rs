@@ -350,9 +350,8 @@ impl Tracee {
 
 /// Whether this thread traces the process.
 fn is_traced(pid: Pid) -> Result<bool, Error> {
-    let status = crate::proc::read(format!("/proc/{pid}/status")).map_err(Error::system("find the command"))?;
-    let own = rustix::thread::gettid().as_raw_nonzero().to_string();
-    Ok(super::field(&status, "TracerPid") == Some(&own))
+    let status = crate::proc::status(pid.as_raw()).map_err(Error::system("find the command"))?;
+    Ok(status.tracerpid == rustix::thread::gettid().as_raw_nonzero().get())
 }
 
 /// Waits for the next stop. The end of the process is left for others to wait for.

@@ -28,13 +28,11 @@ type Hook = Box<dyn FnMut(i32)>;
 pub fn check() -> Result<(), Error> {
     /// CAP_SYS_PTRACE.
     const RIGHT: u64 = 1 << 19;
-    let status = crate::proc::read("/proc/self/status").map_err(Error::file("read", "/proc/self/status"))?;
-    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
-    if field("TracerPid:").is_some_and(|pid| pid != "0") {
+    let status = crate::proc::own_status()?;
+    if status.tracerpid != 0 {
         return Err(Error::Unable("superpage is traced itself, and who is traced cannot trace others".into()));
     }
-    let rights = field("CapEff:").and_then(|rights| u64::from_str_radix(rights, 16).ok()).unwrap_or(0);
-    match rights & RIGHT {
+    match status.capeff & RIGHT {
         0 => Err(Error::Unable("it takes CAP_SYS_PTRACE to trace all that a command may start: run as root".into())),
         _ => Ok(()),
     }

@@ -384,7 +384,7 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     found
 }
 
-/// From `/proc/PID/task/TID/children`; nothing where the process is gone, `None` where the kernel has no such file.
+/// From `/proc/PID/task/TID/children`, which procfs reads too, but without telling the reasons apart; nothing where the process is gone, `None` where the kernel has no such file.
 fn listed_children(pid: i32) -> Option<Vec<i32>> {
     let mut children = Vec::new();
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Some(children) };
@@ -408,8 +408,7 @@ fn parents() -> Vec<(i32, i32)> {
 
 /// The parent of a process.
 fn parent(pid: i32) -> Option<i32> {
-    let text = crate::proc::read(format!("/proc/{pid}/stat")).ok()?;
-    text.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    crate::proc::stat(pid).map(|stat| stat.ppid)
 }
 
 /// Whether a process has started this one, or has started the one that did, and so on.

@@ -5,8 +5,8 @@
 //! needs is touched and freed right before it.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use std::fs;
 use std::path::Path;
+use superpage_linux::memory::available;
 
 /// Whether a hypervisor is under this machine, as far as it shows.
 pub(super) fn is_virtual() -> bool {
@@ -27,7 +27,7 @@ fn says_processor() -> bool {
 /// The firmware names a hypervisor's console or device.
 #[cfg(not(target_arch = "x86_64"))]
 fn says_processor() -> bool {
-    let vendor = fs::read_to_string("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
+    let vendor = std::fs::read_to_string("/sys/class/dmi/id/sys_vendor").unwrap_or_default();
     Path::new("/proc/device-tree/hypervisor").exists()
         || ["QEMU", "Amazon EC2", "Google", "Microsoft", "VMware"].iter().any(|name| vendor.contains(name))
 }
@@ -36,7 +36,7 @@ fn says_processor() -> bool {
 /// of what is available. Returns how much it was: less where the system has no more. Costs 50 us per MB that is warm
 /// already, and some ms per MB that is cold.
 pub(super) fn warm(bytes: u64) -> u64 {
-    let bytes = bytes.min(available() / 10 * 9) as usize & !(PAGE - 1);
+    let bytes = bytes.min(available().unwrap_or(0) / 10 * 9) as usize & !(PAGE - 1);
     if bytes == 0 {
         return 0;
     }
@@ -64,24 +64,17 @@ pub(super) fn warm(bytes: u64) -> u64 {
 /// No page of a machine that Linux runs on is smaller.
 const PAGE: usize = 4096;
 
-/// What the kernel thinks can be had without swapping.
-fn available() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    crate::sample::field(&text, "MemAvailable:").unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn memory_is_touched_and_freed() {
-        let resident =
-            || fs::read_to_string("/proc/self/statm").unwrap().split(' ').nth(1).unwrap().parse::<u64>().unwrap();
+        let resident = || procfs::process::Process::myself().unwrap().statm().unwrap().resident;
         let before = resident();
         assert_eq!(warm(32 << 20), 32 << 20);
         assert!(resident() < before + 4096, "{before} -> {}", resident());
         assert_eq!(warm(0), 0);
-        assert!(available() > 0);
+        assert!(available().is_some_and(|bytes| bytes > 0));
     }
 }

@@ -25,6 +25,7 @@ use crate::sample::{self, Budget};
 use crate::session;
 use counters::{Available, Event};
 use did::{Arm, Seen};
+use procfs::{Current, LoadAverage};
 use run::{Done, Outcome};
 use std::ffi::OsString;
 use std::os::fd::AsFd;
@@ -343,11 +344,11 @@ fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) 
 
 /// A sentence if other programs leave this machine no rest, by the load average of the last minute.
 fn busy() -> Option<String> {
-    let load: f64 = std::fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().next()?.parse().ok()?;
+    let load = LoadAverage::current().ok()?.one;
     let processors = std::thread::available_parallelism().ok()?.get();
     let said =
         || format!("other programs keep this machine busy (load {load} on {processors} processors): times vary more");
-    (load > processors as f64 / 2.0).then(said)
+    (load > processors as f32 / 2.0).then(said)
 }
 
 /// The words for the state of free memory before each run.

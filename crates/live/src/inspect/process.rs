@@ -3,7 +3,7 @@
 use super::folios::Folios;
 use super::mapping::{Mapping, Surroundings};
 use procfs::FromBufRead;
-use procfs::process::{MountInfos, Status};
+use procfs::process::MountInfos;
 use std::collections::BTreeMap;
 use superpage_linux::Error;
 use superpage_linux::pagemap::{Frames, Pagemap, open};
@@ -55,10 +55,10 @@ impl Process {
     }
 
     fn seen(pid: u32, pagemap: &Pagemap, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {
-        let file = |name: &str| std::fs::read(format!("/proc/{pid}/{name}")).map_err(|error| refused(pid, error));
-        let status = file("status")?;
-        let text = String::from_utf8_lossy(&status);
-        let status = Status::from_buf_read(text.as_bytes()).map_err(|_| ended(pid))?;
+        let status = proc::status(pid as i32).map_err(|error| match error.kind() {
+            std::io::ErrorKind::Other => ended(pid),
+            _ => refused(pid, error),
+        })?;
         let smaps = smaps(pid, go_on)?;
         if smaps.is_empty() {
             return Err(ended(pid));
@@ -66,7 +66,7 @@ impl Process {
         let rules = Rules::read();
         let tmpfs = tmpfs();
         let mut folios = Frames::open().map(|frames| Folios::new(frames, pagemap.huge() / pagemap.base()));
-        let disabled = disabled(&text);
+        let disabled = disabled(&status);
         let around = Surroundings { pid, pagemap, rules: &rules, disabled, tmpfs: &tmpfs, go_on };
         // Of the last page of all addresses, which no page table holds, there is nothing to tell.
         let known = smaps.iter().filter(|map| map.address.1 <= 1 << 63);

@@ -7,8 +7,8 @@ use procfs::process::{MemoryMap, VmFlags};
 use std::collections::BTreeMap;
 use superpage_linux::Policy;
 use superpage_linux::pagemap::huge_page_bytes;
-use superpage_linux::proc::disabled;
 use superpage_linux::proc::maps::smaps;
+use superpage_linux::proc::{disabled, status};
 use superpage_linux::rules::Rules;
 use superpage_linux::why::Why;
 use superpage_pages::PageSize;
@@ -59,9 +59,9 @@ impl Reach {
         let (rules, tmpfs) = (Rules::default(), tmpfs());
         let (mut sum, mut most) = (Reach::default(), 0);
         for pid in pids.iter().take_while(|_| go_on()) {
-            let Ok(status) = std::fs::read(format!("/proc/{pid}/status")) else { continue };
+            let Ok(status) = status(*pid) else { continue };
             let Ok(smaps) = smaps(*pid as u32, go_on) else { continue };
-            let disabled = disabled(&String::from_utf8_lossy(&status));
+            let disabled = disabled(&status);
             let mut one = Reach::default();
             for map in &smaps {
                 let circumstances = circumstances(map, &rules, disabled, &tmpfs);

@@ -7,10 +7,9 @@ use super::memory::{BASE, HUGE, Memory};
 use crate::inspect::System;
 use procfs::{Current, Meminfo};
 use std::fs;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use superpage_linux::Error;
+use superpage_linux::{Error, memory};
 
 /// What is left available to all others, at least: so many bytes, and this share of all memory.
 const FLOOR: u64 = 512 << 20;
@@ -131,44 +130,17 @@ fn give_back_half(memory: &Memory, bytes: usize, random: &mut fastrand::Rng) -> 
 
 /// Bytes that programs can have without swapping, by the kernel's estimate.
 fn available() -> Result<u64, Error> {
-    let available = Meminfo::current().ok().and_then(|memory| memory.mem_available);
-    available.ok_or_else(|| Error::Unable("/proc/meminfo does not tell MemAvailable".into()))
+    memory::available().ok_or_else(|| Error::Unable("/proc/meminfo does not tell MemAvailable".into()))
 }
 
 /// Bytes that may be taken now: above the floor of the system, and within the limits of all control groups.
 fn spare() -> Result<u64, Error> {
     let all = Meminfo::current().map(|memory| memory.mem_total).unwrap_or(0);
     let above = available()?.saturating_sub(FLOOR.max(all / FLOOR_SHARE));
-    let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let groups = groups(&membership, Path::new("/sys/fs/cgroup"));
-    let left = groups.iter().filter_map(|group| left(group)).min();
-    Ok(left.map_or(above, |left| above.min(left.saturating_sub(GROUP_FLOOR))))
-}
-
-/// The folders of the control groups for memory that a process is in, by its `/proc/self/cgroup`: each with those above it.
-/// Inside a container the mount itself is one.
-fn groups(membership: &str, mount: &Path) -> Vec<PathBuf> {
-    let mut folders = Vec::new();
-    for line in membership.lines() {
-        let mut parts = line.splitn(3, ':').skip(1);
-        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
-        let mount = match controllers {
-            "" => mount.to_path_buf(),
-            _ if controllers.split(',').any(|one| one == "memory") => mount.join("memory"),
-            _ => continue,
-        };
-        let inside = Path::new(path.trim_start_matches('/'));
-        folders.extend(inside.ancestors().map(|folder| mount.join(folder)));
-    }
-    folders
-}
-
-/// What a control group may still take; `None` if it has no limit.
-fn left(group: &Path) -> Option<u64> {
-    let number = |file: &str| fs::read_to_string(group.join(file)).ok()?.trim().parse::<u64>().ok();
-    let limit = ["memory.max", "memory.high", "memory.limit_in_bytes"].into_iter().filter_map(number).min()?;
-    let used = ["memory.current", "memory.usage_in_bytes"].into_iter().find_map(number).unwrap_or(0);
-    Some(limit.saturating_sub(used))
+    // The system's own is among them, of which more is left above.
+    let groups = memory::left().into_iter().filter(|left| !left.counts_untouched);
+    let left = groups.map(|left| left.bytes.saturating_sub(GROUP_FLOOR)).min();
+    Ok(left.map_or(above, |left| above.min(left)))
 }
 
 /// What the kernel has free: the sum of all zones.
@@ -205,33 +177,6 @@ fn kept(zoneinfo: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn groups_are_those_for_memory_with_all_above() {
-        let mount = Path::new("/cg");
-        let all = |text: &str| {
-            let folders = groups(text, mount);
-            folders.iter().map(|folder| folder.to_string_lossy().trim_end_matches('/').to_string()).collect::<Vec<_>>()
-        };
-        assert_eq!(all("0::/a/b\n"), ["/cg/a/b", "/cg/a", "/cg"]);
-        assert_eq!(all("0::/\n"), ["/cg"]);
-        assert_eq!(all("5:cpu,cpuacct:/x\n4:memory:/y\n"), ["/cg/memory/y", "/cg/memory"]);
-        assert!(all("").is_empty());
-    }
-
-    #[test]
-    fn the_tightest_limit_counts() {
-        let folder = tempfile::tempdir().unwrap();
-        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
-        assert_eq!(left(folder.path()), None);
-        write("memory.max", "max\n");
-        write("memory.current", "100\n");
-        assert_eq!(left(folder.path()), None);
-        write("memory.high", "1000\n");
-        assert_eq!(left(folder.path()), Some(900));
-        write("memory.max", "50\n");
-        assert_eq!(left(folder.path()), Some(0));
-    }
 
     #[test]
     fn half_of_the_pages_go_and_nothing_beyond_the_memory() {

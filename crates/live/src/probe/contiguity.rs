@@ -4,11 +4,13 @@ use super::churn::{Churn, Free};
 use super::memory::{BASE, Memory};
 use super::{Finding, Series};
 use crate::inspect::contiguity as inspect;
+use procfs::process::{MMPermissions, MMapPath, MemoryMap};
 use std::io::Write;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::AtomicBool;
 use superpage_linux::Error;
+use superpage_linux::proc::{mappings, maps};
 
 /// Memory that is looked at.
 const BYTES: usize = 32 << 20;
@@ -141,14 +143,13 @@ fn file() -> Result<Groups, Error> {
 
 /// The text of this program.
 fn text() -> Result<Groups, Error> {
-    let maps = superpage_linux::proc::read("/proc/self/maps").map_err(Error::file("read", "/proc/self/maps"))?;
+    let text = maps::read("/proc/self/maps").map_err(Error::file("read", "/proc/self/maps"))?;
     let own = std::env::current_exe().map_err(Error::system("find this program's file"))?;
-    let own = own.to_string_lossy().into_owned();
-    let line = maps.lines().find(|line| line.contains(" r-xp ") && line.ends_with(&own));
-    let range = line.and_then(|line| line.split(' ').next()?.split_once('-'));
-    let address = |text: &str| u64::from_str_radix(text, 16).ok();
-    match range.map(|(from, to)| (address(from), address(to))) {
-        Some((Some(from), Some(to))) => Groups::of(from..to),
-        _ => Err(Error::Unable(format!("/proc/self/maps has no text of {own}"))),
+    let runs = |map: &MemoryMap| {
+        map.perms.contains(MMPermissions::EXECUTE) && matches!(&map.pathname, MMapPath::Path(path) if *path == own)
+    };
+    match mappings(&text).ok().and_then(|maps| maps.0.into_iter().find(runs)) {
+        Some(map) => Groups::of(map.address.0..map.address.1),
+        None => Err(Error::Unable(format!("/proc/self/maps has no text of {}", own.display()))),
     }
 }

@@ -1,8 +1,8 @@
 //! A machine file for the simulator, from what was measured.
 
 use super::{Finding, Probe, Value};
+use procfs::{CpuInfo, Current, Meminfo};
 use std::fmt;
-use std::fs;
 use toml::Table;
 
 /// A built-in machine: its name and its file.
@@ -24,20 +24,20 @@ pub(crate) struct Processor {
 
 impl Processor {
     pub(crate) fn here() -> Processor {
-        Processor::read(&fs::read_to_string("/proc/cpuinfo").unwrap_or_default())
+        CpuInfo::current().map_or_else(
+            |_| Processor::read(&|_| ""),
+            |info| Processor::read(&|key| info.get_field(0, key).unwrap_or("")),
+        )
     }
 
-    fn read(cpuinfo: &str) -> Processor {
-        let of = |key: &str| {
-            let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|first| first.trim() == key));
-            line.and_then(|line| line.split_once(':')).map(|(_, value)| value.trim().to_string()).unwrap_or_default()
-        };
+    /// By the fields of `/proc/cpuinfo`; those that are not there are empty.
+    fn read<'a>(of: &dyn Fn(&str) -> &'a str) -> Processor {
         let arm = of("CPU part");
         Processor {
-            vendor: if arm.is_empty() { of("vendor_id") } else { "ARM".into() },
+            vendor: if arm.is_empty() { of("vendor_id") } else { "ARM" }.into(),
             family: of("cpu family").parse().unwrap_or(0),
             model: of("model").parse().or(u32::from_str_radix(arm.trim_start_matches("0x"), 16)).unwrap_or(0),
-            name: of("model name"),
+            name: of("model name").into(),
         }
     }
 
@@ -119,10 +119,8 @@ fn measured(probe: &Probe, key: &str, part: &Table, second: i64) -> Vec<(&'stati
     match (key, level) {
         ("clock", _) => add("hertz", whole("clock.hertz")),
         ("memory", _) => {
-            let memory = fs::read_to_string("/proc/meminfo").ok();
-            let kilobytes =
-                memory.as_ref().and_then(|text| text.lines().next()?.split_whitespace().nth(1)?.parse::<u64>().ok());
-            add("size", kilobytes.map(|kb| (format!("{}M", kb >> 10).into(), "MemTotal of /proc/meminfo".into())));
+            let bytes = Meminfo::current().map(|memory| memory.mem_total).ok();
+            add("size", bytes.map(|bytes| (format!("{}M", bytes >> 20).into(), "MemTotal of /proc/meminfo".into())));
         }
         ("tlb", Some(level)) if serves_data => {
             // What was measured with pages of a size is about the TLB that holds them.
@@ -192,14 +190,17 @@ fn set(part: &mut Table, measured: Vec<(&'static str, toml::Value, String)>, oth
 mod tests {
     use super::*;
 
+    fn processor(fields: &[(&str, &'static str)]) -> Processor {
+        Processor::read(&|key| fields.iter().find(|(name, _)| *name == key).map_or("", |(_, value)| value))
+    }
+
     /// What was measured on a Golden Cove: 96 entries for 4 KB, 33 (of 32) for 2 MB, none for 1 GB.
     #[test]
     fn the_entries_of_a_size_go_to_the_tlb_that_holds_it() {
         let number = |name: &str, value: f64| Finding::number(name, name, value, "", 1.0, "seen".into());
         let findings = vec![number("tlb.l1.entries.4K", 96.0), number("tlb.l1.entries.2M", 33.0)];
         let probe = Probe { findings, latency: Vec::new(), processor: String::new(), stopped: false };
-        let cpuinfo = "vendor_id : GenuineIntel\ncpu family : 6\nmodel : 143\n";
-        let text = file(&probe, &Processor::read(cpuinfo));
+        let text = file(&probe, &processor(&[("vendor_id", "GenuineIntel"), ("cpu family", "6"), ("model", "143")]));
         let machine: Table = text.parse().unwrap();
         let tlbs = machine["tlb"].as_array().unwrap().iter().map(|tlb| tlb.as_table().unwrap());
         let loads = tlbs.filter(|tlb| tlb["level"].as_integer() == Some(1) && tlb["serves"].as_str() == Some("load"));
@@ -213,11 +214,12 @@ mod tests {
 
     #[test]
     fn processors_find_their_family() {
-        let read = |text: &str| Processor::read(text).nearest();
-        let amd = read("vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n");
+        let read = |fields: &[(&str, &'static str)]| processor(fields).nearest();
+        let amd = read(&[("vendor_id", "AuthenticAMD"), ("cpu family", "25"), ("model", "17"), ("model name", "EPYC")]);
         assert_eq!((amd.0.0, amd.1), ("zen4", true));
-        assert_eq!(read("vendor_id : GenuineIntel\ncpu family : 6\nmodel : 143\n").0.0, "golden-cove");
-        assert_eq!(read("CPU part\t: 0xd4f\n").0.0, "neoverse-v2");
-        assert!(!read("").1);
+        let intel = read(&[("vendor_id", "GenuineIntel"), ("cpu family", "6"), ("model", "143")]);
+        assert_eq!(intel.0.0, "golden-cove");
+        assert_eq!(read(&[("CPU part", "0xd4f")]).0.0, "neoverse-v2");
+        assert!(!read(&[]).1);
     }
 }

@@ -4,6 +4,8 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsRawFd;
 use superpage_linux::Error;
+use superpage_linux::pagemap::Told;
+use superpage_linux::proc::maps::smaps;
 
 /// Bytes of a base page.
 pub(crate) const BASE: usize = 4096;
@@ -137,21 +139,9 @@ impl Memory {
 
     /// The bytes of it that pages of 2 MB map, by `/proc/self/smaps`.
     pub(crate) fn huge_bytes(&self) -> Result<usize, Error> {
-        let smaps = superpage_linux::proc::read("/proc/self/smaps").map_err(Error::file("read", "/proc/self/smaps"))?;
-        let (mut inside, mut huge) = (false, 0);
-        for line in smaps.lines() {
-            let address = |text: &str| usize::from_str_radix(text, 16).ok();
-            let range = line.split(' ').next().and_then(|first| first.split_once('-'));
-            if let Some((Some(from), Some(to))) = range.map(|(from, to)| (address(from), address(to))) {
-                inside = from < self.start() + self.bytes && to > self.start();
-            } else if inside
-                && let Some(rest) = line.strip_prefix("AnonHugePages:").or(line.strip_prefix("ShmemPmdMapped:"))
-            {
-                let kilobytes = rest.trim().trim_end_matches(" kB").trim().parse::<usize>();
-                huge += kilobytes.map_err(|_| Error::Unable(format!("/proc/self/smaps: expected kB in `{line}`")))?;
-            }
-        }
-        Ok(huge << 10)
+        let range = self.start() as u64..(self.start() + self.bytes) as u64;
+        let told = Told::of(&smaps(std::process::id(), &|| true)?, &range);
+        Ok(told.huge as usize * BASE)
     }
 }
 
