@@ -3,6 +3,9 @@
 //! The programs are this test binary itself, told by an environment variable what to do ([`program`]).
 #![cfg(target_os = "linux")]
 
+#[path = "../../vm/tests/tutorial/hot.rs"]
+mod hot;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
@@ -314,7 +317,11 @@ fn options(text: &str) -> Options {
 }
 
 fn promoter(options: Options, target: Target) -> Option<Promoter> {
-    match Promoter::new(options, target) {
+    usable(Promoter::new(options, target))
+}
+
+fn usable(promoter: Result<Promoter, superpage_linux::Error>) -> Option<Promoter> {
+    match promoter {
         Ok(promoter) => Some(promoter),
         Err(error @ superpage_linux::Error::Unable(_)) => {
             superpage_testing::skip!("system", "{error}");
@@ -339,6 +346,20 @@ fn settle(promoter: &mut Promoter, mut done: impl FnMut(&Promoter) -> bool) {
 /// Regions of the program's test memory that are huge.
 fn huge(program: &Program) -> usize {
     program.populations().iter().filter(|(_, huge)| *huge).count()
+}
+
+/// It goes by what is populated, since nobody knows what is accessed.
+#[test]
+fn the_policy_of_the_tutorial_promotes_live_too() {
+    let _turn = superpage_testing::turn_of("promote");
+    let program = Program::start("blocks");
+    let parameters = [("share", "0.75"), ("interval", "20ms")];
+    let policy = superpage_vm::Policy::of(&hot::HOT, parameters, &superpage_linux::policy::LINUX).unwrap();
+    let Some(mut promoter) = usable(Promoter::of(&policy, Target::pid(program.pid()))) else { return };
+    settle(&mut promoter, |_| huge(&program) >= 4);
+    let after: Vec<bool> = program.populations().iter().map(|(_, huge)| *huge).collect();
+    assert_eq!(after[..5], [true, true, true, false, true]);
+    program.finish();
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod parts;
 mod pressure;
 mod sampling;
 mod touched;
+mod tutorial;
 
 #[test]
 fn every_file_is_listed() {
