@@ -1,21 +1,21 @@
-//! Files with findings: looked at before anything runs, written when all is done.
+//! Result files: checked before anything runs, written when everything is done.
 
 use crate::Failure;
 use crate::print::print;
 use std::path::{Path, PathBuf};
 use superpage_report::Export;
 
-/// The file of an option, if it was given. One that cannot be written is bad input.
+/// The file of an option, if given. A file that cannot be written is bad input.
 pub(crate) fn create(path: Option<&PathBuf>) -> Result<Option<Export>, Failure> {
     let export = path.map(|path| Export::create(path)).transpose();
     export.map_err(|error| Failure::Usage(error.to_string()))
 }
 
-/// Writes each of the files, also where another cannot be written, and then prints, whatever came of them: what took long to find
-/// is to be seen somewhere.
+/// Writes each of the files, even if another one fails, and then prints in any case: results that took long to compute
+/// must appear somewhere.
 ///
 /// # Errors
-/// [`Failure::Run`] with a sentence for each file that could not be written, and for the printing.
+/// [`Failure::Run`] with a sentence for each file that could not be written, and for a failure to print.
 pub(crate) fn write_and_print(
     files: impl IntoIterator<Item = (Export, String)>,
     findings: impl AsRef<[u8]>,
@@ -30,7 +30,7 @@ pub(crate) fn write_and_print(
     if failed.is_empty() { Ok(()) } else { Err(Failure::Run(failed.join("\n"))) }
 }
 
-/// Refuses to write a file that is an input too.
+/// Refuses to write a file that is also an input.
 pub(crate) fn apart(input: &Path, output: &Path) -> Result<(), Failure> {
     superpage_report::apart(input, output)
         .map_err(|error| Failure::Usage(format!("cannot write {}: {error}", output.display())))

@@ -1,4 +1,4 @@
-//! The verbs that work on a live system, where there is no Linux: each says that it needs one.
+//! The live verbs on systems other than Linux: each says that it needs Linux.
 
 use crate::Failure;
 use clap::{Args, Subcommand};
@@ -14,13 +14,13 @@ pub(crate) enum Live {
     Run(Anything),
     /// Promote pages of running programs (needs Linux)
     Daemon(Anything),
-    /// Look at the pages of a process or of the system (needs Linux)
+    /// Show the pages of a process or of the system (needs Linux)
     Inspect(Anything),
     /// Measure what this machine's hardware and kernel do with pages (needs Linux)
     Probe(Anything),
 }
 
-/// Whatever is given to a verb that cannot run.
+/// Any arguments of a verb that cannot run.
 #[derive(Args)]
 pub(crate) struct Anything {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, hide = true)]

@@ -1,4 +1,4 @@
-//! The command `superpage`. It parses, calls and prints; what it prints is made elsewhere.
+//! The command `superpage`. It parses, calls and prints; what it prints is computed elsewhere.
 #![deny(clippy::print_stdout)]
 
 #[macro_use]
@@ -37,18 +37,18 @@ struct Command {
 enum Verb {
     /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
     Sim(sim::Sim),
-    /// Record what a program does to its memory, in a trace
+    /// Record what a program does to its memory, as a trace
     Record(record::Record),
-    /// Look into traces, import foreign ones, export ours
+    /// Inspect, import and export traces
     #[command(subcommand)]
     Trace(trace::Trace),
-    /// Run the tables and figures of papers, and put what comes out beside what the papers say
+    /// Run the tables and figures of papers, and show the results beside the papers'
     Reproduce(reproduce::Reproduce),
     #[command(flatten)]
     Live(live::Live),
 }
 
-/// How a verb failed: the sentence for the person, and the exit status.
+/// How a verb failed: the message for the user, and the exit status.
 pub(crate) enum Failure {
     /// Bad usage or bad input: status 2.
     Usage(String),
@@ -107,7 +107,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What was asked for with --help or --version, on standard output; or what is wrong with the words, on standard error.
+/// Prints the requested --help or --version on standard output, or a usage error on standard error.
 fn explained(message: clap::Error) -> Result<ExitCode, Failure> {
     let printed = message.print();
     if message.use_stderr() {

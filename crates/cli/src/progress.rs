@@ -1,10 +1,10 @@
-//! How bars of progress look.
+//! The style of progress bars.
 
 use indicatif::{HumanDuration, ProgressState, ProgressStyle};
 use std::fmt::Write;
 use std::time::Duration;
 
-/// A style with the key `{left}`: the time that is left, or nothing while that cannot be told, as before the first step.
+/// A style with the key `{left}`: the time that is left, or nothing while it is not known, as before the first step.
 pub(crate) fn style(template: &str) -> ProgressStyle {
     let key = |state: &ProgressState, out: &mut dyn Write| {
         let _ = out.write_str(&left(state.eta()));
@@ -12,7 +12,7 @@ pub(crate) fn style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).expect("the template is right").with_key("left", key)
 }
 
-/// An estimate of zero stands for none.
+/// An estimate of zero means that there is none.
 fn left(estimate: Duration) -> String {
     if estimate.is_zero() { String::new() } else { format!("{:#} left", HumanDuration(estimate)) }
 }

@@ -12,7 +12,7 @@ use superpage_sim::Progress;
 use superpage_trace::file::Writer;
 use superpage_trace::{Batch, Sampling, Source, record};
 
-/// Record what a program does to its memory, in a trace
+/// Record what a program does to its memory, as a trace
 #[derive(Args)]
 #[command(after_long_help = "Examples:\n  superpage record -o gzip.sp -- gzip -k file\n  \
     superpage record -o cc1.sp --sample 1M/20M -- gcc -O2 -c big.c\n\n\
@@ -23,11 +23,11 @@ pub(crate) struct Record {
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
 
-    /// Record ON accesses out of each PERIOD, at a random place of it, and all mappings and first touches
+    /// Record ON accesses of each PERIOD, at a random position, and all mappings and first touches
     #[arg(long, value_name = "ON/PERIOD", value_parser = sampling)]
     sample: Option<Sampling>,
 
-    /// Draw the places of the sample's windows from this number, for the same ones again
+    /// The seed of the positions of the sample's windows, to repeat them
     #[arg(long, value_name = "NUMBER", requires = "sample", value_parser = clap::value_parser!(u64).range(..1 << 62))]
     seed: Option<u64>,
 
@@ -49,7 +49,8 @@ impl Record {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let sampling = self.sample.map(|sample| Sampling { seed: self.seed.or(sample.seed), ..sample });
         let command = record::Command { sampling, ..record::Command::new(&self.command) };
-        // The program and QEMU are looked for before the output is touched, the output is made before the program runs.
+        // The program and QEMU are searched for before the output is touched, and the output is created before the
+        // program runs.
         command.check()?;
         let notes = [
             ("recorder".to_string(), format!("superpage {}", env!("CARGO_PKG_VERSION"))),
@@ -82,14 +83,14 @@ impl Record {
             totals.processes
         );
         if stop.is_set() {
-            eprintln!("superpage: interrupted; the trace is whole up to there");
+            eprintln!("superpage: interrupted; the trace is complete up to there");
             return Ok(stop.status());
         }
         Ok(exit_code(outcome.status))
     }
 }
 
-/// The program's own status, as a shell would tell it.
+/// The exit status of the program, in a shell's encoding.
 pub(crate) fn exit_code(status: std::process::ExitStatus) -> ExitCode {
     #[cfg(unix)]
     if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {

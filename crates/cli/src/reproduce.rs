@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use superpage_reproduce::{Experiment, Options, Watch};
 use superpage_sim::{Format, Progress};
 
-/// Run the tables and figures of papers, and put what comes out beside what the papers say
+/// Run the tables and figures of papers, and show the results beside the papers'
 #[derive(Args)]
 #[command(after_long_help = "Examples:\n  superpage reproduce\n  superpage reproduce navarro02/table3\n  \
     superpage reproduce navarro02 --export-html navarro02.html\n  superpage reproduce my/experiment.toml --format json\n\n\
@@ -29,24 +29,24 @@ pub(crate) struct Reproduce {
     #[command(flatten)]
     width: Width,
 
-    /// Write a page with the tables beside the paper's, and its figures, too
+    /// Also write a page with the tables beside the paper's, and its figures
     #[arg(long, value_name = "FILE")]
     export_html: Option<PathBuf>,
 
-    /// Where the traces of the corpus are
+    /// The folder of the corpus's traces
     #[arg(long, value_name = "DIR", default_value = "corpus")]
     corpus: PathBuf,
 
-    /// Where the programs of this project are that some experiments run: the examples of superpage-live [default: the folder
-    /// examples beside this command]
+    /// The folder of this project's own programs that some experiments run: the examples of superpage-live [default:
+    /// the folder examples beside this command]
     #[arg(long, value_name = "DIR")]
     programs: Option<PathBuf>,
 
-    /// Take the longer parameters where an experiment has them
+    /// Use the longer parameters where an experiment has them
     #[arg(long)]
     long: bool,
 
-    /// List what the names stand for, and run nothing
+    /// List what the names select, and run nothing
     #[arg(long)]
     list: bool,
 }
@@ -86,7 +86,7 @@ impl Reproduce {
         let mut findings = Vec::new();
         superpage_reproduce::write(&report, self.format, self.width.screen(), &mut findings)?;
         let kept = if page.is_some() { "; no file was written, and what was there is as it was" } else { "" };
-        // An interrupted one is not what the file's name stands for.
+        // An interrupted report is not what the file's name promises.
         let page = page.filter(|_| !stop.is_set()).map(|page| (page, superpage_reproduce::html(&report)));
         export::write_and_print(page, findings)?;
         for note in &report.notes {

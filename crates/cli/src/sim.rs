@@ -51,7 +51,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "warm|cold", default_value = "warm", value_parser = str::parse::<Files>)]
     files: Files,
 
-    /// The hash function whose cost digests have, under policies that take them: fast or sha-1
+    /// The hash function whose cost is charged for digests, under policies that use them: fast or sha-1
     #[arg(long, value_name = "HASH", default_value = "fast", value_parser = str::parse::<Digest>)]
     digest: Digest,
 
@@ -60,11 +60,11 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "[SIZE:]SHARE", default_value = "0", value_parser = str::parse::<Fragment>)]
     fragment: Fragment,
 
-    /// Where immovable pages lie is drawn from this
+    /// The seed of the positions of immovable pages
     #[arg(long, value_name = "N", default_value_t = 0)]
     seed: u64,
 
-    /// Print a row for each named part of the workload too, such as each member of 'A;B'
+    /// Also print a row for each named part of the workload, such as each member of 'A;B'
     #[arg(long)]
     parts: bool,
 
@@ -79,7 +79,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
 
-    /// Use the whole part of a trace that is cut short or damaged
+    /// Use the intact part of a trace that is cut or damaged
     #[arg(long, requires = "trace")]
     up_to_cut: bool,
 
@@ -100,20 +100,20 @@ fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(|error| error.to_string())
 }
 
-/// What is left of the memory that this process may take, where the system says.
+/// What is left of this process's memory limits, where the system reports them.
 #[cfg(not(target_os = "linux"))]
 fn limits() -> Vec<Limit> {
     Vec::new()
 }
 
-/// What is left of the memory that this process may take.
+/// What is left of this process's memory limits.
 #[cfg(target_os = "linux")]
 fn limits() -> Vec<Limit> {
     let left = superpage_linux::memory::left().into_iter();
     left.map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched }).collect()
 }
 
-/// What `--help` says after the flags: examples, and what names there are.
+/// The part of `--help` after the flags: examples, and the available names.
 fn after_help() -> String {
     let mut help = String::from(
         "Examples:\n  superpage sim matrix:n=1000 --machine alpha-21264 --policy reservation\n  \
@@ -199,13 +199,13 @@ impl Sim {
         let stopper = recording.stopper();
         stop.then(move || stopper.stop());
         let bar = Bar::new(String::new());
-        // The program is what is stopped: what it did until then is simulated whole.
+        // Only the program is stopped: what it did until then is simulated completely.
         let whole = AtomicBool::new(false);
         let runs = run_parts(setups, &mut recording, &whole, &|progress| bar.show(progress), &Watch::default());
         drop(bar);
         let outcome = recording.finish()?;
         let mut rows = rows(runs?, self.parts);
-        // The stream was whole, but the program was not at its end.
+        // The stream was complete, but the program had not ended.
         let stopped = stop.is_set();
         rows.iter_mut().for_each(|row| row.complete &= !stopped);
         for note in &outcome.notes {
@@ -217,7 +217,7 @@ impl Sim {
         Ok((rows, exit_code(outcome.status)))
     }
 
-    /// One stream after the other, each in one pass over all points.
+    /// One stream after the other, each in one pass over all simulations.
     fn grid(&self, setups: &[Setup], sources: Vec<Box<dyn Source>>, stop: &AtomicBool) -> Result<Vec<Row>, Failure> {
         let mut all = Vec::new();
         let many = sources.len();
@@ -233,7 +233,7 @@ impl Sim {
     }
 }
 
-/// Progress on standard error: only on a terminal, and only once a second has passed.
+/// Progress on standard error: only on a terminal, and only after a second.
 pub(crate) struct Bar {
     bar: ProgressBar,
     since: std::time::Instant,

@@ -1,4 +1,4 @@
-//! Signals that would end this process: a flag that long work looks at between two steps, and the status to end with.
+//! Signals that would end this process: a flag that long work tests between steps, and the exit status.
 
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use std::process::ExitCode;
@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The signals that end a process which does not catch them, and that are sent to ask for that. Those that say that a program is
-/// broken (SIGSEGV and the like) are not among them.
+/// The signals that end a process that does not catch them, and that are sent as a request to end. Those that report a
+/// broken program (SIGSEGV and the like) are not among them.
 pub(crate) const ENDING: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
 
-/// Whether a signal came that asks to stop, and which.
+/// Whether a signal to stop has arrived, and which.
 pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
@@ -21,18 +21,19 @@ pub(crate) struct Stop {
 pub(crate) enum Second {
     /// It ends the process at once.
     Ends,
-    /// Nothing more than the first, where something has to be put back in any case.
+    /// It has no further effect, if something must be restored in any case.
     Waits,
 }
 
 impl Stop {
-    /// From now on the first of [`ENDING`] sets the flag, and a second one ends the process at once. One that is ignored, as
-    /// SIGHUP under `nohup`, stays so; SIGINT and SIGQUIT are caught also where a shell has a script's background jobs ignore them.
+    /// From now on the first of [`ENDING`] sets the flag, and a second one ends the process at once. An ignored signal,
+    /// such as SIGHUP under `nohup`, stays ignored; SIGINT and SIGQUIT are caught even if a shell has a script's
+    /// background jobs ignore them.
     pub(crate) fn catch() -> Stop {
         Stop::of(&ENDING, Second::Ends)
     }
 
-    /// As [`catch`](Stop::catch), for these signals.
+    /// Like [`catch`](Stop::catch), for these signals.
     pub(crate) fn of(signals: &[i32], second: Second) -> Stop {
         let stop = Stop { flag: Arc::default(), signal: Arc::new(AtomicUsize::new(SIGINT as usize)) };
         for &signal in signals.iter().filter(|signal| [SIGINT, SIGTERM, SIGQUIT].contains(signal) || !ignored(**signal))
@@ -44,8 +45,8 @@ impl Stop {
                 }
                 Second::Waits => Ok(()),
             };
-            // The order matters: the second signal finds the flag set by the first, and where the flag is seen the number is
-            // there.
+            // The order matters: the second signal finds the flag set by the first, and when the flag is seen set, the
+            // number is set too.
             let registered = ends()
                 .and_then(|()| signal_hook::flag::register_usize(signal, Arc::clone(&stop.signal), signal as usize))
                 .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop.flag)));
@@ -61,17 +62,18 @@ impl Stop {
         &self.flag
     }
 
-    /// Whether a signal came.
+    /// Whether a signal has arrived.
     pub(crate) fn is_set(&self) -> bool {
         self.flag.load(Ordering::Relaxed)
     }
 
-    /// The status of who was stopped: 128 and the signal.
+    /// The exit status of a stopped process: 128 plus the signal.
     pub(crate) fn status(&self) -> ExitCode {
         ExitCode::from(128 + self.signal.load(Ordering::Relaxed) as u8)
     }
 
-    /// Calls `then` once a signal came, for what may wait in a system call meanwhile. The thread ends with the process.
+    /// Calls `then` once a signal has arrived, for code that may block in a system call. The thread ends with the
+    /// process.
     pub(crate) fn then(&self, then: impl FnOnce() + Send + 'static) {
         let flag = Arc::clone(&self.flag);
         std::thread::spawn(move || {
@@ -93,11 +95,11 @@ fn ignored(_: i32) -> bool {
     false
 }
 
-/// Makes a file that would grow beyond the limit (`ulimit -f`) an error of that write, and not the end of this process by SIGXFSZ.
-/// By a handler, which a program that is started does not inherit: for it the signal is as it was.
+/// Turns a write beyond the file size limit (`ulimit -f`) into an error of that write, instead of the end of this
+/// process by SIGXFSZ. This uses a handler, which programs that are started do not inherit.
 pub(crate) fn outlive_file_limit() {
     if !ignored(SIGXFSZ) {
-        // Where it cannot be caught it ends this process, as before.
+        // If it cannot be caught it ends this process, as before.
         let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
     }
 }

@@ -13,15 +13,15 @@ use superpage_sim::Progress;
 use superpage_trace::file::{Reader, Writer};
 use superpage_trace::{Batch, Error, Source, Summary, export, import, info};
 
-/// Look into traces, import foreign ones, export ours
+/// Inspect, import and export traces
 #[derive(Subcommand)]
 pub(crate) enum Trace {
-    /// Say what a trace holds
+    /// Summarize a trace
     #[command(after_long_help = "Example:\n  superpage trace info corpus/gzip.sp")]
     Info {
         /// The trace
         file: PathBuf,
-        /// Say what the whole part of a damaged trace holds
+        /// Summarize the intact part of a damaged trace
         #[arg(long)]
         up_to_cut: bool,
         /// table or json
@@ -30,7 +30,7 @@ pub(crate) enum Trace {
         #[command(flatten)]
         width: Width,
     },
-    /// Turn a foreign trace into one of ours
+    /// Convert a foreign trace into one of ours
     #[command(after_long_help = "Example:\n  valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls\n  \
         superpage trace import lackey ls.lackey -o ls.sp")]
     Import {
@@ -43,7 +43,7 @@ pub(crate) enum Trace {
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
     },
-    /// Turn a trace into what other programs read
+    /// Convert a trace into a format for other programs
     #[command(after_long_help = "Example:\n  superpage trace export parquet corpus/gzip.sp -o gzip.parquet")]
     Export {
         /// The format to write
@@ -54,7 +54,7 @@ pub(crate) enum Trace {
         /// The file to write, instead of standard output
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Export the whole part of a damaged trace
+        /// Export the intact part of a damaged trace
         #[arg(long)]
         up_to_cut: bool,
     },
@@ -96,7 +96,7 @@ impl Trace {
     }
 }
 
-/// Opens a trace, if asked for only up to where it is whole, and says then what is lost.
+/// Opens a trace; if requested only up to where it is intact, with a message about what is lost.
 pub(crate) fn open(file: &Path, up_to_cut: bool) -> Result<Reader, superpage_trace::Error> {
     if !up_to_cut {
         return Reader::open(file);
@@ -114,7 +114,7 @@ pub(crate) fn open(file: &Path, up_to_cut: bool) -> Result<Reader, superpage_tra
     Ok(reader)
 }
 
-/// Writes all of `source` to a trace. Interrupted, it leaves no file.
+/// Writes all of `source` to a trace. If interrupted, it leaves no file.
 fn convert(source: &mut dyn Source, output: &Path) -> Result<ExitCode, Failure> {
     let stop = Stop::catch();
     let mut writer = Writer::create(output, source.info(), &[])?;

@@ -1,23 +1,23 @@
-//! Promoting regions of another process: `process_madvise` with `MADV_COLLAPSE`.
+//! Promotion of regions of another process: `process_madvise` with `MADV_COLLAPSE`.
 
 use rustix::fd::{AsRawFd, BorrowedFd};
 use std::io;
 
-/// Why the kernel did not promote a region, by the names of its errors.
+/// Why the kernel did not promote a region, by error number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Refusal {
     /// `EINVAL`: the region is not eligible: under `MADV_NOHUGEPAGE` or `PR_SET_THP_DISABLE`, empty, unmapped meanwhile, or
     /// its pages are pinned.
     Ineligible,
-    /// `ENOMEM`: no free huge page could be had.
+    /// `ENOMEM`: no free huge page was available.
     NoMemory,
     /// `ENOMEM` too: the range was unmapped since it was checked.
     Unmapped,
     /// `EBUSY`: the process's control group is at its limit.
     GroupLimit,
-    /// `EAGAIN`: some page was in use by something else just then.
+    /// `EAGAIN`: some page was temporarily in use.
     Again,
-    /// `EPERM`, `EACCES`: this process has no right to.
+    /// `EPERM`, `EACCES`: this process lacks the right.
     Rights,
     /// `ESRCH`: the process has ended.
     Gone,
@@ -53,14 +53,14 @@ impl Refusal {
     }
 }
 
-/// Promotes regions of `size` bytes at these addresses in the process of `pidfd`, in one call as long as the kernel takes them
-/// all. About 0.5 ms of CPU time each. Tells of each region whether it is a huge page now.
+/// Promotes regions of `size` bytes at these addresses in the process of `pidfd`, in one call as long as the kernel
+/// accepts all. About 0.5 ms of CPU time each. Returns for each region whether it is now a huge page.
 pub fn collapse(pidfd: BorrowedFd<'_>, addresses: &[u64], size: u64) -> Vec<Result<(), Refusal>> {
     let mut outcomes = Vec::with_capacity(addresses.len());
     while outcomes.len() < addresses.len() {
         match advise(pidfd, &addresses[outcomes.len()..], size) {
-            // The kernel stops at the first region that it refuses, and says why only if nothing was done before: a call that
-            // begins with it tells.
+            // The kernel stops at the first region that it refuses, and returns the reason only if nothing was done
+            // before: a call that begins with that region shows it.
             Ok(done) if done >= size => outcomes.extend(std::iter::repeat_n(Ok(()), (done / size) as usize)),
             Ok(_) => outcomes.push(Err(Refusal::Again)),
             Err(error) => {
@@ -74,12 +74,12 @@ pub fn collapse(pidfd: BorrowedFd<'_>, addresses: &[u64], size: u64) -> Vec<Resu
     outcomes
 }
 
-/// Whether the kernel takes the request at all; else the number of its error.
+/// Whether the kernel supports the request at all; the error is the errno.
 pub fn probe(pidfd: BorrowedFd<'_>) -> Result<(), i32> {
     advise(pidfd, &[], 0).map(|_| ()).map_err(|error| error.raw_os_error().unwrap_or(0))
 }
 
-/// One call; gives the bytes that are huge pages now, from the first address on.
+/// One call; returns the number of bytes that are now huge pages, from the first address on.
 fn advise(pidfd: BorrowedFd<'_>, addresses: &[u64], size: u64) -> io::Result<u64> {
     let range = |address: &u64| libc::iovec { iov_base: *address as *mut libc::c_void, iov_len: size as usize };
     let ranges: Vec<libc::iovec> = addresses.iter().map(range).collect();

@@ -1,15 +1,15 @@
-//! What can go wrong on a live system, as values.
+//! Errors of a live system.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why something was not done on a live system. Each is one sentence for a person.
+/// Why something was not done on a live system. Each message is one sentence, written for users.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What the user asked for makes no sense, or cannot be read.
+    /// The request makes no sense, or cannot be read.
     #[error("{0}")]
     Usage(String),
-    /// The kernel, the machine or the rights of this process do not allow it; the sentence says what would.
+    /// The kernel, the machine or the rights of this process do not allow it; the message says what would.
     #[error("{0}")]
     Unable(String),
     /// A file that could not be read or written.
@@ -19,7 +19,7 @@ pub enum Error {
         what: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A program that could not be started.
@@ -27,31 +27,31 @@ pub enum Error {
     Exec {
         /// Its name, as it was given.
         program: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system refused something else.
+    /// Another system call failed.
     #[error("cannot {what}: {source}")]
     System {
         /// What was tried.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// For `map_err`: the system refused to do `what`.
+    /// For `map_err`: the error that the system could not do `what`.
     pub fn system<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Error {
         move |source| Error::System { what: what.into(), source: source.into() }
     }
 
-    /// For `map_err`: `what` (read, write, create) was not possible with the file.
+    /// For `map_err`: the error that `what` (read, write, create) failed with the file.
     pub fn file<E: Into<io::Error>>(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(E) -> Error {
         move |source| Error::File { what, path: path.into(), source: source.into() }
     }
 
-    /// The exit status of a command that ends with this: 2 for bad usage or input, else 1.
+    /// The exit status of a command that ends with this: 2 for bad usage or input, otherwise 1.
     pub fn status(&self) -> u8 {
         match self {
             Error::Usage(_) => 2,

@@ -1,16 +1,17 @@
-//! What Linux offers for pages of several sizes, one module an interface: what it shows of processes and their page tables, its
-//! settings and the journal that puts them back, promotion by `process_madvise`, signals, process trees, starting commands,
-//! placing code; and live processes as the [`System`](superpage_vm::System) of a policy's background ([`promote`]).
+//! Linux's interfaces for pages of several sizes, one module each: processes and their page tables, the kernel's
+//! settings and the journal that restores them, promotion by `process_madvise`, signals, process trees, starting
+//! commands, placing code; and live processes as the [`System`](superpage_vm::System) of a policy's background
+//! ([`promote`]).
 //!
-//! It measures nothing and prints nothing but what could not be put back; the instruments are `superpage-live`'s. Each module changes
-//! only what it says, and what is changed for the whole system is put back, also after an abort.
+//! It measures nothing and prints nothing except what could not be restored; the instruments are in `superpage-live`.
+//! Each module changes only what it states, and changes to the whole system are restored, also after an abort.
 //!
 //! The crate is empty on other systems.
 #![cfg(target_os = "linux")]
 #![deny(unsafe_op_in_unsafe_fn)]
 
-/// `eprintln!` as elsewhere, but for the panic of the standard one where standard error cannot be written: what is told is no
-/// reason to leave undone what it tells of.
+/// `eprintln!`, without the panic of the standard one if standard error cannot be written: a message must not prevent
+/// the work that it reports.
 macro_rules! eprintln {
     ($($sentence:tt)*) => { superpage_output::tell(format_args!($($sentence)*)) };
 }
@@ -35,7 +36,7 @@ pub mod why;
 pub use error::Error;
 pub use policy::Policy;
 
-/// What is read of `/proc` and of the journal of settings, on any bytes: for the fuzzer.
+/// Parses arbitrary bytes as `/proc` and the journal of settings, for the fuzzer.
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub fn read_anything(bytes: &[u8]) {

@@ -1,8 +1,9 @@
 //! Locks: files of which one process at a time holds an exclusive `flock`, which the kernel releases with its holder.
 //!
-//! Nobody else may hold them back. Their file can be opened by its owner alone (mode 0600, in a folder that only the owner
-//! writes to), since who can open a file for reading can lock it. A file that an earlier version made for all to read may be
-//! held by a stranger with a shared lock, which superpage never takes: it is replaced, and so is any that is not ours.
+//! Other users cannot block them. The file can be opened by its owner alone (mode 0600, in a folder that only the owner
+//! can write to), because a file that can be opened for reading can be locked. A file that an earlier version made
+//! readable for all may be held by a stranger with a shared lock, which superpage never takes: it is replaced, and so
+//! is any that is not ours.
 
 use crate::Error;
 use crate::proc::State;
@@ -19,11 +20,11 @@ pub fn system_folder() -> PathBuf {
     run.map_or_else(|| PathBuf::from("/run/superpage"), PathBuf::from)
 }
 
-/// The folder for what concerns one user's processes only: root's is that of the whole system, a user's own is in the runtime
-/// folder of the session.
+/// The folder for files that concern one user's processes only: for root that of the whole system, for another user the
+/// runtime folder of the session.
 ///
 /// # Errors
-/// [`Error::Unable`] where a user has none.
+/// [`Error::Unable`] if the user has none.
 pub fn own_folder() -> Result<PathBuf, Error> {
     let named = std::env::var_os("SUPERPAGE_RUN_DIR").is_some_and(|run| !run.is_empty());
     if named || rustix::process::geteuid().is_root() {
@@ -38,11 +39,11 @@ pub fn own_folder() -> Result<PathBuf, Error> {
     })
 }
 
-/// Makes the folder if it is not there, and checks that it is a folder, its owner's own, that only the owner writes to, and that
-/// nobody else can put another one in its place.
+/// Creates the folder if it does not exist, and checks that it is a folder, belongs to this user, is writable by its
+/// owner only, and cannot be replaced by anybody else.
 ///
 /// # Errors
-/// [`Error::Unable`] when it cannot be made, or is not so.
+/// [`Error::Unable`] if it cannot be created, or fails a check.
 pub fn make_folder(folder: &Path) -> Result<(), Error> {
     let shown = folder.display();
     if !folder.is_absolute() {
@@ -64,7 +65,7 @@ pub fn make_folder(folder: &Path) -> Result<(), Error> {
             )));
         }
     }
-    // Not through a link: who made it could make it lead elsewhere later.
+    // Not through a link: its owner could redirect it later.
     let metadata = fs::symlink_metadata(folder).map_err(Error::file("read", folder))?;
     let user = rustix::process::geteuid().as_raw();
     if !metadata.is_dir() {
@@ -79,17 +80,17 @@ pub fn make_folder(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that of the folders that lead to one each belongs to root or to this user, and that others may write there only where they
-/// cannot rename what is not theirs, as in `/tmp`: by the names that were given, and by where links lead.
+/// Checks each folder on the way to one: it belongs to root or to this user, and others may write to it only if they
+/// cannot rename what is not theirs, as in `/tmp`. Checks both the given names and the targets of links.
 ///
 /// # Errors
-/// [`Error::Unable`] for the first that does not.
+/// [`Error::Unable`] for the first that fails.
 fn trusted_way(folder: &Path) -> Result<(), Error> {
     const STICKY: u32 = 0o1000;
     let above = folder.parent().unwrap_or(folder);
     let real = fs::canonicalize(above).unwrap_or_else(|_| above.to_path_buf());
     for way in above.ancestors().chain(real.ancestors()) {
-        // What is not there is told when the folder is made.
+        // A missing folder is reported when it is created.
         let Ok(there) = fs::symlink_metadata(way) else { continue };
         let trusted = there.uid() == 0 || there.uid() == rustix::process::geteuid().as_raw();
         let open = there.is_dir() && there.mode() & 0o002 != 0 && there.mode() & STICKY == 0;
@@ -109,31 +110,31 @@ fn trusted_way(folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// The file of a lock, open and not yet locked. Closed in programs that are started.
+/// The file of a lock, open and not yet locked. Close-on-exec.
 #[derive(Debug)]
 pub struct Lock {
     file: File,
     path: PathBuf,
 }
 
-/// How a try to lock ended.
+/// The result of an attempt to lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tried {
-    /// The lock is this process's.
+    /// This process holds the lock.
     Held,
-    /// By this process, where the kernel tells.
+    /// Another process holds it: the one with this number, if the kernel tells.
     HeldBy(Option<i32>),
-    /// The file is not the one of that name any more: it is to be opened anew.
+    /// The file has been replaced under its name: it must be reopened.
     Replaced,
 }
 
 impl Lock {
-    /// Opens the file in a folder that [`make_folder`] has checked, making it if it is not there.
+    /// Opens the file in a folder that [`make_folder`] has checked, and creates it if it does not exist.
     ///
     /// # Errors
-    /// [`Error::Unable`] without the right to, [`Error::File`] when the system refuses.
+    /// [`Error::Unable`] without the right to, [`Error::File`] if a system call fails.
     pub fn open(path: &Path) -> Result<Lock, Error> {
-        // Once for what lay there, once for what replaces it; more often only while others come and go.
+        // Once for what was there, once for its replacement; more often only while other processes come and go.
         for _ in 0..100 {
             let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
             let file = match rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR) {
@@ -142,7 +143,7 @@ impl Lock {
                     let sentence = format!("only root may change that (this user may not open {})", path.display());
                     return Err(Error::Unable(sentence));
                 }
-                // A link, or a pipe or device that somebody put there.
+                // A link, or a pipe or device that somebody has put there.
                 Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR) => {
                     replace(path)?;
                     continue;
@@ -154,7 +155,7 @@ impl Lock {
             if is_private(&metadata) {
                 return Ok(lock);
             }
-            // Others could open it, and may have: whoever locks it for writing is one of us, whoever only shares it is not.
+            // Others could open it, and may have: an exclusive lock is one of ours, a shared one is not.
             if is_ours(&metadata) && lock.holders().iter().any(|(exclusive, _)| *exclusive) {
                 fchmod(&lock.file, Mode::RUSR | Mode::WUSR).map_err(Error::file("change", path))?;
                 return Ok(lock);
@@ -167,7 +168,7 @@ impl Lock {
     /// Takes the lock, without waiting.
     ///
     /// # Errors
-    /// [`Error::File`] when the system refuses for another reason than that it is held.
+    /// [`Error::File`] if the call fails for another reason than that the lock is held.
     pub fn try_lock(&self) -> Result<Tried, Error> {
         loop {
             return match flock(&self.file, FlockOperation::NonBlockingLockExclusive) {
@@ -181,10 +182,10 @@ impl Lock {
         }
     }
 
-    /// Waits for the lock. A signal whose handler does not end the process does not end the waiting.
+    /// Waits for the lock. A signal whose handler does not end the process does not interrupt the wait.
     ///
     /// # Errors
-    /// As [`try_lock`](Lock::try_lock).
+    /// As for [`try_lock`](Lock::try_lock).
     pub fn wait(&self) -> Result<Tried, Error> {
         loop {
             match flock(&self.file, FlockOperation::LockExclusive) {
@@ -195,7 +196,7 @@ impl Lock {
         }
     }
 
-    /// Locked: writes for people who it is, unless the file has lost its name meanwhile.
+    /// After locking: writes the holder's name for people to read, unless the file has lost its name meanwhile.
     fn locked(&self) -> Tried {
         let named = fs::symlink_metadata(&self.path);
         let same = match (self.file.metadata(), named) {
@@ -210,8 +211,8 @@ impl Lock {
         Tried::Held
     }
 
-    /// Who holds locks on the file, by what the kernel tells: whether exclusively, and the process that took it. Those of
-    /// other namespaces of processes are not told.
+    /// The holders of locks on the file, as reported by the kernel: whether exclusive, and the process that took it.
+    /// Those of other pid namespaces are not reported.
     fn holders(&self) -> Vec<(bool, i32)> {
         let Ok(metadata) = self.file.metadata() else { return Vec::new() };
         let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
@@ -219,8 +220,8 @@ impl Lock {
     }
 }
 
-/// The holders of `flock`s on a file in the text of `/proc/locks`. A line: `1: FLOCK  ADVISORY  WRITE 712 fe:00:1234 0 EOF`;
-/// of one that waits there is an arrow after the number, which procfs does not tell.
+/// The holders of `flock`s on a file in the text of `/proc/locks`. A line: `1: FLOCK  ADVISORY  WRITE 712 fe:00:1234 0
+/// EOF`; a waiting lock has an arrow after the number, which procfs does not report.
 fn holders(locks: &str, device: u64, inode: u64) -> Vec<(bool, i32)> {
     let id = format!("{:02x}:{:02x}:{inode}", rustix::fs::major(device), rustix::fs::minor(device));
     let holder = |line: &str| {
@@ -237,19 +238,19 @@ fn is_ours(metadata: &Metadata) -> bool {
     metadata.is_file() && metadata.uid() == rustix::process::geteuid().as_raw()
 }
 
-/// Whether it is a file that nobody else can open.
+/// Whether it is a file that only its owner can open.
 fn is_private(metadata: &Metadata) -> bool {
     is_ours(metadata) && metadata.mode() & 0o077 == 0
 }
 
-/// Removes what lies in the place of a lock's file, unless another process has put a good one there meanwhile: one at a time
-/// does this, which another file sees to that is its owner's from the start.
+/// Removes what is in the place of a lock's file, unless another process has put a good one there meanwhile. Only one
+/// process does this at a time, guarded by another file that is private from the start.
 fn replace(path: &Path) -> Result<(), Error> {
     let guard = path.with_extension("guard");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let held = rustix::fs::open(&guard, flags, Mode::RUSR | Mode::WUSR).map_err(Error::file("open", &guard))?;
     rustix::io::retry_on_intr(|| flock(&held, FlockOperation::LockExclusive)).map_err(Error::file("lock", &guard))?;
-    // What is not there any more may be a good one in the next moment. What is there stays while the guard is held.
+    // A file that is already gone may be a good one in the next moment. An existing one stays while the guard is held.
     if !fs::symlink_metadata(path).is_ok_and(|there| !is_private(&there)) {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! How much memory this process may still take, by whatever limits it: for what is refused before it is allocated.
+//! How much memory this process may still allocate under all its limits, to refuse requests before anything is
+//! allocated.
 
 use crate::proc::bytes_of;
 use crate::promote::headroom::Headroom;
@@ -10,15 +11,15 @@ use std::fs;
 pub struct Left {
     /// Bytes.
     pub bytes: u64,
-    /// Of what, as words for a sentence.
+    /// What the limit is of, as words for a sentence.
     pub of: String,
-    /// Whether memory counts once it is mapped, whether it was written to or not.
+    /// Whether memory counts as soon as it is mapped, even if never written.
     pub counts_untouched: bool,
 }
 
-/// What is left to this process of each limit there is: the system's memory that is available without swapping, the
-/// limits of its control groups (versions 1 and 2) up to the root, and its own (`ulimit -v`, `ulimit -d`). What the
-/// kernel does not show is no limit.
+/// What is left to this process of each limit: the system's memory that is available without swapping, the limits of
+/// its control groups (versions 1 and 2) up to the root, and its own (`ulimit -v`, `ulimit -d`). A limit that the
+/// kernel does not show does not apply.
 pub fn left() -> Vec<Left> {
     let of_memory = |(bytes, of)| Left { bytes, of, counts_untouched: false };
     let mut all: Vec<Left> = Headroom::of("/").left(std::process::id() as i32).into_iter().map(of_memory).collect();

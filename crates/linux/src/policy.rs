@@ -1,4 +1,4 @@
-//! The policies that a live Linux can carry out, by the names that the simulator uses too.
+//! The policies that a live Linux supports, with the names that the simulator also uses.
 //!
 //! A policy is written as a name, or a name with parameters: `mthp:size=64K`, `hugetlb:pool=2G`, `thp:malloc=on`.
 
@@ -9,44 +9,45 @@ use std::fmt;
 use std::str::FromStr;
 use superpage_vm::{Need, Parameter, Sizes, Target};
 
-/// What gives pages to a command.
+/// A policy for the pages of a command.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Policy {
     /// The system as it is: no setting is changed, and the command's environment is this process's.
     Now,
-    /// Base pages only: transparent huge pages are switched off for the command.
+    /// Base pages only: transparent huge pages are disabled for the command.
     Base,
     /// Transparent huge pages wherever the command's memory allows them.
     Thp {
-        /// Only where the C library's allocator asks for them, and not by the switch for the whole system.
+        /// Only where the C library's allocator asks for them, and not by the system-wide setting.
         malloc: bool,
     },
     /// Folios of these sizes for all anonymous memory.
     Mthp {
-        /// The sizes of the folios, of those that the kernel offers.
+        /// The folio sizes, of those that the kernel offers.
         sizes: Sizes,
     },
     /// Pages of hugetlb for the C library's allocator.
     Hugetlb {
-        /// The pool to set aside, in bytes. `None`: pages are taken while the command runs, up to what memory allows.
+        /// The pool to set aside, in bytes. `None`: pages are allocated while the command runs, up to what memory
+        /// allows.
         pool: Option<u64>,
     },
     /// Base pages, and a promoter that makes populated and settled regions huge while the command runs.
     Promote(promote::Options),
-    /// Base pages, and what another policy does in time of its own.
+    /// Base pages, and the background of another policy.
     Background(superpage_vm::Policy),
-    /// Base pages, and huge ones for the program's code.
+    /// Base pages, and huge pages for the program's code.
     Text {
-        /// How the code comes to lie there.
+        /// How the code is placed there.
         way: Way,
     },
 }
 
-/// Where policies are carried out here.
+/// A live Linux as a target of policies.
 pub const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying] };
 
 impl Policy {
-    /// The policies that are compared where none is named.
+    /// The policies that are compared if none is named.
     pub const NAMES: [&str; 6] = ["now", "base", "thp", "mthp:size=64K", "hugetlb", "promote"];
 
     /// The policy's name without parameters.
@@ -63,7 +64,7 @@ impl Policy {
         }
     }
 
-    /// A table of all policies and parameters, for a help text.
+    /// A table of all policies and parameters, for the help text.
     pub fn help() -> String {
         let mut text = String::new();
         for definition in LINUX.policies() {
@@ -89,7 +90,7 @@ impl FromStr for Policy {
 impl TryFrom<superpage_vm::Policy> for Policy {
     type Error = Error;
 
-    /// What a live Linux does of a policy that it has all for: its settings, or its background.
+    /// The live form of a policy whose needs are met: its settings, or its background.
     fn try_from(policy: superpage_vm::Policy) -> Result<Policy, Error> {
         let (name, given) = (policy.definition().name, policy.given());
         Ok(match name {

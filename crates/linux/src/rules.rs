@@ -1,11 +1,11 @@
-//! What the kernel's settings say about huge pages.
+//! The kernel's settings for huge pages.
 
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 use superpage_pages::PageSize;
 
-/// The settings under `/sys/kernel/mm/transparent_hugepage`, each by the word in force.
+/// The settings under `/sys/kernel/mm/transparent_hugepage`, each as the word in force.
 #[derive(Clone, PartialEq, Eq, Default, Debug, Serialize)]
 pub struct Rules {
     /// `enabled`: `always`, `madvise` or `never`; `None` if the kernel has no transparent huge pages, or shows none here.
@@ -18,7 +18,7 @@ pub struct Rules {
     pub sizes: BTreeMap<PageSize, String>,
     /// `hugepages-*/shmem_enabled`, with `inherit` replaced by what is inherited.
     pub shmem_sizes: BTreeMap<PageSize, String>,
-    /// `khugepaged/max_ptes_none`: the most pages that may be missing where khugepaged collapses.
+    /// `khugepaged/max_ptes_none`: the most pages that may be missing in a region that khugepaged collapses.
     pub max_ptes_none: Option<u64>,
 }
 
@@ -28,7 +28,7 @@ impl Rules {
         Rules::read_from(Path::new("/sys/kernel/mm/transparent_hugepage"))
     }
 
-    /// The settings in another folder that looks like the kernel's.
+    /// The settings in another folder with the kernel's layout.
     pub fn read_from(folder: &Path) -> Rules {
         let word = |path: &Path| chosen(&std::fs::read_to_string(path).ok()?);
         let enabled = word(&folder.join("enabled"));

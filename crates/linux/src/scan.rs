@@ -1,8 +1,9 @@
-//! How far the memory of a process is populated: its mappings that could hold huge pages, and their populations.
+//! The population of a process's memory: its mappings that could hold huge pages, and how far their regions are
+//! populated.
 //!
 //! The populations come from the [`Pagemap`]: by `PAGEMAP_SCAN` (Linux 6.7), 7 ms for a GB of base pages and 0.04 ms for a GB
-//! of huge ones; where the kernel lacks it, by reading 8 bytes a page, which is slower and takes huge pages for such only where
-//! their frames may be seen (root).
+//! of huge ones; on kernels that lack it, by reading 8 bytes per page, which is slower and recognizes huge pages only
+//! if frames are visible (root).
 
 use crate::Error;
 use crate::pagemap::{Entry, Pagemap};
@@ -11,7 +12,7 @@ use crate::why::Why;
 use std::ops::Range;
 use std::path::Path;
 
-/// What a mapping that may hold huge pages maps.
+/// What backs a mapping that may hold huge pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// Private memory without a file.
@@ -27,7 +28,7 @@ pub struct Mapping {
     pub range: Range<u64>,
     /// What is mapped.
     pub kind: Kind,
-    /// What the kernel calls it: `[heap]`, a path; often empty.
+    /// The kernel's name for it: `[heap]`, a path; often empty.
     pub name: String,
 }
 
@@ -39,12 +40,12 @@ impl Mapping {
     }
 }
 
-/// The mappings of a process in which a region of `size` bytes could be a huge page, ascending. Those of files, of the kernel
-/// (`[vdso]`), of devices, without any right, too small or misaligned for one region are left out; so are static huge
-/// pages as far as their name tells. O(mappings of the process), about 1 us each.
+/// The mappings of a process in which a region of `size` bytes could be a huge page, ascending. Those of files, of the
+/// kernel (`[vdso]`), of devices, without any right, too small or misaligned for one region are left out; so are static
+/// huge pages that are recognizable by name. O(mappings of the process), about 1 us each.
 ///
 /// # Errors
-/// The process has ended, or may not be looked at.
+/// The process has ended, or this process may not inspect it.
 pub fn mappings(pid: i32, size: u64) -> Result<Vec<Mapping>, Error> {
     Ok(split(pid, size)?.fitting)
 }
@@ -52,7 +53,7 @@ pub fn mappings(pid: i32, size: u64) -> Result<Vec<Mapping>, Error> {
 /// The mappings of a process that are anonymous or of a memory file.
 #[derive(Debug, Default)]
 pub(crate) struct Split {
-    /// Those that [`mappings`] tells.
+    /// Those that [`mappings`] returns.
     pub(crate) fitting: Vec<Mapping>,
     /// Those in which no region could be a huge page, and why.
     pub(crate) left: Vec<(Mapping, Why)>,
@@ -106,7 +107,8 @@ fn mapping(line: &str, page: u64) -> Option<(Mapping, u64)> {
     Some((Mapping { range, kind, name: name.to_string() }, u64::from_str_radix(offset, 16).ok()?))
 }
 
-/// Why there is no region: none is whole, or, of a memory file, none that is a whole region there too.
+/// Why there is no region: the mapping contains no whole one, or, for a memory file, none that is also aligned in the
+/// file.
 fn misfit(at: &Mapping, offset: u64, size: u64) -> Option<Why> {
     let congruent = at.kind == Kind::Anonymous || at.range.start.wrapping_sub(offset).is_multiple_of(size);
     match (at.regions(size).is_empty(), congruent) {
@@ -121,17 +123,17 @@ fn misfit(at: &Mapping, offset: u64, size: u64) -> Option<Why> {
 pub struct Unsuitable {
     /// The addresses.
     pub range: Range<u64>,
-    /// The flag of `smaps` that says so: `nh` (`MADV_NOHUGEPAGE`), `ht` (static huge pages), `pf` or `io` (a device).
+    /// The flag of `smaps` that shows it: `nh` (`MADV_NOHUGEPAGE`), `ht` (static huge pages), `pf` or `io` (a device).
     pub flag: &'static str,
     /// Bytes of it that are resident.
     pub resident: u64,
 }
 
-/// The ranges of a process that are unsuitable. Walks the whole page table: about as dear as a scan. Of three lines of each mapping, of any
-/// process: procfs makes a table of all, and panics on some.
+/// The ranges of a process that are unsuitable. Walks the whole page table: about as expensive as a scan. Parses three lines
+/// of each mapping itself, since the process may be any: procfs makes a table of all lines, and panics on some.
 ///
 /// # Errors
-/// The process has ended, or may not be looked at.
+/// The process has ended, or this process may not inspect it.
 pub fn unsuitable(pid: i32) -> Result<Vec<Unsuitable>, Error> {
     let path = format!("/proc/{pid}/smaps");
     let text = maps::read(&path).map_err(Error::file("read", path))?;
@@ -152,37 +154,37 @@ pub fn unsuitable(pid: i32) -> Result<Vec<Unsuitable>, Error> {
     Ok(found)
 }
 
-/// How far one region is populated.
+/// The population of one region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Population {
-    /// The number of the region: its address in regions.
+    /// The number of the region: its address divided by its size.
     pub region: u64,
-    /// Base pages that are mapped, without those that map the shared page of zeroes.
+    /// Base pages that are mapped, without those that map the zero page.
     pub populated: u32,
     /// Whether it is mapped as one huge page.
     pub huge: bool,
 }
 
-/// What the page table of a region says, page by page.
+/// The state of a region's pages, from its page table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pages {
-    /// Pages in memory that no other process maps: what a promotion copies and then frees.
+    /// Pages in memory that no other process maps: a promotion copies and then frees them.
     pub own: u32,
-    /// Pages in memory that others map too (after a fork, or merged), and those that map the shared page of zeroes.
+    /// Pages in memory that others map too (after a fork, or merged), and those that map the zero page.
     pub shared: u32,
     /// Pages of a memory file that are in memory.
     pub file: u32,
-    /// Pages out in swap.
+    /// Pages in swap space.
     pub swapped: u32,
-    /// Runs of pages whose frames follow each other; `None` where this process may not see frames.
+    /// Runs of pages with consecutive frames; `None` if this process may not see frames.
     pub pieces: Option<u32>,
 }
 
 impl Pagemap {
-    /// Tells of each region of `size` bytes that lies in the mapping and has any page, ascending.
+    /// Reports each region of `size` bytes that lies in the mapping and has any page, ascending.
     ///
     /// # Errors
-    /// The kernel refused; a process that has ended has no pages, which is no error.
+    /// A system call failed; a process that has ended has no pages, which is not an error.
     pub fn populations(&self, mapping: &Mapping, size: u64, tell: &mut dyn FnMut(Population)) -> Result<(), Error> {
         let regions = mapping.regions(size);
         let mut count = Count { size, page: self.base(), at: None, tell };
@@ -192,10 +194,10 @@ impl Pagemap {
         Ok(())
     }
 
-    /// Looks at each page of one region now. About 10 us.
+    /// Reads the page table of one region now. About 10 us.
     ///
     /// # Errors
-    /// The kernel refused. A process that has ended or runs another program has no pages, which is no error.
+    /// A system call failed. A process that has ended or runs another program has no pages, which is not an error.
     pub fn pages(&self, region: u64, size: u64) -> Result<Pages, Error> {
         let what = "read the page table of a process";
         let mut entries = vec![Entry::default(); (size / self.base()) as usize];
@@ -256,7 +258,7 @@ impl Count<'_> {
     }
 }
 
-/// The size in bytes of the huge pages that the kernel makes of populated memory: 2 MB on x86-64 and on AArch64 with base
+/// The size in bytes of the kernel's transparent huge pages: 2 MB on x86-64 and on AArch64 with base
 /// pages of 4 KB.
 ///
 /// # Errors

@@ -1,6 +1,6 @@
-//! Signals that this process gets in place of the command that it runs, and passes on.
+//! Signals that this process receives on behalf of the command that it runs, and passes on.
 //!
-//! The signals are blocked and read from a descriptor, so no handler runs and none can break into putting settings back.
+//! The signals are blocked and read from a descriptor, so no handler runs and none can interrupt restoring settings.
 //! A signal that this process ignores, as SIGHUP under `nohup`, stays ignored, by the command too.
 
 use crate::Error;
@@ -14,7 +14,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread::JoinHandle;
 
-/// What is passed on. SIGKILL and SIGSTOP cannot be, and SIGCHLD, SIGTTIN and SIGTTOU are this process's own.
+/// The signals that are passed on. SIGKILL and SIGSTOP cannot be, and SIGCHLD, SIGTTIN and SIGTTOU are this process's
+/// own.
 const PASSED: [i32; 10] = [
     libc::SIGINT,
     libc::SIGQUIT,
@@ -28,11 +29,11 @@ const PASSED: [i32; 10] = [
     libc::SIGTSTP,
 ];
 
-/// What would have ended this process before it had a command.
+/// The signals that would end this process before it has a command.
 const ENDING: [i32; 7] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
 
-/// The signals held back from this thread, and from the threads that it starts from now on. Dropping it lets them come.
+/// Signals blocked in this thread, and in the threads that it starts from now on. Dropping it unblocks them.
 pub struct Signals {
     before: libc::sigset_t,
     held: OwnedFd,
@@ -41,17 +42,17 @@ pub struct Signals {
 /// A signal that was read.
 struct Got {
     signal: i32,
-    /// By the terminal's driver, which sends to the whole foreground group: the command has it already.
+    /// Sent by the terminal's driver, which signals the whole foreground group: the command has it already.
     by_kernel: bool,
     /// The process that sent it, 0 for the kernel.
     sender: i32,
 }
 
 impl Signals {
-    /// Holds the signals back. To be called while this is the only thread, since others would still be ended by them.
+    /// Blocks the signals. Call it while this is the only thread, since others would still be ended by them.
     ///
     /// # Errors
-    /// [`Error::System`] when there is no descriptor for signals (signalfd).
+    /// [`Error::System`] if signalfd fails.
     pub fn hold() -> Result<Signals, Error> {
         let mut set = empty_set();
         for signal in PASSED.into_iter().filter(|&signal| !ignored(signal)) {
@@ -64,14 +65,14 @@ impl Signals {
         if fd < 0 {
             return Err(Error::system("read signals from a descriptor (signalfd)")(io::Error::last_os_error()));
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let held = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: both sets are variables of this frame.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before) };
         Ok(Signals { before, held })
     }
 
-    /// Lets a command that is started have its signals.
+    /// Unblocks the signals in a command that is started.
     pub fn prepare(&self, command: &mut Command) {
         let before = self.before;
         let unblock = move || {
@@ -85,15 +86,15 @@ impl Signals {
         unsafe { command.pre_exec(unblock) };
     }
 
-    /// A signal that has come meanwhile and would have ended this process: to be asked before there is a command.
+    /// A signal that has arrived and would have ended this process; call it before there is a command.
     pub fn ending(&self) -> Option<i32> {
         std::iter::from_fn(|| self.read()).map(|got| got.signal).find(|signal| ENDING.contains(signal))
     }
 
-    /// Passes signals on to a process from a thread of its own, until what is returned is dropped.
+    /// Passes signals on to a process from a thread of its own, until the returned value is dropped.
     ///
     /// # Errors
-    /// [`Error::System`] when there is no thread or no descriptor to be had.
+    /// [`Error::System`] if no thread or descriptor can be created.
     pub fn pass_on(self, pid: i32, pidfd: BorrowedFd<'_>) -> Result<Passing, Error> {
         let pidfd = pidfd.try_clone_to_owned().map_err(Error::system("copy a descriptor"))?;
         let (stop, stopped) = UnixStream::pair().map_err(Error::system("make a pipe"))?;
@@ -128,7 +129,7 @@ impl Drop for Signals {
     }
 }
 
-/// Signals are being passed on. Dropping it ends that; they stay held back until then.
+/// Signals are being passed on. Dropping it ends that; they stay blocked until then.
 pub struct Passing {
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
@@ -146,36 +147,36 @@ impl Drop for Passing {
 
 /// Passes one signal on, unless the command has it already: from the terminal, or because it sent it to its own group.
 fn pass(got: &Got, pid: i32, pidfd: &OwnedFd) {
-    // A terminal that is gone tells the leader of its session alone; the others hear of it when the leader ends.
+    // A terminal that goes away signals only the leader of its session; the others get the signal when the leader ends.
     let alone = got.signal == libc::SIGHUP && leads_session();
     let has_it = (got.by_kernel && !alone) || got.sender == pid;
     if !has_it {
         let _ = pidfd_signal(std::os::fd::AsFd::as_fd(pidfd), got.signal);
     }
     if got.signal == libc::SIGTSTP {
-        // So that the shell sees its job stopped. SIGCONT continues this process, and comes here too.
+        // So that the shell sees its job stopped. SIGCONT continues this process, and is read here too.
         // SAFETY: sending a signal touches no memory of this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
     }
 }
 
-/// Whether this process leads its session, as where a terminal was opened for it.
+/// Whether this process leads its session, as when a terminal was opened for it.
 fn leads_session() -> bool {
     // SAFETY: both calls take numbers and touch no memory. The session is 0 where its leader is outside the namespace of
     // this process, as in a container that was entered: a number that rustix's Pid cannot hold.
     unsafe { libc::getsid(0) == libc::getpid() }
 }
 
-/// The next signal that was held back, without waiting.
+/// The next blocked signal, without waiting.
 fn read(held: &OwnedFd) -> Option<Got> {
     let mut info = MaybeUninit::<libc::signalfd_siginfo>::uninit();
     let size = size_of::<libc::signalfd_siginfo>();
-    // SAFETY: the buffer is as long as is said.
+    // SAFETY: the buffer has the stated length.
     let got = unsafe { libc::read(held.as_raw_fd(), info.as_mut_ptr().cast(), size) };
     if got != size as isize {
         return None;
     }
-    // SAFETY: the kernel has filled it in, as the length says.
+    // SAFETY: the kernel has filled it in, according to the length.
     let info = unsafe { info.assume_init() };
     let by_kernel = info.ssi_code > 0;
     let sender = if by_kernel { 0 } else { info.ssi_pid as i32 };

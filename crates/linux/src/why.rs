@@ -1,33 +1,33 @@
-//! Why memory is not in huge pages: the reasons, in the words of every verb.
+//! The reasons why memory is not in huge pages, in the words of every verb.
 
 use serde::Serialize;
 use superpage_pages::PageSize;
 
-/// Why resident memory is not mapped by a huge page: the first of these, in this order, that holds for its block. A block is
-/// what a huge page would map, 2 MB at a multiple of 2 MB on x86-64.
+/// Why resident memory is not mapped by a huge page: the first of these, in this order, that applies to its block. A
+/// block is what a huge page would map, 2 MB at a multiple of 2 MB on x86-64.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Why {
-    /// Memory of the kernel or a device that the process only sees.
+    /// Memory of the kernel or a device that is only mapped into the process.
     Kernel,
     /// No whole block is in the mapping.
     TooSmall,
     /// The block is only partly in the mapping.
     Edge,
-    /// The mapping shows a file at addresses that differ from the offsets in the file, modulo the size of a block.
+    /// The mapping maps a file at addresses that differ from the file offsets, modulo the size of a block.
     Misaligned,
     /// The process disabled huge pages for itself, by `prctl(PR_SET_THP_DISABLE)`.
     Disabled,
     /// The mapping was advised against by `madvise(MADV_NOHUGEPAGE)`.
     AdvisedAgainst,
-    /// The kernel was built without transparent huge pages, or shows no settings here.
+    /// The kernel was built without transparent huge pages, or shows no settings.
     NoSettings,
     /// The setting says `never` (or `deny`).
     Never,
-    /// The setting wants advice, and the mapping has none (`madvise(MADV_HUGEPAGE)`).
+    /// The setting requires advice, and the mapping has none (`madvise(MADV_HUGEPAGE)`).
     NotAdvised,
-    /// The kernel says that no large folios are possible here (`THPeligible` in `/proc/PID/smaps`) and shows no more: the
-    /// process disabled them except where advised, say.
+    /// The kernel reports that no large folios are possible here (`THPeligible` in `/proc/PID/smaps`) and nothing more:
+    /// for example, the process disabled them except where advised.
     NotEligible,
     /// Private copies of pages of a file, which are made page by page.
     PrivateCopies,
@@ -37,15 +37,16 @@ pub enum Why {
     FileFolios,
     /// Pages of the block are in swap space.
     Swapped,
-    /// Pages of the block are missing: never touched, or given back.
+    /// Pages of the block are missing: never touched, or freed.
     NotPopulated,
     /// Pages of the block are shared with another process since a fork.
     SharedByFork,
-    /// `superpage daemon` leaves it as it is: too little memory would be left in a control group of the process, or in the system.
+    /// `superpage daemon` leaves it alone: too little memory would be left in a control group of the process, or in the
+    /// system.
     NoHeadroom,
-    /// `superpage daemon` waits with it: tasks wait for memory in a control group of the process, or in the system.
+    /// `superpage daemon` postpones it: tasks wait for memory in a control group of the process, or in the system.
     Pressure,
-    /// Nothing is in the way: khugepaged has not come to it, or `superpage daemon` would promote it.
+    /// Nothing prevents it: khugepaged has not reached it yet, or `superpage daemon` would promote it.
     NotCollapsed,
 }
 
@@ -75,7 +76,7 @@ impl Why {
         }
     }
 
-    /// The reason in words, with huge pages of `size`. These are the words of every verb that says why memory is not huge.
+    /// The reason in words, for huge pages of `size`. Every verb that explains why memory is not huge uses these words.
     pub fn words(self, size: PageSize) -> String {
         match self {
             Why::Kernel => "the kernel's or a device's".into(),
@@ -101,7 +102,7 @@ impl Why {
     }
 }
 
-/// A reason with what it holds for.
+/// A reason with the memory that it applies to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Reason {
     /// The reason.
@@ -110,13 +111,13 @@ pub struct Reason {
     pub bytes: u64,
     /// The blocks that they are in.
     pub blocks: u64,
-    /// The reason as a phrase, with what was found here.
+    /// The reason as a phrase, with details found here.
     pub text: String,
 }
 
 impl Reason {
-    /// A reason that holds for memory whatever its mapping, with huge pages of `size` bytes; `blocks` is how many it fills at
-    /// least.
+    /// A reason that applies to memory whatever its mapping, for huge pages of `size` bytes; `blocks` is the least
+    /// number that it fills.
     pub(crate) fn of(why: Why, bytes: u64, size: u64) -> Reason {
         let text = why.words(PageSize::from_bytes(size).expect("a power of two"));
         Reason { why, bytes, blocks: bytes.div_ceil(size), text }

@@ -1,8 +1,8 @@
-//! Starting a command under a policy: what has to be set for the whole system, what in the command's environment, and
-//! what in its process before the program is there.
+//! Starts a command under a policy: which settings the whole system needs, which the command's environment, and
+//! which its process before the program begins.
 //!
-//! A [`Plan`] is made by looking only. [`Plan::arrange`] carries out what concerns the whole system, and
-//! [`Arrangement::prepare`] what concerns the command; what was set is put back when the arrangement is dropped.
+//! Making a [`Plan`] only reads. [`Plan::arrange`] applies what concerns the whole system, and
+//! [`Arrangement::prepare`] what concerns the command; settings are restored when the arrangement is dropped.
 
 mod promoting;
 
@@ -21,27 +21,27 @@ use std::process::Command;
 use superpage_pages::{Bytes, PageSize};
 use superpage_vm::Sizes;
 
-/// What PR_SET_THP_DISABLE is called with in the process of the command; it survives exec and fork.
+/// The argument of PR_SET_THP_DISABLE in the process of the command; it survives exec and fork.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Disable {
-    /// As the system's switch says, also when this process itself runs without.
+    /// As the system's setting says, even if it is disabled in this process itself.
     No,
     Yes,
-    /// But where a program or a promoter asks for them.
+    /// Except where a program or a promoter asks for them.
     ExceptAdvised,
 }
 
-/// Transparent huge pages only where they are asked for: a flag of PR_SET_THP_DISABLE since Linux 6.18.
+/// Transparent huge pages only where advised: a flag of PR_SET_THP_DISABLE since Linux 6.18.
 const EXCEPT_ADVISED: libc::c_ulong = 2;
 
-/// One setting of the whole system that a policy needs.
+/// One system-wide setting that a policy needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Wanted {
     setting: String,
     value: String,
-    /// Another value that the kernel may give is an error.
+    /// Whether another value set by the kernel instead is an error.
     exactly: bool,
-    /// Without the right to change it the command still gets some of what the policy is about.
+    /// Whether the command benefits from the policy even without the right to change it.
     optional: bool,
 }
 
@@ -50,17 +50,17 @@ struct Wanted {
 pub struct Plan {
     policy: Policy,
     disable: Option<Disable>,
-    /// The value of `glibc.malloc.hugetlb` for the command, where it is not to be what the user has set.
+    /// The value of `glibc.malloc.hugetlb` for the command, if it overrides what the user has set.
     malloc: Option<u8>,
     settings: Vec<Wanted>,
     notes: Vec<String>,
 }
 
 impl Plan {
-    /// Looks at what a policy needs on this system; changes nothing. Reads a few small files.
+    /// Determines what a policy needs on this system; changes nothing. Reads a few small files.
     ///
     /// # Errors
-    /// [`Error::Unable`] where the system cannot carry it out, with what is missing; [`Error::File`] for settings that
+    /// [`Error::Unable`] if the system does not support it, with what is missing; [`Error::File`] for settings that
     /// cannot be read.
     pub fn new(policy: &Policy, system: &System) -> Result<Plan, Error> {
         let mut plan =
@@ -120,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// Folios of these sizes, and of no other, where the program does not ask.
+    /// Folios of these sizes, and of no other, where the program gives no advice.
     fn mthp(&mut self, wanted: Sizes, system: &System) -> Result<(), Error> {
         self.disable = thp_disabled().map(|_| Disable::No);
         let enabled = system.get(THP_ENABLED)?;
@@ -170,7 +170,7 @@ impl Plan {
                 }
             }
             None => {
-                // Nine tenths, so that the pages that the programs need besides are there.
+                // Nine tenths, to leave room for the other pages that the programs need.
                 let wanted = meminfo(system, "MemAvailable")? / 10 * 9 / page;
                 if wanted == 0 && now == 0 {
                     return Err(Error::Unable(format!(
@@ -188,7 +188,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Base pages but where we, or the program itself, ask for more.
+    /// Base pages, except where we, or the program itself, ask for more.
     fn only_asked(&mut self, system: &System) -> Result<(), Error> {
         if knows_except_advised() {
             self.disable = Some(Disable::ExceptAdvised);
@@ -206,15 +206,15 @@ impl Plan {
         self.settings.push(Wanted { setting, value, exactly: true, optional: false });
     }
 
-    /// Whether settings of the whole system are to have certain values while the command runs: then the lock is taken.
+    /// Whether system-wide settings must have certain values while the command runs: then the lock is taken.
     pub fn is_global(&self) -> bool {
         !self.settings.is_empty()
     }
 
-    /// Carries out what concerns the whole system. Other changes that `settings` holds stay as they are.
+    /// Applies what concerns the whole system. Other changes in `settings` stay as they are.
     ///
     /// # Errors
-    /// [`Error::Unable`] when a setting cannot be had; then all that this call had set is put back.
+    /// [`Error::Unable`] if a setting cannot be applied; then everything that this call had set is restored.
     pub fn arrange(self, settings: &mut Settings) -> Result<Arrangement<'_>, Error> {
         let mark = settings.mark();
         let mut arrangement = Arrangement { plan: self, settings, mark };
@@ -225,7 +225,7 @@ impl Plan {
     }
 }
 
-/// A policy in force: commands that are started with it get its pages. What was set for the whole system is put back when
+/// A policy in force, for commands that are started with it. System-wide settings are restored when
 /// this is dropped.
 #[derive(Debug)]
 pub struct Arrangement<'s> {
@@ -268,13 +268,13 @@ impl Arrangement<'_> {
         &self.plan.policy
     }
 
-    /// What was changed for the whole system, and what could not be done: sentences without a full stop.
+    /// What was changed system-wide, and what could not be done: sentences without a full stop.
     pub fn notes(&self) -> &[String] {
         &self.plan.notes
     }
 
-    /// Makes a command that has not been started one under the policy. `GLIBC_TUNABLES` of the command, else of this
-    /// process, are kept and added to.
+    /// Puts a command that has not been started under the policy. Its `GLIBC_TUNABLES`, or those of this
+    /// process, are kept and extended.
     pub fn prepare(&self, command: &mut Command) {
         if let Some(value) = self.plan.malloc {
             let own = command.get_envs().find(|(name, _)| *name == OsStr::new("GLIBC_TUNABLES"));
@@ -298,7 +298,7 @@ impl Arrangement<'_> {
         unsafe { command.pre_exec(disable) };
     }
 
-    /// How the policy places the command's code: such a command is to be made ready by [`text::prepare`] before it is
+    /// How the policy places the command's code: such a command must be passed to [`text::prepare`] before it is
     /// started, and [`text::place`] then lets it run.
     pub fn text(&self) -> Option<Way> {
         match self.plan.policy {
@@ -307,11 +307,11 @@ impl Arrangement<'_> {
         }
     }
 
-    /// Starts the promoter of the policy, on a thread, for all descendants of this process: `None` where the policy has
-    /// none. Signals that are held back from this thread are held back from that one.
+    /// Starts the policy's promoter on a thread, for all descendants of this process; `None` if the policy has
+    /// none. Signals blocked in this thread are blocked in that one.
     ///
     /// # Errors
-    /// Those of [`Promoter::new`](crate::promote::Promoter::new), or no thread is to be had.
+    /// Those of [`Promoter::new`](crate::promote::Promoter::new), or no thread can be created.
     pub fn promote(&self) -> Result<Option<Promoting>, Error> {
         let target = Target::tree(std::process::id() as i32);
         let promoter = match &self.plan.policy {
@@ -322,7 +322,7 @@ impl Arrangement<'_> {
         Promoting::start(promoter).map(Some)
     }
 
-    /// Puts back what was set for the whole system, and says so when that fails; dropping does the same with a line on
+    /// Restores system-wide settings, and returns an error if that fails; dropping does the same with a line on
     /// standard error.
     ///
     /// # Errors
@@ -340,10 +340,10 @@ impl Drop for Arrangement<'_> {
     }
 }
 
-/// The tunable of the GNU C library that says what its allocator asks for.
+/// The tunable of the GNU C library that controls huge pages in its allocator.
 const MALLOC: &str = "glibc.malloc.hugetlb";
 
-/// The tunables with our one set; of tunables given twice the C library takes the last.
+/// The tunables with ours set; if one is given twice the C library uses the last.
 fn tunables(before: Option<OsString>, value: u8) -> OsString {
     let mut text = before.unwrap_or_default();
     if !text.is_empty() {
@@ -353,12 +353,12 @@ fn tunables(before: Option<OsString>, value: u8) -> OsString {
     text
 }
 
-/// The switch of one size of folios.
+/// The setting for one folio size.
 fn size_switch(bytes: u64) -> String {
     format!("sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled", bytes / 1024)
 }
 
-/// The sizes of folios that the kernel offers for anonymous memory, ascending.
+/// The folio sizes that the kernel offers for anonymous memory, ascending.
 pub fn folio_sizes(system: &System) -> Vec<PageSize> {
     let Ok(entries) = fs::read_dir(system.path("sys/kernel/mm/transparent_hugepage")) else { return Vec::new() };
     let mut sizes: Vec<PageSize> = entries
@@ -388,20 +388,20 @@ fn meminfo(system: &System, name: &str) -> Result<u64, Error> {
         .ok_or_else(|| Error::Unable(format!("{} has no {name}: this kernel has no hugetlb", path.display())))
 }
 
-/// What PR_GET_THP_DISABLE says of this process; `None` where the kernel does not know it.
+/// The result of PR_GET_THP_DISABLE for this process; `None` if the kernel does not support it.
 fn thp_disabled() -> Option<libc::c_ulong> {
     // SAFETY: it takes numbers and no pointer.
     let state = unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) };
     libc::c_ulong::try_from(state).ok()
 }
 
-/// PR_SET_THP_DISABLE for this process; whether the kernel took it.
+/// Calls PR_SET_THP_DISABLE for this process; returns whether it succeeded.
 fn set_thp_disabled(on: libc::c_ulong, flags: libc::c_ulong) -> bool {
     // SAFETY: it takes numbers and no pointer.
     unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, flags, 0 as libc::c_ulong, 0 as libc::c_ulong) == 0 }
 }
 
-/// Whether this kernel can leave huge pages to those who ask for them, for one process: tried on this one, and put back.
+/// Whether this kernel can restrict huge pages to advised memory for one process: tried on this one, and restored.
 fn knows_except_advised() -> bool {
     let Some(state) = thp_disabled() else { return false };
     let known = set_thp_disabled(1, EXCEPT_ADVISED);

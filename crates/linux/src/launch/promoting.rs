@@ -1,4 +1,4 @@
-//! A promoter at work on a thread while commands run.
+//! A promoter that runs on a thread while commands run.
 
 use crate::Error;
 use crate::promote::{Counters, Promoter};
@@ -14,14 +14,14 @@ pub struct Promoting {
     thread: Option<JoinHandle<Work>>,
 }
 
-/// What a promoter did, and what it had before it at any time: at the end of the command nothing of that is left.
+/// What a promoter did, and the most that it had to do at any time: at the end of the command nothing of that is left.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Work {
     /// The sums at the end.
     pub counters: Counters,
-    /// The most regions that were huge by it, or populated to the share and not huge, at once.
+    /// The most regions at once that it had made huge, or that were candidates.
     pub candidates: u64,
-    /// The reasons for which processes were left alone at any time.
+    /// All reasons for which processes were left alone at some time.
     pub excluded: BTreeSet<&'static str>,
 }
 
@@ -36,7 +36,7 @@ impl Promoting {
                 let now = promoter.counters();
                 work.candidates = work.candidates.max(now.candidate_regions + now.promoted_regions);
                 work.excluded.extend(now.excluded.keys());
-                // Woken at the end; a wake-up that comes before the sleep ends it at once.
+                // Woken at the end; a wake-up that precedes the sleep ends it at once.
                 thread::park_timeout(rest);
             }
             Work { counters: promoter.counters(), ..work }
@@ -44,12 +44,12 @@ impl Promoting {
         Ok(Promoting { stop, thread: Some(thread.map_err(Error::system("start a thread"))?) })
     }
 
-    /// Ends the promoting, after the batch that is going on, and tells what was done: milliseconds.
+    /// Stops the promoter after the current batch, and returns its counters: takes milliseconds.
     pub fn finish(self) -> Counters {
         self.finish_work().counters
     }
 
-    /// As [`finish`](Promoting::finish), with what there was to do.
+    /// Like [`finish`](Promoting::finish), with what there was to do.
     pub fn finish_work(mut self) -> Work {
         self.end().expect("it was not ended before")
     }

@@ -1,28 +1,28 @@
-//! What a kernel without `PAGEMAP_SCAN` does not tell, concluded: which pages are the page of zeroes, and which ones huge
+//! Infers what a kernel without `PAGEMAP_SCAN` does not report: which pages are the zero page, and which ones huge
 //! pages map.
 //!
-//! Where frames are shown, the page of zeroes is known by its frame, and a block may be a huge page if it is one folio.
-//! Whether such a folio is mapped whole or page by page `smaps` tells, though only how many of a mapping are. It does not
-//! matter which of them are taken: they are alike in all else.
+//! If frames are visible, the zero page is known by its frame, and a block may be a huge page if it is one folio.
+//! `smaps` shows whether such folios are mapped whole or page by page, though only how many of a mapping are. It does
+//! not matter which of them are chosen: they are alike in everything else.
 //!
-//! Where frames are hidden, the counts of `smaps` alone must do. The sums of a mapping are right; which of its pages of
-//! zeroes and pages shared since a fork are which, and which of its full blocks are huge, can be wrong.
+//! If frames are hidden, only the counts of `smaps` are available. The sums of a mapping are right; which of its zero
+//! pages and pages shared since a fork are which, and which of its full blocks are huge, can be wrong.
 
 use super::{Entry, Frames, aligned_frames};
 use procfs::process::MemoryMap;
 use std::ops::Range;
 
-/// What `smaps` tells of a mapping, in base pages; what has been met of it is taken off.
+/// The counts of `smaps` for a mapping, in base pages; what has been found is subtracted.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Told {
     /// Pages that huge pages map.
     pub huge: u64,
-    /// Pages that other processes map too, without pages of zeroes.
+    /// Pages that other processes map too, without zero pages.
     pub shared: u64,
 }
 
 impl Told {
-    /// What is told of the mappings that overlap a range.
+    /// The counts for the mappings that overlap a range.
     pub fn of<'a>(smaps: impl IntoIterator<Item = &'a MemoryMap>, range: &Range<u64>) -> Told {
         let base = rustix::param::page_size() as u64;
         let mut told = Told::default();
@@ -35,7 +35,7 @@ impl Told {
     }
 }
 
-/// Marks the entries of a block. Without `told` any block that may be a huge page is one, and only frames tell.
+/// Marks the entries of a block. Without `told` any block that may be a huge page counts as one, by its frames alone.
 pub(super) fn conclude(block: &mut [Entry], frames: Option<&Frames>, told: &mut Option<Told>) {
     let whole = match (frames, told.as_mut()) {
         (Some(frames), _) => {
@@ -66,7 +66,7 @@ pub(super) fn conclude(block: &mut [Entry], frames: Option<&Frames>, told: &mut 
     block.iter_mut().for_each(|entry| entry.mark(false, true));
 }
 
-/// Whether a block is a folio of its size; if that is the huge page of zeroes, it is marked instead. A folio of less than
+/// Whether a block is a folio of its size; if that is the huge zero page, it is marked instead. A folio smaller than
 /// the block would have another head in its middle.
 fn one_folio(block: &mut [Entry], first: u64, frames: &Frames) -> bool {
     let head = frames.flag(first);

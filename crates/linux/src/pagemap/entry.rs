@@ -10,7 +10,7 @@ impl Entry {
     const FILE: u64 = 1 << 61;
     const EXCLUSIVE: u64 = 1 << 56;
     const FRAME: u64 = (1 << 55) - 1;
-    /// Ours: the page of zeroes, which all share.
+    /// Ours: the zero page, which all share.
     const ZERO: u64 = 1 << 60;
     /// Ours: mapped by an entry of the next level of the page table, 2 MB on x86-64.
     const HUGE: u64 = 1 << 59;
@@ -20,22 +20,22 @@ impl Entry {
         Entry(u64::from_ne_bytes(bytes.try_into().expect("eight bytes")))
     }
 
-    /// Says what the kernel's bits do not.
+    /// Sets what the kernel's bits do not contain.
     pub(super) fn mark(&mut self, zero: bool, huge: bool) {
         self.0 |= if zero { Entry::ZERO } else { 0 } | if huge { Entry::HUGE } else { 0 };
     }
 
-    /// In memory, a page of zeroes too.
+    /// In memory, including the zero page.
     pub fn present(self) -> bool {
         self.0 & Entry::PRESENT != 0
     }
 
-    /// In memory, and no page of zeroes.
+    /// In memory, and not the zero page.
     pub fn resident(self) -> bool {
         self.0 & (Entry::PRESENT | Entry::ZERO) == Entry::PRESENT
     }
 
-    /// The page of zeroes: read, never written.
+    /// The zero page: read, never written.
     pub fn zero(self) -> bool {
         self.0 & Entry::ZERO != 0
     }
@@ -60,14 +60,14 @@ impl Entry {
         self.0 & Entry::HUGE != 0
     }
 
-    /// The frame; 0, which no program ever has, where the kernel hides it.
+    /// The frame; 0, which no program ever has, if the kernel hides it.
     pub fn frame(self) -> u64 {
         if self.present() { self.0 & Entry::FRAME } else { 0 }
     }
 }
 
-/// The first frame of a block of pages that are all resident, in frames that follow each other and are aligned as the pages
-/// are; `None` too where the kernel hides frames.
+/// The first frame of a block of pages that are all resident, in consecutive frames with the alignment of the pages;
+/// also `None` if the kernel hides frames.
 pub fn aligned_frames(block: &[Entry]) -> Option<u64> {
     let first = block[0].frame();
     let aligned = first != 0 && first.is_multiple_of(block.len() as u64);

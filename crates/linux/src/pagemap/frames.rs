@@ -6,7 +6,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// The flags of frames, `/proc/kpageflags`, and the frame of the page of zeroes.
+/// The flags of frames, `/proc/kpageflags`, and the frame of the zero page.
 #[derive(Debug)]
 pub struct Frames {
     flags: File,
@@ -18,7 +18,7 @@ impl Frames {
     pub const HEAD: u64 = 1 << 15;
     /// Another page of it.
     pub const TAIL: u64 = 1 << 16;
-    /// The page of zeroes, huge or not.
+    /// The zero page, huge or not.
     pub const ZERO: u64 = 1 << 24;
 
     /// `None` without the right to see frames and their flags.
@@ -28,13 +28,13 @@ impl Frames {
         Some(Frames { flags, zero })
     }
 
-    /// The frame that pages of zeroes map, if they are base pages.
+    /// The frame of the zero page, as a base page.
     pub fn zero(&self) -> u64 {
         self.zero
     }
 
-    /// The flags of frames that follow each other: about 0.1 us each. Those that cannot be read are 0: memory ends there, or
-    /// it is a device's.
+    /// The flags of consecutive frames: about 0.1 us each. Those that cannot be read are 0: memory ends there, or
+    /// belongs to a device.
     pub fn flags(&self, first: u64, flags: &mut [u64]) {
         let mut bytes = vec![0; flags.len() * 8];
         let read = self.flags.read_at(&mut bytes, first * 8).unwrap_or(0);
@@ -44,7 +44,7 @@ impl Frames {
         }
     }
 
-    /// The flags of one.
+    /// The flags of one frame.
     pub fn flag(&self, frame: u64) -> u64 {
         let mut flag = [0];
         self.flags(frame, &mut flag);
@@ -52,7 +52,7 @@ impl Frames {
     }
 }
 
-/// The frame that memory maps which was read and never written; 0 where the kernel hides it.
+/// The frame mapped by memory that was read and never written; 0 if the kernel hides it.
 fn zero_frame() -> io::Result<u64> {
     let page = rustix::param::page_size();
     let (rights, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);

@@ -1,11 +1,11 @@
-//! What the page table of a process says of a range, as a number.
+//! Questions to the page table of a process about a range, answered as a number.
 
 use super::{Entry, Pagemap, Told, base_page_bytes};
 use crate::Error;
 use crate::proc::{maps, refused};
 use std::ops::Range;
 
-/// How many bytes of a range of a process huge pages map.
+/// How many bytes of a range of a process are mapped by huge pages.
 pub fn huge_bytes(pid: u32, range: Range<u64>) -> Result<u64, Error> {
     let pagemap = open(pid)?;
     let told = if pagemap.scans() { None } else { Some(Told::of(&maps::smaps(pid, &|| true)?, &range)) };
@@ -18,7 +18,7 @@ pub fn huge_bytes(pid: u32, range: Range<u64>) -> Result<u64, Error> {
     Ok(pages * pagemap.base())
 }
 
-/// Whether any page of a range of a mapping of a file is a private copy.
+/// Whether any page of a range of a file mapping is a private copy.
 pub fn private_copies(pid: u32, range: Range<u64>) -> Result<bool, Error> {
     let mut copies = false;
     let copy = |entry: &Entry| (entry.resident() && entry.anonymous()) || entry.swapped();
@@ -32,7 +32,7 @@ pub fn private_copies(pid: u32, range: Range<u64>) -> Result<bool, Error> {
     }
 }
 
-/// The page of an address, if that is in a mapping of a file and no private copy yet: a write through `ptrace` makes one.
+/// The page of an address, if that is in a file mapping and not a private copy yet: a write through `ptrace` makes one.
 pub fn page_of_file(pid: u32, address: u64) -> Result<Option<u64>, Error> {
     let page = address / base_page_bytes() * base_page_bytes();
     Ok((!private_copies(pid, page..page + base_page_bytes())?).then_some(page))

@@ -1,12 +1,12 @@
-//! The page table of a process as the kernel shows it: `/proc/PID/pagemap`, one entry a base page.
+//! The page table of a process as the kernel shows it: `/proc/PID/pagemap`, one entry per base page.
 //!
-//! Entries are read in large pieces, and only where `PAGEMAP_SCAN` (Linux 6.7) finds pages: a reservation of a terabyte with
-//! a few pages in it costs what those pages cost. The scan also tells the kinds of pages that the entries do not, those of
-//! zeroes and those that huge pages map. Older kernels lack it: there all entries are read, and the kinds are concluded, see
-//! `conclude.rs`.
+//! Entries are read in large pieces, and only where `PAGEMAP_SCAN` (Linux 6.7) finds pages: a reservation of a terabyte
+//! with a few pages in it costs what those pages cost. The scan also reports the kinds of pages that the entries do
+//! not: zero pages, and pages mapped by huge pages. Older kernels lack it: there all entries are read, and the kinds
+//! are inferred, see `conclude.rs`.
 //!
-//! A [`Pagemap`] stays with the memory that it was opened on. After an `exec` of the process it shows nothing, never the
-//! memory of the new program.
+//! A [`Pagemap`] belongs to the memory that it was opened on. After an `exec` of the process it is empty, and never
+//! shows the memory of the new program.
 
 mod conclude;
 mod entry;
@@ -34,7 +34,7 @@ pub struct Pagemap {
     page: u64,
     /// Whether the kernel has `PAGEMAP_SCAN`.
     scans: bool,
-    /// Where it has not, and shows frames.
+    /// The frames, if it does not have that and shows frames.
     frames: Option<Frames>,
 }
 
@@ -56,7 +56,7 @@ struct ScanArgument {
     return_mask: u64,
 }
 
-/// Pages that follow each other and are alike, as in the kernel's `struct page_region`.
+/// Consecutive pages of one kind, as in the kernel's `struct page_region`.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Run {
@@ -73,7 +73,7 @@ impl Run {
     const ZERO: u64 = 1 << 5;
     const HUGE: u64 = 1 << 6;
 
-    /// In memory, and no pages of zeroes.
+    /// In memory, and not zero pages.
     pub fn resident(self) -> bool {
         self.categories & (Run::PRESENT | Run::ZERO) == Run::PRESENT
     }
@@ -90,32 +90,32 @@ impl Run {
 
 const PAGEMAP_SCAN: Opcode = opcode::read_write::<ScanArgument>(b'f', 16);
 
-/// Runs told in one call.
+/// The most runs reported by one call.
 const RUNS: usize = 1024;
 
-/// Pages told in one call: 64 MB, so that the process waits less than a millisecond where it needs its memory map.
+/// The most pages scanned by one call: 64 MB, so that the process waits less than a millisecond for its memory map.
 const PAGES: u64 = 16384;
 
-/// Entries that are looked at together: 256 KB of them.
+/// Entries that are processed together: 256 KB of them.
 const PIECE: u64 = 32768;
 
 impl Pagemap {
-    /// That of a process. Needs the right to trace it (`ptrace`), as root or as its owner.
+    /// Opens that of a process. Needs the right to trace it (`ptrace`), as root or as its owner.
     ///
     /// # Errors
-    /// There is no such process, or it may not be looked at.
+    /// There is no such process, or this process may not inspect it.
     pub fn open(pid: impl Into<i64>) -> io::Result<Pagemap> {
         let file = File::open(format!("/proc/{}/pagemap", pid.into()))?;
         let page = rustix::param::page_size() as u64;
         let map = Pagemap { file, page, scans: true, frames: None };
-        // An empty range: the kernel only checks that it knows the request.
+        // An empty range: the kernel only checks that it supports the request.
         match map.scan(page..page, &mut [Run::default()]) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => Ok(map.without_scan()),
             _ => Ok(map),
         }
     }
 
-    /// As on a kernel without `PAGEMAP_SCAN`, whatever this one has.
+    /// The same, used as on a kernel without `PAGEMAP_SCAN`.
     pub fn without_scan(self) -> Pagemap {
         Pagemap { scans: false, frames: Frames::open(), ..self }
     }
@@ -135,16 +135,16 @@ impl Pagemap {
         huge_page_bytes()
     }
 
-    /// Whether the memory is still there: the process has neither ended nor begun another program.
+    /// Whether the memory still exists: the process has neither ended nor executed another program.
     pub fn alive(&self) -> bool {
         self.file.read_at(&mut [0; 8], 0).is_ok_and(|read| read > 0)
     }
 
-    /// Tells of the pages of a range that are resident, in runs, ascending. 7 ms for a GB of base pages and 0.04 ms for a GB
-    /// of huge ones; without scan as [`blocks`](Pagemap::blocks).
+    /// Reports the pages of a range that are resident, in runs, ascending. 7 ms for a GB of base pages and 0.04 ms for
+    /// a GB of huge ones; without scan as for [`blocks`](Pagemap::blocks).
     ///
     /// # Errors
-    /// The kernel refused. Memory that is gone has no pages, which is no error.
+    /// A system call failed. Memory that is gone has no pages, which is not an error.
     pub fn runs(&self, range: Range<u64>, mut each: impl FnMut(Run)) -> io::Result<()> {
         if self.scans {
             return self.in_use(range, |run| {
@@ -171,15 +171,16 @@ impl Pagemap {
         }
     }
 
-    /// Calls `each` with all entries of every huge-page-aligned block of the range that holds a page, present or swapped,
-    /// ascending: the number of the block's first base page and its entries. Pages of the block outside the range are shown
-    /// as absent. It says whether to go on. `told` is what `smaps` tells of the range; it matters without scan only.
+    /// Calls `each` with all entries of every huge-page-aligned block of the range that holds a page, present or
+    /// swapped, ascending: the number of the block's first base page and its entries. Pages of the block outside the
+    /// range are shown as absent. It returns whether to continue. `told` holds the counts of `smaps` for the range; it
+    /// matters without scan only.
     ///
-    /// About 20 us and 7 ms per GB of memory in use, in huge and in base pages; nothing for addresses that are not. Without
-    /// scan 1.2 ms per GB of addresses and 30 ms per GB of base pages.
+    /// About 20 us and 7 ms per GB of memory in use, in huge and in base pages; addresses without pages cost nothing.
+    /// Without scan 1.2 ms per GB of addresses and 30 ms per GB of base pages.
     ///
     /// # Errors
-    /// The kernel refused, the memory is gone ([`gone`]), or `each` did not want to go on ([`io::ErrorKind::TimedOut`]).
+    /// A system call failed, the memory is gone ([`gone`]), or `each` stopped ([`io::ErrorKind::TimedOut`]).
     pub fn blocks(
         &self,
         range: Range<u64>,
@@ -198,7 +199,7 @@ impl Pagemap {
         }
         let mut runs = runs.into_iter().peekable();
         while let Some(run) = runs.peek() {
-            // From the block with the next page on, as far as it goes without a block that is empty.
+            // From the block with the next page on, up to the first block that is empty.
             let start = run.start / huge * huge;
             let mut end = start;
             let mut inside: Vec<Run> = Vec::new();
@@ -242,7 +243,7 @@ impl Pagemap {
         Ok(())
     }
 
-    /// The entries from a page on, in order; gives how many, fewer than asked for where the memory is gone.
+    /// Reads the entries from a page on, in order; returns how many, fewer than requested if the memory is gone.
     pub fn entries(&self, page: u64, entries: &mut [Entry]) -> io::Result<usize> {
         let mut bytes = [0; 8192];
         let mut have = 0;
@@ -263,14 +264,14 @@ impl Pagemap {
         Ok(have)
     }
 
-    /// The pages of a range that are present or swapped, in runs of one kind, ascending and apart from each other.
+    /// The pages of a range that are present or swapped, in runs of one kind, ascending and disjoint.
     fn in_use(&self, range: Range<u64>, mut each: impl FnMut(Run)) -> io::Result<()> {
         let mut runs = [Run::default(); RUNS];
         let mut next = range.start;
         while next < range.end {
             let (found, walked) = self.scan(next..range.end, &mut runs)?;
             runs[..found].iter().for_each(|run| each(*run));
-            // The end of the walk can come back short of the last run that was told, and the next call would repeat it.
+            // The end of the walk can be before the end of the last run, and the next call would repeat it.
             let end = runs[..found].last().map_or(walked, |run| run.end.max(walked));
             if end <= next {
                 return Err(io::Error::other("the kernel's scan does not advance"));
@@ -280,7 +281,7 @@ impl Pagemap {
         Ok(())
     }
 
-    /// Fills `runs`; gives how many, and where the walk ended.
+    /// Fills `runs`; returns how many, and where the walk ended.
     fn scan(&self, range: Range<u64>, runs: &mut [Run]) -> io::Result<(usize, u64)> {
         let mut argument = ScanArgument {
             size: size_of::<ScanArgument>() as u64,
@@ -302,7 +303,7 @@ impl Pagemap {
     }
 }
 
-/// Whether an error says that the memory is gone: the process has ended, or begun another program.
+/// Whether an error means that the memory is gone: the process has ended, or executed another program.
 pub fn gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ESRCH) || error.kind() == io::ErrorKind::UnexpectedEof
 }
@@ -312,7 +313,7 @@ pub fn base_page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Bytes of a huge page; of 2 MB where the kernel was built without them.
+/// Bytes of a huge page; 2 MB if the kernel was built without them.
 pub fn huge_page_bytes() -> u64 {
     static BYTES: LazyLock<u64> =
         LazyLock::new(|| crate::scan::huge_page_size(std::path::Path::new("/sys")).unwrap_or(2 << 20));
