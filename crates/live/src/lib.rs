@@ -1,8 +1,8 @@
-//! The instruments on a live Linux: comparing policies on a command, running a command under one, a daemon, looking into memory, and
-//! probing what the machine does with pages of several sizes.
+//! The instruments on a live Linux: comparing policies on a command, running a command under one, a daemon, inspecting
+//! memory, and probing what the machine does with pages of several sizes.
 //!
-//! What the kernel offers, and what changes anything, is `superpage-linux`'s; here is what is measured by it, and how that is shown. What is
-//! changed for the whole system is put back, also after an abort.
+//! Interfaces of the kernel, and everything that changes something, are in `superpage-linux`; this crate measures with
+//! them and presents the results. System-wide changes are restored, also after an abort.
 //!
 //! The crate is empty on other systems.
 #![cfg(target_os = "linux")]

@@ -17,53 +17,53 @@ use superpage_linux::{Error, Policy};
 /// What watching may cost, besides what [`Watch`](crate::watch::Watch) does: 0.7 % of one core, most of it for huge pages and folios.
 const WATCH: Budget = Budget { resident: 0.002, huge: 0.0025, folios: 0.0025 };
 
-/// How a command is to be run.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What gives it its pages.
+    /// The policy.
     pub policy: Policy,
-    /// Wait for all that the command has started, not for the command alone.
+    /// Wait for all descendants of the command, not for the command alone.
     pub wait: bool,
-    /// Look at the memory of the command and its descendants now and then: 0.1 s and 1 % of one core.
+    /// Sample the memory of the command and its descendants from time to time: 0.1 s and 1 % of one core.
     pub watch: bool,
-    /// Put its code on huge pages, also where the policy does not.
+    /// Place its code on huge pages, even if the policy does not.
     pub text: Option<Way>,
-    /// Leave the symbols of code that was remapped in a file for `perf report`; else they are there while the command runs.
+    /// Keep the file with the symbols of remapped code for `perf report`; otherwise it exists while the command runs.
     pub perf_map: bool,
 }
 
-/// What became of a command.
+/// The results of a command.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// The status to end with: the command's own, or 128 and the signal that ended it.
+    /// The exit status: the command's own, or 128 plus the signal that ended it.
     pub code: u8,
-    /// How the command ended; `None` when a signal came before it was started.
+    /// How the command ended; `None` if a signal arrived before it was started.
     pub ended: Option<Ended>,
-    /// What it and its descendants used, of those that have ended.
+    /// The resources that it and its descendants used, of those that have ended.
     pub usage: Usage,
-    /// What was seen of their memory, if it was watched.
+    /// What was sampled of their memory, if it was watched.
     pub memory: Option<Memory>,
-    /// What the policy came to in it and its descendants, at the last look near their peak, if they were watched.
+    /// The effect of the policy on it and its descendants, at the last sample near their peak, if they were watched.
     pub reach: Option<Reach>,
-    /// Its descendants that still run: their numbers, and their names as they gave them.
+    /// Its descendants that still run: their numbers, and their names, which are untrusted.
     pub left: Vec<(i32, String)>,
-    /// What the promoter did, where the policy has one.
+    /// The counters of the promoter, if the policy has one.
     pub promoted: Option<Counters>,
-    /// What became of the command's code, where it was to be placed.
+    /// The results for the command's code, if it was to be placed.
     pub text: Vec<Placement>,
-    /// What was not possible with the code.
+    /// What failed in placing the code.
     pub text_notes: Vec<String>,
-    /// What was done for the whole system, and what could not be done.
+    /// What was changed system-wide, and what could not be done.
     pub notes: Vec<String>,
 }
 
-/// Runs a command under a policy and waits for it. Its standard streams are this process's, signals that come to this
-/// process are passed on, and settings of the whole system are put back before this returns. To be called while the
+/// Runs a command under a policy and waits for it. Its standard streams are this process's, signals to this
+/// process are passed on, and system-wide settings are restored before this returns. Call it while the
 /// process has one thread.
 ///
 /// # Errors
-/// [`Error::Unable`] where the system cannot carry out the policy, [`Error::Exec`] when the command cannot be started
-/// ([`exec_status`](superpage_linux::tree::exec_status) tells the status for that).
+/// [`Error::Unable`] if the system does not support the policy, [`Error::Exec`] if the command cannot be started
+/// ([`exec_status`](superpage_linux::tree::exec_status) returns the status for that).
 pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
     let [program, arguments @ ..] = command else {
         return Err(Error::Usage("there is no command to run; give it after --".to_string()));

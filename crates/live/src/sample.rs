@@ -1,11 +1,12 @@
-//! The memory of a run while it goes on: peak resident memory of the whole process tree, and how much of it is huge.
+//! The memory of a run while it continues: peak resident memory of the whole process tree, and how much of it is huge.
 //!
-//! A thread looks now and then at every member of the tree: at `status`, which is cheap, and, when memory is near its
-//! peak, at `smaps_rollup`, which walks the page tables; in runs that do not count also away from the peak, at what the
-//! program asked for, and, for a policy that is about folios, at every page's folio. Each has a budget of processor time in proportion to the time that the run has
-//! taken, and the thread sleeps until the budget allows the next look; one that takes longer than was expected is given up
-//! where the budget ends. So it costs a run the same share whatever the run does. A run that does not count can have each of its processes looked at in the moment in which it ends, too
-//! ([`Sampler::at_ends`]): so something is seen of the shortest.
+//! A thread periodically samples every member of the tree: `status`, which is cheap, and, when memory is near its peak,
+//! `smaps_rollup`, which walks the page tables. In runs that are not measured it also samples away from the peak, reads
+//! what the program requested, and, for a policy about folios, every page's folio. Each kind has a budget of processor
+//! time in proportion to the run's time so far, and the thread sleeps until the budget allows the next sample; one that
+//! takes longer than expected is abandoned when the budget ends. So it costs a run the same share whatever the run
+//! does. In a run that is not measured each process can also be sampled at the moment of its exit
+//! ([`Sampler::at_ends`]), so that even the shortest is seen.
 
 use crate::inspect::{Kind, Process, Reach};
 use serde::Serialize;
@@ -19,7 +20,7 @@ use superpage_linux::proc::{self, bytes_of};
 use superpage_linux::tree::descendants;
 use superpage_vm::Sizes;
 
-/// How much processor time the looks may take, as shares of the time of the run.
+/// How much processor time samples may take, as shares of the time of the run.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// For resident memory.
@@ -33,7 +34,7 @@ pub struct Budget {
 impl Budget {
     /// In a run that is timed: 0.3 % of one processor together.
     pub const TIMED: Budget = Budget { resident: 0.001, huge: 0.002, folios: 0.0 };
-    /// In a run whose time does not count.
+    /// In a run that is not timed.
     pub const WARMUP: Budget = Budget { resident: 0.05, huge: 0.2, folios: 0.2 };
 }
 
@@ -42,46 +43,46 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// What share of the peak counts as near it.
 const NEAR: f64 = 0.9;
 
-/// What was seen of the memory of a run.
+/// The sampled memory of a run.
 #[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
 pub struct Memory {
-    /// The most memory that the tree had at once, huge pages of the static pool among it.
+    /// The most memory that the tree had at once, including huge pages of the static pool.
     pub peak: u64,
-    /// How many of these bytes were mapped by huge pages, at the last look near the peak.
+    /// How many of these bytes were mapped by huge pages, at the last sample near the peak.
     pub huge: Option<u64>,
-    /// The share of what was resident at that look that was mapped by huge pages, from 0 to 1.
+    /// The share of resident memory at that sample that was mapped by huge pages, from 0 to 1.
     pub coverage: Option<f64>,
-    /// How many bytes were in folios of the sizes that the policy is about, at the last look near the peak.
+    /// How many bytes were in folios of the policy's sizes, at the last sample near the peak.
     pub folios: Option<u64>,
-    /// The share of what was resident at that look that was in such folios, from 0 to 1.
+    /// The share of resident memory at that sample that was in such folios, from 0 to 1.
     pub folio_coverage: Option<f64>,
-    /// The most bytes that any look saw mapped by huge pages at once.
+    /// The most bytes that any sample found mapped by huge pages at once.
     pub most_huge: Option<u64>,
 }
 
-/// What to look at, and what is known of runs of the same command before.
+/// What to sample, and what is known of earlier runs of the same command.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// How much time the looks may take.
+    /// How much time samples may take.
     pub budget: Budget,
-    /// The peak of an earlier run of this command: huge pages are looked at near it. Zero if there was none.
+    /// The peak of an earlier run of this command: huge pages are sampled near it. Zero if there was none.
     pub expected: u64,
-    /// The sizes of the folios that the policy is about, if it is about any.
+    /// The folio sizes of the policy, if it has any.
     pub folio: Option<Sizes>,
-    /// Look at huge pages also where memory is not near its peak, and at what the program asked for.
+    /// Sample huge pages even if memory is not near its peak, and what the program requested.
     pub thorough: bool,
-    /// Set by who wants no more looks: a look that goes on is given up.
+    /// Set to stop sampling: a sample in progress is abandoned.
     pub stop: Arc<AtomicBool>,
 }
 
 /// What is asked of the thread that looks.
 enum Ask {
-    /// To look at once, and then to drop this.
+    /// Sample at once, and then drop this.
     Look(Sender<()>),
     End,
 }
 
-/// A thread that looks at the tree of this process's descendants.
+/// A thread that samples the tree of this process's descendants.
 pub struct Sampler {
     ask: Sender<Ask>,
     /// Set when the run has ended: what goes on then is given up.
@@ -92,7 +93,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to look.
+    /// Starts sampling.
     pub fn start(plan: Plan) -> Sampler {
         let own = status(std::process::id() as i32).map_or(0, |status| status.resident);
         let (ask, asked) = channel();
@@ -115,8 +116,8 @@ impl Sampler {
         Sampler { ask, over, thread, own }
     }
 
-    /// To be called when a process of the tree ends and waits for that: looks at the tree at once, whatever it costs, unless the
-    /// plan's flag is set.
+    /// To be called when a process of the tree is about to exit and waits: samples the tree at once, whatever it costs,
+    /// unless the plan's flag is set.
     pub fn at_ends(&self) -> impl FnMut(i32) + use<> {
         let ask = self.ask.clone();
         move |_| {
@@ -128,12 +129,12 @@ impl Sampler {
         }
     }
 
-    /// Ends the looking. `most` is the peak of the largest process as the kernel tells it at the end.
+    /// Stops sampling. `most` is the peak of the largest process as the kernel reports it at the end.
     pub fn finish(self, most: u64) -> Memory {
         self.finish_thorough(most).0
     }
 
-    /// As [`finish`](Sampler::finish), with what the program asked for, if that was looked at.
+    /// Like [`finish`](Sampler::finish), with what the program requested, if that was sampled.
     pub fn finish_thorough(self, most: u64) -> (Memory, Option<Reach>) {
         self.over.store(true, Ordering::Relaxed);
         let _ = self.ask.send(Ask::End);

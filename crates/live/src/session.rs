@@ -1,9 +1,10 @@
-//! One command under one policy, from what the policy sets to its being put back: what `run` and `compare` have in common.
+//! One command under one policy, from applying the policy to restoring settings: what `run` and `compare` have in
+//! common.
 //!
-//! A [`Session`] applies the policy and makes the command ready. [`Session::start`] starts it, places its code, passes signals on, and
-//! starts what the policy does beside the command and what watches it. [`Running::put_back`] ends all that; dropping at any point does
-//! too, in the order in which nothing is lost: who watches, the command, what was set for the whole system, and last the signals that were
-//! held back meanwhile.
+//! A [`Session`] applies the policy and prepares the command. [`Session::start`] starts it, places its code, passes
+//! signals on, and starts the policy's background and the sampler. [`Running::put_back`] ends all of that; dropping at
+//! any point does too, in the order in which nothing is lost: the sampler, the command, system-wide settings, and last
+//! the signals that were blocked meanwhile.
 
 use crate::inspect::Reach;
 use crate::sample::{self, Memory, Sampler};

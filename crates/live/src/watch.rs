@@ -1,4 +1,4 @@
-//! What a policy comes to while a command runs.
+//! Observes the effect of a policy while a command runs.
 
 use crate::inspect::Reach;
 use crate::sample::Walk;

@@ -15,40 +15,40 @@ use superpage_live::compare::{
 };
 use superpage_report::{Export, Screen};
 
-/// Run a command under several policies in turns, and say which of them to use
+/// Run a command under several policies in turns, and recommend one of them
 #[derive(Args)]
 #[command(after_long_help = after_help())]
 pub(crate) struct Compare {
-    /// A policy to compare with the system as it is (now); repeat for several, also for the same one [default: now, base,
+    /// A policy to compare with the system as it is (now); repeat for several, even the same one [default: now, base,
     /// thp, mthp:size=64K, hugetlb, promote]
     #[arg(long = "policy", value_name = "POLICY", value_parser = super::run::policy)]
     policies: Vec<Policy>,
 
-    /// How many rounds count; in each, every policy runs once
+    /// The number of measured rounds; in each, every policy runs once
     #[arg(short, long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
 
-    /// How many runs of each policy come before, and do not count
+    /// The number of warm-up runs of each policy, which are not measured
     #[arg(short, long, value_name = "N", default_value_t = 1)]
     warmup: u32,
 
-    /// What `sh -c` does before each run, outside its time
+    /// A command for `sh -c` before each run, outside its time
     #[arg(short, long, value_name = "CMD")]
     prepare: Option<String>,
 
-    /// What `sh -c` does after each run, outside its time
+    /// A command for `sh -c` after each run, outside its time
     #[arg(short, long, value_name = "CMD")]
     conclude: Option<String>,
 
-    /// Go on when the command ends with a status other than 0
+    /// Continue if the command exits with a status other than 0
     #[arg(short, long)]
     ignore_failure: bool,
 
-    /// Give the command to `sh -c`, its words joined by spaces
+    /// Pass the command to `sh -c`, its words joined by spaces
     #[arg(long)]
     shell: bool,
 
-    /// Start the command itself, without a shell: the default, and what undoes an earlier --shell
+    /// Start the command itself, without a shell: the default; undoes an earlier --shell
     #[arg(short = 'N', long, overrides_with = "shell")]
     no_shell: bool,
 
@@ -56,35 +56,35 @@ pub(crate) struct Compare {
     #[arg(long)]
     show_output: bool,
 
-    /// What the order of the policies in each round is drawn from
+    /// The seed of the order of policies in each round
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
 
-    /// Do not touch memory before each run, where a host may have taken what is free
+    /// Do not touch memory before each run, even if a host may have taken free memory
     #[arg(long)]
     cold_host: bool,
 
-    /// Show every column, and break no line
+    /// Show every column, and wrap no line
     #[arg(long)]
     wide: bool,
 
-    /// How to print what was found
+    /// How to print the results
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
     format: Format,
 
-    /// Write the times in the shape of hyperfine's JSON, too
+    /// Also write the times in the shape of hyperfine's JSON
     #[arg(long, value_name = "FILE")]
     export_json: Option<PathBuf>,
 
-    /// Write all medians as CSV, too
+    /// Also write all medians as CSV
     #[arg(long, value_name = "FILE")]
     export_csv: Option<PathBuf>,
 
-    /// Write the table in Markdown, too
+    /// Also write the table in Markdown
     #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
 
-    /// Write a page with the table and charts of every run, too
+    /// Also write a page with the table and charts of every run
     #[arg(long, value_name = "FILE")]
     export_html: Option<PathBuf>,
 
@@ -97,7 +97,7 @@ pub(crate) struct Compare {
 enum Format {
     /// For people
     Table,
-    /// One array with an object a policy
+    /// One array with one object per policy
     Json,
 }
 
@@ -160,7 +160,7 @@ impl Compare {
         }
     }
 
-    /// The files to write, each looked at before anything runs, with what goes into it.
+    /// The files to write, each checked before anything runs, with their contents.
     fn exports(&self) -> Result<Vec<(Export, Text)>, Failure> {
         let wanted: [(&Option<PathBuf>, Text); 4] = [
             (&self.export_json, export::json),
@@ -184,7 +184,7 @@ impl Compare {
     }
 }
 
-/// The comparison for people: the answer first, then what stands behind it.
+/// The comparison for people: the answer first, then the evidence.
 fn shown(comparison: &Comparison, screen: Screen) -> String {
     let Comparison { command, rounds, seed, .. } = comparison;
     let mut text = screen.paragraph(&format!("{command}: {rounds} rounds, order from seed {seed}"));
@@ -204,10 +204,10 @@ fn shown(comparison: &Comparison, screen: Screen) -> String {
     text
 }
 
-/// What makes the text of a file.
+/// Produces the text of a file.
 type Text = fn(&Comparison) -> String;
 
-/// Progress on standard error, on a terminal. Nothing is drawn while a run goes on.
+/// Progress on standard error, on a terminal. Nothing is drawn during a run.
 struct Bar(ProgressBar);
 
 impl Bar {

@@ -29,7 +29,7 @@ pub(crate) struct Daemon {
     #[arg(long, value_name = "PATH")]
     cgroup: Vec<PathBuf>,
 
-    /// Promote in every process of the system but init
+    /// Promote in every process of the system except init
     #[arg(long)]
     all: bool,
 
@@ -37,15 +37,16 @@ pub(crate) struct Daemon {
     #[arg(long, value_name = "promote:KEY=VALUE,...")]
     policy: Option<String>,
 
-    /// Take processes, parameters and metrics from this file, where the command line does not give them; SIGHUP reads it again
+    /// Read processes, parameters and metrics from this file, where the command line does not give them; SIGHUP reads
+    /// it again
     #[arg(long, value_name = "FILE.toml")]
     config: Option<PathBuf>,
 
-    /// Print what would be promoted, and what not and why, and end
+    /// Print what would be promoted, and what not and why, and exit
     #[arg(long)]
     dry_run: bool,
 
-    /// How --dry-run prints
+    /// The format of --dry-run
     #[arg(long, value_name = "FORMAT", default_value = "table", requires = "dry_run")]
     format: Format,
 
@@ -60,7 +61,7 @@ pub(crate) struct Daemon {
     #[arg(long, value_name = "FILE.prom")]
     metrics_file: Option<PathBuf>,
 
-    /// Log each promotion; twice, each scan. RUST_LOG says it in detail
+    /// Log each promotion; twice, each scan. RUST_LOG selects in detail
     #[arg(short, long, action = clap::ArgAction::Count)]
     verbose: u8,
 }
@@ -101,7 +102,7 @@ impl Daemon {
         Ok(ExitCode::SUCCESS)
     }
 
-    /// What the file says, changed by the command line.
+    /// The file's configuration, changed by the command line.
     fn configuration(&self) -> Result<Config, Error> {
         let mut config = self.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
         if self.all || !self.pid.is_empty() || !self.cgroup.is_empty() {
@@ -129,7 +130,7 @@ impl Daemon {
         Ok(config)
     }
 
-    /// Logs go to standard error, with times and colours only for a terminal: a journal has its own.
+    /// Logs go to standard error, with times and colours only on a terminal: a journal has its own.
     fn log(&self) {
         let level = match self.verbose {
             0 => "info",
@@ -161,7 +162,7 @@ impl Daemon {
     }
 }
 
-/// A row for each process with memory that matters, and a line for the rest.
+/// One row for each process with relevant memory, and a line for the rest.
 fn table(findings: &[Finding], region: u64, share: f64, screen: Screen) -> String {
     let matters = |finding: &&Finding| {
         finding.ripe + finding.young + finding.sparse + finding.huge + finding.unsuitable_bytes > 0

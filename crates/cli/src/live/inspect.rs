@@ -31,15 +31,15 @@ use superpage_report::{Screen, foreign_json};
     superpage inspect --system --watch=5\n  \
     superpage inspect --format json 4711 | jq '.[] | select(.huge_bytes > 0)'")]
 pub(crate) struct Inspect {
-    /// The process to look at
+    /// The process to inspect
     #[arg(value_name = "PID", required_unless_present = "system", conflicts_with = "system", value_parser = number)]
     pid: Option<u32>,
 
-    /// Look at the system: free blocks, fragmentation, pools, what the kernel's workers did
+    /// Show the system: free blocks, fragmentation, pools, the work of the kernel's threads
     #[arg(long)]
     system: bool,
 
-    /// Keep looking, every so many seconds (2 if not said)
+    /// Refresh the view every so many seconds (2 by default)
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
           value_parser = seconds)]
     watch: Option<Duration>,

@@ -1,4 +1,4 @@
-//! The verbs that work on this system: what is running, and what runs now.
+//! The verbs that work on this system: on running processes, and on commands that they start.
 
 mod compare;
 mod daemon;
@@ -13,15 +13,16 @@ use std::process::ExitCode;
 /// The verbs that work on this system.
 #[derive(Subcommand)]
 pub(crate) enum Live {
-    /// Run a command under several policies in turns, and say which of them to use
+    /// Run a command under several policies in turns, and recommend one of them
     Compare(compare::Compare),
     /// Promote the memory of running programs to huge pages, where it is populated and settled
     Daemon(daemon::Daemon),
-    /// Show where the memory of a process lies, in pages of which sizes, and why it is not huge; or what the system has free
+    /// Show where the memory of a process is, in pages of which sizes, and why it is not huge; or what the system has
+    /// free
     Inspect(inspect::Inspect),
     /// Run a command under a policy for its pages
     Run(run::Run),
-    /// Find out by timing what this machine and its kernel do with pages of several sizes
+    /// Determine by timing what this machine and its kernel do with pages of several sizes
     Probe(probe::Measure),
 }
 
@@ -50,7 +51,7 @@ impl Live {
     }
 }
 
-/// Puts back what a process that was killed had changed, and says so. Gives the sentence that says why it cannot.
+/// Restores what a killed process had changed, and reports it. Returns the sentence that says why it cannot.
 fn recover() -> Option<String> {
     match superpage_linux::settings::recover() {
         Ok(None) => None,

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use superpage_live::probe::{Options, Probe};
 use superpage_report::{Column, Screen, Table};
 
-/// Find out by timing what this machine and its kernel do with pages of several sizes
+/// Determine by timing what this machine and its kernel do with pages of several sizes
 #[derive(Args)]
 #[command(after_long_help = "Examples:\n  superpage probe --quick\n  \
     superpage probe --export-html probe.html --write-machine here.toml\n  \
@@ -27,8 +27,8 @@ pub(crate) struct Measure {
     #[arg(long)]
     folios: bool,
 
-    /// Take this share of the available memory in base pages and give back half of them at random, before contiguity is
-    /// measured again; 0 does without
+    /// Allocate this share of the available memory in base pages and free half of them at random, before contiguity is
+    /// measured again; 0 for none
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
     churn: f64,
 

@@ -15,24 +15,25 @@ use superpage_report::{bytes, count, foreign, time};
 #[derive(Args)]
 #[command(after_long_help = after_help())]
 pub(crate) struct Run {
-    /// What gives the command its pages
+    /// The policy for the command's pages
     #[arg(short, long, value_name = "POLICY", default_value = "promote", value_parser = policy)]
     policy: Policy,
 
-    /// Wait for all processes that the command starts, not for the command alone
+    /// Wait for all descendants of the command, not for the command alone
     #[arg(long)]
     wait: bool,
 
-    /// Put the command's code on huge pages too: file (as pages of its file), remap (as a copy), auto (as it can be)
+    /// Place the command's code on huge pages too: file (as pages of its file), remap (as a copy), auto (whichever is
+    /// possible)
     #[arg(long, value_name = "WAY", num_args = 0..=1, require_equals = true, default_missing_value = "auto",
           value_parser = way)]
     text: Option<Way>,
 
-    /// Leave the symbols of remapped code in /tmp/perf-PID.map, for perf report
+    /// Keep the symbols of remapped code in /tmp/perf-PID.map, for perf report
     #[arg(long, requires = "text")]
     perf_map: bool,
 
-    /// Say at the end what was used, and what was changed for the whole system
+    /// Report at the end what was used, and what was changed system-wide
     #[arg(short, long)]
     verbose: bool,
 
@@ -86,7 +87,7 @@ impl Run {
     }
 }
 
-/// What was used, on standard error.
+/// Prints what was used, on standard error.
 fn summary(policy: &Policy, outcome: &Outcome) {
     for note in &outcome.notes {
         eprintln!("superpage: {note}");
@@ -125,7 +126,7 @@ fn summary(policy: &Policy, outcome: &Outcome) {
     }
 }
 
-/// What the policy did not come to, and why.
+/// The memory that the policy did not affect, and why.
 fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
     let Some(reach) = &outcome.reach else { return Vec::new() };
     match (policy, reach.why_nothing(policy)) {
@@ -137,7 +138,7 @@ fn reach(policy: &Policy, outcome: &Outcome) -> Vec<String> {
     }
 }
 
-/// What the command leaves behind. That a promoter leaves it alone is said in any case: it was to promote there.
+/// The processes that the command leaves behind. If a promoter was to promote in them, this is reported in any case.
 fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
     let promotes = matches!(policy, Policy::Promote(_) | Policy::Background(_));
     if outcome.left.is_empty() || !(verbose || promotes) {
@@ -153,7 +154,7 @@ fn left(policy: &Policy, outcome: &Outcome, verbose: bool) {
     eprintln!("superpage: the command has left {} behind, {how} still run; --wait waits for them", names.join(", "));
 }
 
-/// What was seen of the memory of the command and its descendants.
+/// The sampled memory of the command and its descendants.
 fn memory(memory: &Memory) -> String {
     let mut text = format!("at most {} resident", bytes(memory.peak));
     if let (Some(huge), Some(coverage)) = (memory.huge, memory.coverage) {

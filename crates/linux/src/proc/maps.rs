@@ -1,4 +1,4 @@
-//! `/proc/PID/maps` and `smaps`, which are not of one moment: the kernel writes them piece by piece as they are read, while
+//! `/proc/PID/maps` and `smaps`, which are not snapshots: the kernel writes them piece by piece as they are read, while
 //! the process maps and unmaps.
 
 use super::{ended, refused};
@@ -7,18 +7,19 @@ use procfs::process::MemoryMap;
 use std::fs::File;
 use std::io::{self, Read};
 
-/// Reads one of them whole.
+/// Reads one of them completely.
 pub fn read(path: &str) -> io::Result<Vec<u8>> {
     read_while(path, &|| true)
 }
 
-/// Reads one of them in pieces as large as the kernel gives, which is a page, asking before each whether to go on: `smaps` of
+/// Reads one of them in pieces of the kernel's size, a page, and asks before each whether to continue: `smaps` of
 /// a process with much memory or many mappings can take the kernel seconds.
 ///
 /// # Errors
 /// [`io::ErrorKind::TimedOut`] if not.
 pub fn read_while(path: &str, go_on: &dyn Fn() -> bool) -> io::Result<Vec<u8>> {
-    // With room from the start: without, the first read is of a few bytes, for which the kernel writes a single line.
+    // With a large buffer from the start: otherwise the first read is of a few bytes, for which the kernel writes a
+    // single line.
     let (mut file, mut text, mut have) = (File::open(path)?, vec![0; 64 << 10], 0);
     loop {
         if !go_on() {
@@ -38,8 +39,8 @@ pub fn read_while(path: &str, go_on: &dyn Fn() -> bool) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// The mappings, ascending and apart from each other: one that grew or was merged between two pieces is told twice, and what
-/// comes later is newer. `ends` are a mapping's addresses; `cut` makes it end earlier.
+/// The mappings, ascending and disjoint: a mapping that grew or was merged between two pieces is reported twice, and
+/// the later report is newer. `ends` returns a mapping's addresses; `cut` makes it end earlier.
 pub fn newest<T>(
     told: impl IntoIterator<Item = T>,
     ends: impl Fn(&T) -> (u64, u64),
@@ -59,13 +60,13 @@ pub fn newest<T>(
     kept
 }
 
-/// The mappings of a process, as `/proc/PID/smaps` tells them: ascending and apart. The kernel walks the whole page table for it, some
-/// 15 ms for a GB of base pages. Asks every few dozen microseconds whether to go on.
+/// The mappings of a process from `/proc/PID/smaps`: ascending and disjoint. The kernel walks the whole page table for
+/// it, some 15 ms for a GB of base pages. Asks every few dozen microseconds whether to continue.
 ///
 /// # Errors
-/// Those of [`refused`], and [`Error::Unable`] if it was not to go on.
+/// Those of [`refused`], and [`Error::Unable`] if it was told to stop.
 pub fn smaps(pid: u32, go_on: &dyn Fn() -> bool) -> Result<Vec<MemoryMap>, Error> {
-    /// Some dozens of mappings: 0.2 ms.
+    /// A few dozen mappings: 0.2 ms.
     const PART: usize = 64 << 10;
     let text = read_while(&format!("/proc/{pid}/smaps"), go_on).map_err(|error| refused(pid, error))?;
     let mut maps = Vec::new();
@@ -90,7 +91,7 @@ mod tests {
     #[test]
     fn what_is_told_later_is_newer() {
         assert_eq!(apart(&[(1, 2), (4, 6), (6, 9)]), [(1, 2), (4, 6), (6, 9)]);
-        // Grown; merged with its neighbour below; begun anew within another.
+        // Grown; merged with its neighbour below; replaced within another.
         assert_eq!(apart(&[(1, 2), (4, 6), (4, 8), (9, 10)]), [(1, 2), (4, 8), (9, 10)]);
         assert_eq!(apart(&[(1, 2), (3, 4), (5, 6), (3, 8)]), [(1, 2), (3, 8)]);
         assert_eq!(apart(&[(1, 6), (4, 8)]), [(1, 4), (4, 8)]);

@@ -1,4 +1,4 @@
-//! What the kernel tells of processes as text. The names in it, of programs and of files, are bytes that anybody may choose.
+//! What the kernel reports of processes as text. The names in it, of programs and of files, are untrusted bytes.
 
 pub mod maps;
 
@@ -11,18 +11,18 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// A file of `/proc`, with a sign for each piece of a name that is no UTF-8: the names are shown, and the numbers beside
-/// them count all the same.
+/// Reads a file of `/proc`, with a replacement character for each piece of a name that is not UTF-8: names are for
+/// display, and the numbers beside them count all the same.
 pub fn read(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
 }
 
-/// The mappings in the text of `/proc/PID/maps` or `smaps`, with names as [`read`] has them. Of a path that the library would
-/// take for a segment of shared memory, and is none, `/SYSVx` is told as `/./SYSVx`, which means the same.
+/// The mappings in the text of `/proc/PID/maps` or `smaps`, with names as [`read`] returns them. A path that the
+/// library would mistake for a segment of shared memory, `/SYSVx`, is returned as `/./SYSVx`, which means the same.
 pub fn mappings(text: &[u8]) -> ProcResult<MemoryMaps> {
     let text = String::from_utf8_lossy(text);
     let mut safe = String::new();
-    // Looked for once: most texts have none, and are long.
+    // Searched once: most texts have none, and are long.
     let lines = if text.contains(SEGMENT) { text.split_inclusive('\n') } else { "".split_inclusive('\n') };
     for line in lines {
         // A mapping's line: address, permissions, offset, device, inode, spaces, path.
@@ -38,10 +38,10 @@ pub fn mappings(text: &[u8]) -> ProcResult<MemoryMaps> {
     MemoryMaps::from_buf_read(if safe.is_empty() { text.as_bytes() } else { safe.as_bytes() })
 }
 
-/// The text of `maps` or `smaps` in parts of whole mappings, each as large as `size` or hardly larger.
+/// The text of `maps` or `smaps` in parts of whole mappings, each of about `size` bytes or slightly more.
 pub fn parts(mut text: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
-        // A mapping begins with its address, in small hexadecimal digits; what is told of it, with a capital letter.
+        // A mapping begins with its address, in lower-case hexadecimal digits; its fields begin with a capital letter.
         let begins = |pair: &[u8]| pair[0] == b'\n' && (pair[1].is_ascii_digit() || pair[1].is_ascii_lowercase());
         let end =
             text.get(size - 1..).and_then(|rest| rest.windows(2).position(begins)).map_or(text.len(), |at| size + at);
@@ -51,25 +51,26 @@ pub fn parts(mut text: &[u8], size: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// How the kernel names segments of System V shared memory: `/SYSV` and eight hexadecimal digits.
+/// The kernel's names for segments of System V shared memory: `/SYSV` and eight hexadecimal digits.
 const SEGMENT: &str = "/SYSV";
 
 fn is_segment(path: &str) -> bool {
     path.as_bytes().get(SEGMENT.len()..SEGMENT.len() + 8).is_some_and(|key| key.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// What there is of a process.
+/// The state of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// A program that runs.
     Runs,
-    /// It runs, but its first thread has ended, through which `/proc/PID` shows its memory: another thread.
+    /// It runs, but its first thread, through which `/proc/PID` shows its memory, has ended: the number of another
+    /// thread.
     Headless(i32),
-    /// It has ended, and waits for its parent to hear of that.
+    /// It has ended, and waits to be reaped by its parent.
     Zombie,
     /// There is no such process.
     Gone,
-    /// A thread of the kernel.
+    /// A kernel thread.
     Kernel,
 }
 
@@ -84,7 +85,7 @@ impl State {
         }
     }
 
-    /// Whether it is a program that runs.
+    /// Whether it is a running program.
     pub fn runs(self) -> bool {
         matches!(self, State::Runs | State::Headless(_))
     }
@@ -100,10 +101,10 @@ fn another_thread(pid: i32) -> Option<i32> {
     })
 }
 
-/// What `/proc/PID/status` says, with a name as [`read`] has it. Some 30 us.
+/// The contents of `/proc/PID/status`, with a name as [`read`] returns it. Some 30 us.
 ///
 /// # Errors
-/// What the system says; a text that is none, as where something else is mounted there.
+/// The system's error; a malformed text, as if something else is mounted there.
 pub fn status(pid: i32) -> io::Result<Status> {
     let text = read(format!("/proc/{pid}/status"))?;
     Status::from_buf_read(text.as_bytes()).map_err(io::Error::other)
@@ -154,7 +155,7 @@ pub fn disabled(status: &Status) -> bool {
     status.thp_enabled == Some(false)
 }
 
-/// Why something of a process cannot be read, as a sentence.
+/// The error for something of a process that cannot be read.
 pub fn refused(pid: u32, error: io::Error) -> Error {
     match Errno::from_io_error(&error) {
         Some(Errno::NOENT) => {
@@ -171,7 +172,7 @@ pub fn refused(pid: u32, error: io::Error) -> Error {
     }
 }
 
-/// The process has no memory to look at: it went away in between, or it is none that has any.
+/// The error for a process without memory to inspect: it ended meanwhile, or never has any.
 pub fn ended(pid: u32) -> Error {
     let name = read(format!("/proc/{pid}/comm")).unwrap_or_default();
     let name = name.trim_end_matches('\n');

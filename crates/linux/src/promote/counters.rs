@@ -1,18 +1,18 @@
-//! What a promoter has done so far.
+//! The counters of a promoter.
 
 use crate::collapse::Refusal;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Sums since the promoter began; those marked *now* are of the last look.
+/// Sums since the promoter began; those marked *now* are of the last scan.
 #[derive(Clone, PartialEq, Debug, Default, Serialize)]
 pub struct Counters {
     /// Bytes in a region.
     pub region_bytes: u64,
     /// Regions that became huge pages.
     pub promoted_regions: u64,
-    /// Bytes by which promotion can have grown resident memory: pages of those regions that were not populated.
+    /// Bytes by which promotion may have grown resident memory: pages of those regions that were not populated.
     pub grown_bytes: u64,
     /// Regions that the kernel refused, by the reason's name.
     pub refused: BTreeMap<&'static str, u64>,
@@ -22,15 +22,15 @@ pub struct Counters {
     pub shared: u64,
     /// Regions left alone at the last check because too little memory would have been left to the programs.
     pub no_room: u64,
-    /// Calls that promote.
+    /// Calls of [`collapse`](crate::collapse::collapse).
     pub calls: u64,
-    /// Looks at a process that found it unchanged, without a scan.
+    /// Checks of a process that found it unchanged, without a scan.
     pub quiet_looks: u64,
     /// Scans of a process.
     pub scans: u64,
     /// Batches after which the process was left alone for a while because the batch had slowed it.
     pub backoffs: u64,
-    /// Times that no free huge page could be had.
+    /// Times that no free huge page was available.
     pub memory_backoffs: u64,
     /// Times that promotion waited because tasks waited for memory.
     pub pressure_backoffs: u64,
@@ -40,17 +40,17 @@ pub struct Counters {
     pub watched: u64,
     /// Processes that are left alone, now, by the reason's name.
     pub excluded: BTreeMap<&'static str, u64>,
-    /// Regions of the watched that are huge, now.
+    /// Regions of watched processes that are huge, now.
     pub huge_regions: u64,
-    /// Regions of the watched that are populated to the share and no huge page, now.
+    /// Regions of watched processes that are populated to the share and not huge, now.
     pub candidate_regions: u64,
-    /// Regions of the watched that are populated below the share, now.
+    /// Regions of watched processes that are populated below the share, now.
     pub sparse_regions: u64,
-    /// CPU time of the promoter's thread, all in all.
+    /// CPU time of the promoter's thread in total.
     pub cpu: Duration,
-    /// The part of it in looks and scans.
+    /// The part of it spent in checks and scans.
     pub scan_cpu: Duration,
-    /// The part of it in promotions.
+    /// The part of it spent in promotions.
     pub promote_cpu: Duration,
     /// The time for which the promoter has run.
     pub elapsed: Duration,

@@ -7,10 +7,10 @@ pub(super) fn thread_cpu() -> Duration {
     clock(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or_default()
 }
 
-/// The CPU time of all threads of a process so far; `None` when it has ended. Well under a microsecond, and as exact as the
-/// scheduler's tick for threads that run now.
+/// The CPU time of all threads of a process so far; `None` if it has ended. Takes well under a microsecond, and is as
+/// exact as the scheduler's tick for threads that run now.
 pub(super) fn process_cpu(pid: i32) -> Option<Duration> {
-    // The number of a process in the clock's name, as `clock_getcpuclockid` builds it.
+    // The pid encoded in the clock id, as by `clock_getcpuclockid`.
     clock((!pid << 3) | 2)
 }
 

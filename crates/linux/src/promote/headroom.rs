@@ -1,18 +1,18 @@
-//! How much memory promotion may add, and when it waits: for the control groups of a process and for the system.
+//! How much memory promotion may add, and when it must wait: for the control groups of a process and for the system.
 //!
-//! A promotion adds the pages of the region that were not populated, and while it copies, a whole region more. Both are taken
-//! from the limits of every control group from the process's own up to the root, and from what the system has available. Of
-//! each a *headroom* is left to the programs. What adds pages leaves a quarter of a limit, and an eighth of the system's memory,
-//! since a program that was made to fill its limit is killed when it grows; a copy, which is gone at once, a sixteenth and a
-//! sixty-fourth; and none of them less than 16 MB. Cached pages of files that nobody has used of late (`inactive_file`) do not count as used: the kernel
-//! gives them up before it fails an allocation.
+//! A promotion adds the pages of the region that were not populated and, while it copies, a whole region more. Both are
+//! charged to the limits of every control group from the process's own up to the root, and to the system's available
+//! memory. Of each a *headroom* is left to the programs. What adds pages leaves a quarter of a limit, and an eighth of
+//! the system's memory, since a program that is sized to fill its limit would be killed when it grows; a copy, which is
+//! temporary, leaves a sixteenth and a sixty-fourth; and none of them less than 16 MB. File cache that was not used
+//! recently (`inactive_file`) does not count as used: the kernel reclaims it before it fails an allocation.
 //!
-//! Where tasks have waited for memory in more than [`PRESSED`] percent of the last ten seconds, by the kernel's pressure stall
-//! information, nothing is promoted until that is over.
+//! If tasks have waited for memory in more than [`PRESSED`] percent of the last ten seconds, according to the kernel's
+//! pressure stall information, nothing is promoted until that is over.
 //!
 //! The files: `memory.max`, `memory.high`, `memory.current`, `memory.pressure` of version 2, `memory.limit_in_bytes` and
-//! `memory.usage_in_bytes` of version 1, `memory.stat` of both; `/proc/meminfo` and `/proc/pressure/memory`. What a kernel does
-//! not show is no limit.
+//! `memory.usage_in_bytes` of version 1, `memory.stat` of both; `/proc/meminfo` and `/proc/pressure/memory`. A limit
+//! that the kernel does not show does not apply.
 
 use super::target::{hierarchy, within};
 use crate::proc::bytes_of;
@@ -23,10 +23,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use superpage_vm::Ripe;
 
-/// The share of time in percent in which some task waited for memory (`some avg10`) from which on promotion waits.
+/// The percentage of time in which some task waited for memory (`some avg10`) from which on promotion waits.
 const PRESSED: f64 = 5.0;
 
-/// Whose memory it is.
+/// The owner of a limit.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Place {
     System,
@@ -43,25 +43,25 @@ impl fmt::Display for Place {
     }
 }
 
-/// What may be added to the memory of a process before a headroom is touched.
+/// What may be added to the memory of a process without using the headroom.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Room {
-    /// Bytes of pages that stay.
+    /// Bytes of permanent pages.
     pub(super) pages: u64,
-    /// Bytes of copies, which are given back.
+    /// Bytes of copies, which are freed again.
     pub(super) copies: u64,
-    /// Where there is the least for copies.
+    /// The place with the least room for copies.
     pub(super) place: Place,
 }
 
 impl Room {
-    /// Where so much is free of a limit; pages leave its `pages`-th part, copies its `copies`-th.
+    /// The room where `free` of a limit is unused; pages leave its `pages`-th part, copies its `copies`-th.
     fn of(free: u64, limit: u64, (pages, copies): (u64, u64), place: Place) -> Room {
         let beside = |part: u64| free.saturating_sub((limit / part).max(16 << 20));
         Room { pages: beside(pages), copies: beside(copies), place }
     }
 
-    /// What may be added in both.
+    /// The room under both limits.
     fn and(self, other: Room) -> Room {
         let pages = self.pages.min(other.pages);
         let tighter = if other.copies < self.copies { other } else { self };
@@ -69,14 +69,14 @@ impl Room {
     }
 }
 
-/// The limits of a system and its control groups. It keeps nothing: a group may be changed, and left, at any time.
+/// The limits of a system and its control groups. It caches nothing: a group may change, and be left, at any time.
 #[derive(Clone, Debug)]
 pub(crate) struct Headroom {
     root: PathBuf,
 }
 
 impl Headroom {
-    /// Of the system whose `/proc` and control groups are in `root`: `/`, but in tests.
+    /// Of the system whose `/proc` and control groups are in `root`: `/`, except in tests.
     pub(crate) fn of(root: impl Into<PathBuf>) -> Headroom {
         Headroom { root: root.into() }
     }
@@ -87,7 +87,7 @@ impl Headroom {
         self.rooms(pid).into_iter().fold(unlimited, Room::and)
     }
 
-    /// What may be added by each limit that holds for a process.
+    /// The room under each limit that applies to a process.
     fn rooms(&self, pid: i32) -> Vec<Room> {
         let system = || {
             let text = self.read("proc/meminfo");
@@ -97,7 +97,7 @@ impl Headroom {
         self.groups(pid).into_iter().filter_map(group_room).chain(system()).collect()
     }
 
-    /// What is left to a process of each limit of memory, and of what, in words.
+    /// What is left to a process of each limit of memory, and what the limit is of, in words.
     pub(crate) fn left(&self, pid: i32) -> Vec<(u64, String)> {
         let system = bytes_of(&self.read("proc/meminfo"), "MemAvailable");
         let groups =
@@ -143,13 +143,13 @@ impl Headroom {
     }
 }
 
-/// What promotions would add that are only thought of, one after the other.
+/// What simulated promotions would add, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Claims(BTreeMap<Place, u64>);
 
 impl Claims {
-    /// Parts regions of a process as [`admit`] does, beside all that was claimed before, and claims what those add that fit. Gives
-    /// where there is too little for the others, too.
+    /// Splits regions of a process as [`admit`] does, beside everything claimed before, and claims what the admitted
+    /// ones add. Also returns the place with too little room for the others.
     pub(super) fn admit(
         &mut self,
         headroom: &Headroom,
@@ -168,24 +168,24 @@ impl Claims {
         for room in &rooms {
             *self.0.entry(room.place.clone()).or_default() += grown;
         }
-        // Where not even a copy fits nothing is promoted; else it is the pages that are too many.
+        // If not even a copy fits nothing is promoted; otherwise there are too many pages.
         let tightest =
             rooms.into_iter().min_by_key(|room| if room.copies < size { (0, room.copies) } else { (1, room.pages) });
         (fit, others, tightest.map(|room| room.place))
     }
 }
 
-/// What a region's promotion adds for good.
+/// What a region's promotion adds permanently.
 fn grows(ripe: &Ripe, size: u64, page: u64) -> u64 {
     size - u64::from(ripe.populated) * page
 }
 
-/// Parts regions of `size` bytes into those that fit into the room, in their order, and the others.
+/// Splits regions of `size` bytes into those that fit into the room, in their order, and the others.
 pub(super) fn admit(batch: Vec<Ripe>, room: &Room, size: u64, page: u64) -> (Vec<Ripe>, Vec<Ripe>) {
     let mut rest = room.pages;
     batch.into_iter().partition(|ripe| {
         let grows = grows(ripe, size, page);
-        // One at a time is there twice, while it is copied.
+        // One region at a time exists twice, while it is copied.
         let fits = room.copies >= size && grows <= rest;
         rest -= if fits { grows } else { 0 };
         fits
@@ -196,21 +196,21 @@ fn file(folder: &Path, name: &str) -> String {
     fs::read_to_string(folder.join(name)).unwrap_or_default()
 }
 
-/// What may be added in a group; `None` where it has no limit.
+/// The room in a group; `None` if it has no limit.
 fn group_room(folder: PathBuf) -> Option<Room> {
     let (free, limit) = group_free(&folder)?;
     Some(Room::of(free, limit, (4, 16), Place::Group(folder)))
 }
 
-/// What is free of a group's limit, and the limit; `None` where it has none.
+/// What is free of a group's limit, and the limit; `None` if it has none.
 fn group_free(folder: &Path) -> Option<(u64, u64)> {
     let value = |name: &str| file(folder, name).trim().parse::<u64>().ok();
-    // "max" is no number, and in version 1 no limit is nearly all of 63 bits.
+    // "max" is not a number, and in version 1 no limit is nearly all of 63 bits.
     let limits = ["memory.max", "memory.high", "memory.limit_in_bytes"].into_iter().filter_map(value);
     let limit = limits.filter(|limit| *limit < 1 << 60).min()?;
     let used = value("memory.current").or_else(|| value("memory.usage_in_bytes"))?;
     let stat = file(folder, "memory.stat");
-    // Of version 1, the plain one is of the group without those below.
+    // In version 1, the plain one is of the group without its descendants.
     let cached = number(&stat, "total_inactive_file ").or_else(|| number(&stat, "inactive_file ")).unwrap_or(0);
     Some((limit.saturating_sub(used.saturating_sub(cached)), limit))
 }
@@ -221,7 +221,7 @@ fn number(text: &str, name: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Whether a file of pressure stall information says that tasks wait: `some avg10=7.50 avg60=...`.
+/// Whether a file of pressure stall information reports that tasks wait: `some avg10=7.50 avg60=...`.
 fn pressed(text: &str) -> bool {
     let some = text.lines().find_map(|line| line.strip_prefix("some "));
     let share = some.and_then(|some| some.split(' ').find_map(|word| word.strip_prefix("avg10=")));

@@ -1,15 +1,16 @@
-//! Promoting the memory of running programs: what `superpage daemon` and `run --policy promote` do.
+//! Promotes the memory of running programs: the work of `superpage daemon` and `run --policy promote`.
 //!
-//! What is done when is decided by the policy's background, the same as in a simulation (`crates/vm/src/policy/promote.rs`). Here is what it
-//! sees and does, a [`System`] of live processes: it reads how far regions of a huge page's size are populated
-//! ([`crate::scan`]), where memory changed; it promotes by `process_madvise(MADV_COLLAPSE)`, a few regions in a call, each checked page by
-//! page right before, where that leaves headroom to others, and more slowly in a process that it slows.
+//! The policy's background decides what is done and when, as in a simulation (`crates/vm/src/policy/promote.rs`). This
+//! module implements [`System`] on live processes for it: it reads how far regions of a huge page's size are populated
+//! ([`crate::scan`]), where memory changed; it promotes by `process_madvise(MADV_COLLAPSE)`, a few regions per call,
+//! each checked page by page right before, if that leaves headroom to others, and more slowly in a process that it
+//! slows.
 //!
-//! Nothing is named by a number that may come to mean something else. The process is pinned by a `pidfd` and its memory by the
-//! open page map, which shows nothing any more once the process has ended or runs another program; then nothing is promoted.
-//! What the check cannot see is the time from it to the call: memory freed in those microseconds may be populated again by
-//! the promotion, and an `exec` in them may promote a region of the new program that happens to lie at the same address.
-//! Neither changes what any memory contains.
+//! Nothing is named by a number that may be reused. The process is pinned by a `pidfd` and its memory by the open page
+//! map, which is empty once the process has ended or executed another program; then nothing is promoted. The check does
+//! not cover the time from it to the call: memory freed in those microseconds may be populated again by the promotion,
+//! and an `exec` in them may promote a region of the new program that happens to lie at the same address. Neither
+//! changes what any memory contains.
 
 mod counters;
 mod cpu;
@@ -38,17 +39,17 @@ use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{Background, Check, Hold, How, Look, Outcome, Ripe, Sample, Scanner, SpaceId, System, Time};
 
-/// The longest that [`Promoter::run`] sleeps before it looks whether it shall stop.
+/// The longest that [`Promoter::run`] sleeps before it checks whether to stop.
 const NAP: Duration = Duration::from_millis(100);
 
-/// How long promotion waits where tasks wait for memory: as long as that is seen in the kernel's averages.
+/// How long promotion waits when tasks wait for memory: as long as the kernel's averages show it.
 const PRESSURE_PAUSE: Duration = Duration::from_secs(10);
 
-/// Regions asked of how many pieces they are made, in a survey of a process: about one millisecond.
+/// In a survey of a process: the number of regions for which the number of pieces is asked; about one millisecond.
 const ASKED: usize = 64;
 
-/// Promotes the memory of other processes. All it does is on the thread that calls [`Promoter::step`] or [`Promoter::run`],
-/// whose CPU time is its budget.
+/// Promotes the memory of other processes. All its work is done on the thread that calls [`Promoter::step`] or
+/// [`Promoter::run`], whose CPU time is its budget.
 #[derive(Debug)]
 pub struct Promoter {
     background: Box<dyn Background>,
@@ -61,7 +62,7 @@ struct Live {
     options: Options,
     target: Target,
     ladder: Ladder,
-    /// Bytes in a region, and base pages of it that have to be populated.
+    /// Bytes in a region, and the number of its base pages that must be populated.
     size: u64,
     least: u32,
     processes: BTreeMap<i32, Process>,
@@ -71,15 +72,15 @@ struct Live {
     clock: Clock,
 }
 
-/// The CPU time that counts as the background's own.
+/// The CPU time that is charged to the background.
 #[derive(Debug, Default)]
 struct Clock {
-    /// Whether all of this process counts, and not only the thread that works.
+    /// Whether all of this process counts, and not only the working thread.
     whole: bool,
-    /// What counted up to the time that `mark` was taken.
+    /// What was charged up to the time of `mark`.
     used: Duration,
     mark: Duration,
-    /// What of the CPU time was used in looks.
+    /// The part of it spent in scans.
     scans: Duration,
 }
 
@@ -88,7 +89,7 @@ impl Clock {
         if self.whole { process_cpu(std::process::id() as i32).unwrap_or_default() } else { thread_cpu() }
     }
 
-    /// Work begins; gives what this process has used beside, where all of it counts.
+    /// Begins a unit of work; returns what this process has used otherwise, if all of it counts.
     fn begin(&mut self) -> Duration {
         let now = self.read();
         let beside = if self.whole { now.saturating_sub(self.mark) } else { Duration::ZERO };
@@ -97,7 +98,7 @@ impl Clock {
         beside
     }
 
-    /// Work ends; gives what it used.
+    /// Ends a unit of work; returns what it used.
     fn end(&mut self) -> Duration {
         let now = self.read();
         let used = now.saturating_sub(self.mark);
@@ -118,41 +119,41 @@ pub struct Finding {
     pub pid: i32,
     /// Its name.
     pub name: String,
-    /// Why nothing in it is promoted, if so.
+    /// Why nothing in it is promoted, if nothing is.
     pub excluded: Option<&'static str>,
-    /// Populated to the share and settled, and a headroom allows it: would be promoted now.
+    /// Regions populated to the share and settled, with headroom: they would be promoted now.
     pub ripe: u64,
-    /// Populated to the share, but not yet for the age.
+    /// Regions populated to the share, but not yet for the age.
     pub young: u64,
-    /// Populated below the share.
+    /// Regions populated below the share.
     pub sparse: u64,
-    /// Huge pages already.
+    /// Regions that are huge pages already.
     pub huge: u64,
     /// Bytes of mappings under `MADV_NOHUGEPAGE`, or of static huge pages.
     pub unsuitable_bytes: u64,
-    /// Resident memory in which nothing is promoted and why, the most first; what waits for memory is among it, and what is too
-    /// young is not.
+    /// Resident memory in which nothing is promoted, by reason, the largest first; this includes what waits for memory,
+    /// but not what is too young.
     pub reasons: Vec<Reason>,
-    /// Addresses of the first few that are ripe, in the order of their promotion.
+    /// Addresses of the first few regions to be promoted, in order.
     pub first: Vec<u64>,
 }
 
 impl Promoter {
-    /// A promoter for these processes. It does nothing yet.
+    /// A promoter for these processes, which has not started.
     ///
     /// # Errors
-    /// [`Error::Usage`]: the options make no sense. [`Error::Unable`]: the kernel has no huge pages or cannot promote for
-    /// others (before Linux 6.1), or this process has no right to.
+    /// [`Error::Usage`]: the options make no sense. [`Error::Unable`]: the kernel has no huge pages or cannot promote
+    /// for others (before Linux 6.1), or this process lacks the right.
     pub fn new(options: Options, target: Target) -> Result<Promoter, Error> {
         able()?;
         Promoter::observer(options, target)
     }
 
-    /// One that does what the background of another policy does, which sees all regions with anything populated. What is not of
-    /// that policy, such as how far a process may be slowed, is as [`Options`] has it by default.
+    /// A promoter that runs the background of another policy, which sees all regions with anything populated. Options
+    /// that are not of that policy, such as how far a process may be slowed, have the defaults of [`Options`].
     ///
     /// # Errors
-    /// [`Error::Usage`]: the policy has no background. Else as [`Promoter::new`].
+    /// [`Error::Usage`]: the policy has no background. Otherwise as for [`Promoter::new`].
     pub fn of(policy: &superpage_vm::Policy, target: Target) -> Result<Promoter, Error> {
         let name = policy.definition().name;
         let none =
@@ -162,10 +163,10 @@ impl Promoter {
         Ok(Promoter { background, ..promoter })
     }
 
-    /// A promoter that may only look ([`Promoter::survey`]): it needs no right to promote.
+    /// A promoter that may only observe ([`Promoter::survey`]): it needs no right to promote.
     ///
     /// # Errors
-    /// As [`Promoter::new`], without the rights.
+    /// As for [`Promoter::new`], except for the rights.
     pub fn observer(options: Options, target: Target) -> Result<Promoter, Error> {
         options.validate()?;
         let size = scan::huge_page_size(Path::new("/sys"))?;
@@ -188,13 +189,14 @@ impl Promoter {
         Ok(Promoter { background: live.options.background(), live })
     }
 
-    /// This process is here for the promoter alone: all that it uses counts, from its start, and no CPU time is saved up.
+    /// Declares that this process only runs the promoter: all that it uses counts, from its start, and no CPU time is
+    /// saved up.
     pub fn count_the_process(&mut self) {
         self.live.clock = Clock { whole: true, used: self.live.options.burst.0, ..Clock::default() };
     }
 
-    /// What is done, with these options from now on. What is known of the processes is kept, but not for how long their
-    /// regions have been as they are.
+    /// Applies these options from now on. What is known of the processes is kept, except for how long their
+    /// regions have been unchanged.
     ///
     /// # Errors
     /// [`Error::Usage`]: the options make no sense; nothing is changed.
@@ -203,7 +205,7 @@ impl Promoter {
         self.background = options.background();
         let live = &mut self.live;
         live.least = scanner(&options, live.size).least();
-        // Nothing is saved up.
+        // No time is saved up.
         live.clock.used = options.burst.0;
         live.options = options;
         live.target = target;
@@ -216,7 +218,7 @@ impl Promoter {
         &self.live.options
     }
 
-    /// What was done so far.
+    /// The counters.
     pub fn counters(&self) -> Counters {
         let live = &self.live;
         let mut counters = live.counters.clone();
@@ -242,7 +244,8 @@ impl Promoter {
         }
     }
 
-    /// Does what is due: looks at processes, and at most one batch of promotions. Gives how long there is nothing to do.
+    /// Does what is due: checks and scans processes, and at most one batch of promotions. Returns for how long nothing
+    /// is due.
     pub fn step(&mut self) -> Duration {
         let Promoter { background, live } = self;
         live.counters.cpu += live.clock.begin();
@@ -259,8 +262,8 @@ impl Promoter {
         next.saturating_sub(live.began.elapsed())
     }
 
-    /// What would be promoted, and what not and why: looks at every process, waits for the age, and looks again. Promotes
-    /// nothing, and goes by no budget. Ends early, with less, when `stop` is set.
+    /// Returns what would be promoted, and what not and why: scans every process, waits for the age, and scans again.
+    /// Promotes nothing, and ignores the budget. Ends early, with less, when `stop` is set.
     pub fn survey(&mut self, stop: &AtomicBool) -> Vec<Finding> {
         let live = &mut self.live;
         live.spaces();
@@ -286,7 +289,7 @@ impl Live {
         self.processes.get(&(space.0 as i32))
     }
 
-    /// Looks at every process, and says what would be promoted in it by what its scanner knows of it.
+    /// Scans every process, and returns what would be promoted in it according to its scanner.
     fn find(&mut self, scanners: &mut BTreeMap<i32, Scanner>) -> Vec<Finding> {
         let now = self.began.elapsed();
         let mut findings = Vec::new();
@@ -328,7 +331,7 @@ impl Live {
             };
             findings.push((process.pace.rate(), finding, ripe));
         }
-        // The busiest come first, as where it promotes.
+        // The busiest first, as in promotion.
         findings.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
         let mut claims = Claims::default();
         for (_, finding, ripe) in &mut findings {
@@ -340,7 +343,8 @@ impl Live {
         findings.into_iter().map(|(_, finding, _)| finding).collect()
     }
 
-    /// Says which of a process's regions that are ripe would be promoted beside the `claims` of others, and which wait for memory.
+    /// Decides which of a process's candidates would be promoted beside the `claims` of others, and which wait for
+    /// memory.
     fn ration(&self, finding: &mut Finding, ripe: Vec<Ripe>, claims: &mut Claims) {
         let page = rustix::param::page_size() as u64;
         let (fit, wait, why, place) = match self.headroom.pressed(finding.pid) {
@@ -377,7 +381,7 @@ impl System for Live {
         nanos(self.clock.spent())
     }
 
-    /// The processes that there are. One that ends within the first interval is never scanned.
+    /// The processes that exist. One that ends within the first interval is never scanned.
     fn spaces(&mut self) -> Vec<SpaceId> {
         let before = self.clock.read();
         let members = self.target.members();
@@ -460,7 +464,7 @@ impl System for Live {
         })
     }
 
-    /// Promotes in place or by copying as the kernel does: it copies.
+    /// Promotes as the kernel does, by copying, whether in place or by copying was requested.
     fn promote(&mut self, space: SpaceId, _: Level, regions: &[Ripe], how: How) -> Vec<Outcome> {
         let Some(process) = self.processes.get_mut(&(space.0 as i32)).filter(|_| how != How::InPlace) else {
             return vec![Outcome::Later; regions.len()];
@@ -495,7 +499,7 @@ impl System for Live {
         for (ripe, outcome) in batch.iter().zip(outcomes) {
             let stands = |process: &Process| matches!(process.check(ripe.region, self.size, self.least), Check::Populated(pages) if pages >= self.least);
             let outcome = match outcome {
-                // The kernel says the same of a range that was unmapped since the check.
+                // The kernel returns the same for a range that was unmapped since the check.
                 Err(Refusal::NoMemory) if !stands(process) => Err(Refusal::Unmapped),
                 other => other,
             };
@@ -535,13 +539,13 @@ impl System for Live {
         self.process(space).map_or(0, |process| nanos(process.pace.until()))
     }
 
-    /// Linux offers no call for that.
+    /// Linux has no call for that.
     fn demote(&mut self, _: SpaceId, _: Level, _: u64) -> bool {
         false
     }
 }
 
-/// A time of the promoter as policies count it.
+/// A time of the promoter in the unit of policies.
 fn nanos(time: Duration) -> Time {
     Time::try_from(time.as_nanos()).unwrap_or(Time::MAX)
 }
@@ -551,7 +555,7 @@ fn scanner(options: &Options, size: u64) -> Scanner {
     Scanner::new(pages, options.share, nanos(options.age.0)).expect("options that were checked")
 }
 
-/// Whether the kernel can promote for others and lets this process.
+/// Checks that the kernel can promote for others, and lets this process do so.
 fn able() -> Result<(), Error> {
     /// Its bit in the set of capabilities.
     const SYS_NICE: u32 = 23;
@@ -563,7 +567,7 @@ fn able() -> Result<(), Error> {
     }
     let own = rustix::process::pidfd_open(rustix::process::getpid(), rustix::process::PidfdFlags::empty());
     let own = own.map_err(Error::system("open a process (needs Linux 5.3)"))?;
-    // No region at all: a kernel that knows the request does nothing.
+    // No region at all: a kernel that supports the request does nothing.
     match collapse::probe(own.as_fd()) {
         Ok(()) => Ok(()),
         Err(libc::ENOSYS) => unable("this kernel has no process_madvise: promotion needs Linux 6.1"),

@@ -1,4 +1,4 @@
-//! What the promoter may be told: the parameters of the policy `promote`.
+//! The options of the promoter: the parameters of the policy `promote`.
 
 use crate::Error;
 use crate::policy::LINUX;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use superpage_vm::{Background, Definition, Given, Policy};
 
-/// A time for people: `250ms`, `2s`.
+/// A time as users write it: `250ms`, `2s`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Span(pub Duration);
 
@@ -23,17 +23,17 @@ impl fmt::Display for Span {
 /// The parameters of the policy `promote` on live Linux. As text, `share=0.9,age=5s`; in TOML, a table of the same names.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// The least share of a region's base pages that are populated, above 0 and at most 1.
+    /// The share of a region's base pages that must be populated, above 0 and at most 1.
     pub share: f64,
-    /// How long its population has not changed.
+    /// For how long its population must not have changed.
     pub age: Span,
-    /// The most that the promoter may use of one core, over time, for all that it does.
+    /// The most that the promoter may use of one core, over time, for all its work.
     pub cpu: f64,
     /// The CPU time that it may save up while it does less, and use at once.
     pub burst: Span,
-    /// The time between two looks at what runs, and at a process that changes.
+    /// The time between two scans for processes, and of a process that changes.
     pub interval: Span,
-    /// The longest time between two looks at a process that does not change.
+    /// The longest time between two scans of a process that does not change.
     pub idle: Span,
     /// The most by which promotion may slow a process, as a share of its own speed: after a batch that cost it more, the
     /// next one waits.
@@ -51,10 +51,10 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What was given for the parameters of the policy.
+    /// The options from the values given for the policy's parameters.
     ///
     /// # Errors
-    /// [`Error::Usage`]: values that do not go together.
+    /// [`Error::Usage`]: the values contradict each other.
     pub fn new(given: &Given) -> Result<Options, Error> {
         let options = Options::unchecked(given);
         options.validate()?;
@@ -76,13 +76,13 @@ impl Options {
         }
     }
 
-    /// What the policy does with them, from its start.
+    /// The policy's background with these options, in its initial state.
     pub(super) fn background(&self) -> Box<dyn Background> {
         let policy = Policy::parse(&format!("promote:{self}"), &LINUX).expect("it is written as it is read");
         policy.background().expect("it does what it does in time of its own")
     }
 
-    /// The policy that they are parameters of.
+    /// The policy whose parameters these are.
     pub fn definition() -> &'static Definition {
         LINUX.policies().find(|definition| definition.name == "promote").expect("a policy that the manager names")
     }
@@ -102,16 +102,16 @@ impl Options {
         ]
     }
 
-    /// Sets the parameters of `key=value` pairs parted by commas; the others stay.
+    /// Sets the parameters of `key=value` pairs separated by commas; the others stay.
     ///
     /// # Errors
-    /// [`Error::Usage`]: no such parameter, no value for it, or values that do not go together.
+    /// [`Error::Usage`]: no such parameter, an invalid value, or values that contradict each other.
     pub fn change(&mut self, text: &str) -> Result<(), Error> {
         *self = format!("{self},{text}").parse()?;
         Ok(())
     }
 
-    /// Checks each value and that they go together.
+    /// Checks each value, and that they are consistent.
     ///
     /// # Errors
     /// [`Error::Usage`] names the parameter, its value and what was expected.
@@ -148,7 +148,7 @@ impl Options {
 impl FromStr for Options {
     type Err = Error;
 
-    /// The defaults, changed by `key=value` parted by commas.
+    /// The defaults, changed by `key=value` pairs separated by commas.
     fn from_str(text: &str) -> Result<Options, Error> {
         let policy = Policy::parse(&format!("promote:{text}"), &LINUX);
         Options::new(policy.map_err(|error| Error::Usage(error.to_string()))?.given())
@@ -161,7 +161,7 @@ impl<'de> Deserialize<'de> for Options {
     }
 }
 
-/// A table of parameters, each read by itself, so that an error knows its place.
+/// A table of parameters, each parsed by itself, so that an error knows its place.
 struct Table;
 
 impl<'de> Visitor<'de> for Table {
@@ -196,7 +196,7 @@ impl<'de> DeserializeSeed<'de> for Key {
     }
 }
 
-/// A change of one parameter, to a value of any type that stands for it.
+/// A change of one parameter, to a value of any type that can represent it.
 struct Change {
     key: &'static str,
     options: Options,
@@ -204,7 +204,7 @@ struct Change {
 
 impl Change {
     fn to<E: serde::de::Error>(mut self, value: &dyn fmt::Display) -> Result<Options, E> {
-        // What goes together is checked when all are there.
+        // Consistency is checked when all are set.
         let pairs = format!("{},{}={value}", self.options, self.key);
         let policy = Policy::parse(&format!("promote:{pairs}"), &LINUX).map_err(E::custom)?;
         self.options = Options::unchecked(policy.given());
@@ -252,7 +252,7 @@ impl Visitor<'_> for Change {
 }
 
 impl fmt::Display for Options {
-    /// What differs from the defaults, as it is parsed; nothing if nothing does.
+    /// What differs from the defaults, in the form that is parsed; empty if nothing does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let pairs = Options::definition().parameters.iter().zip(self.values());
         let changed = pairs.filter(|(parameter, own)| own != parameter.default);

@@ -1,26 +1,26 @@
-//! How fast a process may be promoted: less when that slows it.
+//! How fast a process may be promoted: less if that slows it.
 //!
-//! The kernel collapses a region under locks that page faults and mappings of the process need too. So each batch is weighed
-//! by the process's own progress: the CPU time that it used meanwhile, against what it used per second just before. What it
-//! lost, over the allowed slowdown, is the time for which it is then left alone; that doubles with each batch in a row that
-//! cost it more than half of the batch's time.
+//! The kernel collapses a region under locks that page faults and mappings of the process need too. So the cost of each
+//! batch is measured by the process's own progress: the CPU time that it used meanwhile, against what it used per
+//! second just before. What it lost, divided by the allowed slowdown, is the time for which it is then left alone; that
+//! doubles with each batch in a row that cost it more than half of the batch's time.
 
 use std::time::Duration;
 
 /// The longest pause.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A window shorter than this, a few ticks of the scheduler, says nothing of a process's speed.
+/// A window shorter than this, a few ticks of the scheduler, says nothing about a process's speed.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(20);
 
 /// The progress of a process beside its promotions. Times are since the promoter began.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
-    /// CPU seconds a second, outside of our calls.
+    /// CPU seconds per second, outside of our calls.
     rate: f64,
-    /// When that was measured to, and the CPU time then.
+    /// The end of that measurement, and the CPU time then.
     seen: Option<(Duration, Duration)>,
-    /// CPU seconds lost to batches of late, older ones counting half as much with each new one. Clocks of processes tick,
+    /// CPU seconds lost to recent batches, older ones counting half as much with each new one. CPU clocks have ticks,
     /// so a single batch may show too much or less than nothing; the sum does not.
     lost: f64,
     doublings: u32,
@@ -28,7 +28,7 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Notes the CPU time of the process at a time when no batch is under way.
+    /// Records the CPU time of the process while no batch is running.
     pub(super) fn look(&mut self, now: Duration, cpu: Duration) {
         if let Some((then, before)) = self.seen {
             let window = now.saturating_sub(then);
@@ -40,7 +40,7 @@ impl Pace {
         self.seen = Some((now, cpu));
     }
 
-    /// CPU seconds a second of late.
+    /// Recent CPU seconds per second.
     pub(super) fn rate(&self) -> f64 {
         self.rate
     }

@@ -1,4 +1,4 @@
-//! One process that is watched: what is known of it, and the next look at it.
+//! One watched process: what is known of it, and its next scan.
 
 use super::Options;
 use super::cpu::process_cpu;
@@ -17,11 +17,11 @@ use superpage_vm::{Check, Look, Ripe, Sample};
 /// Why nothing is promoted in a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Excluded {
-    /// It is a thread of the kernel, or has no memory any more.
+    /// It is a kernel thread, or has no memory any more.
     Kernel,
-    /// This process may not look into it.
+    /// This process may not inspect it.
     Rights,
-    /// It asked for no huge pages (`PR_SET_THP_DISABLE`).
+    /// It disabled huge pages (`PR_SET_THP_DISABLE`).
     Disabled,
 }
 
@@ -36,11 +36,11 @@ impl Excluded {
     }
 }
 
-/// What /proc/PID/stat says that matters here.
+/// The relevant fields of /proc/PID/stat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stat {
     kernel: bool,
-    /// When the process began, and where the stack of its program does: with another program that is another place.
+    /// The start time of the process, and the start address of its stack, which differs for another program.
     identity: (u64, u64),
     faults: u64,
     resident_pages: u64,
@@ -58,26 +58,26 @@ impl Stat {
     }
 }
 
-/// What is needed to promote in a process: names of it, and of the memory of the program that it runs, that never come to mean
-/// another.
+/// Handles for promotion in a process: of the process, and of the memory of the program that it runs. They are never
+/// reused for another.
 #[derive(Debug)]
 pub(super) struct Pinned {
     pub(super) pidfd: OwnedFd,
     pub(super) pagemap: Pagemap,
 }
 
-/// What the last scan saw, in regions; each is counted once.
+/// What the last scan found, in regions; each is counted once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Seen {
-    /// Huge pages already.
+    /// Regions that are huge pages already.
     pub(super) huge: u64,
-    /// Populated below the share.
+    /// Regions populated below the share.
     pub(super) sparse: u64,
-    /// Populated at least to the share.
+    /// Regions populated at least to the share.
     pub(super) candidates: u64,
 }
 
-/// A process that is watched. Times are since the promoter began.
+/// A watched process. Times are since the promoter began.
 #[derive(Debug)]
 pub(super) struct Process {
     pub(super) pid: i32,
@@ -88,23 +88,23 @@ pub(super) struct Process {
     pub(super) pinned: Option<Pinned>,
     /// Regions promoted since the last scan.
     pub(super) promoted: u64,
-    /// Ranges that the program or their kind excludes.
+    /// Ranges excluded by the program or by their kind.
     pub(super) unsuitable: Vec<Unsuitable>,
     identity: Option<(u64, u64)>,
     cpu: Option<Duration>,
     memory: Option<(u64, u64)>,
     flags_read: Option<Duration>,
-    /// Resident bytes of mappings that hold no region, and of regions populated below the share, by the reason.
+    /// Resident bytes of mappings that contain no region, and of regions populated below the share, by reason.
     left: BTreeMap<Why, u64>,
-    /// When it was first seen, and when what is left is to be measured again: each time that it has run twice as long.
+    /// When it was first seen, and when that is measured again: each time that it has run twice as long.
     met: Duration,
     next_measure: Duration,
-    /// It may have changed since it was measured.
+    /// Whether it may have changed since it was measured.
     unmeasured: bool,
 }
 
 impl Process {
-    /// A process seen for the first time, to be looked at from `met` on.
+    /// A process seen for the first time, to be scanned from `met` on.
     pub(super) fn new(pid: i32, met: Duration) -> Process {
         Process {
             pid,
@@ -126,11 +126,11 @@ impl Process {
         }
     }
 
-    /// Looks at the process: scans its memory if that may have changed, and tells what it holds. A process that has not run costs
-    /// one call of less than a microsecond, one that has not touched memory reads one small file.
+    /// Scans the process's memory if that may have changed, and reports what it holds. A process that has not run costs
+    /// one call of less than a microsecond; for one that has not touched memory, one small file is read.
     ///
     /// # Errors
-    /// What the kernel refused, other than by the end of the process.
+    /// A system call failed, for another reason than the end of the process.
     pub(super) fn look(
         &mut self,
         now: Duration,
@@ -171,7 +171,7 @@ impl Process {
         }
     }
 
-    /// The process runs a program that is new to us.
+    /// Starts watching a program that is new to us.
     fn begin(&mut self, stat: &Stat) {
         self.seen = Seen::default();
         self.pinned = None;
@@ -180,7 +180,7 @@ impl Process {
         self.memory = None;
         self.left.clear();
         self.next_measure = Duration::ZERO;
-        // Any bytes: what a process calls itself. Whoever prints it escapes it.
+        // Untrusted bytes: the process names itself. Whoever prints the name escapes it.
         let name = std::fs::read(format!("/proc/{}/comm", self.pid)).unwrap_or_default();
         self.name = String::from_utf8_lossy(name.strip_suffix(b"\n").unwrap_or(&name)).into_owned();
         self.excluded = stat.kernel.then_some(Excluded::Kernel);
@@ -253,7 +253,7 @@ impl Process {
         Ok(())
     }
 
-    /// Measures what is resident in mappings that hold no region.
+    /// Measures resident memory in mappings that contain no region.
     fn measure(&mut self, pagemap: &Pagemap, misfits: &[(scan::Mapping, Why)]) -> Result<(), Error> {
         let mut resident: BTreeMap<Why, u64> = [(Why::TooSmall, 0), (Why::Misaligned, 0)].into();
         for (mapping, why) in misfits {
@@ -265,13 +265,13 @@ impl Process {
         Ok(())
     }
 
-    /// What is left alone is measured at the next look, whenever it was before.
+    /// Makes the next scan measure what is left alone, whenever that was last done.
     pub(super) fn measure_again(&mut self) {
         self.next_measure = Duration::ZERO;
         self.unmeasured = true;
     }
 
-    /// Resident bytes in which nothing is promoted, by the reason.
+    /// Resident bytes in which nothing is promoted, by reason.
     pub(super) fn left(&self) -> impl Iterator<Item = (Why, u64)> {
         let advised = self.unsuitable.iter().filter(|unsuitable| unsuitable.flag == "nh");
         let advised: u64 = advised.map(|unsuitable| unsuitable.resident).sum();
@@ -279,14 +279,14 @@ impl Process {
         self.left.iter().map(|(why, bytes)| (*why, *bytes)).chain([(Why::AdvisedAgainst, advised)])
     }
 
-    /// Takes regions whose pages others have too out of those that are ripe; returns their bytes.
+    /// Removes candidates whose pages are shared with others; returns their bytes.
     pub(super) fn drop_shared(&self, ripe: &mut Vec<Ripe>, size: u64, least: u32) -> u64 {
         let before = ripe.len();
         ripe.retain(|ripe| self.check(ripe.region, size, least) != Check::Shared);
         (before - ripe.len()) as u64 * size
     }
 
-    /// Looks at a region page by page: how far it is populated, or that others have too many of its pages.
+    /// Checks a region page by page: how far it is populated, or that others share too many of its pages.
     pub(super) fn check(&self, region: u64, size: u64, least: u32) -> Check {
         let Some(pinned) = self.pinned.as_ref().filter(|_| self.excluded.is_none()) else {
             return Check::Populated(0);
@@ -296,12 +296,12 @@ impl Process {
         if populated < least && populated + pages.shared >= least { Check::Shared } else { Check::Populated(populated) }
     }
 
-    /// Of how many physically contiguous pieces a region is made.
+    /// The number of physically contiguous pieces of a region.
     pub(super) fn pieces(&self, region: u64, size: u64) -> Option<u32> {
         self.pinned.as_ref()?.pagemap.pages(region, size).ok()?.pieces
     }
 
-    /// Reads which ranges are unsuitable, unless that was done a short while ago; they have no part in the scans that follow.
+    /// Reads which ranges are unsuitable, unless that was done a short time ago; later scans exclude them.
     /// Walks the whole page table, as `smaps` does.
     pub(super) fn learn_flags(&mut self, now: Duration, options: &Options) {
         if self.flags_read.is_none_or(|read| now >= read + options.idle.0) {
@@ -311,23 +311,23 @@ impl Process {
         }
     }
 
-    /// What is known of the memory is out of date: the next look scans it.
+    /// Marks what is known of the memory as out of date: it will be scanned next time.
     pub(super) fn scan_again(&mut self) {
         self.memory = None;
     }
 
-    /// Whether it was looked at and is not left alone.
+    /// Whether it was scanned and is not left alone.
     pub(super) fn watched(&self) -> bool {
         self.identity.is_some() && self.excluded.is_none()
     }
 }
 
-/// Whether the process asked for no huge pages.
+/// Whether the process disabled huge pages.
 fn thp_disabled(pid: i32) -> bool {
     proc::status(pid).is_ok_and(|status| proc::disabled(&status))
 }
 
-/// How many processes there are of each reason.
+/// The number of processes for each reason.
 pub(super) fn count_excluded<'a>(processes: impl Iterator<Item = &'a Process>) -> BTreeMap<&'static str, u64> {
     let mut counts = BTreeMap::new();
     for excluded in processes.filter_map(|process| process.excluded) {

@@ -1,14 +1,14 @@
-//! Which processes the promoter works on.
+//! The processes that the promoter works on.
 
 use crate::Error;
 use crate::tree::descendants;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The processes to promote in; those of all its parts together. The promoter's own process is never one.
+/// The processes to promote in: the union of its parts. The promoter's own process is never included.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Target {
-    /// Every process of the system but the first (`init`), unless it is named.
+    /// Every process of the system except the first (`init`), unless it is named.
     pub all: bool,
     /// These processes.
     pub pids: Vec<i32>,
@@ -34,12 +34,13 @@ impl Target {
         Target { trees: vec![pid], ..Target::default() }
     }
 
-    /// Whether nothing is asked for.
+    /// Whether no process is selected.
     pub fn is_empty(&self) -> bool {
         *self == Target::default()
     }
 
-    /// The processes, now, with those that may not be touched. O(processes of the system) for all, else of the target.
+    /// The processes, now, including those that must not be touched. O(processes of the system) for all, otherwise of
+    /// the target.
     pub fn members(&self) -> BTreeSet<i32> {
         let mut members = BTreeSet::new();
         members.extend(&self.pids);
@@ -67,7 +68,7 @@ fn all() -> impl Iterator<Item = i32> {
 /// Adds the processes of a control group and of all below it.
 fn group_members(group: &Path, members: &mut BTreeSet<i32>) {
     if let Ok(text) = std::fs::read_to_string(group.join("cgroup.procs")) {
-        // Processes of other name spaces show as 0.
+        // Processes of other pid namespaces show as 0.
         members.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()).filter(|pid| *pid != 0));
     }
     let below = std::fs::read_dir(group).into_iter().flatten().flatten();
@@ -76,11 +77,11 @@ fn group_members(group: &Path, members: &mut BTreeSet<i32>) {
     }
 }
 
-/// Finds the folder of a control group: a folder as it is, or a path inside the hierarchies that are mounted, that of
-/// version 2 first, then of version 1, the memory controller's first.
+/// Finds the folder of a control group: a folder as given, or a path inside the mounted hierarchies, that of
+/// version 2 first, then those of version 1, the memory controller's first.
 ///
 /// # Errors
-/// [`Error::Usage`]: there is none.
+/// [`Error::Usage`]: there is no such group.
 pub fn cgroup(path: &Path) -> Result<PathBuf, Error> {
     let is_group = |folder: &PathBuf| folder.join("cgroup.procs").is_file();
     let given = path.to_path_buf();
@@ -99,8 +100,8 @@ pub fn cgroup(path: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// Of a hierarchy of control groups, by its line in `mountinfo`: its rank, the group that is mounted, and where. Read before each batch
-/// of promotions: procfs would make tables of all options of all mounts.
+/// A hierarchy of control groups, from its line in `mountinfo`: its rank, the group that is mounted, and where. Read before
+/// each batch of promotions: procfs would make tables of all options of all mounts.
 pub(super) fn hierarchy(line: &str) -> Option<(u8, PathBuf, PathBuf)> {
     let (mount, file_system) = line.split_once(" - ")?;
     let mut words = mount.split(' ').skip(3);
@@ -115,7 +116,7 @@ pub(super) fn hierarchy(line: &str) -> Option<(u8, PathBuf, PathBuf)> {
     Some((rank, top, folder))
 }
 
-/// The path of a group from one above it; `None` if it is elsewhere, or outside of the namespace.
+/// The path of a group relative to one above it; `None` if it is elsewhere, or outside of the namespace.
 pub(super) fn within<'a>(group: &'a Path, top: &Path) -> Option<&'a Path> {
     let inside = group.strip_prefix(top).ok()?;
     inside.components().all(|part| matches!(part, std::path::Component::Normal(_))).then_some(inside)

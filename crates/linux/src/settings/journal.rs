@@ -1,4 +1,4 @@
-//! The journal of changed settings: what has to be put back, on disk before it is changed.
+//! The journal of changed settings: what must be restored, on disk before it is changed.
 
 use super::{FOLDERS, Recovered};
 use crate::Error;
@@ -13,36 +13,36 @@ use superpage_output::{Output, explain};
 pub(super) struct Change {
     /// Its file.
     pub(super) path: PathBuf,
-    /// What it was before.
+    /// Its old value.
     pub(super) before: String,
-    /// What the kernel has made of what was set; until it is written, what is to be set. A setting with another value is
-    /// not ours to put back.
+    /// The value that the kernel has accepted; until it is written, the value to be set. A setting with another value
+    /// is not ours to restore.
     pub(super) set: String,
 }
 
-/// All changes of one process that are not yet put back, oldest first.
+/// All changes of one process that are not yet restored, oldest first.
 #[derive(PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Journal {
-    /// The boot of the system in which the changes were made; another one has the settings of its own start.
+    /// The boot of the system in which the changes were made; after another boot, settings have their initial values.
     boot: String,
     /// The process that made them.
     pid: u32,
-    /// When that process started, in clock ticks since the boot: another process may get its number.
+    /// When that process started, in clock ticks since boot: its number may be reused.
     started: u64,
     pub(super) changes: Vec<Change>,
 }
 
-/// What became of the process that wrote a journal.
+/// The state of the process that wrote a journal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Owner {
     Alive,
     Dead,
-    /// The system was started again meanwhile, which has put everything back.
+    /// The system has been rebooted meanwhile, which has reset everything.
     EarlierBoot,
 }
 
 impl Journal {
-    /// Replaces the journal by `changes` of this process, or removes it where there are none. It is on disk on return.
+    /// Replaces the journal by `changes` of this process, or removes it if there are none. It is on disk on return.
     pub(super) fn store(file: &Path, root: &Path, changes: &[Change]) -> Result<(), Error> {
         if changes.is_empty() {
             return match fs::remove_file(file) {
@@ -58,7 +58,7 @@ impl Journal {
         let written = || {
             let mut new = Output::create(file)?;
             new.write_all(text.as_bytes())?;
-            // Everyone may know what has to be put back.
+            // Everyone may know what must be restored.
             new.file()?.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
             new.commit()?;
             File::open(folder)?.sync_all()
@@ -87,7 +87,7 @@ impl Journal {
         })
     }
 
-    /// A file that is no setting.
+    /// A file in it that is not a setting.
     fn stranger(&self, root: &Path) -> Option<&Path> {
         let plain = |path: &Path| path.components().all(|part| part != Component::ParentDir);
         let setting = |path: &Path| plain(path) && FOLDERS.iter().any(|folder| path.starts_with(root.join(folder)));
@@ -118,12 +118,12 @@ pub(super) fn read_anything(text: &str) {
     }
 }
 
-/// What names this boot; empty where the system does not say.
+/// The identifier of this boot; empty if the system does not provide it.
 fn boot(root: &Path) -> String {
     fs::read_to_string(root.join("proc/sys/kernel/random/boot_id")).map(|id| id.trim().to_string()).unwrap_or_default()
 }
 
-/// When a process started, in clock ticks since the boot.
+/// When a process started, in clock ticks since boot.
 fn started(root: &Path, pid: u32) -> Option<u64> {
     crate::proc::stat_of(root.join(format!("proc/{pid}/stat"))).map(|stat| stat.starttime)
 }

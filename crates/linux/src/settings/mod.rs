@@ -1,13 +1,13 @@
-//! Settings of the kernel for the whole system: changed under a lock, with a journal, and put back.
+//! System-wide settings of the kernel: changed under a lock, with a journal, and restored.
 //!
-//! A setting is a file of `/sys` or `/proc/sys`. [`Settings::set`] writes the value found there into a journal that is on
-//! disk before the change, so that whatever ends the process, the value can be put back: by [`Settings::restore`] or when
-//! the [`Settings`] are dropped (also by a panic), else by the next call of [`recover`]. A lock file lets only one process
-//! at a time change settings; the kernel releases it when its holder dies. Lock and journal are in `/run/superpage`, or
-//! in the directory that the environment variable `SUPERPAGE_RUN_DIR` names.
+//! A setting is a file of `/sys` or `/proc/sys`. [`Settings::set`] writes its old value into a journal that is on disk
+//! before the change, so that the value can be restored whatever ends the process: by [`Settings::restore`] or when the
+//! [`Settings`] are dropped (also by a panic), otherwise by the next call of [`recover`]. A lock file lets only one
+//! process at a time change settings; the kernel releases it when its holder dies. Lock and journal are in
+//! `/run/superpage`, or in the directory that the environment variable `SUPERPAGE_RUN_DIR` names.
 //!
-//! A lock is no protection against others who write the same files without it. A setting that has another value than the
-//! one that was set here is theirs: it is left as it is, and that is said.
+//! The lock does not protect against others who write the same files without it. A setting whose value differs from the
+//! one set here is theirs: it is left alone, and that is reported.
 
 mod journal;
 
@@ -20,17 +20,17 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The switch of transparent huge pages for the whole system: `always`, `madvise` or `never`.
+/// The system-wide setting of transparent huge pages: `always`, `madvise` or `never`.
 pub const THP_ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
-/// The number of huge pages of the default size that the static pool holds.
+/// The number of huge pages of the default size in the static pool.
 pub const HUGETLB_POOL: &str = "proc/sys/vm/nr_hugepages";
-/// The number of huge pages of the default size that may be taken beyond the pool.
+/// The number of huge pages of the default size that may be allocated beyond the pool.
 pub const HUGETLB_OVERCOMMIT: &str = "proc/sys/vm/nr_overcommit_hugepages";
 
-/// Where settings may lie, below the root of the system. A journal that names another file is refused.
+/// The folders of settings, below the root of the system. A journal that names another file is refused.
 const FOLDERS: [&str; 2] = ["sys/kernel/mm", "proc/sys/vm"];
 
-/// Where a system's settings are, and where their lock and journal are.
+/// The locations of a system's settings, and of their lock and journal.
 #[derive(Clone, Debug)]
 pub struct System {
     root: PathBuf,
@@ -38,7 +38,7 @@ pub struct System {
 }
 
 impl System {
-    /// This system: `/sys` and `/proc`, and the run directory that all of its users of superpage share.
+    /// This system: `/sys` and `/proc`, and the run directory that all users of superpage on it share.
     pub fn live() -> System {
         System::at("/", system_folder())
     }
@@ -48,7 +48,7 @@ impl System {
         System { root: root.into(), run: run.into() }
     }
 
-    /// The file of a setting such as [`THP_ENABLED`], which is named from the root of the system.
+    /// The file of a setting such as [`THP_ENABLED`], which is a path from the root of the system.
     pub fn path(&self, setting: &str) -> PathBuf {
         self.root.join(setting)
     }
@@ -58,10 +58,10 @@ impl System {
         &self.run
     }
 
-    /// What a setting is now, without the words that it could be: `madvise` for `always [madvise] never`.
+    /// The value of a setting, without its alternatives: `madvise` for `always [madvise] never`.
     ///
     /// # Errors
-    /// [`Error::Unable`] where this system has no such setting, [`Error::File`] when it cannot be read.
+    /// [`Error::Unable`] if this system has no such setting, [`Error::File`] if it cannot be read.
     pub fn get(&self, setting: &str) -> Result<String, Error> {
         let path = self.path(setting);
         match fs::read_to_string(&path) {
@@ -74,11 +74,11 @@ impl System {
         }
     }
 
-    /// The run directory, made if it is not there. Only its owner may write to it: what the journal says is written to
-    /// the kernel's files.
+    /// The run directory, created if it does not exist. Only its owner may write to it, because the journal's contents
+    /// are written to the kernel's files.
     ///
     /// # Errors
-    /// [`Error::Unable`] when it cannot be made, or belongs to another user, or others may write to it.
+    /// [`Error::Unable`] if it cannot be created, belongs to another user, or others may write to it.
     pub fn make_run_directory(&self) -> Result<&Path, Error> {
         make_folder(&self.run)?;
         Ok(&self.run)
@@ -92,14 +92,14 @@ impl System {
         self.run.join("settings.json")
     }
 
-    /// The file to lock.
+    /// Opens the file to lock.
     fn open_lock(&self) -> Result<Lock, Error> {
         self.make_run_directory()?;
         Lock::open(&self.lock_file())
     }
 }
 
-/// The value in the text of a setting: the word in brackets, where there is one.
+/// The value in the text of a setting: the word in brackets, if there is one.
 fn value(text: &str) -> &str {
     let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(text.trim(), |(word, _)| word)
@@ -118,18 +118,18 @@ fn write(path: &Path, value: &str) -> Result<(), Error> {
     })
 }
 
-/// The right to change settings, and all changes that are not yet put back.
+/// The right to change settings, and all changes that are not yet restored.
 #[derive(Debug)]
 pub struct Settings {
     system: System,
     wait: bool,
     lock: Option<Lock>,
-    /// What was changed, oldest first. Where there is no lock, it is empty.
+    /// The changes, oldest first; empty if there is no lock.
     changes: Vec<Change>,
 }
 
 impl Settings {
-    /// Settings that nobody has locked yet: the first change does. `wait` says whether it then waits while another
+    /// Settings that are not locked yet: the first change locks them. `wait` says whether it then waits while another
     /// process holds the lock, after a line on standard error, or fails.
     pub fn new(system: System, wait: bool) -> Settings {
         Settings { system, wait, lock: None, changes: Vec::new() }
@@ -145,17 +145,17 @@ impl Settings {
         Ok(settings)
     }
 
-    /// The system whose settings these are.
+    /// The system that these settings belong to.
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// Takes the lock, if it is not held already, and puts back what a holder that was killed had changed. A signal
-    /// whose handler does not end the process does not end the waiting.
+    /// Takes the lock, if it is not held already, and restores what a killed holder had changed. A signal
+    /// whose handler does not end the process does not interrupt the wait.
     ///
     /// # Errors
-    /// [`Error::Unable`] without the right to take it, when another process holds it and this one does not wait, or when
-    /// one holds it that waits for this one: an ancestor.
+    /// [`Error::Unable`] without the right to take it, if another process holds it and this one does not wait, or if
+    /// the holder waits for this process: an ancestor.
     pub fn lock(&mut self) -> Result<(), Error> {
         if self.lock.is_some() {
             return Ok(());
@@ -192,11 +192,12 @@ impl Settings {
         Ok(())
     }
 
-    /// Sets a setting, and checks that the kernel has taken it. Where it has that value already nothing is done, which
-    /// needs no rights. Returns the value that was there before.
+    /// Sets a setting, and checks that the kernel has accepted it. If it has that value already nothing is done, which
+    /// needs no rights. Returns the old value.
     ///
     /// # Errors
-    /// Those of [`lock`](Settings::lock) and [`System::get`]; [`Error::Unable`] when the kernel does not take the value.
+    /// Those of [`lock`](Settings::lock) and [`System::get`]; [`Error::Unable`] if the kernel does not accept the
+    /// value.
     pub fn set(&mut self, setting: &str, wanted: &str) -> Result<String, Error> {
         let (before, now) = self.ask(setting, wanted)?;
         if now != wanted {
@@ -208,15 +209,15 @@ impl Settings {
         Ok(before)
     }
 
-    /// As [`set`](Settings::set), for a setting of which the kernel takes as much as it can, such as a number of pages.
-    /// Returns the value before, and the one that it has now.
+    /// Like [`set`](Settings::set), for a setting of which the kernel grants as much as it can, such as a number of
+    /// pages. Returns the old value, and the one that it has now.
     ///
     /// # Errors
-    /// As [`set`](Settings::set), but any value that can be read back is taken.
+    /// As for [`set`](Settings::set), but any value that can be read back is accepted.
     pub fn ask(&mut self, setting: &str, wanted: &str) -> Result<(String, String), Error> {
         let path = self.system.path(setting);
         if let Err(error) = self.lock() {
-            // Without the right to change anything: that is enough where nothing has to be changed.
+            // Without the right to change anything: sufficient if nothing has to be changed.
             return match self.system.get(setting)? {
                 now if now == wanted => Ok((now.clone(), now)),
                 now => Err(Error::Unable(format!(
@@ -247,24 +248,24 @@ impl Settings {
         Ok((before, now))
     }
 
-    /// How many changes are not yet put back: for [`restore_to`](Settings::restore_to).
+    /// The number of changes that are not yet restored, for [`restore_to`](Settings::restore_to).
     pub fn mark(&self) -> usize {
         self.changes.len()
     }
 
-    /// Puts back all changes, the last first, but for settings that somebody else has changed since: those are left, with a
-    /// line on standard error. The lock stays held.
+    /// Restores all changes, the last first, except settings that somebody else has changed since: those are left, with
+    /// a line on standard error. The lock stays held.
     ///
     /// # Errors
-    /// [`Error::Unable`] for the first that could not be put back; the others are, and the journal keeps this one.
+    /// [`Error::Unable`] for the first that could not be restored; the others are, and the journal keeps this one.
     pub fn restore(&mut self) -> Result<(), Error> {
         self.restore_to(0)
     }
 
-    /// Puts back all changes made since [`mark`](Settings::mark) said `mark`, the last first.
+    /// Restores all changes made since [`mark`](Settings::mark) returned `mark`, the last first.
     ///
     /// # Errors
-    /// As [`restore`](Settings::restore).
+    /// As for [`restore`](Settings::restore).
     pub fn restore_to(&mut self, mark: usize) -> Result<(), Error> {
         if mark >= self.changes.len() {
             return Ok(());
@@ -279,10 +280,10 @@ impl Settings {
         undone.failed.map_or(journal, Err)
     }
 
-    /// Checks that what is changed is under the lock, and that the journal on disk says just that. Reads one file.
+    /// Checks that changes are under the lock, and that the journal on disk matches them. Reads one file.
     ///
     /// # Errors
-    /// What does not agree, as a sentence.
+    /// A sentence that says what is inconsistent.
     pub fn validate(&self) -> Result<(), String> {
         if self.lock.is_none() {
             return if self.changes.is_empty() { Ok(()) } else { Err("settings were changed without the lock".into()) };
@@ -296,7 +297,7 @@ impl Settings {
         }
     }
 
-    /// Writes what is changed to the disk.
+    /// Writes the changes to the journal on disk.
     fn journal(&self) -> Result<(), Error> {
         Journal::store(&self.system.journal_file(), &self.system.root, &self.changes)
     }
@@ -310,16 +311,16 @@ impl Drop for Settings {
     }
 }
 
-/// A setting that somebody else has changed since superpage did, and that is left as it is.
+/// A setting that somebody else has changed since superpage did, and that is left alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Left {
     /// Its file.
     pub path: PathBuf,
-    /// What superpage had set.
+    /// The value that superpage had set.
     pub set: String,
-    /// What it was before that.
+    /// The value before that.
     pub before: String,
-    /// What it is now.
+    /// The value now.
     pub now: String,
 }
 
@@ -335,27 +336,27 @@ impl fmt::Display for Left {
     }
 }
 
-/// What became of changes that were to be put back.
+/// The result of restoring changes.
 #[derive(Debug, Default)]
 struct Undone {
-    /// Those that could not be, in their order.
+    /// Those that could not be restored, in their order.
     kept: Vec<Change>,
-    /// Why not the first of them.
+    /// The error of the first of them.
     failed: Option<Error>,
     left: Vec<Left>,
 }
 
-/// Puts changes back, the last first, each only where the setting still has the value that it was set to.
+/// Restores changes, the last first, each only if the setting still has the value that it was set to.
 fn undo(changes: Vec<Change>) -> Undone {
     let mut undone = Undone::default();
     for change in changes.into_iter().rev() {
         let now = fs::read_to_string(&change.path).map(|text| value(&text).to_string());
         let done = match now.map_err(Error::file("read", &change.path)) {
-            // Already, or not yet changed when its process was killed.
+            // Already restored, or not yet changed when its process was killed.
             Ok(now) if now == change.before => Ok(()),
             Ok(now) if now != change.set => {
                 let Change { path, before, set } = change.clone();
-                // A setting that was changed twice is somebody's once.
+                // A setting that was changed twice is reported once.
                 match undone.left.iter_mut().find(|left| left.path == path) {
                     Some(left) => left.before = before,
                     None => undone.left.push(Left { path, set, before, now }),
@@ -374,14 +375,14 @@ fn undo(changes: Vec<Change>) -> Undone {
     undone
 }
 
-/// What [`recover`] found: settings that a process had changed and, being killed, not put back.
+/// What [`recover`] found: settings that a killed process had changed and not restored.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Recovered {
     /// The process that had changed them.
     pub pid: u32,
-    /// The files of the settings with the values that they had before, in the order of the changes.
+    /// The files of the settings with their old values, in the order of the changes.
     pub settings: Vec<(PathBuf, String)>,
-    /// Whether they are put back: not where this user has no right to.
+    /// Whether they were restored; not if this user lacks the right.
     pub restored: bool,
     /// Those that somebody else has changed since, which are left.
     pub left: Vec<Left>,
@@ -412,20 +413,20 @@ impl fmt::Display for Recovered {
     }
 }
 
-/// Puts back what a process had changed that was killed before it could do so itself. Every verb that works on the live
-/// system begins with this; it costs one look for a file where there is nothing to do. While the process that made the
+/// Restores what a process had changed that was killed before it could do so itself. Every verb that works on the live
+/// system begins with this; it costs one test for a file if there is nothing to do. While the process that made the
 /// changes lives, nothing is done.
 ///
 /// # Errors
-/// [`Error::Unable`] when the kernel does not take a value back, or the journal cannot be understood.
+/// [`Error::Unable`] if the kernel does not accept a value, or the journal cannot be parsed.
 pub fn recover() -> Result<Option<Recovered>, Error> {
     recover_at(&System::live())
 }
 
-/// As [`recover`], for any system.
+/// Like [`recover`], for any system.
 ///
 /// # Errors
-/// As [`recover`].
+/// As for [`recover`].
 pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
     if !system.journal_file().exists() {
         return Ok(None);
@@ -437,12 +438,12 @@ pub fn recover_at(system: &System) -> Result<Option<Recovered>, Error> {
     };
     match lock.try_lock()? {
         Tried::Held => undo_journal(system),
-        // Another process has it, or has just made it anew.
+        // Another process holds it, or has just recreated it.
         Tried::HeldBy(_) | Tried::Replaced => Ok(None),
     }
 }
 
-/// With the lock held: puts back what a journal says, and removes it.
+/// With the lock held: restores what a journal lists, and removes it.
 fn undo_journal(system: &System) -> Result<Option<Recovered>, Error> {
     let file = system.journal_file();
     let Some(journal) = Journal::load(&file, &system.root)? else { return Ok(None) };
@@ -458,7 +459,7 @@ fn undo_journal(system: &System) -> Result<Option<Recovered>, Error> {
         None => Ok((!stale).then_some(recovered)),
     }
 }
-/// Reads what a journal could say, and puts nothing back: for the fuzzer.
+/// Parses arbitrary text as a journal, and restores nothing, for the fuzzer.
 #[cfg(fuzzing)]
 pub(crate) fn read_journal(text: &str) {
     journal::read_anything(text);

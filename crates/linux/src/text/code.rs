@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Bytes of the huge pages for code.
 pub(super) const HUGE: u64 = 2 << 20;
 
-/// A mapping of code, as far as whole huge pages can hold it.
+/// The part of a code mapping that whole huge pages can hold.
 #[derive(Clone, Debug)]
 pub(super) struct Code {
     pub(super) path: PathBuf,
@@ -21,7 +21,7 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Its file, as the process sees it, in its own root.
+    /// Opens its file as the process sees it, in its own root.
     pub(super) fn open(&self, pid: u32) -> Result<File, Error> {
         File::open(format!("/proc/{pid}/root{}", self.path.display())).map_err(Error::file("open", &self.path))
     }

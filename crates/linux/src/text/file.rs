@@ -14,11 +14,11 @@ use std::os::unix::fs::MetadataExt;
 const POPULATE_READ: u64 = 22;
 const COLLAPSE: u64 = 25;
 
-/// Places code; returns how many of its bytes huge pages map then. The mapping shows the same file before and after,
-/// whatever fails.
+/// Places code; returns how many of its bytes are then mapped by huge pages. The mapping shows the same file before and
+/// after, whatever fails.
 ///
-/// Every step asks for less than the next: the cache may hold huge pages already, so that advice is enough; else its pages
-/// are dropped and read again; a file system in memory wants them collapsed.
+/// The steps escalate: the cache may contain huge pages already, so that advice is enough; otherwise its pages
+/// are dropped and read again; a file system in memory needs them collapsed.
 pub(super) fn place(tracee: &mut Tracee, pid: u32, code: &Code) -> Result<u64, Error> {
     let range = &code.range;
     let bytes = range.end - range.start;
@@ -40,7 +40,7 @@ pub(super) fn place(tracee: &mut Tracee, pid: u32, code: &Code) -> Result<u64, E
         }
         advise("read in the code of", POPULATE_READ)?;
         if attempt == 2 {
-            // Where this is not possible the code lies as it lay.
+            // If this fails, the code stays as it was.
             let _ = advise("collapse the code of", COLLAPSE);
         }
         if huge_bytes(pid, range.clone())? == bytes {
@@ -50,7 +50,7 @@ pub(super) fn place(tracee: &mut Tracee, pid: u32, code: &Code) -> Result<u64, E
     huge_bytes(pid, range.clone())
 }
 
-/// Drops the pages of a piece of code from the page cache, but for those that some process maps or that are not written
+/// Drops the pages of a piece of code from the page cache, except those that some process maps or that are not written
 /// back.
 fn evict(pid: u32, code: &Code) -> Result<(), Error> {
     let file = code.open(pid)?;

@@ -1,19 +1,20 @@
 //! A program's code on huge pages, without changing the program.
 //!
-//! The command is started traced and stopped where it begins: at its entry point, when the dynamic linker has mapped its
-//! libraries and nothing of its own has run. There, for each mapping of code that holds at least one aligned huge page,
-//! system calls are made in the command's name, in one of two ways:
+//! The command is started traced and stopped where it begins: at its entry point, when the dynamic linker has mapped
+//! its libraries and none of its own code has run. There, for each mapping of code that holds at least one aligned huge
+//! page, system calls are made in the command's name, in one of two ways:
 //!
-//! - [`Way::File`]: the file's pages are dropped from the page cache, the mapping is advised to be huge, and read in again.
-//!   Where the file system has large folios, the cache then holds the code in huge pages and the page table maps them. It
-//!   is still the file: profilers, debuggers and other processes notice nothing.
-//! - [`Way::Remap`]: the code is copied to anonymous huge memory, which is moved over the code. Profilers then find no file
-//!   there; [`Placed::symbols`] writes a map that `perf` reads instead.
+//! - [`Way::File`]: the file's pages are dropped from the page cache, the mapping is advised to be huge, and read in
+//!   again.   If the file system has large folios, the cache then holds the code in huge pages and the page table maps
+//!   them. It   is still the file: profilers, debuggers and other processes see no difference.
+//! - [`Way::Remap`]: the code is copied to anonymous huge memory, which is moved over the code. Profilers then find no
+//!   file   there; [`Placed::symbols`] writes a map that `perf` reads instead.
 //!
-//! Then the command runs on, no longer traced. Every step that fails is undone and told, and the command runs with its code
-//! where it was. A launcher, too small to have code to place, such as `env`, a shell or a version manager's shim, is followed to the
-//! program that it executes in its own place within a second. Nothing else is: a process that the command forks shares the code as it
-//! lies, one that executes another program has that program's code as the kernel loads it.
+//! Then the command continues, no longer traced. Every step that fails is undone and reported, and the command runs
+//! with its code where it was. A launcher, too small to have code to place, such as `env`, a shell or a version
+//! manager's shim, is followed to the program that it executes in its own place within a second. Nothing else is: a
+//! process that the command forks shares the code as placed, one that executes another program has that program's code
+//! as the kernel loads it.
 
 mod code;
 mod file;
@@ -39,14 +40,14 @@ use std::time::{Duration, Instant};
 use superpage_pages::Bytes;
 use tracee::Tracee;
 
-/// How code comes to lie on huge pages; see the module.
+/// How code is placed on huge pages; see the module's description.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
     /// As pages of the file.
     File,
     /// As a copy in anonymous memory.
     Remap,
-    /// As pages of the file, and what does not become huge so as a copy.
+    /// As pages of the file, and the rest as a copy.
     Auto,
 }
 
@@ -73,16 +74,16 @@ impl fmt::Display for Way {
     }
 }
 
-/// What became of a mapping of code.
+/// The result for one mapping of code.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
     /// The file.
     pub path: PathBuf,
     /// The aligned part of the mapping, in whole huge pages.
     pub range: std::ops::Range<u64>,
-    /// How many of its bytes huge pages map now.
+    /// How many of its bytes are now mapped by huge pages.
     pub huge_bytes: u64,
-    /// How; `None` if the code lies as it lay.
+    /// How it was placed; `None` if it stayed as it was.
     pub way: Option<Way>,
 }
 
@@ -97,12 +98,12 @@ impl fmt::Display for Placement {
     }
 }
 
-/// What became of a command's code.
+/// The result for a command's code.
 #[derive(Debug, Default)]
 pub struct Placed {
     /// The mappings that can have huge pages.
     pub code: Vec<Placement>,
-    /// What was not possible, as sentences.
+    /// What failed, as sentences.
     pub notes: Vec<String>,
     /// The code that was remapped, with its files.
     remapped: Vec<(Code, File)>,
@@ -111,11 +112,13 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Writes the symbols of remapped code for `perf`, in a file that is removed when what is returned is dropped; `None`
-    /// where no code was remapped. `pid` is the process's number, which may have ended. Some 4 ms for a MB of the program's file.
+    /// Writes the symbols of remapped code for `perf`, in a file that is removed when the returned value is dropped;
+    /// `None` if no code was remapped. `pid` is the process's number, which may have ended. Some 4 ms per MB of the
+    /// program's file.
     ///
     /// # Errors
-    /// [`Error::File`] when a program cannot be read or the map not be written, [`Error::Unable`] for what is no program.
+    /// [`Error::File`] if a program cannot be read or the map not be written, [`Error::Unable`] for a file that is not
+    /// a program.
     pub fn symbols(&self, pid: u32) -> Result<Option<Symbols>, Error> {
         match self.remapped.is_empty() {
             true => Ok(None),
@@ -124,10 +127,10 @@ impl Placed {
     }
 }
 
-/// Whether code can be placed here.
+/// Checks whether code can be placed here.
 ///
 /// # Errors
-/// [`Error::Unable`]: this process is itself traced, or this kind of processor is not known.
+/// [`Error::Unable`]: this process is itself traced, or this kind of processor is not supported.
 pub fn check() -> Result<(), Error> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Error::Unable("code is placed on huge pages on x86-64 only so far".into()));
@@ -140,10 +143,10 @@ pub fn check() -> Result<(), Error> {
     }
 }
 
-/// Makes a command that stops for [`place`] when it is started.
+/// Prepares a command so that it stops for [`place`] when it is started.
 ///
 /// # Errors
-/// Those of [`check`], and [`Error::Unable`] where the program would run with another user's rights.
+/// Those of [`check`], and [`Error::Unable`] if the program would run with another user's rights.
 pub fn prepare(command: &mut Command) -> Result<(), Error> {
     check()?;
     if let Some(program) = program(command).filter(|program| privileged(program)) {
@@ -153,8 +156,8 @@ pub fn prepare(command: &mut Command) -> Result<(), Error> {
                  take from it; run without --text"
         )));
     }
-    // SAFETY: a system call without memory, between fork and exec. Where it fails the command runs untraced, which `place`
-    // finds out.
+    // SAFETY: a system call without memory, between fork and exec. If it fails the command runs untraced, which `place`
+    // detects.
     unsafe {
         command.pre_exec(|| {
             libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
@@ -164,9 +167,10 @@ pub fn prepare(command: &mut Command) -> Result<(), Error> {
     Ok(())
 }
 
-/// Places the code of a command that [`prepare`] made ready, to be called by the thread that started it, once, soon: the
-/// command waits. Returns when the command runs on; for one without code to place, within a second. For each 2 MB of code it takes some 0.2 ms by remapping; by file the
-/// time to read the code from the disk, unless an earlier run left it in the cache as it is needed.
+/// Places the code of a command that was passed to [`prepare`]. Call it once, soon, from the thread that started the
+/// command: the command waits. Returns when the command continues; for one without code to place, within a second. Each
+/// 2 MB of code take some 0.2 ms by remapping; by file the time to read the code from disk, unless an earlier run left
+/// it in the cache in huge pages.
 ///
 /// `fail_at` is for tests: the step with that number fails.
 pub fn place(pid: u32, way: Way, fail_at: Option<usize>) -> Placed {
@@ -185,7 +189,7 @@ pub fn place(pid: u32, way: Way, fail_at: Option<usize>) -> Placed {
     placed
 }
 
-/// How long a launcher has to execute its program.
+/// How long a launcher is given to execute its program.
 const LAUNCH: Duration = Duration::from_secs(1);
 
 /// The code of the command, or of the program that it executes in its own place, with that program at its entry point.
@@ -215,8 +219,8 @@ fn find_code(tracee: &mut Tracee, pid: u32, placed: &mut Placed) -> Result<Vec<C
     }
 }
 
-/// Whether this process has CAP_SYS_PTRACE. Without it a program with rights of its own would not get them while it is
-/// traced, and which program a launcher executes is not known before.
+/// Whether this process has CAP_SYS_PTRACE. Without it a program with privileges of its own would not get them while it
+/// is traced, and which program a launcher executes is not known in advance.
 fn may_follow() -> Result<bool, Error> {
     const CAP_SYS_PTRACE: u64 = 1 << 19;
     Ok(crate::proc::own_status()?.capeff & CAP_SYS_PTRACE != 0)
@@ -273,7 +277,7 @@ fn program(command: &Command) -> Option<PathBuf> {
     candidates.into_iter().find(|file| file.is_file() && access(file, Access::EXEC_OK).is_ok())
 }
 
-/// Whether a program runs with more rights than who starts it.
+/// Whether a program runs with more rights than its caller.
 fn privileged(program: &Path) -> bool {
     let mode = std::fs::metadata(program).map_or(0, |metadata| metadata.permissions().mode());
     let mut capabilities = [0_u8; 64];

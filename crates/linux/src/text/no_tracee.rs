@@ -1,8 +1,8 @@
-//! Processors on which system calls cannot be made in another process's name yet.
+//! Processors on which making system calls in another process's name is not supported.
 
 use crate::Error;
 
-/// Never there: [`prepare`](super::prepare) refuses.
+/// Never constructed: [`prepare`](super::prepare) refuses.
 pub(super) enum Tracee {}
 
 impl Tracee {

@@ -8,11 +8,11 @@ use crate::pagemap::huge_bytes;
 /// `MADV_COLLAPSE`.
 const COLLAPSE: u64 = 25;
 
-/// Places code; returns how many of its bytes huge pages map then. On an error the code lies as it lay.
+/// Places code; returns how many of its bytes are then mapped by huge pages. On an error the code stays as it was.
 pub(super) fn place(tracee: &mut Tracee, pid: u32, code: &Code) -> Result<u64, Error> {
     let bytes = code.range.end - code.range.start;
     let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // One huge page more, to have room for the alignment.
+    // One extra huge page, to have room for the alignment.
     let room = bytes + HUGE;
     let arguments = [0, room, protection as u64, flags as u64, u64::MAX, 0];
     let start = tracee.call("map memory in", libc::SYS_mmap, arguments)?;
@@ -22,7 +22,7 @@ pub(super) fn place(tracee: &mut Tracee, pid: u32, code: &Code) -> Result<u64, E
         let arguments = [copy, bytes, bytes, flags, code.range.start, 0];
         tracee.call("move the copy over the code of", libc::SYS_mremap, arguments)
     });
-    // What is left of the room: both ends of it, or all.
+    // The rest of the room: both ends of it, or all.
     let mut ends = vec![(start, copy - start), (copy + bytes, start + room - copy - bytes)];
     if moved.is_err() {
         ends = vec![(start, room)];

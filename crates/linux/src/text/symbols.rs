@@ -1,4 +1,4 @@
-//! The symbols of remapped code, where `perf` looks for those of code that no file backs.
+//! The symbols of remapped code, where `perf` searches for symbols of code without a file.
 
 use super::code::Code;
 use crate::Error;
@@ -18,8 +18,8 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Writes the map, with the functions of the symbol tables of the files. A file of that name, which an ended process
-    /// with this number left, is replaced. Some 4 ms for a MB of a program's file.
+    /// Writes the map, with the functions of the symbol tables of the files. A file of that name, left by an ended
+    /// process with this number, is replaced. Some 4 ms per MB of a program's file.
     pub(super) fn write(pid: u32, code: &[(Code, File)]) -> Result<Symbols, Error> {
         let mut text = String::new();
         for (code, file) in code {
@@ -29,7 +29,7 @@ impl Symbols {
         }
         let path = PathBuf::from(format!("/tmp/perf-{pid}.map"));
         let _ = std::fs::remove_file(&path);
-        // Made anew, so that nobody else's link is followed.
+        // Created anew, so that no link of another user is followed.
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(&path);
         file.as_mut()
             .map_err(|error| std::io::Error::from(error.kind()))

@@ -1,13 +1,13 @@
-//! The moment in which a process of a tree ends, while its memory is still there: `PTRACE_O_TRACEEXIT`.
+//! The moment when a process of a tree exits, with its memory still there: `PTRACE_O_TRACEEXIT`.
 //!
-//! The command is traced from its exec on, and so is what its processes fork; threads are not. A traced process stops after
-//! a fork, after an exec and when it ends: some 50 us each, so this is for runs whose time does not count. It is let go at
-//! its end, so that its parent waits for it as for any other; and when a signal stops it, so that it stays stopped until
-//! SIGCONT as it would anyhow.
+//! The command is traced from its exec on, and so is what its processes fork; threads are not. A traced process stops
+//! after a fork, after an exec and at its exit: some 50 us each, so this is for runs whose time does not count. It is
+//! detached at its exit, so that its parent waits for it as usual; and when a signal stops it, so that it stays stopped
+//! until SIGCONT as usual.
 //!
-//! What a tracer changes for a command: it cannot trace its own children, and without CAP_SYS_PTRACE here a program with rights
-//! of its own does not get them. [`check`] refuses that; for the rest the caller has to see to it that such a command runs
-//! untraced in the end.
+//! Tracing changes two things for a command: it cannot trace its own children, and without CAP_SYS_PTRACE here a
+//! program with privileges of its own does not get them. [`check`] refuses the latter; as for the rest, the caller must
+//! run such a command untraced in the end.
 
 use crate::Error;
 use nix::sys::ptrace::{self, Options};
@@ -18,13 +18,13 @@ use std::fmt;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// What is called for each process that ends.
+/// Called for each process that exits.
 type Hook = Box<dyn FnMut(i32)>;
 
-/// Whether processes can be stopped where they end.
+/// Checks whether processes can be stopped at their exit.
 ///
 /// # Errors
-/// [`Error::Unable`]: this process is traced itself, or may not trace everything that a command may start.
+/// [`Error::Unable`]: this process is itself traced, or may not trace everything that a command may start.
 pub fn check() -> Result<(), Error> {
     /// CAP_SYS_PTRACE.
     const RIGHT: u64 = 1 << 19;
@@ -38,10 +38,10 @@ pub fn check() -> Result<(), Error> {
     }
 }
 
-/// Makes a command one that is traced from its exec on, by the thread that starts it.
+/// Prepares a command to be traced from its exec on, by the thread that starts it.
 pub(super) fn prepare(command: &mut Command) {
-    // SAFETY: a system call without memory, between fork and exec. Where it fails the command runs untraced, and nothing is
-    // called at its end.
+    // SAFETY: a system call without memory, between fork and exec. If it fails the command runs untraced, and nothing
+    // is called at its exit.
     unsafe {
         command.pre_exec(|| {
             libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0);
@@ -53,7 +53,7 @@ pub(super) fn prepare(command: &mut Command) {
 /// The traced processes of a tree. All calls are made by the thread that started the command.
 pub(super) struct Exits {
     hook: Hook,
-    /// Those that have been met: a process that is new stops once, for its tracer.
+    /// Those seen before: a new process stops once, for its tracer.
     met: HashSet<i32>,
 }
 
@@ -68,7 +68,7 @@ impl Exits {
         Exits { hook, met: HashSet::new() }
     }
 
-    /// Lets a process go on that has stopped; `status` is what was waited for. What fails does so since the process is gone.
+    /// Resumes a stopped process; `status` is the result of waiting for it. Errors mean that the process is gone.
     pub(super) fn stopped(&mut self, command: i32, number: i32, status: i32) {
         let pid = Pid::from_raw(number);
         let event = status >> 16;
@@ -90,7 +90,7 @@ impl Exits {
             let _ = ptrace::setoptions(pid, options);
             let _ = ptrace::cont(pid, None);
         } else if ptrace::getsiginfo(pid).is_err() {
-            // It is not about to get a signal, but has got one that stops it.
+            // It is not about to get a signal, but is being stopped by one.
             self.met.remove(&number);
             let _ = ptrace::detach(pid, None);
         } else {
@@ -98,7 +98,7 @@ impl Exits {
         }
     }
 
-    /// A process has ended. Returns whether it was traced until then: killed where it could not stop any more.
+    /// Handles the end of a process. Returns whether it was traced until then: killed where it could not stop any more.
     pub(super) fn ended(&mut self, number: i32) -> bool {
         self.met.remove(&number)
     }

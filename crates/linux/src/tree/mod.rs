@@ -1,9 +1,9 @@
-//! A command and everything that it starts: run, counted, waited for and, if need be, ended as one.
+//! A command and all its descendants: run, measured, waited for and, if necessary, killed as one.
 //!
-//! This process becomes the *child subreaper* of the tree: a descendant whose parent ends becomes a child of this process
-//! and not of init, so that no daemon escapes. All children of this process are then taken for members of the tree.
-//! So one tree lives at a time, others wait for it in [`Tree::spawn`], and while it does, the process starts and
-//! waits for no other children.
+//! This process becomes the *child subreaper* of the tree: a descendant whose parent ends becomes a child of this
+//! process and not of init, so that no daemon escapes. All children of this process count as members of the tree. So
+//! only one tree lives at a time, others wait for it in [`Tree::spawn`], and meanwhile the process must not start or
+//! wait for other children.
 
 pub mod exits;
 
@@ -21,20 +21,20 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What the processes of a tree used, of those that have been waited for: by this process, or by their parents in the
-/// tree. A process whose parent ignores SIGCHLD is counted nowhere; that is the kernel's rule.
+/// tree. The kernel does not count a process whose parent ignores SIGCHLD.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Usage {
     /// Time in user mode, summed over processes and threads.
     pub user: Duration,
     /// Time in the kernel, summed over processes and threads.
     pub system: Duration,
-    /// Page faults without input.
+    /// Page faults without I/O.
     pub minor_faults: u64,
-    /// Page faults that waited for input.
+    /// Page faults that waited for I/O.
     pub major_faults: u64,
-    /// The largest resident memory of any single process, in bytes. Pages of hugetlb are not part of it.
+    /// The largest resident memory of any single process, in bytes, without hugetlb pages.
     pub peak_process_bytes: u64,
-    /// How many processes this one has waited for: the command, and those whose parents ended before them.
+    /// The number of processes that this one has waited for: the command, and those whose parents ended before them.
     pub waited: u64,
 }
 
@@ -60,7 +60,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The status as a shell tells it: that of the command, or 128 and the number of the signal that ended it.
+    /// The status in a shell's encoding: that of the command, or 128 plus the number of the signal that ended it.
     pub fn code(&self) -> u8 {
         match self.status.signal() {
             Some(signal) => 128 + signal as u8,
@@ -69,7 +69,7 @@ impl Ended {
     }
 }
 
-/// A running command and its descendants. Dropping it ends them all, unless they are let go by [`Tree::leave`].
+/// A running command and its descendants. Dropping it kills them all, unless they are released by [`Tree::leave`].
 #[derive(Debug)]
 pub struct Tree {
     child: Child,
@@ -81,7 +81,7 @@ pub struct Tree {
     empty: bool,
     left: bool,
     wake: Wake,
-    /// Where its processes are stopped at their end.
+    /// The state of tracing, if its processes are stopped at their exit.
     exits: Option<Exits>,
     _subreaper: Subreaper,
 }
@@ -90,14 +90,14 @@ impl Tree {
     /// Starts a command. Waits while another tree of this process lives. Costs a fork and an exec, about a millisecond.
     ///
     /// # Errors
-    /// [`Error::Exec`] with what the system said when the program could not be started; see [`exec_status`].
+    /// [`Error::Exec`] with the system's error if the program could not be started; see [`exec_status`].
     pub fn spawn(command: &mut Command) -> Result<Tree, Error> {
         Tree::start(command, None)
     }
 
-    /// Starts a command as [`spawn`](Tree::spawn) does, and calls `hook` with the number of each of its processes that ends, which
-    /// waits with all of its memory until the call returns; see [`exits`] for what this means to the command. The calls
-    /// come while the tree is waited for, which is for the thread that called this alone.
+    /// Starts a command like [`spawn`](Tree::spawn), and calls `hook` with the number of each of its processes that
+    /// exits, which waits with all of its memory until the call returns; see [`exits`] for the consequences for the
+    /// command. The calls are made while the tree is waited for, which only the thread that called this may do.
     ///
     /// # Errors
     /// Those of [`spawn`](Tree::spawn) and [`exits::check`].
@@ -131,17 +131,19 @@ impl Tree {
         self.child.id() as i32
     }
 
-    /// A descriptor of the command's process: signals sent through it reach no other that gets its number later.
+    /// A descriptor of the command's process: signals sent through it cannot reach another process that reuses its
+    /// number.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// The command's standard streams, where it was started with pipes.
+    /// The command's standard streams, if it was started with pipes.
     pub fn streams(&mut self) -> &mut Child {
         &mut self.child
     }
 
-    /// What was used by the processes that have been waited for: complete when [`wait_all`](Tree::wait_all) said so.
+    /// What the processes that have been waited for have used: complete once [`wait_all`](Tree::wait_all) has returned
+    /// true.
     pub fn usage(&self) -> Usage {
         self.usage
     }
@@ -151,10 +153,10 @@ impl Tree {
         self.ended
     }
 
-    /// Waits until the command itself has ended, at most for `timeout`. Descendants may live on.
+    /// Waits until the command itself has ended, at most for `timeout`. Descendants may continue.
     ///
     /// # Errors
-    /// [`Error::System`] when the system cannot wait for children.
+    /// [`Error::System`] if waiting for children fails.
     pub fn wait(&mut self, timeout: Option<Duration>) -> Result<Option<Ended>, Error> {
         self.wait_until(timeout, |tree| tree.ended.is_some())?;
         Ok(self.ended)
@@ -163,7 +165,7 @@ impl Tree {
     /// Waits until the command and all its descendants have ended, at most for `timeout`. Returns whether they have.
     ///
     /// # Errors
-    /// As [`wait`](Tree::wait).
+    /// As for [`wait`](Tree::wait).
     pub fn wait_all(&mut self, timeout: Option<Duration>) -> Result<bool, Error> {
         self.wait_until(timeout, |tree| tree.empty)?;
         Ok(self.empty)
@@ -172,7 +174,7 @@ impl Tree {
     fn wait_until(&mut self, timeout: Option<Duration>, done: impl Fn(&Tree) -> bool) -> Result<(), Error> {
         let deadline = timeout.map(|timeout| Instant::now() + timeout);
         loop {
-            // Emptied before the children are looked at: one that ends in between fills the pipe again.
+            // Emptied before checking the children: one that ends in between fills the pipe again.
             self.wake.drain();
             self.reap()?;
             if done(self) {
@@ -186,7 +188,7 @@ impl Tree {
         }
     }
 
-    /// Takes the status and the usage of all children that have ended.
+    /// Collects the status and the usage of all children that have ended.
     fn reap(&mut self) -> Result<(), Error> {
         while !self.empty {
             let mut status = 0;
@@ -196,7 +198,7 @@ impl Tree {
             let pid = unsafe { libc::wait4(-1, &mut status, libc::WNOHANG | libc::__WALL, &mut usage) };
             if pid > 0 {
                 if libc::WIFSTOPPED(status) {
-                    // This process hears of it where it traces the command: no end.
+                    // This process is told of it if it traces the command: it is not the end.
                     let command = self.pid();
                     if let Some(exits) = &mut self.exits {
                         exits.stopped(command, pid, status);
@@ -226,13 +228,13 @@ impl Tree {
         Ok(())
     }
 
-    /// The living members of the tree, parents before their children: the command, its descendants, and those who were
+    /// The living members of the tree, parents before their children: the command, its descendants, and former
     /// descendants of members that have ended. Reads a small file per thread of each.
     pub fn members(&self) -> Vec<i32> {
         descendants(std::process::id() as i32)
     }
 
-    /// Sends a signal to the command itself. Does nothing when it has ended.
+    /// Sends a signal to the command itself. Does nothing if it has ended.
     ///
     /// # Errors
     /// [`Error::System`] without the right to: the command may have become another user's.
@@ -240,17 +242,17 @@ impl Tree {
         pidfd_signal(self.pidfd(), signal).map_err(Error::system(format!("send signal {signal} to the command")))
     }
 
-    /// Ends all members: asks them by SIGTERM, and those that live after `grace` by SIGKILL. Returns when all have ended.
+    /// Ends all members: sends SIGTERM, and SIGKILL to those that live after `grace`. Returns when all have ended.
     ///
     /// # Errors
-    /// As [`wait`](Tree::wait), and [`Error::Unable`] when a member may not be ended by this process.
+    /// As for [`wait`](Tree::wait), and [`Error::Unable`] if this process may not kill a member.
     pub fn end(&mut self, grace: Duration) -> Result<(), Error> {
         if self.wait_all(Some(Duration::ZERO))? {
             return Ok(());
         }
         if !grace.is_zero() {
             for pid in self.members() {
-                // The descriptor is opened first, then looked whether it is still a member: a number may be used again.
+                // The descriptor is opened first, then membership is checked again: a number may be reused.
                 let Ok(pidfd) = pidfd_open(pid) else { continue };
                 if self.members().contains(&pid) {
                     let _ = pidfd_signal(pidfd.as_fd(), libc::SIGTERM);
@@ -266,7 +268,7 @@ impl Tree {
         while !self.empty {
             let own = std::process::id() as i32;
             for pid in children(own) {
-                // As above: what the descriptor was opened for is the child, or has ended.
+                // As above: the process of the descriptor is the child, or has ended.
                 let Ok(pidfd) = pidfd_open(pid) else { continue };
                 if children(own).contains(&pid) {
                     let _ = pidfd_signal(pidfd.as_fd(), libc::SIGKILL);
@@ -281,7 +283,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Lets go of what still runs, as a shell does with what a command leaves behind.
+    /// Releases what still runs, as a shell does with what a command leaves behind.
     pub fn leave(mut self) {
         self.left = true;
     }
@@ -297,8 +299,8 @@ impl Drop for Tree {
     }
 }
 
-/// Makes sure that descriptors can be had for all that watching a command needs, before there is one: the pipe to start it, that
-/// of its process, those to pass signals on, and the files that are looked at one at a time.
+/// Checks, before there is a command, that there are descriptors for everything that watching it needs: the pipe to
+/// start it, the pidfd, those to pass signals on, and the files that are read one at a time.
 fn room_for_files() -> Result<(), Error> {
     const NEEDED: usize = 16;
     let own = || std::fs::File::open("/dev/null");
@@ -311,16 +313,16 @@ fn room_for_files() -> Result<(), Error> {
     }
 }
 
-/// Has a command started by a fork, whatever it is to do before its exec. One that has nothing to do there would be started in
-/// the memory of this process, as by `vfork`, and the kernel would count the most that this process ever had, also
-/// long before, as the command's peak.
+/// Makes sure that a command is started by a fork. One with nothing to do before its exec would be started in
+/// the memory of this process, as by `vfork`, and the kernel would count the largest size that this process ever had
+/// as the command's peak.
 fn forked(command: &mut Command) {
     // SAFETY: it does nothing.
     unsafe { command.pre_exec(|| Ok(())) };
 }
 
-/// Why a command could not be started. A directory of PATH that may not be searched makes the system refuse a program
-/// that is nowhere: as in a shell, such a program is not there.
+/// Why a command could not be started. A directory of PATH that may not be searched makes the system return EACCES for
+/// a program that does not exist: as in a shell, such a program counts as missing.
 fn exec_error(command: &Command, source: io::Error) -> Error {
     let program = command.get_program();
     let by_path = !program.as_encoded_bytes().contains(&b'/');
@@ -333,8 +335,8 @@ fn exec_error(command: &Command, source: io::Error) -> Error {
     Error::Exec { program: program.to_string_lossy().into_owned(), source }
 }
 
-/// The exit status for a command that could not be started, by the custom of shells: 127 where there is no such
-/// program, 126 where it cannot be run, and the error's own status when it is about something else.
+/// The exit status for a command that could not be started, by the convention of shells: 127 if there is no such
+/// program, 126 if it cannot be run, and the error's own status if it is about something else.
 pub fn exec_status(error: &Error) -> u8 {
     match error {
         Error::Exec { source, .. } => match source.kind() {
@@ -345,7 +347,7 @@ pub fn exec_status(error: &Error) -> u8 {
     }
 }
 
-/// The children of a process, of all its threads, also those that have ended and are not waited for.
+/// The children of a process, of all its threads, including those that have ended and are not waited for.
 pub fn children(pid: i32) -> Vec<i32> {
     match listed_children(pid) {
         Some(children) => children,
@@ -361,7 +363,7 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     while let Some(parent) = next.pop() {
         let children = match (&all, listed_children(parent)) {
             (None, Some(children)) => children,
-            // Ended meanwhile, or a kernel that does not list children: one look at all processes serves for the rest.
+            // Ended meanwhile, or a kernel that does not list children: one scan of all processes serves for the rest.
             _ => {
                 let all = all.get_or_insert_with(|| {
                     let mut all: HashMap<i32, Vec<i32>> = HashMap::new();
@@ -384,14 +386,15 @@ pub fn descendants(pid: i32) -> Vec<i32> {
     found
 }
 
-/// From `/proc/PID/task/TID/children`, which procfs reads too, but without telling the reasons apart; nothing where the process is gone, `None` where the kernel has no such file.
+/// From `/proc/PID/task/TID/children`, which procfs reads too, but without telling the reasons apart; empty if the process
+/// is gone, `None` if the kernel has no such file.
 fn listed_children(pid: i32) -> Option<Vec<i32>> {
     let mut children = Vec::new();
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Some(children) };
     for task in tasks.flatten() {
         match fs::read_to_string(task.path().join("children")) {
             Ok(text) => children.extend(text.split_whitespace().filter_map(|child| child.parse::<i32>().ok())),
-            // No such file, though there still is such a thread.
+            // No such file, although the thread still exists.
             Err(_) if task.path().join("stat").exists() => return None,
             Err(_) => {}
         }
@@ -411,7 +414,7 @@ fn parent(pid: i32) -> Option<i32> {
     crate::proc::stat(pid).map(|stat| stat.ppid)
 }
 
-/// Whether a process has started this one, or has started the one that did, and so on.
+/// Whether a process is the parent of this one, or the parent's parent, and so on.
 pub fn is_ancestor(pid: i32) -> bool {
     let own = std::process::id() as i32;
     std::iter::successors(parent(own), |&above| parent(above)).any(|above| above == pid)
@@ -423,7 +426,7 @@ fn pidfd_open(pid: i32) -> io::Result<OwnedFd> {
     Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?)
 }
 
-/// Sends a signal through a descriptor of a process; one that has ended is none the worse.
+/// Sends a signal through a descriptor of a process; no error if the process has ended.
 pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()> {
     use std::os::fd::AsRawFd;
     // SAFETY: the descriptor is open, there is no siginfo, and no flags.
@@ -437,7 +440,7 @@ pub(crate) fn pidfd_signal(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<()>
     }
 }
 
-/// A pipe into which each SIGCHLD puts a byte.
+/// A pipe into which each SIGCHLD writes a byte.
 #[derive(Debug)]
 struct Wake {
     pipe: UnixStream,
@@ -456,7 +459,7 @@ impl Wake {
         while matches!(self.pipe.read(&mut [0; 256]), Ok(256)) {}
     }
 
-    /// Until there is a byte, a signal came, or the time has passed.
+    /// Waits until there is a byte, a signal has arrived, or the time has passed.
     fn wait(&self, timeout: Option<Duration>) -> io::Result<()> {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -476,7 +479,7 @@ impl Drop for Wake {
 /// Whether this process has a tree: only one at a time.
 static LIVING: (Mutex<bool>, Condvar) = (Mutex::new(false), Condvar::new());
 
-/// While it lives, orphans of the tree become children of this process.
+/// While this lives, orphans of the tree become children of this process.
 #[derive(Debug)]
 struct Subreaper {
     before: bool,

@@ -1,21 +1,21 @@
-//! Which policy to use, and how sure that is.
+//! Which policy to use, and how certain that is.
 //!
-//! The rule: of the policies that are surely faster than the reference (the system as it is), the one with the lowest
-//! estimate is the best. Another that is surely faster too, and whose estimate lies within the interval of the best, is as
-//! good as the best for all that is known: the one of them that needs the least memory is advised. Less memory means at
-//! least 1 % less at the median peak. If no policy is surely faster, the reference is. A policy that reached nothing of the
-//! program's memory is never advised, and what its time was is not said.
+//! The rule: of the policies that are significantly faster than the reference (the system as it is), the one with the
+//! lowest estimate is the best. Another that is also significantly faster, and whose estimate lies within the interval
+//! of the best, cannot be told from the best: the one of them that needs the least memory is recommended. Less memory
+//! means at least 1 % less at the median peak. If no policy is significantly faster, the reference is recommended. A
+//! policy that affected none of the program's memory is never recommended, and its time is not mentioned.
 
 use super::row::Row;
 use super::statistics::{LEVEL, rounds_needed};
 use serde::Serialize;
 
-/// What is said about the rows.
+/// The recommendation that follows from the rows.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Advice {
     /// The policy to use; none if there are too few runs to say.
     pub policy: Option<String>,
-    /// One line for a person.
+    /// The recommendation in one line.
     pub sentence: String,
 }
 

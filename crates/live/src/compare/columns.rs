@@ -1,4 +1,4 @@
-//! The rows as tables for people, the same on the screen, in Markdown and in HTML.
+//! The rows as tables for people: the same on the screen, in Markdown and in HTML.
 
 use super::row::Verdict;
 use super::{Comparison, Row};
@@ -26,7 +26,7 @@ const COLUMNS: [(&str, bool, Cell); 15] = [
     ("runs", false, |row| Some(row.runs.to_string())),
 ];
 
-/// The table of a comparison: a row for each policy. A counter that counted under no policy has no column.
+/// The table of a comparison: one row per policy. A counter without a count under any policy has no column.
 pub fn table(comparison: &Comparison) -> Table {
     let rows = &comparison.rows;
     let shown: Vec<&(&str, bool, Cell)> =

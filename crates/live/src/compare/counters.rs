@@ -1,38 +1,39 @@
 //! Hardware counters of a command and all its descendants, through `perf_event_open`.
 //!
-//! A counter is opened on the thread that is about to start the command, switched off, inherited by what the thread starts,
-//! and switched on by the exec: so it counts the command from its first instruction, whatever it starts later too, and
-//! nothing of the thread itself. More counters than the hardware has take turns; what they count is then scaled to the
-//! whole time, and says so.
+//! A counter is opened, disabled, on the thread that is about to start the command, inherited by what the thread
+//! starts, and enabled by the exec. So it counts the command and its descendants from the first instruction, and
+//! nothing of the thread itself. If there are more counters than the hardware has, they take turns; counts are then
+//! scaled to the whole time, and marked so.
 
 use perf_event::events::{Cache, CacheId, CacheOp, CacheResult, Raw, Software};
 use perf_event::{Builder, Counter};
 use serde::Serialize;
 use std::io;
 
-/// What is counted.
+/// A counted event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// Loads that looked into the data TLB.
+    /// Loads that accessed the data TLB.
     DtlbLoads,
     /// Loads that missed in it.
     DtlbLoadMisses,
-    /// Stores that looked into the data TLB.
+    /// Stores that accessed the data TLB.
     DtlbStores,
     /// Stores that missed in it.
     DtlbStoreMisses,
-    /// Fetches that looked into the instruction TLB.
+    /// Fetches that accessed the instruction TLB.
     ItlbLoads,
     /// Fetches that missed in it.
     ItlbMisses,
-    /// Cycles in which the page walker works, summed over walks at once; an event of its own on each family of processors.
+    /// Cycles in which the page walker works, summed over concurrent walks; a different event on each family of
+    /// processors.
     WalkCycles,
-    /// Page faults: the kernel's own count, on every machine.
+    /// Page faults: counted by the kernel, on every machine.
     PageFaults,
 }
 
 impl Event {
-    /// What the hardware may count.
+    /// The events that hardware may count.
     pub const HARDWARE: [Event; 7] = [
         Event::DtlbLoads,
         Event::DtlbLoadMisses,
@@ -99,7 +100,7 @@ fn walk_cycles() -> &'static [u64] {
     &[]
 }
 
-/// What was counted in one run.
+/// The count of an event in one run.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Count {
     /// The count, scaled to the whole time if the counter had to take turns.
@@ -108,7 +109,7 @@ pub struct Count {
     pub share: f64,
 }
 
-/// Which events this machine counts for this process.
+/// The events that this machine counts for this process.
 #[derive(Clone, Debug)]
 pub struct Available {
     events: Vec<Event>,
@@ -144,7 +145,7 @@ impl Available {
         &self.events
     }
 
-    /// Why there are no counts, or how far they go; none if all is counted, in the kernel too.
+    /// Why there are no counts, or their limits; `None` if everything is counted, including the kernel.
     pub fn note(&self) -> Option<String> {
         let reason = self.reason.as_deref().unwrap_or("no event is known for this processor");
         if self.events.is_empty() {
@@ -159,7 +160,7 @@ impl Available {
     /// Opens the counters on this thread: they count what it starts from now on, until they are read.
     ///
     /// # Errors
-    /// What the kernel said of the first that it did not open.
+    /// The kernel's error for the first that could not be opened.
     pub fn open(&self) -> io::Result<Counters> {
         let open = |&event: &Event| Ok((event, open(event, self.kernel)?));
         Ok(Counters(self.events.iter().map(open).collect::<io::Result<_>>()?))
@@ -190,11 +191,11 @@ fn reason(error: &io::Error) -> String {
 pub struct Counters(Vec<(Event, Vec<Counter>)>);
 
 impl Counters {
-    /// What was counted so far; to be asked when the command and its descendants have ended. An event is left out if it
+    /// Returns the counts so far; call it when the command and its descendants have ended. An event is left out if it
     /// never had its turn.
     ///
     /// # Errors
-    /// What the kernel said of the first that cannot be read.
+    /// The kernel's error for the first that cannot be read.
     pub fn read(mut self) -> io::Result<Vec<(Event, Count)>> {
         let mut counts = Vec::new();
         for (event, counters) in &mut self.0 {

@@ -1,9 +1,9 @@
-//! What a policy really did to a program's memory, in few words, and whether it reached anything of it.
+//! What a policy really did to a program's memory, in few words, and whether it affected any of it.
 //!
-//! A policy that reached nothing left the program as the reference has it: no byte is huge that is not huge there (or, of
-//! base, is not taken from it), nothing was collapsed, nothing lies in a folio of its size. A difference in its time is then
-//! chance, or something else than its pages, and there is no verdict on it. Where too little could be seen to tell, the
-//! policy counts as one that reached something.
+//! A policy that affected nothing left the program as under the reference: no byte is huge that is not huge there (or,
+//! for base, the other way round), nothing was collapsed, nothing is in a folio of its size. A difference in its time
+//! is then due to chance, or to something else than pages, and it gets no verdict. If too little could be seen to
+//! decide, the policy counts as one that affected something.
 
 use super::Row;
 use crate::inspect::{Reach, part};

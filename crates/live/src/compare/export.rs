@@ -6,8 +6,8 @@ use super::{Comparison, Row};
 use serde_json::{Value, json};
 use superpage_report::{Column, Table};
 
-/// JSON in hyperfine's shape, for its scripts and plots: times in seconds, `user` and `system` their means, the policy a
-/// parameter. `memory_usage_byte` are the peaks of the whole tree.
+/// JSON in hyperfine's shape, for its scripts and plots: times in seconds, `user` and `system` as means, the policy as
+/// a parameter. `memory_usage_byte` are the peaks of the whole tree.
 pub fn json(comparison: &Comparison) -> String {
     let result = |row: &Row| {
         let Spread { median, mean, stddev, min, max } = row.wall_seconds;
@@ -30,8 +30,8 @@ pub fn json(comparison: &Comparison) -> String {
     format!("{:#}\n", json!({ "results": results }))
 }
 
-/// CSV: hyperfine's columns, then the other keys of the rows; times in seconds, sizes in bytes. What was not measured is
-/// empty.
+/// CSV: hyperfine's columns, then the other keys of the rows; times in seconds, sizes in bytes. Values that were not
+/// measured are empty.
 pub fn csv(comparison: &Comparison) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for (index, row) in comparison.rows.iter().enumerate() {

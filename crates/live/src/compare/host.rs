@@ -1,8 +1,8 @@
-//! What lies under this machine that corrupts a comparison, and what is done about it.
+//! Effects of the host under this machine that distort a comparison, and the countermeasures.
 //!
-//! A virtual machine may hand free memory back to its host. The first touch of a block of it then costs milliseconds, and
-//! policies that take large blocks pay more of it, so they look worse than they are. Therefore as much memory as the run
-//! needs is touched and freed right before it.
+//! A virtual machine may hand free memory back to its host. The first touch of a block of it then costs milliseconds,
+//! and policies that allocate large blocks pay more of this, so they appear worse than they are. Therefore as much
+//! memory as the run needs is touched and freed right before it.
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! The comparison as a page: the tables, and charts of what Piehl's figures 4.1 to 4.9 show of each of his programs
-//! (misses of the data TLB, time elapsed, time in the kernel), with the page faults and the memory that his tables have. What
-//! was measured in each run is shown run by run, beside the median and its interval.
+//! The comparison as a page: the tables, and charts of the quantities in Piehl's figures 4.1 to 4.9
+//! (misses of the data TLB, time elapsed, time in the kernel), with the page faults and the memory of his tables. Each
+//! run is shown, beside the median and its interval.
 
 use super::columns::{did_table, table};
 use super::statistics::median_interval;
@@ -8,7 +8,7 @@ use super::{Comparison, Row};
 use std::fmt::Write;
 use superpage_report::{Axis, Dots, DotsOf, Figure, Kind, Point, Series, Table, escape, page};
 
-/// The page, one file that needs nothing else.
+/// The page: one self-contained file.
 pub fn html(comparison: &Comparison) -> String {
     let mut lead = String::new();
     if let Some(advice) = &comparison.advice {

@@ -1,9 +1,9 @@
 //! One command under several policies, run in turns, so that what differs is the policy's doing: times, faults, memory, TLB
 //! misses, and which policy to use.
 //!
-//! Every round runs each policy once, in an order drawn at random from a seed; [`statistics`] says what the rounds tell.
-//! The whole process tree is measured. What a policy changes for the whole system is changed under one lock that is held
-//! for the whole comparison, and is put back after every run.
+//! Every round runs each policy once, in an order drawn at random from a seed; [`statistics`] evaluates the rounds.
+//! The whole process tree is measured. System-wide changes of a policy are made under one lock that is held
+//! for the whole comparison, and are restored after every run.
 
 mod advice;
 mod columns;
@@ -40,7 +40,7 @@ use superpage_linux::tree::exits;
 use superpage_linux::{Error, Policy};
 use superpage_vm::Sizes;
 
-/// Where the command's output goes. It reads from `/dev/null` in any case.
+/// Where the command's output goes. Its input is `/dev/null` in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Output {
     /// Nowhere.
@@ -48,36 +48,36 @@ pub enum Output {
     Null,
     /// To this process's own standard output and standard error.
     Inherit,
-    /// Both to standard error, where standard output is for findings only.
+    /// Both to standard error, if standard output is for results only.
     Stderr,
 }
 
-/// What to compare, and how.
+/// The options of a comparison.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The program and its arguments.
     pub command: Vec<OsString>,
-    /// Give the command, its words joined by spaces, to `sh -c`.
+    /// Pass the command, its words joined by spaces, to `sh -c`.
     pub shell: bool,
-    /// What the others are compared with; it runs in any case.
+    /// The policy that the others are compared with; it always runs.
     pub reference: Policy,
-    /// The policies. One that is named several times runs as often, and is told apart by a number.
+    /// The policies. One that is named several times runs as often, and is distinguished by a number.
     pub policies: Vec<Policy>,
-    /// How many rounds count.
+    /// The number of measured rounds.
     pub runs: usize,
-    /// How many runs of each policy come before, and do not count.
+    /// The number of warm-up runs of each policy, which are not measured.
     pub warmup: usize,
-    /// What `sh -c` does before each run.
+    /// A command for `sh -c` before each run.
     pub prepare: Option<String>,
-    /// What `sh -c` does after each run.
+    /// A command for `sh -c` after each run.
     pub conclude: Option<String>,
-    /// Go on where the command's exit status is not 0.
+    /// Continue if the command's exit status is not 0.
     pub ignore_failure: bool,
     /// Do not touch memory before each run.
     pub cold_host: bool,
     /// Where the command's output goes.
     pub output: Output,
-    /// What the order in the rounds is drawn from.
+    /// The seed of the order within rounds.
     pub seed: u64,
 }
 
@@ -100,7 +100,7 @@ impl Options {
         }
     }
 
-    /// The command as a shell would want it.
+    /// The command, quoted for a shell.
     pub fn command_line(&self) -> String {
         let words = self.command.iter().map(|word| word.to_string_lossy());
         if self.shell {
@@ -154,7 +154,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Told how far a comparison is.
+/// Receives reports of a comparison's progress.
 pub trait Watch {
     /// A run under `policy` begins, the `index`-th of `of` (from 1), those that do not count among them.
     fn run(&mut self, policy: &str, index: usize, of: usize);
@@ -165,14 +165,14 @@ impl Watch for () {
     fn run(&mut self, _: &str, _: usize, _: usize) {}
 }
 
-/// What came out.
+/// The results.
 #[derive(Clone, Debug)]
 pub struct Comparison {
-    /// The command as a shell would want it.
+    /// The command, quoted for a shell.
     pub command: String,
-    /// What the order in the rounds was drawn from.
+    /// The seed of the order within rounds.
     pub seed: u64,
-    /// How many rounds are complete.
+    /// The number of complete rounds.
     pub rounds: usize,
     /// Whether it was stopped before the last round.
     pub stopped: bool,
@@ -180,7 +180,7 @@ pub struct Comparison {
     pub rows: Vec<Row>,
     /// Which policy to use; none if no round is complete.
     pub advice: Option<Advice>,
-    /// What a reader of the rows has to know: a sentence each, without a full stop.
+    /// What a reader of the rows must know: one sentence each, without a full stop.
     pub notes: Vec<String>,
 }
 
@@ -200,8 +200,8 @@ struct Entry {
     runs: Vec<Run>,
 }
 
-/// The settings of this system, locked if the policies change any. While another process holds the lock this waits, and a
-/// signal should end the waiting: so handlers that only set a flag are to be set up after it.
+/// The settings of this system, locked if the policies change any. While another process holds the lock this waits, and
+/// a signal should interrupt the wait: so install handlers that only set a flag after this.
 pub fn settings(options: &Options) -> Settings {
     session::settings(&options.policies)
 }

@@ -1,4 +1,4 @@
-//! What was found of each policy: a row.
+//! The results for each policy: a row.
 
 use super::counters::{Count, Event};
 use super::statistics::{LEVEL, Ratio, Spread};
@@ -8,22 +8,22 @@ use serde::Serialize;
 /// One run of the command under a policy.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Run {
-    /// From just before the command was started until it and all that it started had ended, in seconds.
+    /// From just before the command was started until it and all its descendants had ended, in seconds.
     pub wall: f64,
     /// Processor time in user mode of the whole tree, in seconds.
     pub user: f64,
     /// Processor time in the kernel of the whole tree, in seconds.
     pub system: f64,
-    /// Page faults that needed no input.
+    /// Page faults without I/O.
     pub minor_faults: u64,
-    /// Page faults that waited for input.
+    /// Page faults that waited for I/O.
     pub major_faults: u64,
     /// The memory of the tree.
     pub memory: Memory,
-    /// What the hardware counted.
+    /// The hardware counts.
     #[serde(skip)]
     pub counts: Vec<(Event, Count)>,
-    /// The command's exit status; 128 and the number of the signal that ended it.
+    /// The command's exit status; 128 plus the number of the signal that ended it.
     pub code: u8,
     /// How many bytes were touched and freed right before the run.
     pub warmed: u64,
@@ -32,24 +32,24 @@ pub struct Run {
 /// All complete runs of one policy; the keys of the JSON are the names of the fields. Counts are medians.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// The command, quoted as a shell would want it.
+    /// The command, quoted for a shell.
     pub command: String,
     /// The policy; `base#2` is the second of that name.
     pub policy: String,
-    /// How many runs there are.
+    /// The number of runs.
     pub runs: usize,
-    /// Time on the clock.
+    /// Wall-clock time.
     pub wall_seconds: Spread,
     /// Processor time in user mode.
     pub user_seconds: Spread,
     /// Processor time in the kernel.
     pub system_seconds: Spread,
-    /// Page faults that needed no input.
+    /// Page faults without I/O.
     pub minor_faults: u64,
-    /// Page faults that waited for input.
+    /// Page faults that waited for I/O.
     pub major_faults: u64,
-    /// The most memory that the tree had at once, with huge pages of the static pool. What is less than the few MB that
-    /// this process has when it starts the command shows as that.
+    /// The most memory that the tree had at once, including huge pages of the static pool. At least the few MB that
+    /// this process has when it starts the command.
     pub peak_rss_bytes: u64,
     /// How much of it was mapped by huge pages near the peak.
     pub huge_bytes: Option<u64>,
@@ -57,19 +57,19 @@ pub struct Row {
     pub huge_coverage_percent: Option<f64>,
     /// The most bytes that were seen mapped by huge pages at once, in any run, near the peak or not.
     pub most_huge_bytes: Option<u64>,
-    /// How much of it was in folios of the size that the policy is about: looked at in warm-up runs.
+    /// How much of it was in folios of the policy's size, as seen in warm-up runs.
     pub folio_bytes: Option<u64>,
     /// The share of what was resident near the peak that was in such folios.
     pub folio_coverage_percent: Option<f64>,
-    /// Loads that looked into the data TLB.
+    /// Loads that accessed the data TLB.
     pub dtlb_loads: Option<u64>,
     /// Loads that missed in it.
     pub dtlb_load_misses: Option<u64>,
-    /// Stores that looked into the data TLB.
+    /// Stores that accessed the data TLB.
     pub dtlb_stores: Option<u64>,
     /// Stores that missed in it.
     pub dtlb_store_misses: Option<u64>,
-    /// Fetches that looked into the instruction TLB.
+    /// Fetches that accessed the instruction TLB.
     pub itlb_loads: Option<u64>,
     /// Fetches that missed in it.
     pub itlb_misses: Option<u64>,
@@ -77,25 +77,25 @@ pub struct Row {
     pub walk_cycles: Option<u64>,
     /// The least share of the time in which a counter counted: below 1, counts are scaled up. Null without counters.
     pub counted_share: Option<f64>,
-    /// The reference's time over this policy's: above 1, it is faster. The inverse of the ratio's estimate.
+    /// The reference's time divided by this policy's: above 1, this is faster. The inverse of the ratio's estimate.
     pub speedup: f64,
-    /// This policy's time over the reference's, with its interval. Null for the reference.
+    /// This policy's time divided by the reference's, with its interval. Null for the reference.
     pub time_ratio: Option<Ratio>,
     /// What the policy really did to the program's memory, in words.
     pub did: String,
-    /// Whether that was anything at all. Null for the reference, and where it could not be seen.
+    /// Whether it affected any memory. Null for the reference, and if it could not be seen.
     pub reached: Option<bool>,
-    /// What is to be said of the time. Null for the reference.
+    /// The verdict on the time. Null for the reference.
     pub verdict: Option<Verdict>,
     /// The state of free memory before each run: `warmed`, `cold host`, or `metal` where it makes no difference.
     pub memory_before: &'static str,
     /// How many bytes were touched and freed before each run.
     pub warmed_bytes: u64,
-    /// The time of each run on the clock, in the order of the rounds, in seconds.
+    /// The wall-clock time of each run, in the order of the rounds, in seconds.
     pub times: Vec<f64>,
     /// Processor time in the kernel of each run, in seconds.
     pub system_times: Vec<f64>,
-    /// Page faults of each run, with and without input.
+    /// Page faults of each run, with and without I/O.
     pub faults: Vec<u64>,
     /// The most memory in each run, in bytes.
     pub peaks: Vec<u64>,
@@ -103,17 +103,17 @@ pub struct Row {
     pub exit_codes: Vec<u8>,
 }
 
-/// What is to be said of a policy's time beside the reference's.
+/// The verdict on a policy's time compared with the reference's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Surely less.
+    /// Significantly less.
     Faster,
-    /// Surely more.
+    /// Significantly more.
     Slower,
-    /// No difference could be told.
+    /// No difference was found.
     Same,
-    /// The policy reached nothing of the program's memory: a difference is not its doing.
+    /// The policy affected none of the program's memory: a difference is not due to it.
     NothingReached,
     /// There were not enough runs.
     TooFewRuns,
@@ -218,7 +218,7 @@ impl Row {
         });
     }
 
-    /// Whether the policy is what the others are compared with.
+    /// Whether the policy is the reference.
     pub fn is_reference(&self) -> bool {
         self.time_ratio.is_none()
     }

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 pub(super) enum Outcome {
     /// It was measured.
     Done(Box<Done>),
-    /// The flag to stop was set; nothing of the command lives any more.
+    /// The stop flag was set; no process of the command lives any more.
     Stopped,
 }
 

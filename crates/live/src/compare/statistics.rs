@@ -1,33 +1,33 @@
-//! What rounds of runs say about the difference between two policies.
+//! What rounds of runs show about the difference between two policies.
 //!
-//! In each round every policy runs once, in a random order. If a policy does nothing, its time and the reference's in a round could
-//! be exchanged, whatever the noise and however the machine drifts from round to round: the logarithm of their ratio is
-//! then symmetric about zero, which is all that Wilcoxon's signed-rank statistic asks for. The ratio is estimated by the
-//! median of the means of all pairs of rounds (Hodges and Lehmann); its interval comes from the exact distribution of
-//! that statistic, so it holds for any noise, also with heavy tails.
+//! In each round every policy runs once, in a random order. If a policy does nothing, its time and the reference's in a
+//! round could be exchanged, whatever the noise and however the machine drifts from round to round: the logarithm of
+//! their ratio is then symmetric about zero, which is the only assumption of Wilcoxon's signed-rank statistic. The
+//! ratio is estimated by the median of the means of all pairs of rounds (Hodges and Lehmann); its interval comes from
+//! the exact distribution of that statistic, so it is valid for any noise, even with heavy tails.
 
 use serde::Serialize;
 use superpage_pages::Random;
 
-/// How sure the intervals of all policies that are compared are to hold together.
+/// The joint confidence level of the intervals of all policies that are compared.
 pub const LEVEL: f64 = 0.95;
 
-/// The order in which `of` policies run in a round: a random one, the same for the same seed and round. What the rounds
-/// tell rests on orders that have nothing to do with each other, also between seeds that people take, such as 1, 2 and 3.
+/// The order in which `of` policies run in a round: a random one, the same for the same seed and round. The statistics
+/// require that orders are independent, even between adjacent seeds such as 1, 2 and 3.
 pub fn order(seed: u64, round: u64, of: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..of).collect();
     fastrand::Rng::with_seed(Random::new(Random::new(seed).next().wrapping_add(round)).next()).shuffle(&mut order);
     order
 }
 
-/// The median, mean, standard deviation and ends of some values.
+/// The median, mean, standard deviation and range of some values.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
     /// The middle value, or the mean of the two in the middle.
     pub median: f64,
     /// The mean.
     pub mean: f64,
-    /// The standard deviation of the sample; none of a single value.
+    /// The standard deviation of the sample; `None` for a single value.
     pub stddev: Option<f64>,
     /// The least.
     pub min: f64,
@@ -36,7 +36,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// The spread of `values`; none if there are none.
+    /// The spread of `values`; `None` if there are none.
     pub fn of(values: &[f64]) -> Option<Spread> {
         if values.is_empty() {
             return None;
@@ -62,9 +62,9 @@ fn median(sorted: &[f64]) -> f64 {
     if sorted.len() % 2 == 1 { sorted[half] } else { (sorted[half - 1] + sorted[half]) / 2.0 }
 }
 
-/// The interval of the median of all such values, 95 % sure, whatever their distribution: from the `k`-th value to the
-/// `k`-th from the end, with the greatest `k` for which fewer than `k` of them lie on one side of it that seldom. None of fewer
-/// than six.
+/// The 95 % interval of the median of all such values, whatever their distribution: from the `k`-th value to the `k`-th
+/// from the end, with the greatest `k` for which the probability that fewer than `k` lie on one side is low enough.
+/// `None` for fewer than six values.
 pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -82,7 +82,7 @@ pub fn median_interval(values: &[f64]) -> Option<(f64, f64)> {
     (cut > 0).then(|| (sorted[cut - 1], sorted[count - cut]))
 }
 
-/// A ratio of times, and where the true one lies.
+/// A ratio of times, and an interval for the true one.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Ratio {
     /// The estimate: below 1, the policy is faster than the reference.
@@ -91,13 +91,14 @@ pub struct Ratio {
     pub low: f64,
     /// The upper end of the interval.
     pub high: f64,
-    /// How sure it is, from 0 to 1, that the intervals of the whole family hold together. With few rounds it is less than
-    /// [`LEVEL`], at worst nothing at all.
+    /// The joint confidence level of the intervals of the whole family, from 0 to 1. With few rounds it is less than
+    /// [`LEVEL`], in the worst case 0.
     pub level: f64,
 }
 
 impl Ratio {
-    /// The ratio of `times` to those of the `reference`, round by round, as one of a family of `family` such comparisons. None without rounds.
+    /// The ratio of `times` to those of the `reference`, round by round, as one of a family of `family` such
+    /// comparisons. `None` without rounds.
     pub fn of(times: &[f64], reference: &[f64], family: usize) -> Option<Ratio> {
         let logs: Vec<f64> = times.iter().zip(reference).map(|(time, beside)| (time / beside).ln()).collect();
         let rounds = logs.len();
@@ -121,18 +122,19 @@ impl Ratio {
         })
     }
 
-    /// Whether the policy is told apart from the reference: the interval is as sure as it should be, and leaves 1 out.
+    /// Whether the policy differs from the reference: the interval has the required level, and excludes 1.
     pub fn differs(&self) -> bool {
         self.level >= LEVEL && (self.high < 1.0 || self.low > 1.0)
     }
 
-    /// Half the width of the interval: a true difference beyond it would mostly have been seen. As a share of the reference's time.
+    /// Half the width of the interval, as a share of the reference's time: a larger true difference would usually have
+    /// been seen.
     pub fn resolution(&self) -> f64 {
         (self.high / self.low).sqrt() - 1.0
     }
 }
 
-/// How many rounds it takes at least that the intervals of `family` comparisons are as sure as [`LEVEL`].
+/// The least number of rounds at which the intervals of `family` comparisons reach [`LEVEL`].
 pub fn rounds_needed(family: usize) -> usize {
     (1..).find(|rounds| 2.0 * family as f64 * 0.5f64.powi(*rounds) <= 1.0 - LEVEL).expect("the power falls") as usize
 }

@@ -7,7 +7,7 @@ use superpage_linux::Error;
 use superpage_linux::proc::State;
 use superpage_linux::promote::{Options, Target, cgroup};
 
-/// Which processes, how, and where the metrics go.
+/// The configuration: which processes, how, and where the metrics go.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
@@ -19,19 +19,19 @@ pub struct Config {
     pub metrics: MetricsConfig,
 }
 
-/// Which processes are promoted in; those of all parts together.
+/// The processes to promote in: the union of all parts.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Processes {
-    /// Every process of the system but `init`.
+    /// Every process of the system except `init`.
     pub all: bool,
-    /// These.
+    /// These processes.
     pub pids: Vec<i32>,
     /// Those in these control groups and the groups below.
     pub cgroups: Vec<PathBuf>,
 }
 
-/// Where the metrics go: nowhere, unless one of these is given.
+/// The destinations of metrics: none, unless one of these is given.
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct MetricsConfig {
@@ -42,7 +42,7 @@ pub struct MetricsConfig {
 }
 
 impl Processes {
-    /// Checks that the processes that are named by number exist.
+    /// Checks that the processes named by number exist.
     ///
     /// # Errors
     /// [`Error::Usage`] names one that does not.
@@ -63,17 +63,17 @@ impl Processes {
         Ok(())
     }
 
-    /// Whether nothing can come any more: only processes were named, and all have ended.
+    /// Whether there is nothing left to do: only processes were named, and all have ended.
     pub fn have_ended(&self) -> bool {
         !self.all && self.cgroups.is_empty() && !self.pids.iter().any(|pid| State::of(*pid).runs())
     }
 }
 
 impl Config {
-    /// Reads a file.
+    /// Reads a configuration file.
     ///
     /// # Errors
-    /// It cannot be read, or says something that makes no sense; the sentence names the file and the line.
+    /// It cannot be read, or is invalid; the message names the file and the line.
     pub fn read(path: &Path) -> Result<Config, Error> {
         let text = superpage_output::read_text(path)
             .map_err(|error| Error::Usage(format!("cannot read {}: {error}", path.display())))?;
@@ -85,7 +85,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks that it says which processes, and that the options go together.
+    /// Checks that it selects processes, and that the options are consistent.
     ///
     /// # Errors
     /// [`Error::Usage`].

@@ -1,8 +1,8 @@
-//! The HTTP endpoint of the metrics: `GET /metrics`, one request a connection, on one thread.
+//! The HTTP endpoint of the metrics: `GET /metrics`, one request per connection, on one thread.
 //!
-//! Anybody who reaches the address may connect, so whatever a client does costs little: at most [`CONNECTIONS`] are held at a
-//! time, of which the oldest that has not sent a whole request gives way to the next one; each has [`PATIENCE`] from its first byte to the last of its answer, and its
-//! request line and headers may have [`HEADER`] bytes.
+//! Anybody who can reach the address may connect, so a client must not be able to cost much: at most [`CONNECTIONS`]
+//! are held at a time, of which the oldest without a whole request is dropped for the next one; each has [`PATIENCE`]
+//! from its first byte to the last of its answer, and its request line and headers may have [`HEADER`] bytes.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};

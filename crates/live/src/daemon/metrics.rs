@@ -1,4 +1,4 @@
-//! What the daemon did, as text for Prometheus: on an HTTP endpoint, and in a file for the node exporter.
+//! The daemon's counters as text for Prometheus: on an HTTP endpoint, and in a file for the node exporter.
 
 use super::config::MetricsConfig;
 use super::endpoint::Endpoint;
@@ -20,7 +20,7 @@ use superpage_output::{Output, explain};
 /// The type of the text.
 const CONTENT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// The counters as they were last told, and who may ask for them.
+/// The counters as last updated, and where they are published.
 pub struct Metrics {
     shared: Arc<Shared>,
     file: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct Metrics {
 struct Shared(Mutex<Counters>);
 
 impl Metrics {
-    /// Opens the endpoint and checks the file, if there shall be such.
+    /// Opens the endpoint and checks the file, if there are any.
     ///
     /// # Errors
     /// The address cannot be used, or the file cannot be written.
@@ -46,17 +46,17 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// The address that is listened on.
+    /// The address of the endpoint.
     pub fn address(&self) -> Option<SocketAddr> {
         self.endpoint.as_ref().map(Endpoint::address)
     }
 
-    /// From now on these are told.
+    /// Replaces the published counters.
     pub fn update(&self, counters: Counters) {
         *self.shared.0.lock().unwrap_or_else(PoisonError::into_inner) = counters;
     }
 
-    /// Writes the file, if there is one: a reader sees what was there before or all that is new, as [`Output`] has it.
+    /// Writes the file, if there is one: a reader sees the old or the new contents completely, see [`Output`].
     ///
     /// # Errors
     /// It cannot be written.

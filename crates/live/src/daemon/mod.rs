@@ -1,4 +1,4 @@
-//! `superpage daemon`: a [`Promoter`] for as long as the system runs.
+//! `superpage daemon`: a [`Promoter`] that runs as long as the system.
 
 mod config;
 #[cfg(feature = "metrics")]
@@ -36,7 +36,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Takes the lock that lets one daemon run, starts the promoter and the endpoint of the metrics.
+    /// Takes the lock that allows one daemon, starts the promoter and the endpoint of the metrics.
     ///
     /// # Errors
     /// Another daemon runs; or see [`Promoter::new`]; or the address or file of the metrics cannot be used.
@@ -54,11 +54,12 @@ impl Daemon {
         Ok(Daemon { promoter, config, metrics, _lock: lock })
     }
 
-    /// Promotes until `stop` is set, or until all processes have ended where only processes were named. When `reload` is set it is cleared, and `read` gives the new configuration; where that
-    /// is an error, the old one stays and the error is logged. The addresses of the metrics stay as they were.
+    /// Promotes until `stop` is set or, if only processes were named, until all of them have ended. When `reload` is
+    /// set it is cleared, and `read` returns the new configuration; if that is an error, the old one stays and the
+    /// error is logged. The addresses of the metrics do not change.
     ///
     /// # Errors
-    /// The metrics cannot be written any more at the end.
+    /// The metrics cannot be written at the end.
     pub fn run(
         &mut self,
         stop: &AtomicBool,
@@ -130,7 +131,7 @@ impl Daemon {
         &self.promoter
     }
 
-    /// Where the metrics can be asked for, if anywhere: with the port that the system chose, if it was asked to.
+    /// The address of the metrics, if there is one: with the port that the system chose, if it was asked to.
     pub fn metrics_address(&self) -> Option<std::net::SocketAddr> {
         self.metrics.address()
     }

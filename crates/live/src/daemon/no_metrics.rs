@@ -1,4 +1,4 @@
-//! What stands for the metrics where the crate is built without the feature `metrics`: there are none.
+//! The replacement for the metrics if the crate is built without the feature `metrics`: there are none.
 
 use super::config::MetricsConfig;
 use std::net::SocketAddr;
@@ -10,10 +10,10 @@ use superpage_linux::promote::Counters;
 pub struct Metrics(());
 
 impl Metrics {
-    /// Nothing.
+    /// Does nothing.
     ///
     /// # Errors
-    /// [`Error::Unable`] if there shall be metrics.
+    /// [`Error::Unable`] if metrics are configured.
     pub fn start(config: &MetricsConfig, _: Counters) -> Result<Metrics, Error> {
         match *config == MetricsConfig::default() {
             true => Ok(Metrics(())),
@@ -28,10 +28,10 @@ impl Metrics {
         None
     }
 
-    /// Nobody is told.
+    /// Does nothing.
     pub fn update(&self, _: Counters) {}
 
-    /// Nothing is written.
+    /// Writes nothing.
     ///
     /// # Errors
     /// None.

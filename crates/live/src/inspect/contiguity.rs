@@ -1,4 +1,4 @@
-//! What memory a TLB that coalesces pages, or a page table with contiguous bits, could map by larger entries.
+//! Memory that a coalescing TLB, or a page table with contiguous bits, could map by larger entries.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,10 +7,10 @@ use superpage_linux::pagemap::{Entry, open};
 use superpage_linux::proc::refused;
 use superpage_pages::PageSize;
 
-/// How the pages of a range lie in physical memory.
+/// How contiguous the pages of a range are in physical memory.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Contiguity {
-    /// Bytes in memory; pages of zeroes that were only read are not counted, since all share one.
+    /// Bytes in memory, without zero pages that were only read, since these share one page.
     pub resident_bytes: u64,
     /// For every size above the base page up to the huge page: the resident bytes in groups of that size, aligned in virtual
     /// and in physical memory, whose pages are all resident in consecutive frames.
@@ -20,23 +20,23 @@ pub struct Contiguity {
 }
 
 impl Contiguity {
-    /// The share of resident memory in aligned contiguous groups of a size, 0 to 1; `None` where nothing is resident.
+    /// The share of resident memory in aligned contiguous groups of a size, 0 to 1; `None` if nothing is resident.
     pub fn share(&self, size: PageSize) -> Option<f64> {
         let bytes = self.aligned_bytes.get(&size).copied().unwrap_or(0);
         (self.resident_bytes > 0).then(|| bytes as f64 / self.resident_bytes as f64)
     }
 
-    /// The mean length of the run that a resident page is in, in base pages; `None` where nothing is resident.
+    /// The mean length of the run that a resident page is in, in base pages; `None` if nothing is resident.
     pub fn mean_run(&self) -> Option<f64> {
         let pages: u64 = self.runs.iter().map(|(length, number)| length * number).sum();
         let squares: f64 = self.runs.iter().map(|(length, number)| (length * length * number) as f64).sum();
         (pages > 0).then(|| squares / pages as f64)
     }
 
-    /// Checks that the parts agree: the runs hold all resident pages, and a larger group is made of smaller ones.
+    /// Checks that the parts agree: the runs contain all resident pages, and larger groups consist of smaller ones.
     ///
     /// # Errors
-    /// Says what does not agree.
+    /// A sentence that says what is inconsistent.
     pub fn validate(&self) -> Result<(), String> {
         let base = rustix::param::page_size() as u64;
         let pages: u64 = self.runs.iter().map(|(length, number)| length * number).sum();
@@ -60,7 +60,7 @@ impl Contiguity {
 /// 10 ms per GB in use.
 ///
 /// # Errors
-/// No such process, or one of another user; without `CAP_SYS_ADMIN`, since the kernel then hides where pages lie
+/// No such process, or one of another user; without `CAP_SYS_ADMIN`, since the kernel then hides frames
 /// ([`Error::Unable`]); the range is not of whole base pages ([`Error::Usage`]).
 pub fn contiguity(pid: u32, range: Range<u64>) -> Result<Contiguity, Error> {
     let pagemap = open(pid)?;

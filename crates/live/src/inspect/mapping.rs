@@ -1,4 +1,4 @@
-//! A mapping of a process: what is in it, in which folios, how it lies, and why it is not huge.
+//! A mapping of a process: what is in it, in which folios, how contiguous it is, and why it is not huge.
 
 use super::contiguity::{Contiguity, Count};
 use super::folios::Folios;
@@ -13,7 +13,7 @@ use superpage_linux::rules::Rules;
 use superpage_linux::why::{Reason, Why};
 use superpage_pages::PageSize;
 
-/// What kind of memory a mapping shows.
+/// The kind of memory that a mapping maps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -29,30 +29,30 @@ pub enum Kind {
     Kernel,
 }
 
-/// A mapping. All counts but the address range are of the moment when its page table was read.
+/// A mapping. All counts except the address range are of the moment when its page table was read.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Mapping {
     /// Its first address.
     pub start: u64,
-    /// The address behind its last.
+    /// The address after its last.
     pub end: u64,
     /// As in `/proc/PID/maps`: `rw-p`.
     pub permissions: String,
     /// The file, `[heap]` and the like; empty for other anonymous memory.
     pub name: String,
-    /// What it shows.
+    /// The kind of memory.
     pub kind: Kind,
-    /// The bytes of its addresses.
+    /// Its size in bytes.
     pub size_bytes: u64,
-    /// Bytes in memory, pages of zeroes not counted.
+    /// Bytes in memory, without zero pages.
     pub resident_bytes: u64,
-    /// Resident bytes by size; 0 for an empty mapping, 1 for a full one.
+    /// Resident bytes divided by the size; 0 for an empty mapping, 1 for a full one.
     pub populated_share: f64,
     /// Bytes in swap space.
     pub swapped_bytes: u64,
-    /// Bytes that show the page of zeroes: read, never written.
+    /// Bytes that map the zero page: read, never written.
     pub zero_bytes: u64,
-    /// Resident bytes that huge pages map, of a hugetlb pool too.
+    /// Resident bytes mapped by huge pages, including those of a hugetlb pool.
     pub huge_bytes: u64,
     /// Resident bytes by the size of the folio that they are in; `None` without the right to see it.
     pub folio_bytes: Option<BTreeMap<PageSize, u64>>,
@@ -61,9 +61,10 @@ pub struct Mapping {
     pub contiguous_bytes: Option<BTreeMap<PageSize, u64>>,
     /// `Some(true)` for `MADV_HUGEPAGE`, `Some(false)` for `MADV_NOHUGEPAGE`.
     pub advised: Option<bool>,
-    /// Whether the kernel says that large folios of some size are possible here; `None` for kernels that do not say.
+    /// Whether the kernel reports that large folios of some size are possible here; `None` for kernels that do not
+    /// report it.
     pub eligible: Option<bool>,
-    /// Why the rest of the resident bytes is not huge: most bytes first.
+    /// Why the rest of the resident bytes is not huge, most bytes first.
     pub reasons: Vec<Reason>,
 }
 
@@ -121,10 +122,10 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Checks that the parts add up: folios hold all resident bytes, and each is huge or has a reason.
+    /// Checks that the parts add up: folios contain all resident bytes, and each byte is huge or has a reason.
     ///
     /// # Errors
-    /// Says what does not.
+    /// A sentence that says what is inconsistent.
     pub fn validate(&self) -> Result<(), String> {
         let at = format!("{:#x}-{:#x}", self.start, self.end);
         let reasons: u64 = self.reasons.iter().map(|reason| reason.bytes).sum();
@@ -147,7 +148,7 @@ impl Mapping {
         }
     }
 
-    /// The share of resident bytes in contiguous aligned groups of a size; `None` where nothing is resident or seen.
+    /// The share of resident bytes in contiguous aligned groups of a size; `None` if nothing is resident or visible.
     pub fn contiguous_share(&self, size: PageSize) -> Option<f64> {
         let bytes = self.contiguous_bytes.as_ref()?.get(&size).copied().unwrap_or(0);
         (self.resident_bytes > 0).then(|| bytes as f64 / self.resident_bytes as f64)

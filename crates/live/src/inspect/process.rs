@@ -25,31 +25,32 @@ pub struct Process {
 }
 
 impl Process {
-    /// Looks at a process: at its page table, and as root at the folios.
+    /// Inspects a process: its page table, and as root its folios.
     ///
-    /// It takes some 0.2 s of CPU time for each GB in use by base pages, and 0.04 s by huge pages, of which the kernel takes
-    /// most to fill in `/proc/PID/smaps` and `/proc/kpageflags`; folios cost no more than 0.04 s for each GB of physical
-    /// memory, and each mapping some 20 us. The process runs on meanwhile, but waits where it maps or unmaps.
+    /// This takes some 0.2 s of CPU time for each GB in use by base pages, and 0.04 s by huge pages, most of which is
+    /// the kernel's time to fill in `/proc/PID/smaps` and `/proc/kpageflags`; folios cost no more than 0.04 s for each
+    /// GB of physical memory, and each mapping some 20 us. The process continues meanwhile, but waits if it maps or
+    /// unmaps.
     ///
     /// # Errors
-    /// No such process ([`Error::Usage`]); one that may not be looked into, has no memory or ended meanwhile
+    /// No such process ([`Error::Usage`]); one that may not be inspected, has no memory or ended meanwhile
     /// ([`Error::Unable`]).
     pub fn read(pid: u32) -> Result<Process, Error> {
         Process::read_while(pid, &|| true)
     }
 
-    /// As [`read`](Process::read), and asks every few dozen microseconds whether to go on.
+    /// Like [`read`](Process::read), and asks every few dozen microseconds whether to continue.
     ///
     /// # Errors
-    /// As [`read`](Process::read), and [`Error::Unable`] if it was not to go on.
+    /// As for [`read`](Process::read), and [`Error::Unable`] if it was told to stop.
     pub fn read_while(pid: u32, go_on: &dyn Fn() -> bool) -> Result<Process, Error> {
         Process::seen(pid, &open(pid)?, go_on)
     }
 
-    /// Looks at a process by a page table that was opened before, [`without_scan`](Pagemap::without_scan) perhaps.
+    /// Inspects a process by a page table that was opened before, perhaps [`without_scan`](Pagemap::without_scan).
     ///
     /// # Errors
-    /// As [`read`](Process::read).
+    /// As for [`read`](Process::read).
     pub fn of(pid: u32, pagemap: &Pagemap) -> Result<Process, Error> {
         Process::seen(pid, pagemap, &|| true)
     }

@@ -1,4 +1,4 @@
-//! What a policy came to in processes that run under it: what was asked for, what is huge, and why nothing is.
+//! The effect of a policy on processes that run under it: what was requested, what is huge, and why nothing is.
 
 use super::Kind;
 use super::mapping::{circumstances, name};
@@ -17,10 +17,10 @@ use superpage_report::bytes;
 /// A share of memory that is so little that a policy did not come to what it is about.
 const LITTLE: f64 = 0.1;
 
-/// Whom a program asks for memory, by the libraries that it has mapped.
+/// The allocator interface that a program uses, judged by the libraries that it has mapped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Library {
-    /// The C library of GNU, which reads `GLIBC_TUNABLES`. The program may have an allocator of its own all the same.
+    /// The C library of GNU, which reads `GLIBC_TUNABLES`. The program may nevertheless have an allocator of its own.
     Gnu,
     /// Another C library.
     Other,
@@ -28,33 +28,34 @@ pub enum Library {
     Static,
 }
 
-/// What was asked for and what is huge in the memory of processes that no file backs, in resident bytes.
+/// How much was requested and how much is huge of the anonymous memory of processes, in resident bytes.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Reach {
     /// All of it.
     pub resident: u64,
-    /// Mapped by huge pages, of a hugetlb pool too.
+    /// Mapped by huge pages, including those of a hugetlb pool.
     pub huge: u64,
     /// In mappings with the advice `MADV_HUGEPAGE`.
     pub advised: u64,
-    /// Of a hugetlb pool.
+    /// From a hugetlb pool.
     pub hugetlb: u64,
-    /// Not huge for a reason that lies with the program or its mappings, and not with settings or time: the first of
+    /// Not huge because of the program or its mappings, and not because of settings or time: the first of
     /// [`TooSmall`](Why::TooSmall), [`Misaligned`](Why::Misaligned), [`Disabled`](Why::Disabled) and
-    /// [`AdvisedAgainst`](Why::AdvisedAgainst) that holds for the mapping.
+    /// [`AdvisedAgainst`](Why::AdvisedAgainst) that applies to the mapping.
     pub left: BTreeMap<Why, u64>,
-    /// Whom the process with most of this memory asks for it.
+    /// The library that the process with most of this memory uses.
     pub library: Option<Library>,
 }
 
 impl Reach {
-    /// Looks at processes, summed up; those that end meanwhile or may not be looked into count for nothing. Reads `smaps` of
+    /// Sums over processes; those that end meanwhile or may not be inspected are skipped. Reads `smaps` of
     /// each, which walks its page table: some 15 ms for a GB of base pages.
     pub fn read(pids: &[i32]) -> Reach {
         Reach::read_while(pids, &|| true)
     }
 
-    /// As [`read`](Reach::read), and asks every few dozen microseconds whether to go on; if not, what it gives is not whole.
+    /// Like [`read`](Reach::read), and asks every few dozen microseconds whether to continue; if not, the result is
+    /// partial.
     pub fn read_while(pids: &[i32], go_on: &dyn Fn() -> bool) -> Reach {
         let (rules, tmpfs) = (Rules::default(), tmpfs());
         let (mut sum, mut most) = (Reach::default(), 0);
@@ -103,8 +104,8 @@ impl Reach {
         }
     }
 
-    /// The bytes that a policy was about and got: asked for by the allocator, of the pool, or huge. `None` where this cannot
-    /// tell: of policies of base pages, of smaller folios, of code.
+    /// The bytes that a policy aims at and got: requested by the allocator, from the pool, or huge. `None` where this
+    /// cannot be seen: for policies of base pages, of smaller folios, of code.
     pub fn reached(&self, policy: &Policy) -> Option<u64> {
         match policy {
             Policy::Thp { malloc: true } => Some(self.advised),
@@ -114,8 +115,8 @@ impl Reach {
         }
     }
 
-    /// Why a policy came to nothing, or to next to nothing, as a sentence without a full stop; `None` if it did not, or if this
-    /// cannot tell.
+    /// Why a policy had no effect, or almost none, as a sentence without a full stop; `None` if it had, or if this
+    /// cannot be seen.
     pub fn why_nothing(&self, policy: &Policy) -> Option<String> {
         let reached = self.reached(policy)?;
         let asks = matches!(policy, Policy::Thp { malloc: true } | Policy::Hugetlb { .. });
@@ -145,7 +146,7 @@ impl Reach {
         }
     }
 
-    /// What is not huge and why, the most first: reasons that hold for at least a hundredth of the memory.
+    /// What is not huge and why, the largest first: reasons that apply to at least a hundredth of the memory.
     pub fn reasons(&self) -> Vec<(u64, String)> {
         let mut reasons: Vec<(Why, u64)> = self.left.iter().map(|(why, bytes)| (*why, *bytes)).collect();
         reasons.retain(|(_, bytes)| *bytes * 100 >= self.resident);

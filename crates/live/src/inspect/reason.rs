@@ -1,4 +1,4 @@
-//! Which reason holds for a block of a mapping.
+//! Determines which reason applies to a block of a mapping.
 
 use super::mapping::Kind;
 use superpage_linux::rules::Rules;

@@ -1,4 +1,4 @@
-//! The system: what is free by size, how fragmented it is, the pools, and what the kernel's own workers did.
+//! The system: free memory by size, its fragmentation, the pools, and the work of the kernel's own threads.
 
 use procfs::{Current, Meminfo};
 use serde::Serialize;
@@ -26,8 +26,8 @@ impl Zone {
         self.bytes_from(0)
     }
 
-    /// The share of the free memory that an allocation of `2^order` base pages cannot use, since it lies in smaller blocks:
-    /// the unusable free space index, 0 (none) to 1 (all); `None` where nothing is free.
+    /// The share of the free memory that an allocation of `2^order` base pages cannot use, since it is in smaller
+    /// blocks: the unusable free space index, 0 (none) to 1 (all); `None` if nothing is free.
     pub fn unusable(&self, order: usize) -> Option<f64> {
         let free = self.free_bytes();
         (free > 0).then(|| (free - self.bytes_from(order)) as f64 / free as f64)
@@ -44,15 +44,15 @@ impl Zone {
 pub struct Pool {
     /// The size of its pages.
     pub size: PageSize,
-    /// All pages, surplus ones too.
+    /// All pages, including surplus ones.
     pub pages: u64,
-    /// Those that nobody uses, reserved ones too.
+    /// Unused pages, including reserved ones.
     pub free: u64,
-    /// Promised to mappings, not yet touched.
+    /// Pages reserved by mappings, not yet touched.
     pub reserved: u64,
-    /// Those beyond the configured number.
+    /// Pages beyond the configured number.
     pub surplus: u64,
-    /// The most there may be of surplus ones.
+    /// The limit of surplus pages.
     pub overcommit: u64,
 }
 
@@ -63,12 +63,12 @@ pub struct System {
     pub zones: Vec<Zone>,
     /// The pools, smallest pages first.
     pub pools: Vec<Pool>,
-    /// What the settings say.
+    /// The settings.
     pub rules: Rules,
-    /// Bytes of `/proc/meminfo` that are about huge pages, and of all memory.
+    /// The fields of `/proc/meminfo` about huge pages and total memory, in bytes.
     pub memory: BTreeMap<&'static str, u64>,
-    /// For each size of folios: what was allocated, refused, split, swapped since the system started
-    /// (`hugepages-*/stats`; those that begin with `nr_` are of now).
+    /// For each folio size: what was allocated, refused, split, swapped since the system started
+    /// (`hugepages-*/stats`; those that begin with `nr_` are current values).
     pub folios: BTreeMap<PageSize, BTreeMap<String, u64>>,
     /// Counters since the system started: `thp_*`, `compact_*`, `htlb_*` and `pgmigrate_*` of `/proc/vmstat`, and
     /// `khugepaged_*` of its own folder.
@@ -79,10 +79,10 @@ pub struct System {
 }
 
 impl System {
-    /// Reads it all, in about a millisecond. What this kernel does not have, or does not show here, is left out.
+    /// Reads everything, in about a millisecond. What this kernel does not have, or does not show, is left out.
     ///
     /// # Errors
-    /// `/proc` is not there.
+    /// `/proc` is missing.
     pub fn read() -> Result<System, Error> {
         let path = Path::new("/proc/buddyinfo");
         let buddyinfo = std::fs::read_to_string(path).map_err(Error::file("read", path))?;
@@ -110,7 +110,8 @@ impl System {
         })
     }
 
-    /// What was counted a second since an earlier moment, by the name of the counter; what did not change is left out.
+    /// Counts per second since an earlier moment, by the name of the counter; counters that did not change are left
+    /// out.
     /// Counters of folios are named `64K anon_fault_alloc`.
     pub fn rates(&self, since: &System) -> BTreeMap<String, f64> {
         let seconds = self.when.duration_since(since.when).as_secs_f64();

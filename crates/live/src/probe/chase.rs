@@ -1,5 +1,5 @@
-//! The pointer chase: loads of which each needs the one before, so that nothing overlaps, in an order that no prefetcher
-//! knows.
+//! The pointer chase: loads each of which depends on the one before, so that nothing overlaps, in an order that no
+//! prefetcher can predict.
 
 use super::memory::Memory;
 use std::time::Instant;

@@ -1,7 +1,8 @@
-//! A churn: memory is taken in base pages, one page in two at random is given back, taken again and given back, so that what
-//! the kernel has free lies in single pages.
+//! A churn: memory is allocated in base pages, one page in two at random is freed, allocated again and freed, so that
+//! the kernel's free memory is in single pages.
 //!
-//! It is bounded, so that nobody else goes short: a share of what is available, never under a floor, for some seconds.
+//! It is bounded, so that other programs are not affected: a share of the available memory, never below a floor, for
+//! some seconds.
 
 use super::memory::{BASE, HUGE, Memory};
 use crate::inspect::System;

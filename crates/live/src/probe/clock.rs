@@ -1,4 +1,4 @@
-//! The processor's clock, by instructions of known length.
+//! Measures the processor's clock by instructions of known latency.
 
 use super::steady::Steady;
 use std::time::Instant;

@@ -1,14 +1,14 @@
-//! Does a TLB join base pages whose frames are contiguous and aligned alike?
+//! Does a TLB coalesce base pages whose frames are contiguous and aligned alike?
 //!
-//! The frames of huge pages are mapped by base pages in three ways: at their place, where groups are aligned in virtual and
-//! physical memory alike; 4 KB off, where no group is; and permuted, where no two are neighbours. The same frames and the
-//! same lines of them are touched: what differs is coalescing. Moved by 8, 16, 32 KB, groups up to that size are aligned
-//! again, which tells how large groups are.
+//! The frames of huge pages are mapped by base pages in three ways: in place, where groups are aligned in virtual and
+//! physical memory alike; 4 KB off, where no group is; and permuted, where no two are neighbours. The same frames and
+//! the same lines of them are touched: the only difference is coalescing. Moved by 8, 16, 32 KB, groups up to that size
+//! are aligned again, which shows how large groups are.
 //!
-//! It is asked twice. Of the last level, by chases over twice as many pages as it has entries; how much coalescing would show
-//! is told by as many lines in a quarter of the pages. And of the first level, by chases over stretches of a few pages more
-//! than it has entries: a stretch of which a few groups are joined fits. Where a host gives some frames contiguously and
-//! scatters others, stretches differ.
+//! This is tested twice. In the last level, by chases over twice as many pages as it has entries; the size of the
+//! effect to expect is measured with as many lines in a quarter of the pages. And in the first level, by chases over
+//! stretches of a few pages more than it has entries: a stretch in which a few groups are coalesced fits. If a host
+//! backs some frames contiguously and scatters others, stretches differ.
 
 use super::chase::Chase;
 use super::curve::base_pages;
@@ -82,7 +82,7 @@ const WHAT: &str = "aligned contiguous 4K pages share TLB entries";
 /// Where frames are mapped.
 #[derive(Clone, Copy, PartialEq)]
 enum Way {
-    /// In their order, so many base pages behind a multiple of 2 MB.
+    /// In their order, this many base pages beyond a multiple of 2 MB.
     Moved(usize),
     /// In a random order.
     Permuted,

@@ -1,4 +1,5 @@
-//! The contiguity that the kernel gives: how much of fresh memory lies in aligned contiguous groups, before and after a churn.
+//! The contiguity that the kernel provides: how much of fresh memory is in aligned contiguous groups, before and after
+//! a churn.
 
 use super::churn::{Churn, Free};
 use super::memory::{BASE, Memory};

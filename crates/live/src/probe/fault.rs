@@ -1,4 +1,4 @@
-//! What a page fault costs with each page size, zeroing included.
+//! The cost of a page fault with each page size, including zeroing.
 
 use super::Finding;
 use super::memory::{BASE, HUGE, Memory};

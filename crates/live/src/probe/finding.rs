@@ -1,23 +1,23 @@
-//! What was found out, with the evidence.
+//! Findings, with their evidence.
 
 use serde::Serialize;
 
-/// One thing that was measured, or that could not be told.
+/// One thing that was measured, or could not be determined.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Finding {
-    /// Its name, as in JSON: words with dots, such as `tlb.l2.entries.4K`.
+    /// Its name in JSON: words separated by dots, such as `tlb.l2.entries.4K`.
     pub name: String,
-    /// What was asked, for people.
+    /// The question, for people.
     pub what: String,
-    /// What was found; `None` if it could not be told.
+    /// The answer; `None` if it could not be determined.
     pub value: Option<Value>,
-    /// The unit of the value: `ns`, `cycles`, `entries`, ...; empty where it has none.
+    /// The unit of the value: `ns`, `cycles`, `entries`, ...; empty if it has none.
     pub unit: &'static str,
     /// How well repeats agree, from 0 (not at all) to 1.
     pub confidence: f64,
-    /// One sentence: what was seen that says so, or why it could not be told.
+    /// One sentence: the observation behind the answer, or why it could not be determined.
     pub evidence: String,
-    /// The measured points, a series each.
+    /// The measured points, in series.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<Series>,
 }
@@ -25,36 +25,36 @@ pub struct Finding {
 /// How the evidence begins of what was not measured.
 const UNMEASURED: &str = "not measured";
 
-/// A value that was found.
+/// The value of a finding.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// It is so, or not.
+    /// Yes or no.
     Yes(bool),
     /// A number, in the unit of the finding.
     Number(f64),
-    /// A word or several.
+    /// One word or several.
     Text(String),
 }
 
-/// Measured points that go together.
+/// A series of measured points.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Series {
     /// Its name.
     pub name: String,
-    /// What x and y are.
+    /// The meaning of x and y.
     pub axes: [&'static str; 2],
     /// Pairs of x and y.
     pub points: Vec<[f64; 2]>,
 }
 
 impl Finding {
-    /// Something that is so or not.
+    /// A finding with the value yes or no.
     pub fn yes(name: &str, what: &str, yes: bool, confidence: f64, evidence: String) -> Finding {
         Finding::of(name, what, Some(Value::Yes(yes)), "", confidence, evidence)
     }
 
-    /// A number.
+    /// A finding with a number.
     pub fn number(
         name: &str,
         what: &str,
@@ -66,12 +66,12 @@ impl Finding {
         Finding::of(name, what, Some(Value::Number(number)), unit, confidence, evidence)
     }
 
-    /// A word or several.
+    /// A finding with one word or several.
     pub fn text(name: &str, what: &str, text: &str, confidence: f64, evidence: String) -> Finding {
         Finding::of(name, what, Some(Value::Text(text.into())), "", confidence, evidence)
     }
 
-    /// Something that could not be told, and why.
+    /// Something that could not be determined, and why.
     pub fn unknown(name: &str, what: &str, because: String) -> Finding {
         Finding::of(name, what, None, "", 0.0, format!("could not be told, because {because}"))
     }
@@ -81,18 +81,18 @@ impl Finding {
         Finding::of(name, what, None, "", 0.0, format!("{UNMEASURED}, because {because}"))
     }
 
-    /// Whether nothing was tried: it is not that the measured points do not tell.
+    /// Whether nothing was measured, as opposed to inconclusive points.
     pub fn is_unmeasured(&self) -> bool {
         self.value.is_none() && self.evidence.starts_with(UNMEASURED)
     }
 
-    /// The same with measured points.
+    /// The same with another series of measured points.
     pub fn with(mut self, series: Series) -> Finding {
         self.series.push(series);
         self
     }
 
-    /// Whether it is so; `None` if it could not be told or is no such question.
+    /// Whether the answer is yes; `None` if it could not be determined or is not yes or no.
     pub fn is_so(&self) -> Option<bool> {
         match self.value {
             Some(Value::Yes(yes)) => Some(yes),
@@ -100,7 +100,7 @@ impl Finding {
         }
     }
 
-    /// The number found, if it is one and could be told.
+    /// The value, if it is a number and could be determined.
     pub fn as_number(&self) -> Option<f64> {
         match self.value {
             Some(Value::Number(number)) => Some(number),

@@ -1,7 +1,7 @@
 //! Does a host back this guest's huge pages with small ones, so that they do not extend the reach of its TLBs?
 //!
-//! A chase over lines of 16 huge pages, far apart, as on as many base pages. Every first-level TLB holds 16 huge pages: the
-//! chase costs what it costs over the same number of adjacent lines, unless a huge page takes an entry for each of its
+//! A chase over lines of 16 huge pages, far apart, and over as many base pages. Every first-level TLB holds 16 huge
+//! pages: the chase costs the same as over as many adjacent lines, unless a huge page takes an entry for each of its
 //! pieces. Then it costs about as much as over base pages.
 
 use super::chase::{Chase, spread};
@@ -23,11 +23,11 @@ const DRAWS: u64 = 3;
 const NAME: &str = "host.fractures";
 const WHAT: &str = "a host backs huge pages with small ones";
 
-/// Whether a host fractures this guest's huge pages, so that 2 MB pages do not extend the reach of its TLBs; what they then
-/// gain comes from cheaper walks and fewer faults. It can be so under a hypervisor only, and is measured, by timing, on the
-/// processor that the calling thread is on. Takes well under a second, and 64 MB while it lasts.
+/// Whether a host fractures this guest's huge pages, so that 2 MB pages do not extend the reach of its TLBs; their gain
+/// then comes from cheaper walks and fewer faults. This is possible under a hypervisor only, and is measured, by
+/// timing, on the processor of the calling thread. Takes well under a second, and 64 MB meanwhile.
 ///
-/// Where it could not be told, the finding has no value and says why.
+/// If it could not be determined, the finding has no value and says why.
 pub fn host_fractured() -> Finding {
     match ask() {
         Ok(finding) => finding,

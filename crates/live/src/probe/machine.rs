@@ -1,4 +1,4 @@
-//! A machine file for the simulator, from what was measured.
+//! Writes a machine file for the simulator from the measurements.
 
 use super::{Finding, Probe, Value};
 use procfs::{CpuInfo, Current, Meminfo};

@@ -1,4 +1,4 @@
-//! Memory of known page sizes, to be timed.
+//! Memory of known page sizes, for timing.
 
 use std::io;
 use std::ops::Range;

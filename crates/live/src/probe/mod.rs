@@ -1,7 +1,7 @@
-//! Microbenchmarks that find out, by timing alone, what this machine and its kernel do with pages of several sizes.
+//! Microbenchmarks that determine, by timing alone, what this machine and its kernel do with pages of several sizes.
 //!
-//! Each question is a file. Each answer is a [`Finding`], with the measured points, how repeats agree, and, where the points
-//! do not tell, why not. Times are the shortest of many short repeats, on one processor.
+//! Each question is a file. Each answer is a [`Finding`], with the measured points, how well repeats agree, and, if the
+//! points are inconclusive, why. Times are the shortest of many short repeats, on one processor.
 
 mod chase;
 mod churn;
@@ -30,28 +30,28 @@ use pin::Pinned;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_linux::Error;
 
-/// What to measure.
+/// The options of a probe.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Fewer points and fewer repeats: seconds instead of up to a minute.
     pub quick: bool,
-    /// Allow all sizes of folios while faults are measured: a setting of the whole system, which is put back.
+    /// Allow all folio sizes while faults are measured: a system-wide setting, which is restored.
     pub folios: bool,
-    /// The share of the available memory, from 0 (none) to 1, that is taken in base pages and given back in pieces before
-    /// contiguity is measured again. Some memory is always left to others.
+    /// The share of the available memory, from 0 (none) to 1, that is allocated in base pages and freed in pieces
+    /// before contiguity is measured again. Some memory is always left to others.
     pub churn: f64,
 }
 
-/// All that was found.
+/// All findings.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// The findings, in the order of the questions.
     pub findings: Vec<Finding>,
-    /// Latency against pages touched: a series each for base pages, huge pages, and what is compared with them.
+    /// Latency against pages touched: series for base pages, huge pages, and their references.
     pub latency: Vec<Series>,
-    /// What the processor is, by `/proc/cpuinfo`.
+    /// The processor, from `/proc/cpuinfo`.
     pub processor: String,
-    /// Whether it was stopped before all questions were asked.
+    /// Whether it was stopped before all questions were answered.
     pub stopped: bool,
 }
 
@@ -68,13 +68,13 @@ impl From<Error> for Halt {
 }
 
 impl Probe {
-    /// Asks every question. Takes seconds if quick, else up to a minute, and up to about 1 GB of address space in use at a time,
-    /// a tenth of that of memory. `progress` is told of each question before it is asked. Once `stop` is set no further one is:
-    /// what was found by then is the result.
+    /// Answers every question. Takes seconds if quick, otherwise up to a minute, and up to about 1 GB of address space
+    /// in use at a time, a tenth of that in memory. `progress` is called before each question. Once `stop` is set no
+    /// further question is started: the result is what was found by then.
     ///
     /// # Errors
-    /// The system refuses to map memory or to keep a thread on its processor. What only cannot be told, or not be measured with
-    /// these rights, is a finding without a value.
+    /// Mapping memory or pinning a thread to its processor fails. What merely cannot be determined, or not measured
+    /// with these rights, is a finding without a value.
     pub fn measure(options: &Options, stop: &AtomicBool, mut progress: impl FnMut(&str)) -> Result<Probe, Error> {
         let _pinned = Pinned::here()?;
         let processor = machine::Processor::here().to_string();
@@ -129,13 +129,13 @@ impl Probe {
         Ok(())
     }
 
-    /// The finding of a name.
+    /// The finding with this name.
     pub fn finding(&self, name: &str) -> Option<&Finding> {
         self.findings.iter().find(|finding| finding.name == name)
     }
 
-    /// A machine file for the simulator: what was measured here, each value with its evidence, and all else from the built-in
-    /// machine that is nearest by the processor's family, marked as assumed.
+    /// A machine file for the simulator: what was measured here, each value with its evidence, and all else from the
+    /// nearest built-in machine by processor family, marked as assumed.
     pub fn machine_file(&self) -> String {
         machine::file(self, &machine::Processor::here())
     }

@@ -1,4 +1,4 @@
-//! Staying on one processor while something is timed.
+//! Pins the thread to one processor while something is timed.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use superpage_linux::Error;

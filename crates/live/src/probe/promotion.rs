@@ -1,4 +1,4 @@
-//! What promotion costs: `MADV_COLLAPSE` of full regions, by what they are made of.
+//! The cost of promotion: `MADV_COLLAPSE` of full regions, by the pages that they consist of.
 
 use super::Finding;
 use super::fault::faults_so_far;

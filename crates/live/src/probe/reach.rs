@@ -1,8 +1,9 @@
-//! TLB levels, their entries, what a hit in the second costs, and what a walk costs: from curves of latency.
+//! TLB levels, their entries, the cost of a hit in the second, and the cost of a walk: from curves of latency.
 //!
-//! One line a page is touched, one cache line further in each page, so that lines spread over the sets of the caches. What
-//! as many adjacent lines cost is taken off: the rest is translation. Base pages lie in scattered frames, so that a TLB that
-//! joins neighbours finds none. Pages of 2 MB are one page of a memory file, mapped often: a TLB cannot know.
+//! One line per page is touched, one cache line further in each page, so that lines spread over the sets of the caches.
+//! The cost of as many adjacent lines is subtracted: the rest is translation. Base pages are in scattered frames, so
+//! that a TLB that coalesces neighbours finds none. Pages of 2 MB are one page of a memory file, mapped many times: a
+//! TLB cannot know.
 
 use super::curve::{Curve, adjacent, base_pages, grid, huge_pages};
 use super::memory::{Aliases, BASE, HUGE, Memory};

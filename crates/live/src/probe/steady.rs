@@ -1,4 +1,4 @@
-//! Times on a machine that others use too: the shortest of many short repeats, in rounds that must agree.
+//! Timing on a shared machine: the shortest of many short repeats, in rounds that must agree.
 
 /// A quantity measured in rounds.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,4 +1,4 @@
-//! Which page sizes a program can have here, and how.
+//! Which page sizes a program can use here, and how.
 
 use super::Finding;
 use super::memory::{HUGE, Memory};

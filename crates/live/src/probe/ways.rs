@@ -1,8 +1,9 @@
 //! Associativity: how many pages at a power-of-two stride a TLB holds.
 //!
-//! Pages whose numbers differ by a multiple of the number of sets share a set. As the stride doubles, fewer such pages fit,
-//! until it reaches the number of sets: then as many fit as there are ways. Below a first level that holds any pages, the
-//! second is asked only if others are touched in between: pages of other sets, twice as many as the first level holds.
+//! Pages whose numbers differ by a multiple of the number of sets share a set. As the stride doubles, fewer such pages
+//! fit, until it reaches the number of sets: then as many fit as there are ways. Behind a first level that holds any
+//! pages, the second is only reached if others are touched in between: pages of other sets, twice as many as the first
+//! level holds.
 
 use super::curve::Curve;
 use super::memory::{BASE, Memory};

@@ -1,4 +1,4 @@
-//! What is shown of a mapping, in the order of the columns.
+//! The columns for a mapping, in order.
 
 use std::collections::BTreeSet;
 use superpage_linux::why::Reason;
@@ -13,7 +13,7 @@ pub(super) struct Column {
     pub(super) cell: Box<dyn Fn(&Mapping) -> Cell>,
 }
 
-/// What kind of text stands in a column.
+/// The kind of text in a column.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
     /// Flush right.
@@ -22,7 +22,7 @@ pub(super) enum Content {
     Prose,
 }
 
-/// What stands in a column, and what it is sorted by: the number, then the text.
+/// The contents of a cell, and its sort key: the number, then the text.
 pub(super) struct Cell {
     pub(super) text: String,
     pub(super) number: f64,
@@ -41,7 +41,8 @@ fn words(text: String) -> Cell {
     Cell { text, number: 0.0 }
 }
 
-/// The columns for these mappings: of folios, the sizes that occur. If not `wide`, those that answer the question of the verb.
+/// The columns for these mappings; for folios, the sizes that occur. If not `wide`, those that answer the verb's
+/// question.
 pub(super) fn columns(mappings: &[Mapping], wide: bool) -> Vec<Column> {
     let mut columns: Vec<Column> = Vec::new();
     let mut add = |name: &str, content: Content, cell: Box<dyn Fn(&Mapping) -> Cell>| {
@@ -90,7 +91,7 @@ fn named(mapping: &Mapping, name: &str) -> Cell {
     words(format!("{} {name}", mapping.permissions).trim_end().into())
 }
 
-/// The reasons with most bytes: one, or two with their bytes; if not `wide`, the one.
+/// The reasons with most bytes: two with their bytes if `wide`, otherwise one.
 pub(in crate::live) fn why(reasons: &[Reason], wide: bool) -> String {
     let phrase = |reason: &Reason| format!("{} ({})", reason.text, bytes(reason.bytes));
     match reasons {
@@ -129,13 +130,13 @@ pub(super) fn title(process: &Process) -> String {
     )
 }
 
-/// The mappings that a table shows: those with at least a hundredth of what is resident.
+/// The mappings that a table shows: those with at least a hundredth of the resident memory.
 pub(super) fn shown(process: &Process) -> impl Iterator<Item = &Mapping> {
     let all: u64 = process.mappings.iter().map(|mapping| mapping.resident_bytes).sum();
     process.mappings.iter().filter(move |mapping| mapping.resident_bytes > 0 && 100 * mapping.resident_bytes >= all)
 }
 
-/// The line below the table, of what it leaves out.
+/// The line below the table, about what it leaves out.
 pub(super) fn note(process: &Process) -> Option<String> {
     let sum = |(number, bytes): (u64, u64), mapping: &Mapping| (number + 1, bytes + mapping.resident_bytes);
     let all = process.mappings.iter().fold((0, 0), sum);

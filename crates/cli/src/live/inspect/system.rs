@@ -6,7 +6,7 @@ use superpage_live::inspect::System;
 use superpage_pages::PageSize;
 use superpage_report::{Column, Screen, Table, bytes, count};
 
-/// All of it, with counts since the system started.
+/// All of the system, with counts since it started.
 pub(super) fn text(system: &System, screen: Screen) -> String {
     let mut out = String::new();
     for section in sections(system, screen).into_iter().chain([memory(system, screen)]) {
@@ -32,7 +32,7 @@ fn orders(system: &System) -> Vec<String> {
         .collect()
 }
 
-/// A table of zones with a column an order.
+/// A table of zones with one column per order.
 fn by_order(system: &System, more: Option<&str>) -> Table {
     let first = std::iter::once(Column::name("zone")).chain(more.map(Column::number));
     Table::new(first.chain(orders(system).into_iter().map(Column::number)))

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use superpage_live::inspect::{Mapping, Process, System};
 use superpage_report::{Screen, foreign};
 
-/// Shows a process, or the system, until the user quits or a signal comes.
+/// Shows a process, or the system, until the user quits or a signal arrives.
 pub(super) fn run(pid: Option<u32>, period: Duration, wide: bool) -> Result<ExitCode, Failure> {
     if !print::stdout().is_terminal() || !io::stdin().is_terminal() {
         return Err(Failure::Usage("--watch needs a terminal; without it inspect prints once".into()));
@@ -36,7 +36,7 @@ pub(super) fn run(pid: Option<u32>, period: Duration, wide: bool) -> Result<Exit
     view.show(&mut terminal, period, &signal)
 }
 
-/// Puts the terminal back.
+/// Restores the terminal.
 struct Restored;
 
 impl Drop for Restored {
@@ -49,10 +49,10 @@ fn terminal_failed(error: io::Error) -> Failure {
     Failure::Run(format!("the terminal failed: {error}"))
 }
 
-/// What is looked at.
+/// The subject of the view.
 enum Subject {
     Process(Process),
-    /// Now and, from the second look on, the look before.
+    /// Now and, from the second sample on, the previous sample.
     System(Box<System>, Option<Box<System>>),
 }
 
@@ -98,7 +98,7 @@ impl View {
         period: Duration,
         signal: &AtomicUsize,
     ) -> Result<ExitCode, Failure> {
-        /// How long a signal may wait.
+        /// How long a signal may have to wait.
         const PATIENCE: Duration = Duration::from_millis(100);
         let mut next = Instant::now() + period;
         loop {
@@ -131,7 +131,7 @@ impl View {
         }
     }
 
-    /// `false` to quit.
+    /// Handles a key; returns `false` to quit.
     fn key(&mut self, key: KeyEvent) -> bool {
         let columns = self.rows().head.len();
         match key.code {
@@ -150,7 +150,7 @@ impl View {
         true
     }
 
-    /// The rows to be sorted: of mappings, or of what was counted a second.
+    /// The rows to be sorted: mappings, or counts per second.
     fn rows(&self) -> Rows {
         match &self.subject {
             Subject::Process(process) => mappings(process, self.wide, self.sort, self.descending),
