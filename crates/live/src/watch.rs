@@ -32,7 +32,7 @@ impl Watch {
         Watch { over, thread: Some(thread) }
     }
 
-    /// Ends the looking. Gives what was seen last where there was about as much memory as there ever was.
+    /// Stops sampling. Returns the last sample near the peak of memory.
     pub(crate) fn finish(mut self) -> Option<Reach> {
         self.end()
     }

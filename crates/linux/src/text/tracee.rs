@@ -335,7 +335,7 @@ impl Tracee {
         self.steps
     }
 
-    /// Gives the process its code, registers, signal mask and the signals that came meanwhile.
+    /// Restores the process's code, registers and signal mask, and delivers the signals that arrived meanwhile.
     fn resume_as_it_was(&mut self) {
         let _ = self.clear_breakpoint();
         let _ = ptrace::setregs(self.pid, self.registers);

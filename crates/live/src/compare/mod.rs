@@ -210,8 +210,8 @@ pub fn settings(options: &Options) -> Settings {
 /// this process starts no other children.
 ///
 /// # Errors
-/// [`Error::Usage`] for options that make no sense; [`Error::Unable`] when a run fails, or none of the policies can be
-/// carried out here but the reference; others of the settings and of the system. Settings are put back in any case.
+/// [`Error::Usage`] for options that make no sense; [`Error::Unable`] if a run fails, or none of the policies is
+/// supported here except the reference; others of the settings and of the system. Settings are restored in any case.
 pub fn compare(options: &Options, stop: &Arc<AtomicBool>, watch: &mut dyn Watch) -> Result<Comparison, Error> {
     compare_with(settings(options), options, stop, watch)
 }
@@ -290,7 +290,7 @@ pub fn compare_with(
     Ok(Comparison { command, seed: options.seed, rounds, stopped, rows, advice, notes })
 }
 
-/// The policies that can be carried out here, the reference first, each tried once. A line goes to `notes` for each of the others.
+/// The policies that are supported here, the reference first, each tried once. A line goes to `notes` for each of the others.
 fn entries(options: &Options, settings: &mut Settings, notes: &mut Vec<String>) -> Result<Vec<Entry>, Error> {
     let mut policies = options.policies.clone();
     match policies.iter().position(|policy| *policy == options.reference) {

@@ -33,7 +33,7 @@ pub(super) struct Endpoint {
 }
 
 impl Endpoint {
-    /// Listens and answers, on a thread, with what `text` gives then, of this type of content.
+    /// Listens and answers, on a thread, with the result of `text`, of this content type.
     ///
     /// # Errors
     /// The address cannot be used, or no thread is to be had.

@@ -46,7 +46,7 @@ impl<'a> Circumstances<'a> {
         }
     }
 
-    /// The reason that the mapping as a whole gives, whatever is in it and whatever the settings say.
+    /// The reason that applies to the mapping as a whole, whatever is in it and whatever the settings say.
     pub(super) fn whole(&self) -> Option<Why> {
         let file = matches!(self.kind, Kind::File | Kind::SharedMemory);
         let place = [

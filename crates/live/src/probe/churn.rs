@@ -83,7 +83,7 @@ impl Churn {
     }
 }
 
-/// Populates the first `bytes` where they are not. Gives how far that went, and why no further.
+/// Populates the unpopulated part of the first `bytes`. Returns how far that went, and why no further.
 fn take(
     memory: &Memory,
     bytes: usize,
@@ -112,7 +112,7 @@ fn take(
     Ok((bytes, None))
 }
 
-/// Gives back each of the base pages with a chance of one half.
+/// Frees each of the base pages with a probability of one half.
 fn give_back_half(memory: &Memory, bytes: usize, random: &mut fastrand::Rng) -> Result<(), Error> {
     let mut from = None;
     for page in 0..=bytes / BASE {

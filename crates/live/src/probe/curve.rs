@@ -33,7 +33,7 @@ impl Curve {
         Curve { name, points: grid.iter().map(|pages| [*pages as f64, f64::INFINITY]).collect() }
     }
 
-    /// Measures a point and takes it if it is less than what was there. Gives it in nanoseconds a load.
+    /// Measures a point and keeps it if it is less than before. Returns it in nanoseconds per load.
     pub(crate) fn measure(&mut self, point: usize, memory: &Memory, lines: Vec<usize>, seed: u64) -> f64 {
         let loads = LOADS.max(4 * lines.len());
         let chase = Chase::new(memory, lines, seed);

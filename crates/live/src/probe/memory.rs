@@ -50,7 +50,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// As many huge pages as the kernel gives, touched. [`huge_bytes`](Memory::huge_bytes) tells how much of it they are.
+    /// As many huge pages as the kernel provides, touched. [`huge_bytes`](Memory::huge_bytes) returns how much of it they are.
     pub(crate) fn huge(bytes: usize) -> Result<Memory, Error> {
         let memory = Memory::new(bytes)?;
         memory.advise(libc::MADV_HUGEPAGE)?;

@@ -91,7 +91,7 @@ fn levels(curve: &Curve, data: &Curve, hertz: f64) -> Vec<Step> {
 }
 
 /// The entries of a level whose end the step is. In the first, where a set is all or much of it, misses begin beyond the last
-/// entry, whatever entry gives place. In the second some sets are full early, and others late: half of the step.
+/// entry, whatever the replacement. In the second some sets are full early, and others late: half of the step.
 pub(crate) fn entries(level: usize, step: &Step) -> f64 {
     if level == 0 { step.begins.floor() } else { step.at.round() }
 }

@@ -112,7 +112,7 @@ pub(crate) struct Allowed {
     _signals: Signals,
 }
 
-/// Gives advised memory folios of this size too, until what it gives is dropped.
+/// Allows folios of this size for advised memory too, until the returned value is dropped.
 pub(crate) fn allow(bytes: usize) -> Result<Allowed, Error> {
     let _signals = Signals::hold()?;
     let mut settings = Settings::take(true)?;
@@ -124,7 +124,7 @@ fn setting(bytes: usize) -> String {
     format!("sys/kernel/mm/transparent_hugepage/hugepages-{}kB/enabled", bytes >> 10)
 }
 
-/// Gives advised memory folios of this size alone, until what it gives is dropped: a larger size that is allowed too would be
+/// Allows folios of this size alone for advised memory, until the returned value is dropped: a larger allowed size would be
 /// taken first.
 pub(crate) fn allow_only(bytes: usize) -> Result<Allowed, Error> {
     let _signals = Signals::hold()?;

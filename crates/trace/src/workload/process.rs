@@ -77,7 +77,7 @@ impl Process {
         STACK_END - PAGE
     }
 
-    /// Moves the end of the heap up by `bytes`, rounded up to pages of `malloc`, and gives the address of what was added.
+    /// Moves the end of the heap up by `bytes`, rounded up to pages of `malloc`, and returns the address of what was added.
     pub(super) fn grow_heap(&mut self, out: &mut Out, bytes: u64) -> u64 {
         let (start, added) = (self.heap / PAGE, self.heap + self.heap_bytes);
         let first = self.heap_bytes == 0;

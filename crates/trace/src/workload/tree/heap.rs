@@ -26,7 +26,7 @@ impl Heap {
         Heap { process, free: Default::default(), fresh: std::array::from_fn(|_| 0..0) }
     }
 
-    /// Gives the address of a chunk of at least `size` bytes, at most 4 KB, aligned to the next power of two.
+    /// Returns the address of a chunk of at least `size` bytes, at most 4 KB, aligned to the next power of two.
     pub(super) fn allocate(&mut self, out: &mut Out, size: u64) -> u64 {
         let class = class(size);
         access(out, head(class), Access::Read);

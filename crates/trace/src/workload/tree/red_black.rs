@@ -204,7 +204,7 @@ impl Tree {
         self.set_red(out, root, false);
     }
 
-    /// Takes `node` out and gives its address.
+    /// Removes `node` and returns its address.
     pub(super) fn delete(&mut self, out: &mut Out, node: u32) -> u64 {
         let (left, right) = (self.child(out, node, 0), self.child(out, node, 1));
         let (was_red, moved);
@@ -298,7 +298,7 @@ impl Tree {
         self.set_parent(out, node, up);
     }
 
-    /// Checks order, colours, black heights and parents, and gives the keys in order.
+    /// Checks order, colours, black heights and parents, and returns the keys in order.
     #[cfg(test)]
     fn validate(&self) -> Vec<u64> {
         assert!(!self.nodes[NIL as usize].red && !self.nodes[self.root as usize].red);

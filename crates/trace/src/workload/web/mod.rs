@@ -18,7 +18,7 @@
 //! beyond which the one used longest ago is unmapped and closed. A mapped file counts as open here, as the paper has it
 //! ("the web server keeps its active files open while it is running"); with the process's end all are closed.
 //!
-//! The kernel wires memory for vnodes and the like as requests come, evenly, and never gives it back: by default 40 pages of
+//! The kernel wires memory for vnodes and the like as requests come, evenly, and never frees it: by default 40 pages of
 //! 4 KB for each 1000 requests (assumed: half a kilobyte for each file that is opened, about 360 in 1000 requests). The
 //! sizes of entries, buffers and log lines, and 3 instructions a reference, are assumed too.
 
@@ -174,7 +174,7 @@ impl Cache {
         self.entries.pop().unwrap_or(self.mapped.len() as u64)
     }
 
-    /// Maps a file unless it is mapped, and gives its address.
+    /// Maps a file unless it is mapped, and returns its address.
     fn map(&mut self, out: &mut Out, file: u64, bytes: u64, request: u64, entry: u64) -> u64 {
         self.used.insert(request, file);
         if let Some(mapped) = self.mapped.get_mut(&file) {
