@@ -6,15 +6,17 @@
 //! writers at once each write their own file, and the last complete one remains; and no file or link that another user
 //! may have planted is followed or overwritten. This crate knows nothing of the contents of files.
 //!
-//! It also reads small files that people write ([`read_text`]), and prints messages for the user ([`tell`]).
+//! It also reads small files that people write ([`read_text`]), and prints messages for the user ([`tell`]), with commands as a shell reads them ([`quoted`]).
 
 mod beside;
 mod foreign;
 mod place;
+mod quoted;
 mod small;
 mod tell;
 
 pub use foreign::{foreign, foreign_json};
+pub use quoted::quoted;
 pub use small::read_text;
 pub use tell::tell;
 

@@ -38,6 +38,7 @@ use superpage_linux::rules::Rules;
 use superpage_linux::settings::Settings;
 use superpage_linux::tree::exits;
 use superpage_linux::{Error, Policy};
+use superpage_output::quoted;
 use superpage_vm::Sizes;
 
 /// Where the command's output goes. Its input is `/dev/null` in any case.
@@ -132,25 +133,6 @@ impl Options {
             }
         }
         Ok(command)
-    }
-}
-
-/// A word as a shell would want it, on one line.
-fn quoted(word: &str) -> String {
-    if word.chars().any(char::is_control) {
-        let escaped = |c: char| match c {
-            '\'' | '\\' => format!("\\{c}"),
-            '\n' => "\\n".into(),
-            '\t' => "\\t".into(),
-            c if c.is_ascii_control() => format!("\\x{:02x}", c as u32),
-            c => c.to_string(),
-        };
-        return format!("$'{}'", word.chars().map(escaped).collect::<String>());
-    }
-    let plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=,+@%^".contains(c);
-    match !word.is_empty() && word.chars().all(plain) {
-        true => word.to_string(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
     }
 }
 
@@ -260,7 +242,8 @@ pub fn compare_with(
             let expected = if entry.peak > 0 { entry.peak } else { known.unwrap_or(0) };
             index += 1;
             watch.run(&entry.name, index, total);
-            let Some(run) = comparing.run(entry, expected, warm, counted, stop)? else {
+            let turn = Turn { round: counted, expected, warm };
+            let Some(run) = comparing.run(entry, turn, stop)? else {
                 stopped = true;
                 break 'rounds;
             };
@@ -390,6 +373,17 @@ fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> &'stati
     WARMED
 }
 
+/// One run among all.
+#[derive(Clone, Copy)]
+struct Turn {
+    /// The round that it counts in, or none.
+    round: Option<usize>,
+    /// The peak of its memory that is expected, in bytes.
+    expected: u64,
+    /// The bytes that are touched before.
+    warm: u64,
+}
+
 /// What all runs have in common.
 struct Comparing<'a> {
     options: &'a Options,
@@ -405,17 +399,9 @@ struct Comparing<'a> {
 }
 
 impl Comparing<'_> {
-    /// One run, with what comes before and after it; the `round`-th that counts, or none of them. Its memory is expected to
-    /// have a peak of `expected` bytes, and `warm` bytes are touched before. `None` if it was stopped.
-    fn run(
-        &mut self,
-        entry: &mut Entry,
-        expected: u64,
-        warm: u64,
-        round: Option<usize>,
-        stop: &Arc<AtomicBool>,
-    ) -> Result<Option<Run>, Error> {
-        let options = self.options;
+    /// One run, with what comes before and after it. `None` if it was stopped.
+    fn run(&mut self, entry: &mut Entry, turn: Turn, stop: &Arc<AtomicBool>) -> Result<Option<Run>, Error> {
+        let (options, Turn { round, expected, warm }) = (self.options, turn);
         if let Some(prepare) = &options.prepare {
             aside("--prepare", prepare, options.output)?;
         }
@@ -443,7 +429,7 @@ impl Comparing<'_> {
             if let Some(conclude) = &options.conclude {
                 aside("--conclude", conclude, options.output)?;
             }
-            return self.run(entry, expected, warm, round, stop);
+            return self.run(entry, turn, stop);
         }
         self.left += left;
         entry.seen.add(reach, work, code_bytes, &code);

@@ -2,7 +2,7 @@
 
 use super::contiguity::{Contiguity, Count};
 use super::folios::Folios;
-use super::reason::{Block, Circumstances};
+use super::reason::{Block, Circumstances, Part};
 use procfs::process::{MMapPath, MemoryMap, VmFlags};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -166,8 +166,8 @@ struct Tally<'a> {
     flags: Option<&'a mut Folios>,
     count: Count,
     sum: Sum,
-    /// Bytes and blocks for each reason.
-    whys: BTreeMap<Why, (u64, u64)>,
+    /// What each reason holds for.
+    whys: BTreeMap<Why, Part>,
 }
 
 /// What was counted, in bytes.
@@ -230,16 +230,16 @@ impl<'a> Tally<'a> {
         self.sum.swapped += block.swapped * self.base;
         self.sum.huge += huge * self.base;
         if huge < block.resident {
-            let (bytes, blocks) = self.whys.entry(self.circumstances.why(&block)).or_default();
-            *bytes += (block.resident - huge) * self.base;
-            *blocks += 1;
+            let part = self.whys.entry(self.circumstances.why(&block)).or_default();
+            part.bytes += (block.resident - huge) * self.base;
+            part.blocks += 1;
         }
     }
 
     fn finish(mut self) -> Sum {
-        for (why, (bytes, blocks)) in self.whys {
-            let text = self.circumstances.text(why, bytes, blocks, self.block, self.base);
-            self.sum.reasons.push(Reason { why, bytes, blocks, text });
+        for (why, part) in self.whys {
+            let text = self.circumstances.text(why, part, self.block, self.base);
+            self.sum.reasons.push(Reason { why, bytes: part.bytes, blocks: part.blocks, text });
         }
         self.sum.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
         self.sum.contiguity = self.count.finish();

@@ -21,6 +21,14 @@ pub(super) struct Block {
     pub(super) one_folio: bool,
 }
 
+/// Memory that one reason holds for.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Part {
+    pub(super) bytes: u64,
+    /// The blocks that it lies in.
+    pub(super) blocks: u64,
+}
+
 /// What holds for a mapping as a whole.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Circumstances<'a> {
@@ -88,8 +96,8 @@ impl<'a> Circumstances<'a> {
         pages.iter().find(|(_, holds)| *holds).map_or(Why::NotCollapsed, |(why, _)| *why)
     }
 
-    /// The reason as a phrase. `bytes` lie in `blocks` blocks of `block` bytes.
-    pub(super) fn text(&self, why: Why, bytes: u64, blocks: u64, block: u64, base: u64) -> String {
+    /// The reason as a phrase, for memory in blocks of `block` bytes, of base pages of `base`.
+    pub(super) fn text(&self, why: Why, part: Part, block: u64, base: u64) -> String {
         let size = PageSize::from_bytes(block).expect("a power of two");
         let word = self.word.unwrap_or("absent");
         let setting = if self.kind == Kind::SharedMemory { "shmem_enabled" } else { "enabled" };
@@ -97,7 +105,7 @@ impl<'a> Circumstances<'a> {
             Why::Never => format!("{setting}={word}"),
             Why::NotAdvised => format!("{setting}={word}, and {}", why.words(size)),
             Why::NotPopulated => {
-                let pages = bytes as f64 / base as f64 / blocks as f64;
+                let pages = part.bytes as f64 / base as f64 / part.blocks as f64;
                 format!("{}: {pages:.0} of {} pages a block", why.words(size), block / base)
             }
             why => why.words(size),

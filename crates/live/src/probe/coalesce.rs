@@ -273,7 +273,7 @@ impl Verdict {
             100.0 * (1.0 - 1.0 / high)
         );
         let what = "time saved here by contiguous 4K pages, beside the same frames permuted";
-        vec![verdict, Finding::number("tlb.coalescing.gain", what, gain, "%", low / high, evidence)]
+        vec![verdict, Finding::number("tlb.coalescing.gain", what, gain, low / high, evidence).unit("%")]
     }
 }
 

@@ -64,7 +64,7 @@ fn free(when: &str, then: &str) -> Finding {
         .map(|order| [(BASE << order) as f64, share(free.bytes_from(order) - free.bytes_from(order + 1))]);
     let series = Series { name, axes: ["bytes of a free block", "share of free memory"], points: points.collect() };
     let value = 100.0 * share(free.bytes_from(ORDER));
-    Finding::number(&series.name, &what, value, "%", 1.0, evidence).with(series.clone())
+    Finding::number(&series.name, &what, value, 1.0, evidence).unit("%").with(series.clone())
 }
 
 fn all(when: &str, then: &str) -> Vec<Finding> {
@@ -114,7 +114,7 @@ impl Groups {
             .to_vec();
         let evidence = format!("of {}: {}", superpage_report::bytes(self.resident), shares.join(", "));
         let value = 100.0 * of(65536.0);
-        Finding::number(name, what, value, "%", 1.0, evidence).with(Series {
+        Finding::number(name, what, value, 1.0, evidence).unit("%").with(Series {
             name: name.into(),
             axes: ["bytes of an aligned group", "share of memory"],
             points: self.shares.clone(),

@@ -47,7 +47,7 @@ fn fault(size: &str, bytes: usize, advice: libc::c_int) -> Finding {
                 "{megabyte:.0} us a MB; least of {} blocks of 2 MB, memory touched and freed before",
                 ROUNDS * (BYTES / HUGE)
             );
-            Finding::number(&name, &what, value, "us", agreement, evidence)
+            Finding::number(&name, &what, value, agreement, evidence).unit("us")
         }
         Err(error) => Finding::unknown(&name, &what, error.to_string()),
     }
@@ -109,7 +109,7 @@ pub(crate) fn split(findings: &[Finding], hertz: f64) -> Vec<Finding> {
     let cycles = |us: f64| us * hertz / 1e6;
     let evidence = format!("a line through faults of 4K ({small:.2} us) and 2M ({large:.1} us)");
     vec![
-        Finding::number("fault.fixed", fixed, cycles(rest), "cycles", confidence, evidence.clone()),
-        Finding::number("zero.per-kb", zero, cycles(slope), "cycles", confidence, evidence),
+        Finding::number("fault.fixed", fixed, cycles(rest), confidence, evidence.clone()).unit("cycles"),
+        Finding::number("zero.per-kb", zero, cycles(slope), confidence, evidence).unit("cycles"),
     ]
 }

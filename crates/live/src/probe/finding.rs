@@ -51,39 +51,37 @@ pub struct Series {
 impl Finding {
     /// A finding with the value yes or no.
     pub fn yes(name: &str, what: &str, yes: bool, confidence: f64, evidence: String) -> Finding {
-        Finding::of(name, what, Some(Value::Yes(yes)), "", confidence, evidence)
+        Finding::of(name, what, Some(Value::Yes(yes)), confidence, evidence)
     }
 
-    /// A finding with a number.
-    pub fn number(
-        name: &str,
-        what: &str,
-        number: f64,
-        unit: &'static str,
-        confidence: f64,
-        evidence: String,
-    ) -> Finding {
-        Finding::of(name, what, Some(Value::Number(number)), unit, confidence, evidence)
+    /// A finding with a number, without a unit; see [`unit`](Finding::unit).
+    pub fn number(name: &str, what: &str, number: f64, confidence: f64, evidence: String) -> Finding {
+        Finding::of(name, what, Some(Value::Number(number)), confidence, evidence)
     }
 
     /// A finding with one word or several.
     pub fn text(name: &str, what: &str, text: &str, confidence: f64, evidence: String) -> Finding {
-        Finding::of(name, what, Some(Value::Text(text.into())), "", confidence, evidence)
+        Finding::of(name, what, Some(Value::Text(text.into())), confidence, evidence)
     }
 
     /// Something that could not be determined, and why.
     pub fn unknown(name: &str, what: &str, because: String) -> Finding {
-        Finding::of(name, what, None, "", 0.0, format!("could not be told, because {because}"))
+        Finding::of(name, what, None, 0.0, format!("could not be told, because {because}"))
     }
 
     /// Something that was not measured, and why.
     pub fn unmeasured(name: &str, what: &str, because: String) -> Finding {
-        Finding::of(name, what, None, "", 0.0, format!("{UNMEASURED}, because {because}"))
+        Finding::of(name, what, None, 0.0, format!("{UNMEASURED}, because {because}"))
     }
 
     /// Whether nothing was measured, as opposed to inconclusive points.
     pub fn is_unmeasured(&self) -> bool {
         self.value.is_none() && self.evidence.starts_with(UNMEASURED)
+    }
+
+    /// The same, with the unit of its number.
+    pub fn unit(self, unit: &'static str) -> Finding {
+        Finding { unit, ..self }
     }
 
     /// The same with another series of measured points.
@@ -108,14 +106,8 @@ impl Finding {
         }
     }
 
-    fn of(
-        name: &str,
-        what: &str,
-        value: Option<Value>,
-        unit: &'static str,
-        confidence: f64,
-        evidence: String,
-    ) -> Finding {
-        Finding { name: name.into(), what: what.into(), value, unit, confidence, evidence, series: Vec::new() }
+    fn of(name: &str, what: &str, value: Option<Value>, confidence: f64, evidence: String) -> Finding {
+        let (name, what) = (name.into(), what.into());
+        Finding { name, what, value, unit: "", confidence, evidence, series: Vec::new() }
     }
 }

@@ -197,7 +197,7 @@ mod tests {
     /// What was measured on a Golden Cove: 96 entries for 4 KB, 33 (of 32) for 2 MB, none for 1 GB.
     #[test]
     fn the_entries_of_a_size_go_to_the_tlb_that_holds_it() {
-        let number = |name: &str, value: f64| Finding::number(name, name, value, "", 1.0, "seen".into());
+        let number = |name: &str, value: f64| Finding::number(name, name, value, 1.0, "seen".into());
         let findings = vec![number("tlb.l1.entries.4K", 96.0), number("tlb.l1.entries.2M", 33.0)];
         let probe = Probe { findings, latency: Vec::new(), processor: String::new(), stopped: false };
         let text = file(&probe, &processor(&[("vendor_id", "GenuineIntel"), ("cpu family", "6"), ("model", "143")]));

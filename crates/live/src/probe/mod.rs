@@ -98,7 +98,7 @@ impl Probe {
         let hertz = clock.value;
         let evidence = "additions in a row, a cycle each; cycles below are of this clock".to_string();
         let what = "clock of the processor, now";
-        findings.push(Finding::number("clock.hertz", what, hertz, "Hz", clock.agreement, evidence));
+        findings.push(Finding::number("clock.hertz", what, hertz, clock.agreement, evidence).unit("Hz"));
         next("page sizes")?;
         findings.extend(usable::sizes());
         next("whether a host fractures huge pages")?;

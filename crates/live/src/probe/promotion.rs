@@ -83,7 +83,7 @@ fn timed(name: &str, what: &str, make: impl Fn() -> Result<Memory, Error>) -> Fi
                 "least of {} promotions by MADV_COLLAPSE; median {median:.0} us, 9 of 10 under {high:.0}",
                 times.len()
             );
-            Finding::number(name, what, least, "us", least / median, evidence)
+            Finding::number(name, what, least, least / median, evidence).unit("us")
         }
         Err(error) => Finding::unmeasured(name, what, error.to_string()),
     }

@@ -74,7 +74,7 @@ pub(crate) fn measure(options: &Options, stop: &AtomicBool, hertz: f64) -> Resul
         (1, "walk.near", "page walk beyond the last TLB level, pages side by side"),
         (3, "walk.far", "page walk beyond the last TLB level, pages 2 MB apart"),
     ] {
-        findings.push(walk(name, what, &best, which, hertz, told.len()));
+        findings.push(walk(name, what, &Best { curves: &best, hertz, rounds: told.len() }, which));
     }
     let base = levels(&best[1], &best[0], hertz);
     Ok(Reach { base, findings, curves: best.into_iter().filter(|curve| !curve.points.is_empty()).collect() })
@@ -116,7 +116,7 @@ fn findings_of(size: &str, found: &[Step], rounds: &[&Vec<Step>], most: usize) -
     let same = rounds.iter().filter(|round| round.len() == found.len()).count();
     let evidence = format!("{} of {} rounds show as many steps up to {most} pages", same, rounds.len());
     let (name, what) = (format!("tlb.levels.{size}"), format!("TLB levels for pages of {size}"));
-    findings.push(Finding::number(&name, &what, found.len() as f64, "", same as f64 / rounds.len() as f64, evidence));
+    findings.push(Finding::number(&name, &what, found.len() as f64, same as f64 / rounds.len() as f64, evidence));
     for level in 0..LEVELS {
         let name = format!("tlb.l{}.entries.{size}", level + 1);
         let what = format!("entries of TLB level {} for pages of {size}", level + 1);
@@ -131,7 +131,7 @@ fn findings_of(size: &str, found: &[Step], rounds: &[&Vec<Step>], most: usize) -
             step.low, step.high, step.begins, step.at
         );
         let confidence = share_near(&values, step.at);
-        findings.push(Finding::number(&name, &what, entries(level, step), "entries", confidence, evidence));
+        findings.push(Finding::number(&name, &what, entries(level, step), confidence, evidence).unit("entries"));
     }
     if let [first, _, ..] = found {
         let costs: Vec<Option<f64>> =
@@ -139,13 +139,21 @@ fn findings_of(size: &str, found: &[Step], rounds: &[&Vec<Step>], most: usize) -
         let cost = first.high - first.low;
         let (name, what) = (format!("tlb.l2.hit.{size}"), format!("hit in TLB level 2, pages of {size}"));
         let evidence = format!("between {:.0} pages and the next step it costs that much more", first.at);
-        findings.push(Finding::number(&name, &what, cost, "cycles", share_near(&costs, cost), evidence));
+        findings.push(Finding::number(&name, &what, cost, share_near(&costs, cost), evidence).unit("cycles"));
     }
     findings
 }
 
-/// What misses in the last level cost beyond hits there: at twice the pages that it holds, so that nearly all miss.
-fn walk(name: &str, what: &str, curves: &[Curve; 4], which: usize, hertz: f64, rounds: usize) -> Finding {
+/// The best curves of all rounds.
+struct Best<'a> {
+    curves: &'a [Curve; 4],
+    hertz: f64,
+    rounds: usize,
+}
+
+/// What misses in the last level cost beyond hits there, by one of the curves: at twice the pages that it holds, so that nearly all miss.
+fn walk(name: &str, what: &str, best: &Best, which: usize) -> Finding {
+    let Best { curves, hertz, rounds } = *best;
     let found = levels(&curves[1], &curves[0], hertz);
     let [.., last] = found.as_slice() else {
         return Finding::unknown(name, what, "no TLB level was found".into());
@@ -167,5 +175,5 @@ fn walk(name: &str, what: &str, curves: &[Curve; 4], which: usize, hertz: f64, r
         last.low,
         cycles * 1e9 / hertz
     );
-    Finding::number(name, what, cycles, "cycles", share_near(&around, cycles), evidence)
+    Finding::number(name, what, cycles, share_near(&around, cycles), evidence).unit("cycles")
 }

@@ -51,7 +51,7 @@ pub(crate) fn first(entries: f64, hertz: f64) -> Result<Finding, Error> {
     Ok(if far * SAME >= near {
         Finding::text(name, what, "full", far.min(near) / far.max(near), format!("as many fit at every stride: {list}"))
     } else {
-        Finding::number(name, what, far, "ways", 1.0, format!("fewer fit as the stride doubles: {list}"))
+        Finding::number(name, what, far, 1.0, format!("fewer fit as the stride doubles: {list}")).unit("ways")
     }
     .with(Series { name: "level 1".into(), axes: AXES, points: knees }))
 }
@@ -78,8 +78,8 @@ pub(crate) fn second(first: f64, entries: f64, hertz: f64) -> Result<Vec<Finding
         let evidence = format!("pages that fit at strides: {seen}; {sets} sets of {ways} ways are {product} entries");
         let series = Series { name: "level 2".into(), axes: AXES, points: series };
         return Ok(vec![
-            Finding::number(name, what, ways, "ways", confidence, evidence.clone()).with(series),
-            Finding::number("tlb.l2.sets.4K", "sets of TLB level 2", sets, "sets", confidence, evidence),
+            Finding::number(name, what, ways, confidence, evidence.clone()).unit("ways").with(series),
+            Finding::number("tlb.l2.sets.4K", "sets of TLB level 2", sets, confidence, evidence).unit("sets"),
         ]);
     }
     let because = format!("the pages that fit at strides show no number of sets: {seen}");

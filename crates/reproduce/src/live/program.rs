@@ -84,7 +84,8 @@ impl Program {
 impl Job {
     /// The text with the folder of our own programs substituted, as a word of `sh`.
     pub(crate) fn placed(text: &str, programs: &Path) -> String {
-        text.replace(PROGRAMS, &format!("'{}'", programs.to_string_lossy().replace('\'', r"'\''")))
+        let folder = programs.to_string_lossy();
+        text.replace(PROGRAMS, &shlex::try_quote(&folder).expect("a path has no zero"))
     }
 
     /// What is missing to run it, and how to install it: a sentence without a full stop.

@@ -2,6 +2,7 @@
 
 use crate::{Error, Info, Sampling};
 use std::ffi::{OsStr, OsString};
+use superpage_output::quoted;
 
 /// A program with its arguments, and how to record it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,14 +51,6 @@ impl Command {
         }
         super::recording::check(self)
     }
-}
-
-fn quoted(word: &str) -> String {
-    let plain = |letter: char| letter.is_alphanumeric() || "%+,-./:=@_".contains(letter);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
