@@ -338,6 +338,12 @@ fn promote_makes_settled_memory_huge() {
     let promoted = sentences.iter().find_map(|line| line.strip_prefix("superpage: promoted ")).expect("a line");
     let bytes = promoted.split(" of memory").next().unwrap();
     assert!(bytes.ends_with(" MB"), "{sentences:?}");
+    // Where nothing came of it, the reason is said.
+    let mut verbose = Command::new(SUPERPAGE);
+    let policy = "promote:age=1h,interval=50ms,cpu=0.5";
+    let output = self::output(verbose.args(["run", "-v", "--policy", policy, "--", "sh", "-c", script]));
+    let reason = "regions were populated enough to be promoted, but none had been unchanged for 1h";
+    assert!(self::sentences(&output).iter().any(|line| line.contains(reason)), "{:?}", self::sentences(&output));
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub struct Outcome {
     pub left: Vec<(i32, String)>,
     /// The counters of the promoter, if the policy has one.
     pub promoted: Option<Counters>,
+    /// The most regions at once that were promoted, or populated to the policy's share and not huge.
+    pub candidates: u64,
     /// The results for the command's code, if it was to be placed.
     pub text: Vec<Placement>,
     /// What failed in placing the code.
@@ -91,6 +93,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
             reach: None,
             left: Vec::new(),
             promoted: None,
+            candidates: 0,
             text: Vec::new(),
             text_notes: Vec::new(),
             notes: session.put_back()?,
@@ -127,6 +130,7 @@ pub fn run(options: &Options, command: &[OsString]) -> Result<Outcome, Error> {
         memory,
         reach: reach.filter(|reach| 4 * reach.resident >= peak),
         left,
+        candidates: work.as_ref().map_or(0, |work| work.candidates),
         promoted: work.map(|work| work.counters),
         text: placed.code,
         text_notes: placed.notes,

@@ -4,6 +4,7 @@ use crate::Failure;
 use clap::Args;
 use std::ffi::OsString;
 use std::process::ExitCode;
+use superpage_linux::promote::Counters;
 use superpage_linux::text::Way;
 use superpage_linux::tree::exec_status;
 use superpage_linux::{Error, Policy};
@@ -120,9 +121,30 @@ fn summary(policy: &Policy, outcome: &Outcome) {
         for (reason, regions) in &promoted.refused {
             eprintln!("superpage: {regions} regions were not promoted: {reason}");
         }
+        if let Some(why) = too_short(policy, promoted, outcome.candidates) {
+            eprintln!("superpage: {why}");
+        }
     }
     for sentence in reach(policy, outcome) {
         eprintln!("superpage: {sentence}");
+    }
+}
+
+/// Why a promoter promoted nothing, if the command ended before anything was due.
+fn too_short(policy: &Policy, promoted: &Counters, candidates: u64) -> Option<String> {
+    let Policy::Promote(options) = policy else { return None };
+    if promoted.promoted_regions > 0 || promoted.calls > 0 {
+        return None;
+    }
+    match (promoted.scans, candidates) {
+        (0, _) => Some(format!("the command ended before the first scan, which comes after {}", options.interval)),
+        (_, 0) => None,
+        _ => Some(format!(
+            "{} regions were populated enough to be promoted, but none had been unchanged for {} when the command ended \
+             (promote:age=TIME)",
+            count(candidates),
+            options.age
+        )),
     }
 }
 
