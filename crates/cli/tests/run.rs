@@ -342,7 +342,7 @@ fn promote_makes_settled_memory_huge() {
     let mut verbose = Command::new(SUPERPAGE);
     let policy = "promote:age=1h,interval=50ms,cpu=0.5";
     let output = self::output(verbose.args(["run", "-v", "--policy", policy, "--", "sh", "-c", script]));
-    let reason = "regions were populated enough to be promoted, but none had been unchanged for 1h";
+    let reason = "regions were populated enough to be promoted, but none had been unchanged for 3600s";
     assert!(self::sentences(&output).iter().any(|line| line.contains(reason)), "{:?}", self::sentences(&output));
 }
 

@@ -256,13 +256,14 @@ impl Look {
     /// One look; at an end it goes by no budget, since there is no later one. Returns how long to wait until the next.
     fn look(&mut self, at_end: bool) -> Duration {
         let before = processor_time();
-        let members = descendants(std::process::id() as i32);
+        let mut members = descendants(std::process::id() as i32);
+        members.retain(|pid| !is_copy(*pid));
         let mut sum = 0;
         for status in members.iter().filter_map(|pid| status(*pid)) {
             sum += status.resident;
             self.largest = self.largest.max(status.most);
         }
-        // A walk takes time, in which memory may be given back: what it has seen is of the least that was resident meanwhile.
+        // A walk over all pages takes time, in which memory may be given back: what it saw is of the least resident meanwhile.
         let still = || members.iter().filter_map(|pid| status(*pid)).map(|status| status.resident).sum::<u64>();
         self.sum = self.sum.max(sum);
         self.spent += processor_time().saturating_sub(before);
@@ -274,14 +275,14 @@ impl Look {
         let (stop, over) = (Arc::clone(&self.plan.stop), Arc::clone(&self.over));
         let over = || stop.load(Ordering::Relaxed) || over.load(Ordering::Relaxed);
         // Members that ended in between leave nothing to divide by.
-        let part = |(bytes, of): (u64, u64)| (of > 0).then(|| Part { bytes, of, resident: sum.min(still()) });
+        let part = |(bytes, of): (u64, u64), resident| (of > 0).then_some(Part { bytes, of, resident });
         if near || thorough {
             let seen = self.huge.look(sum, allowed(budget.huge), &over, |go_on| {
                 // The kernel sums up a process in one call.
                 let rollups = members.iter().take_while(|_| go_on()).filter_map(|pid| rollup(*pid));
                 rollups.fold((0, 0), |(huge, all), rollup| (huge + rollup.huge, all + rollup.resident))
             });
-            if let Some(part) = seen.and_then(part) {
+            if let Some(part) = seen.and_then(|seen| part(seen, sum)) {
                 self.seen.most_huge = self.seen.most_huge.max(Some(part.bytes));
                 self.seen.huge = if near { Some(part) } else { self.seen.huge };
             }
@@ -296,7 +297,7 @@ impl Look {
             let due = thorough && self.plan.expected > 0 && sum as f64 >= NEAR * self.plan.expected as f64;
             let allowed = allowed(budget.folios).filter(|_| !due || self.seen.folios.is_some());
             let seen = self.folios.look(sum, allowed, &over, |go_on| in_folios(&members, sizes, go_on));
-            self.seen.folios = seen.and_then(part).or(self.seen.folios);
+            self.seen.folios = seen.and_then(|seen| part(seen, sum.min(still()))).or(self.seen.folios);
         }
         let due = self.spent.as_secs_f64() / self.plan.budget.resident;
         PAUSE.max(Duration::from_secs_f64((due - self.started.elapsed().as_secs_f64()).max(0.0)))
@@ -327,6 +328,13 @@ fn in_folios(members: &[i32], sizes: Sizes, go_on: &dyn Fn() -> bool) -> (u64, u
 fn processor_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Whether a process is this one's own copy, made to execute the command and not yet doing so: its memory is this process's.
+fn is_copy(pid: i32) -> bool {
+    /// `PF_FORKNOEXEC`, forked and nothing executed since.
+    const FORKED: u32 = 0x40;
+    proc::stat(pid).is_some_and(|stat| stat.ppid == std::process::id() as i32 && stat.flags & FORKED != 0)
 }
 
 struct Status {
