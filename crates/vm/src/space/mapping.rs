@@ -178,14 +178,19 @@ impl Vm {
                     pmap.protect(space, at, vm.frames.ladder.size(level), rights);
                 }
             });
-            self.cut(space, part.start);
-            self.cut(space, part.end);
-            self.space_mut(space).put(part);
-            self.join(space, part.start);
-            self.join(space, part.end);
+            self.put_part(space, part);
         }
         pmap.flush_gathered(space);
         Ok(())
+    }
+
+    /// Puts a part of an entry, changed, in the place of what it was, and joins it with its neighbours where they are alike.
+    fn put_part(&mut self, space: SpaceId, part: Entry) {
+        self.cut(space, part.start);
+        self.cut(space, part.end);
+        self.space_mut(space).put(part);
+        self.join(space, part.start);
+        self.join(space, part.end);
     }
 
     /// Changes the program's hint for a range (`madvise`); holes are no error. No mapping changes, but superpages across
@@ -209,11 +214,7 @@ impl Vm {
             let part = Entry { hint, ..entry.within(low, high) };
             self.demote_edge(pmap, space, &entry, part.start);
             self.demote_edge(pmap, space, &entry, part.end);
-            self.cut(space, part.start);
-            self.cut(space, part.end);
-            self.space_mut(space).put(part);
-            self.join(space, part.start);
-            self.join(space, part.end);
+            self.put_part(space, part);
         }
         pmap.flush_gathered(space);
         Ok(())
