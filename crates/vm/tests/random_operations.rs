@@ -31,3 +31,16 @@ proptest! {
         world.end();
     }
 }
+
+/// A write to a page of a privately mapped file begins to read it, and the process does not wait; the file is then
+/// written, and the process writes after all: its copy is of the file as it was.
+#[test]
+fn a_private_copy_is_of_the_time_when_its_read_began() {
+    let map = [0, 26, 48, 9, 16, 195];
+    let write = [33, 26, 48, 7, 0, 192];
+    let open_and_write_file = [[17, 245, 75, 7, 0, 193], [20, 245, 75, 7, 0, 193]];
+    let write_again = [92, 7, 42, 23, 198, 190];
+    let mut world = World::slow(0, 44_143_946_114_221_333_958_431_289_579_724_592_678, 1826);
+    [map, write].into_iter().chain(open_and_write_file).chain([write_again]).for_each(|op| world.step(op));
+    world.end();
+}

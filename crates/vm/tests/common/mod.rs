@@ -42,6 +42,9 @@ struct Slot {
     /// Whether it belongs to a heap.
     up: bool,
     hint: Hint,
+    /// Of a page of a file, what its file held when a read of it began on which this process then did not wait: its own
+    /// copy, where the read was for one, is of that time.
+    begun: Option<u32>,
 }
 
 /// The number of the file that an operation works on, from its last byte: below that of the long one.
@@ -456,7 +459,7 @@ impl World {
                 Backing::File { file, offset, .. } => Source::File { file, page: offset + page - start, shared },
             };
             let up = growth == Growth::Up && !file;
-            self.slots(space).insert(page, Slot { source, protection, up, hint });
+            self.slots(space).insert(page, Slot { source, protection, up, hint, begun: None });
         }
     }
 
@@ -473,7 +476,7 @@ impl World {
                 // Whether what is shared is lost depends on whether anybody else has it: see `access`.
                 source => source,
             };
-            self.slots(space).insert(page, Slot { source, ..slot });
+            self.slots(space).insert(page, Slot { source, begun: None, ..slot });
         }
     }
 
@@ -494,7 +497,7 @@ impl World {
         let last = if old > start { self.slots[&space][&(old - 1)] } else { slot };
         self.forget(space, end.min(old), end.max(old));
         // Of what is new the program has asked nothing yet.
-        let last = Slot { hint: Hint::None, ..last };
+        let last = Slot { hint: Hint::None, begun: None, ..last };
         (old..end).for_each(|page| self.extend(space, page, last, 0));
     }
 
@@ -505,7 +508,7 @@ impl World {
             Source::File { file, page, shared } => Source::File { file, page: page + ahead, shared },
             Source::Copied { file, page, .. } => Source::File { file, page: page + ahead, shared: false },
         };
-        self.slots(space).insert(at, Slot { source, ..last });
+        self.slots(space).insert(at, Slot { source, begun: None, ..last });
     }
 
     fn remap(&mut self, space: SpaceId, from: u64, from_pages: u64, op: Op) {
@@ -581,6 +584,9 @@ impl World {
                     assert!(allowed);
                     // Somebody else may have to wait for it, or nobody.
                     if self.contents.choose(2) == 0 {
+                        let begun =
+                            self.contents.reading.iter().find(|(into, ..)| *into == frame).map(|(.., then)| *then);
+                        self.slots(space).entry(page).and_modify(|slot| slot.begun = begun);
                         return true;
                     }
                     self.finish(frame);
@@ -624,7 +630,10 @@ impl World {
         }
         let expected = match source {
             Source::Cell { cell, .. } | Source::Copied { cell, .. } => self.cells[cell],
-            Source::File { file, page, .. } => self.files.get(&(file, page)).copied().unwrap_or(0),
+            Source::File { file, page, shared } => {
+                let begun = slot.unwrap().begun.filter(|begun| !shared && *begun == self.contents.memory[frame]);
+                begun.or_else(|| self.files.get(&(file, page)).copied()).unwrap_or(0)
+            }
         };
         assert_eq!(self.contents.memory[frame], expected, "the contents of page {page:#x} of {space:?}, {source:?}");
         if access == Access::Write {
