@@ -308,11 +308,16 @@ fn scattered_pages_under_a_limit_are_one_mapping() {
     assert_eq!(starts.filter(|start| (low..high).contains(start)).count(), 1);
     let stats = region.stats();
     assert_eq!((stats.resident_bytes(), stats.held_bytes(), stats.refused), (limit as u64, limit as u64, 0));
-    for page in (0..bytes / PAGE).step_by(step) {
-        assert_eq!(words[page * PAGE / 8].load(Ordering::Relaxed), page as u64 + 1);
-    }
-    // A huge page that was taken apart had left the page tables.
-    assert_eq!(smaps(&region, "Rss"), limit);
+    // A huge page that was taken apart had left the page tables; where memory is sought, the kernel unmaps some more.
+    let all_mapped = || {
+        for page in (0..bytes / PAGE).step_by(step) {
+            assert_eq!(words[page * PAGE / 8].load(Ordering::Relaxed), page as u64 + 1);
+        }
+        let mapped = smaps(&region, "Rss");
+        assert!(mapped <= limit, "{mapped} bytes are mapped where {limit} may be resident");
+        mapped == limit
+    };
+    assert!((0..10).any(|_| all_mapped()), "what is touched does not stay mapped");
     region.validate().unwrap();
 }
 
