@@ -1,8 +1,7 @@
 //! Consistency checks of the whole state, for property tests and fuzzers: every count is recomputed from scratch.
 
-use crate::object::ObjectId;
 use crate::object::population::{NONE, NodeId};
-use crate::reclaim::away::PageOf;
+use crate::object::{ObjectId, PageOf};
 use crate::reclaim::pages::List;
 use crate::space::Entry;
 use crate::vm::Vm;
@@ -120,7 +119,7 @@ impl Vm {
     fn validate_pages(&self, populated: u64) -> Result<(), String> {
         let (frames, away) = (&self.frames, &self.frames.away);
         away.validate()?;
-        let known = |(object, _): PageOf| self.objects.iter().any(|(id, _)| id == object);
+        let known = |page: PageOf| self.objects.iter().any(|(id, _)| id == page.object);
         for page in away.all_swapped() {
             check(known(page), || format!("page {page:?} in swap space has no object"))?;
         }
@@ -130,7 +129,7 @@ impl Vm {
         for (page, frame) in away.all_cached() {
             cached += 1;
             check(known(page), || format!("cache page {page:?} has no object"))?;
-            let walk = frames.population.walk(page.0, page.1);
+            let walk = frames.population.walk(page.object, page.index);
             check(!walk.populated, || format!("cache page {page:?} is also populated"))?;
             check(pages.list(frame) == Some(List::Cache), || {
                 format!("the cache page in {frame} is not on the cache list")
@@ -148,11 +147,11 @@ impl Vm {
         for (object, known) in self.objects.iter() {
             for index in self.populated(object) {
                 let frame = frames.population.walk(object, index).frame;
-                let place = known.file.is_some() || away.slot((object, index)).is_some();
+                let place = known.file.is_some() || away.slot(object.page(index)).is_some();
                 check(!place || pages.list(frame) != Some(List::Unswappable), || {
                     format!("page {index:#x} of {object:?} is marked unswappable but has a place to be written to")
                 })?;
-                check(frames.page_of(frame) == Some((object, index)), || {
+                check(frames.page_of(frame) == Some(object.page(index)), || {
                     format!(
                         "page {index:#x} of {object:?} is in frame {frame}, which leads to {:?}",
                         frames.page_of(frame)

@@ -1,8 +1,7 @@
 //! Busy pages: populated, while their contents are still being read from a slow store. They are not mapped, nothing
 //! takes them away, and whoever needs one waits. The word is FreeBSD's.
 
-use crate::object::ObjectId;
-use crate::reclaim::away::PageOf;
+use crate::object::{ObjectId, PageOf};
 use crate::reclaim::pages::List;
 use crate::space::Entry;
 use crate::vm::Vm;
@@ -47,8 +46,9 @@ impl Busy {
     /// The lowest frame of a busy page among the pages of an object with these indices, or of one that is being read
     /// from what the object has in its backing store. O(reads under way).
     pub(crate) fn of(&self, object: ObjectId, pages: &Range<u64>) -> Option<u32> {
-        let concerns =
-            |reading: &Reading| (reading.page.0 == object || reading.from == object) && pages.contains(&reading.page.1);
+        let concerns = |reading: &Reading| {
+            (reading.page.object == object || reading.from == object) && pages.contains(&reading.page.index)
+        };
         self.pages.iter().filter(|(_, reading)| concerns(reading)).map(|(frame, _)| *frame).min()
     }
 
@@ -59,7 +59,7 @@ impl Busy {
 
     /// The frame into which the page of this index is being read from the backing store of `object`.
     pub(crate) fn reading(&self, object: ObjectId, index: u64) -> Option<u32> {
-        let reads = |reading: &Reading| reading.from == object && reading.page.1 == index;
+        let reads = |reading: &Reading| reading.from == object && reading.page.index == index;
         self.pages.iter().find(|(_, reading)| reads(reading)).map(|(frame, _)| *frame)
     }
 
@@ -72,7 +72,7 @@ impl Vm {
     /// Records that a page was populated whose contents will be read from the backing store of `from`.
     pub(crate) fn begin_reading(&mut self, page: PageOf, from: ObjectId, frame: u32) {
         // It is populated and not mapped.
-        self.objects.get_mut(page.0).sole = false;
+        self.objects.get_mut(page.object).sole = false;
         // It is hashed once it has its contents.
         self.to_hash.retain(|waiting| *waiting != frame);
         self.frames.busy.pages.insert(frame, Reading { page, from });
@@ -91,7 +91,7 @@ impl Vm {
     pub fn read_done(&mut self, frame: Pfn, read: Result<(), NoContents>) -> Result<(), Error> {
         let number = u32::try_from(frame.0).map_err(|_| Error::NotBusy(frame))?;
         let reading = self.frames.busy.pages.remove(&number).ok_or(Error::NotBusy(frame))?;
-        let (object, index) = reading.page;
+        let PageOf { object, index } = reading.page;
         // A page that could not be evicted may be evictable now.
         self.futile = None;
         match read {
@@ -146,15 +146,15 @@ impl Vm {
 
     /// Checks that busy pages are populated in their frames, on their list if there are lists, and mapped nowhere.
     pub(crate) fn validate_busy(&self, mapped: impl Fn(PageOf, u32) -> bool) -> Result<(), String> {
-        for (frame, (object, index)) in self.frames.busy.iter() {
-            let walk = self.frames.population.walk(object, index);
+        for (frame, page) in self.frames.busy.iter() {
+            let walk = self.frames.population.walk(page.object, page.index);
             if !walk.populated || walk.frame != frame {
-                return Err(alloc::format!("frame {frame} is busy but does not hold page {index} of {object:?}"));
+                return Err(alloc::format!("frame {frame} is busy but does not hold {page:?}"));
             }
             if self.frames.pages.as_ref().is_some_and(|pages| pages.list(frame) != Some(List::Busy)) {
                 return Err(alloc::format!("frame {frame} is busy but on another list"));
             }
-            if mapped((object, index), frame) {
+            if mapped(page, frame) {
                 return Err(alloc::format!("frame {frame} is busy and mapped"));
             }
         }

@@ -211,7 +211,7 @@ impl Vm {
                 }
                 if self.frames.is_held(walk.frame) && self.available() == 1 {
                     // There is no other frame to copy it to.
-                    self.frames.evict((holder, index), walk.frame, false);
+                    self.frames.evict(holder.page(index), walk.frame, false);
                 } else {
                     // The page that is copied must not be the one that is evicted for the copy.
                     self.frames.used_again(walk.frame);
@@ -237,8 +237,9 @@ impl Vm {
     /// Where the contents are of a page that has some but is not populated.
     fn content(&self, object: ObjectId, index: u64) -> Content {
         let away = &self.frames.away;
-        let cached = away.cached((object, index)).map(Content::Cached);
-        let swapped = away.slot((object, index)).map(|slot| Content::Read { from: Backed::Swap { slot }, of: object });
+        let cached = away.cached(object.page(index)).map(Content::Cached);
+        let swapped =
+            away.slot(object.page(index)).map(|slot| Content::Read { from: Backed::Swap { slot }, of: object });
         cached.or(swapped).expect("the page was found to have contents")
     }
 
@@ -366,7 +367,7 @@ impl Vm {
             _ => &mut stats.faults_zero,
         } += 1;
         if let (Filled::Later, Content::Read { of, .. }) = (filled, content) {
-            self.begin_reading((object, index), of, walk.frame);
+            self.begin_reading(object.page(index), of, walk.frame);
             return Err(FaultError::Busy(to.start));
         }
         let writable = object == entry.object && !entry.copy;
@@ -446,7 +447,7 @@ impl Vm {
             Content::Read { from: Backed::File { .. }, .. } => (FaultKind::File, !in_file),
             // The slot may be that of the page behind this one.
             Content::Read { from: Backed::Swap { slot }, .. } => {
-                (FaultKind::Swap, self.frames.away.slot((object, index)) != Some(slot))
+                (FaultKind::Swap, self.frames.away.slot(object.page(index)) != Some(slot))
             }
             Content::Cached(_) => (FaultKind::Cached, false),
             Content::Left => (FaultKind::Cached, true),

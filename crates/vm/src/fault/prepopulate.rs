@@ -4,8 +4,8 @@
 use crate::fault::{Content, Site};
 use crate::frame::Frames;
 use crate::frame::bitmap::Bitmap;
-use crate::object::ObjectId;
 use crate::object::population::Walk;
+use crate::object::{ObjectId, PageOf};
 use crate::policy::{Answers, Promote};
 use crate::vm::Vm;
 use crate::{Filled, Memory, Page, Pmap};
@@ -41,7 +41,7 @@ impl Vm {
             }
             for page in low..low + pages {
                 if !self.frames.population.walk(object, page).populated
-                    && !self.prepopulate_one(pmap, memory, site, (object, page), rights)
+                    && !self.prepopulate_one(pmap, memory, site, object.page(page), rights)
                 {
                     return full;
                 }
@@ -113,7 +113,7 @@ impl Vm {
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
         site: &Site,
-        (object, index): (ObjectId, u64),
+        PageOf { object, index }: PageOf,
         rights: Protection,
     ) -> bool {
         if self.frames.busy.reading(object, index).is_some() {
@@ -137,7 +137,7 @@ impl Vm {
         };
         self.note_content(object, walk.frame, index, content);
         if filled == Filled::Later {
-            self.begin_reading((object, index), object, walk.frame);
+            self.begin_reading(object.page(index), object, walk.frame);
             return false;
         }
         pmap.enter(site.space, at, frame, base, self.rights_if_clean(object, rights), Access::Read);

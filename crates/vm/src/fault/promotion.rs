@@ -161,8 +161,8 @@ impl Vm {
     pub(crate) fn holder(&self, front: ObjectId, index: u64) -> Option<(ObjectId, Walk)> {
         let mut walks = self.objects.chain(front).map(|object| (object, self.frames.population.walk(object, index)));
         let away = &self.frames.away;
-        let elsewhere = |object| away.cached((object, index)).is_some() || away.slot((object, index)).is_some();
-        walks.find(|(object, walk)| walk.populated || !away.is_empty() && elsewhere(*object))
+        let elsewhere = |page| away.cached(page).is_some() || away.slot(page).is_some();
+        walks.find(|(object, walk)| walk.populated || !away.is_empty() && elsewhere(object.page(index)))
     }
 
     /// For an object of one mapping: changes the count of superpages at `level` on the path.

@@ -166,7 +166,7 @@ impl Vm {
         }
         if !known.sole {
             for (position, frame) in &populated {
-                let mappings = self.mappings(pmap, (object, low + position), *frame);
+                let mappings = self.mappings(pmap, object.page(low + position), *frame);
                 if mappings.iter().any(|mapping| mapping.space != space || mapping.at != start + *position) {
                     return Err(Refused::Shared);
                 }
@@ -197,7 +197,7 @@ impl Vm {
             if self.frames.population.walk(object, index).populated {
                 continue;
             }
-            if !self.prepopulate_one(pmap, memory, &site, (object, index), rights) {
+            if !self.prepopulate_one(pmap, memory, &site, object.page(index), rights) {
                 return Err(Refused::Contents);
             }
             zeroed += 1;

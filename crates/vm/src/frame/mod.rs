@@ -14,11 +14,11 @@ use crate::fault::busy::Busy;
 use crate::frame::bitmap::Bitmap;
 use crate::frame::wired::Pools;
 use crate::frame::zeroed::Zeroed;
-use crate::object::ObjectId;
 use crate::object::population::{NONE, NodeId, Population, Walk};
 use crate::object::reservation::Reservations;
+use crate::object::{ObjectId, PageOf};
 use crate::policy::{Answers, Lists, Pieces, Place, Scarce};
-use crate::reclaim::away::{Away, PageOf};
+use crate::reclaim::away::Away;
 use crate::reclaim::pages::{List, Pages};
 use crate::{Buddy, Stats};
 use alloc::vec::Vec;
@@ -295,7 +295,7 @@ impl Frames {
     /// Frees the oldest cache page that holds its frame, if there is one, and returns the frame.
     fn free_held(&mut self) -> Option<u32> {
         let oldest = self.pages.as_ref().and_then(|pages| pages.head(List::Cache))?;
-        let (object, index) = self.page_of(oldest)?;
+        let PageOf { object, index } = self.page_of(oldest)?;
         let before = self.stats.resident_pages;
         self.unpopulate(object, index, index + 1);
         debug_assert!(self.stats.resident_pages < before, "a cache page that holds its frame is populated");
@@ -419,27 +419,28 @@ impl Frames {
     pub(crate) fn page_of(&self, frame: u32) -> Option<PageOf> {
         self.pages.as_ref()?.list(frame)?;
         if let Some(node) = self.covering(frame) {
-            let (object, start) = self.population.start_of(node);
+            let start = self.population.start_of(node);
             let within = u64::from(frame) & (self.population.pages(node.level) - 1);
-            return Some((object, start + within)).filter(|_| self.away.cached_in(frame).is_none());
+            return Some(PageOf { index: start.index + within, ..start })
+                .filter(|_| self.away.cached_in(frame).is_none());
         }
         let slot = self.pages.as_ref()?.single(frame);
         if slot == NONE || self.away.cached_in(frame).is_some() {
             return None;
         }
-        let (object, start) = self.population.start_of(NodeId { level: 1, slot });
+        let start = self.population.start_of(NodeId { level: 1, slot });
         let position = self.population.position_of_single(slot, frame)?;
-        Some((object, start + u64::from(position)))
+        Some(PageOf { index: start.index + u64::from(position), ..start })
     }
 
     /// Evicts a page, which is clean and not mapped. `keep`: its frame counts as free but keeps the contents.
-    pub(crate) fn evict(&mut self, (object, index): PageOf, frame: u32, keep: bool) {
+    pub(crate) fn evict(&mut self, page: PageOf, frame: u32, keep: bool) {
         if keep {
             self.buddy.mark_cached(Pfn(u64::from(frame)));
         }
-        self.unpopulate(object, index, index + 1);
+        self.unpopulate(page.object, page.index, page.index + 1);
         if keep {
-            self.away.cache((object, index), frame);
+            self.away.cache(page, frame);
             if let Some(pages) = &mut self.pages {
                 pages.put(frame, List::Cache);
             }
@@ -498,7 +499,7 @@ impl Frames {
     pub(crate) fn release(&mut self, object: ObjectId, low: u64, high: u64) {
         let (cached, swapped) = self.away.pages_in(object, low, high);
         cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
-        swapped.into_iter().for_each(|index| self.away.free_slot((object, index)));
+        swapped.into_iter().for_each(|index| self.away.free_slot(object.page(index)));
         self.unpopulate(object, low, high);
     }
 
@@ -618,9 +619,9 @@ impl Frames {
                 // The slot of a populated page is freed as well: the page itself is hidden.
                 let (cached, _) = self.away.pages_in(from, index, index + 1);
                 cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
-                self.away.free_slot((from, index));
+                self.away.free_slot(from.page(index));
             } else {
-                self.away.move_page((from, index), (into, index));
+                self.away.move_page(from.page(index), into.page(index));
             }
         }
     }

@@ -94,7 +94,7 @@ impl Vm {
             return Ok(Fault::new(FaultKind::Resident, Pfn(u64::from(walk.frame)), Level::BASE));
         }
         let preferred = self.preferred(None, object, page, &walk);
-        let cached = self.frames.away.cached((object, page));
+        let cached = self.frames.away.cached(object.page(page));
         let (content, populated, source) = match cached {
             Some(frame) => {
                 let done = self.frames.reactivate(&self.answers, object, page, &mut walk, preferred, frame);
@@ -113,7 +113,7 @@ impl Vm {
         };
         let kind = self.note_content(object, walk.frame, page, content);
         if filled == Filled::Later {
-            self.begin_reading((object, page), object, walk.frame);
+            self.begin_reading(object.page(page), object, walk.frame);
             return Err(FaultError::Busy(to.start));
         }
         Ok(Fault {
@@ -135,13 +135,13 @@ impl Vm {
         let (base, mut cleaned) = (self.frames.ladder.base(), Vec::new());
         for index in self.populated(object) {
             let frame = self.frames.population.walk(object, index).frame;
-            if self.is_dirty(pmap, (object, index), frame) {
-                self.launder(memory, (object, index), frame);
+            if self.is_dirty(pmap, object.page(index), frame) {
+                self.launder(memory, object.page(index), frame);
                 cleaned.push((index, frame));
             }
         }
         for (index, frame) in cleaned {
-            for mapping in self.mappings(pmap, (object, index), frame) {
+            for mapping in self.mappings(pmap, object.page(index), frame) {
                 let pages = self.frames.ladder.pages(mapping.level);
                 let (start, size) = (mapping.at.align_down(pages), self.frames.ladder.size(mapping.level));
                 // A superpage has one dirty bit for all its pages: they have all been written by now.

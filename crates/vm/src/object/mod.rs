@@ -26,6 +26,20 @@ use superpage_pages::{Ladder, Level};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct ObjectId(pub(crate) u32);
 
+impl ObjectId {
+    /// The page of this object with this index.
+    pub(crate) fn page(self, index: u64) -> PageOf {
+        PageOf { object: self, index }
+    }
+}
+
+/// A page of a memory object.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct PageOf {
+    pub(crate) object: ObjectId,
+    pub(crate) index: u64,
+}
+
 /// How a memory object may change its size (Navarro et al., section 4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Growth {

@@ -16,8 +16,7 @@
 mod arrays;
 
 use self::arrays::Arrays;
-use crate::object::ObjectId;
-use crate::reclaim::away::PageOf;
+use crate::object::{ObjectId, PageOf};
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -243,7 +242,7 @@ impl Population {
             (level, slot) = (level + 1, parent);
         }
         let root = self.owner(slot);
-        (root.object, (root.index << self.orders[self.top as usize]) + within)
+        root.object.page((root.index << self.orders[self.top as usize]) + within)
     }
 
     /// Follows the path from the root to a base page. O(number of sizes).

@@ -1,16 +1,13 @@
 //! Pages that have contents but are not populated: cache pages, in frames that count as free, and swap pages.
 
-use crate::object::ObjectId;
 use crate::object::population::NONE;
+use crate::object::{ObjectId, PageOf};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
-
-/// A page of a memory object.
-pub(crate) type PageOf = (ObjectId, u64);
 
 /// Where the contents of unpopulated pages are: the cache pages, by page and by frame, and the slot of each page in
 /// swap space. A page may have both a cached frame and a slot; a slot belongs to at most one page.
@@ -109,9 +106,9 @@ impl Away {
         if low >= high || self.is_empty() {
             return (Vec::new(), Vec::new());
         }
-        let range = (object, low)..(object, high);
-        let cached = self.cached.range(range.clone()).map(|((_, index), frame)| (*index, *frame)).collect();
-        let swapped = self.swapped.range(range).map(|((_, index), _)| *index).collect();
+        let range = object.page(low)..object.page(high);
+        let cached = self.cached.range(range.clone()).map(|(page, frame)| (page.index, *frame)).collect();
+        let swapped = self.swapped.range(range).map(|(page, _)| page.index).collect();
         (cached, swapped)
     }
 

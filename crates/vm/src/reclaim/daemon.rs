@@ -2,8 +2,8 @@
 //! and, if the policy says so, contiguity-aware replacement and speculative demotion (section 4.6).
 
 use crate::fault::promotion::Uniform;
+use crate::object::PageOf;
 use crate::policy::{Cache, Wake};
-use crate::reclaim::away::PageOf;
 use crate::reclaim::pages::List;
 use crate::vm::Vm;
 use crate::{Memory, Pmap};
@@ -207,7 +207,7 @@ impl Vm {
                 return;
             }
             let sample = self.sample(pmap, page, frame, true);
-            let known = self.objects.get(page.0);
+            let known = self.objects.get(page.object);
             let needed = known.entries > 0 || known.shadows > 0;
             left -= self.age(frame, &sample, !needed, rounds).min(left);
             if sample.referenced && sample.level == Level::BASE {
@@ -268,7 +268,7 @@ impl Vm {
             if referenced && pressure && self.speculates() {
                 // The bit was cleared first, so that the parts start without it and only those in use will have it
                 // again.
-                self.demote_around(pmap, mapping.space, &mapping.entry, page.0, mapping.at, false);
+                self.demote_around(pmap, mapping.space, &mapping.entry, page.object, mapping.at, false);
                 self.frames.stats.speculative_demotions += 1;
                 sample.split = true;
             }
@@ -290,8 +290,8 @@ impl Vm {
 
     /// Promotes the smallest region around a page, and larger ones, whose pages were all found referenced when they
     /// were last sampled.
-    fn repromote(&mut self, pmap: &mut impl Pmap, (object, index): PageOf, frame: u32) {
-        let walk = self.frames.population.walk(object, index);
+    fn repromote(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32) {
+        let walk = self.frames.population.walk(page.object, page.index);
         let most = self.frames.population.full_level(&walk);
         let mut full = 0;
         for level in 1..=most {
@@ -306,10 +306,10 @@ impl Vm {
         if full == 0 {
             return;
         }
-        for mapping in self.mappings(pmap, (object, index), frame) {
+        for mapping in self.mappings(pmap, page, frame) {
             if mapping.level < Level(full) {
                 let (space, entry, rights) = (mapping.space, &mapping.entry, mapping.rights);
-                let of = Uniform { space, entry, object, rights };
+                let of = Uniform { space, entry, object: page.object, rights };
                 let reached = self.promote(pmap, of, mapping.at, frame, mapping.level, Level(full));
                 self.frames.stats.repromotions += u64::from(reached > mapping.level);
             }
@@ -325,7 +325,7 @@ impl Vm {
         }
         let base = self.frames.ladder.base();
         for mapping in self.mappings(pmap, page, frame) {
-            self.demote_around(pmap, mapping.space, &mapping.entry, page.0, mapping.at, false);
+            self.demote_around(pmap, mapping.space, &mapping.entry, page.object, mapping.at, false);
             let used = pmap.remove(mapping.space, mapping.at, base);
             self.frames.stats.mapped[0] -= 1;
             self.note_modified(used, frame, 1);
@@ -339,7 +339,7 @@ impl Vm {
             Cache::Available => self.frames.evict(page, frame, true),
             Cache::Held => {
                 // Populated, but no longer mapped.
-                self.objects.get_mut(page.0).sole = false;
+                self.objects.get_mut(page.object).sole = false;
                 self.put(frame, List::Cache);
             }
         }
@@ -430,7 +430,7 @@ impl Vm {
     fn free_held_in(&mut self, extent: Extent) {
         let first = extent.start.0 as u32;
         for frame in first..first + self.frames.ladder.pages(extent.level) as u32 {
-            if let Some((object, index)) = self.page_on(frame, List::Cache) {
+            if let Some(PageOf { object, index }) = self.page_on(frame, List::Cache) {
                 self.frames.unpopulate(object, index, index + 1);
             }
         }

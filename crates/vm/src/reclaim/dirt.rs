@@ -3,9 +3,8 @@
 //! written out.
 
 use crate::fault::Site;
-use crate::object::ObjectId;
+use crate::object::{ObjectId, PageOf};
 use crate::policy::{Dirty, Hash};
-use crate::reclaim::away::PageOf;
 use crate::vm::Vm;
 use crate::{Backed, Memory, Pmap, Used};
 use superpage_pages::{Level, Pfn, Protection};
@@ -119,13 +118,13 @@ impl Vm {
     /// Whether there is a place to write a page to.
     pub(crate) fn can_be_written(&self, page: PageOf) -> bool {
         let away = &self.frames.away;
-        self.objects.get(page.0).file.is_some() || away.slot(page).is_some() || away.vacant_slots() > 0
+        self.objects.get(page.object).file.is_some() || away.slot(page).is_some() || away.vacant_slots() > 0
     }
 
     /// Where a page is written to; `None` if swap space is full.
     fn backing(&mut self, page: PageOf) -> Option<Backed> {
-        match self.objects.get(page.0).file {
-            Some(file) => Some(Backed::File { file, page: page.1 }),
+        match self.objects.get(page.object).file {
+            Some(file) => Some(Backed::File { file, page: page.index }),
             None => self.frames.away.assign_slot(page).map(|slot| Backed::Swap { slot }),
         }
     }

@@ -1,7 +1,6 @@
 //! The reverse map: from a page of a memory object to its mappings.
 
-use crate::object::ObjectId;
-use crate::reclaim::away::PageOf;
+use crate::object::PageOf;
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId};
@@ -22,13 +21,13 @@ pub(crate) struct Mapping {
 
 impl Vm {
     /// All mappings of a page, which is in `frame`. O(address spaces + copy-on-write objects in front of the page's).
-    pub(crate) fn mappings(&self, pmap: &impl Pmap, (object, index): PageOf, frame: u32) -> Vec<Mapping> {
+    pub(crate) fn mappings(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> Vec<Mapping> {
         let mut found = Vec::new();
-        self.mappings_of(pmap, object, index, frame, &mut found);
+        self.mappings_of(pmap, page, frame, &mut found);
         found
     }
 
-    fn mappings_of(&self, pmap: &impl Pmap, object: ObjectId, index: u64, frame: u32, found: &mut Vec<Mapping>) {
+    fn mappings_of(&self, pmap: &impl Pmap, PageOf { object, index }: PageOf, frame: u32, found: &mut Vec<Mapping>) {
         let known = self.objects.get(object);
         if known.entries > 0 {
             for (number, space) in self.spaces.iter().enumerate() {
@@ -45,7 +44,7 @@ impl Vm {
             }
         }
         if known.shadows > 0 {
-            self.objects.shadows_of(object).for_each(|shadow| self.mappings_of(pmap, shadow, index, frame, found));
+            self.objects.shadows_of(object).for_each(|shadow| self.mappings_of(pmap, shadow.page(index), frame, found));
         }
     }
 }
