@@ -333,11 +333,10 @@ impl Vm {
         for index in pages {
             let at = entry.page(index);
             let name = || format!("page {:#x} of space {}", at.0, space.0);
-            let (holder, walk) =
+            let walk =
                 self.holder(entry.object, index).ok_or_else(|| format!("{} has no object that holds it", name()))?;
-            let sole = self.objects.get(holder).sole;
-            let writable = holder == entry.object && !entry.copy;
-            let rights = if writable { entry.protection } else { entry.rights_without_write() };
+            let (holder, sole) = (walk.page.object, self.objects.get(walk.page.object).sole);
+            let rights = entry.rights(holder);
             let Some(found) = pmap.lookup(space, at) else {
                 // A swap or cache page hides the page behind it, and is not mapped.
                 check(!sole || !walk.populated, || {

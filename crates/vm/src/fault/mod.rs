@@ -6,10 +6,10 @@ pub(crate) mod prepopulate;
 pub(crate) mod promotion;
 pub(crate) mod relocate;
 
-use crate::fault::promotion::Uniform;
+use crate::fault::promotion::{Leaf, Window};
 use crate::frame::Populated;
-use crate::object::ObjectId;
 use crate::object::population::Walk;
+use crate::object::{ObjectId, PageOf};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
@@ -65,6 +65,13 @@ impl Fault {
     }
 }
 
+/// What resolves a fault, and which.
+pub(crate) struct FaultContext<'a, P, M> {
+    pub(crate) pmap: &'a mut P,
+    pub(crate) memory: &'a mut M,
+    pub(crate) site: Site,
+}
+
 /// The access that faulted: who, where and how.
 #[derive(Clone, Copy)]
 pub(crate) struct Site {
@@ -82,6 +89,17 @@ impl Site {
     fn page(&self) -> Page {
         Page::Mapped { space: self.space, at: self.at }
     }
+
+    pub(crate) fn window(&self, object: ObjectId) -> Window<'_> {
+        Window { space: self.space, entry: &self.entry, object }
+    }
+}
+
+/// The frames that a page, or an extent around it, was populated in.
+#[derive(Clone, Copy)]
+pub(crate) struct Destination {
+    pub(crate) page: Page,
+    pub(crate) frames: Extent,
 }
 
 /// Where the contents of a page that is being populated come from.
@@ -107,6 +125,14 @@ impl Content {
     /// For a page that was never populated, of an object with this file or none.
     pub(crate) fn new(of: ObjectId, file: Option<u32>, index: u64) -> Content {
         file.map_or(Content::Zero, |file| Content::Read { from: Backed::File { file, page: index }, of })
+    }
+
+    /// The frame that is copied to fill the frame `to`, if one is.
+    pub(crate) fn source(self, to: Pfn) -> Option<Pfn> {
+        match self {
+            Content::Cached(frame) | Content::Copy(frame) => Some(Pfn(u64::from(frame))).filter(|from| *from != to),
+            _ => None,
+        }
     }
 }
 
@@ -154,11 +180,12 @@ impl Vm {
         let front = self.objects.get(entry.object);
         let (alone, file) = (front.backing.is_none(), front.file);
         let walk = self.frames.population.walk(entry.object, site.index());
+        let mut context = FaultContext { pmap, memory, site };
         let fault = if alone && !entry.copy && !walk.populated && self.frames.away.is_empty() {
             let content = Content::new(entry.object, file, site.index());
-            self.fill(pmap, memory, &site, (entry.object, walk), content)?
+            self.fill(&mut context, walk, content)?
         } else {
-            self.search(pmap, memory, site)?
+            self.search(&mut context)?
         };
         self.hash_if_wanted(pmap, memory);
         if self.events.faulted
@@ -170,53 +197,54 @@ impl Vm {
     }
 
     /// A fault on a page that may be populated or have contents, somewhere in the chain of objects.
-    fn search(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, site: Site) -> Result<Fault, FaultError> {
-        let Site { space, entry, access, .. } = site;
-        let index = site.index();
+    fn search(&mut self, context: &mut FaultContext<'_, impl Pmap, impl Memory>) -> Result<Fault, FaultError> {
+        let Site { space, entry, access, .. } = context.site;
+        let index = context.site.index();
         let writing = access == Access::Write;
         let holder = self.holder(entry.object, index);
-        if let Some((_, walk)) = &holder
+        if let Some(walk) = &holder
             && walk.populated
             && self.frames.busy.contains(walk.frame)
         {
             return Err(FaultError::Busy(Pfn(u64::from(walk.frame))));
         }
         match holder {
-            Some((holder, walk)) if !walk.populated => {
-                let content = self.content(holder, index);
-                if !writing || holder == entry.object && !entry.copy {
-                    return self.fill(pmap, memory, &site, (holder, walk), content);
+            Some(walk) if !walk.populated => {
+                let content = self.content(walk.page);
+                if !writing || walk.page.object == entry.object && !entry.copy {
+                    return self.fill(context, walk, content);
                 }
                 let own = if entry.copy { self.own(space, entry) } else { entry };
-                if own.object == holder {
-                    return self.fill(pmap, memory, &Site { entry: own, ..site }, (holder, walk), content);
+                if own.object == walk.page.object {
+                    context.site.entry = own;
+                    return self.fill(context, walk, content);
                 }
                 // The copy is made from what the page would be read from, and takes one frame: with one more for the
                 // page that is copied, each could be evicted for the other for ever.
                 let content = if let Content::Cached(frame) = content { Content::Copy(frame) } else { content };
-                self.fill_own(pmap, memory, site, own, content)
+                self.fill_own(context, own, content)
             }
-            Some((holder, walk)) if holder == entry.object && !entry.copy => {
-                Ok(self.map_resident(pmap, &site, holder, walk, entry.protection))
+            Some(walk) if walk.page.object == entry.object && !entry.copy => {
+                Ok(self.map_resident(context.pmap, &context.site, &walk, entry.protection))
             }
-            Some((holder, walk)) if !writing => {
+            Some(walk) if !writing => {
                 let rights = entry.rights_without_write();
-                Ok(self.map_resident(pmap, &site, holder, walk, rights))
+                Ok(self.map_resident(context.pmap, &context.site, &walk, rights))
             }
-            Some((holder, walk)) => {
+            Some(walk) => {
                 let own = if entry.copy { self.own(space, entry) } else { entry };
-                if own.object == holder {
-                    let site = Site { entry: own, ..site };
-                    return Ok(self.map_resident(pmap, &site, holder, walk, own.protection));
+                if own.object == walk.page.object {
+                    context.site.entry = own;
+                    return Ok(self.map_resident(context.pmap, &context.site, &walk, own.protection));
                 }
                 if self.frames.is_held(walk.frame) && self.available() == 1 {
                     // There is no other frame to copy it to.
-                    self.frames.evict(holder.page(index), walk.frame, false);
+                    self.frames.evict(walk.page, walk.frame, false);
                 } else {
                     // The page that is copied must not be the one that is evicted for the copy.
                     self.frames.used_again(walk.frame);
                 }
-                self.fill_own(pmap, memory, site, own, Content::Copy(walk.frame))
+                self.fill_own(context, own, Content::Copy(walk.frame))
             }
             None => {
                 let last = self.objects.chain(entry.object).last().expect("a chain has its front");
@@ -226,48 +254,47 @@ impl Vm {
                 {
                     // Private mappings share the pages of the file until they write.
                     let walk = self.frames.population.walk(last, index);
-                    return self.fill(pmap, memory, &site, (last, walk), content);
+                    return self.fill(context, walk, content);
                 }
                 let own = if entry.copy { self.own(space, entry) } else { entry };
-                self.fill_own(pmap, memory, site, own, content)
+                self.fill_own(context, own, content)
             }
         }
     }
 
     /// Where the contents are of a page that has some but is not populated.
-    fn content(&self, object: ObjectId, index: u64) -> Content {
+    fn content(&self, page: PageOf) -> Content {
         let away = &self.frames.away;
-        let cached = away.cached(object.page(index)).map(Content::Cached);
-        let swapped =
-            away.slot(object.page(index)).map(|slot| Content::Read { from: Backed::Swap { slot }, of: object });
+        let cached = away.cached(page).map(Content::Cached);
+        let swapped = away.slot(page).map(|slot| Content::Read { from: Backed::Swap { slot }, of: page.object });
         cached.or(swapped).expect("the page was found to have contents")
     }
 
     /// Populates a page of the object of `own`, the site's entry after it got an object that it may write.
     fn fill_own(
         &mut self,
-        pmap: &mut impl Pmap,
-        memory: &mut impl Memory,
-        site: Site,
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
         own: Entry,
         content: Content,
     ) -> Result<Fault, FaultError> {
-        let walk = self.frames.population.walk(own.object, site.index());
-        let result = self.fill(pmap, memory, &Site { entry: own, ..site }, (own.object, walk), content);
+        let walk = self.frames.population.walk(own.object, context.site.index());
+        let entry = core::mem::replace(&mut context.site.entry, own);
+        let result = self.fill(context, walk, content);
         let kept = matches!(result, Ok(_) | Err(FaultError::Busy(_)));
-        if !kept && own.object != site.entry.object {
-            self.disown(site.space, site.entry, own.object);
+        if !kept && own.object != entry.object {
+            self.disown(context.site.space, entry, own.object);
         }
         result
     }
 
     /// The preferred size of a reservation, or of an extent that is taken at once, for a page that has no reserved
     /// frame: a base page where the program's hint is against it. `site` is the access that faulted, if there is one.
-    pub(crate) fn preferred(&self, site: Option<&Site>, object: ObjectId, index: u64, walk: &Walk) -> Level {
+    pub(crate) fn preferred(&self, site: Option<&Site>, walk: &Walk) -> Level {
         if walk.covered > 0 || site.is_some_and(|site| !self.answers.place.hints.allow(site.entry.hint)) {
             return Level::BASE;
         }
         let largest = self.frames.largest_without_overlap(&self.answers, walk);
+        let PageOf { object, index } = walk.page;
         let (known, ladder) = (self.objects.get(object), &self.frames.ladder);
         let mut preferred = known.preferred(&self.answers, ladder, largest, index);
         if self.answers.takes_extents() {
@@ -279,18 +306,16 @@ impl Vm {
         preferred
     }
 
-    /// Populates, fills and maps a page of `object`.
+    /// Populates, fills and maps the page of a walk.
     #[inline]
     fn fill(
         &mut self,
-        pmap: &mut impl Pmap,
-        memory: &mut impl Memory,
-        site: &Site,
-        (object, mut walk): (ObjectId, Walk),
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
+        mut walk: Walk,
         mut content: Content,
     ) -> Result<Fault, FaultError> {
-        let Site { space, ref entry, at, access } = *site;
-        let index = site.index();
+        let Site { space, at, access, .. } = context.site;
+        let PageOf { object, index } = walk.page;
         // Only one fault at a time reads a page from its backing store: its own page may be written out there before
         // another has it.
         if let Content::Read { of, .. } = content
@@ -303,36 +328,29 @@ impl Vm {
         if owner.growth == Growth::Down {
             owner.low = low.min(index);
         }
-        let preferred = self.preferred(Some(site), object, index, &walk);
-        let (answers, mut source) = (&self.answers, None);
+        let preferred = self.preferred(Some(&context.site), &walk);
         let populated = match content {
-            Content::Cached(frame) => self.frames.reactivate(answers, object, index, &mut walk, preferred, frame).map(
-                |(populated, copied)| {
-                    source = copied.then_some(Pfn(u64::from(frame)));
-                    populated
-                },
-            ),
-            _ => self.frames.populate(answers, object, index, &mut walk, preferred),
+            Content::Cached(frame) => self.frames.reactivate(&self.answers, &mut walk, preferred, frame),
+            _ => self.frames.populate(&self.answers, &mut walk, preferred),
         };
         let Some(populated) = populated else {
             self.objects.get_mut(object).low = low;
             self.frames.stats.faults_out_of_memory += 1;
             return Err(FaultError::OutOfMemory(at));
         };
-        if let Content::Copy(frame) = content {
-            if frame == walk.frame {
-                content = Content::Left;
-            } else {
-                source = Some(Pfn(u64::from(frame)));
-            }
+        if let Content::Copy(frame) = content
+            && frame == walk.frame
+        {
+            content = Content::Left;
         }
         // All that was populated, an extent or a page, is filled and mapped now.
         let taken = if self.answers.takes_extents() { populated.allocated } else { Level::BASE };
-        let to = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), taken);
-        let one = taken > Level::BASE && pmap.contiguity(self.frames.ladder.size(taken)).is_whole();
-        let mappable = !one || self.give_tables(pmap, space, at, taken);
+        let frames = Extent::around(&self.frames.ladder, Pfn(u64::from(walk.frame)), taken);
+        let one = taken > Level::BASE && context.pmap.contiguity(self.frames.ladder.size(taken)).is_whole();
+        let mappable = !one || self.give_tables(context.pmap, space, at, taken);
         let filled = if mappable {
-            let filled = self.provide(memory, site.page(), (content, source), &populated, to);
+            let to = Destination { page: context.site.page(), frames };
+            let filled = self.provide(context.memory, to, content, &populated);
             filled.map_err(|NoContents| FaultError::Contents(at))
         } else {
             self.frames.stats.faults_out_of_memory += 1;
@@ -346,17 +364,17 @@ impl Vm {
         })?;
         let base = self.frames.ladder.base();
         if let Content::Copy(frame) = content
-            && pmap.lookup(space, at).is_some()
+            && context.pmap.lookup(space, at).is_some()
         {
             let behind = self.objects.get(object).backing.and_then(|backing| self.holder(backing, index));
-            let (behind, _) = behind.expect("what was mapped is populated behind the page that hides it");
-            self.demote_around(pmap, space, entry, behind, at, false);
-            let used = pmap.remove(space, at, base);
+            let behind = behind.expect("what was mapped is populated behind the page that hides it").page.object;
+            self.demote_around(context.pmap, context.site.window(behind), at, false);
+            let used = context.pmap.remove(space, at, base);
             self.note_modified(used, frame, 1);
             self.frames.stats.mapped[0] -= 1;
         }
         let zeroed_before = self.frames.stats.bytes_zeroed;
-        let kind = self.note_content(object, walk.frame, index, content);
+        let kind = self.note_content(walk.page, walk.frame, content);
         let stats = &mut self.frames.stats;
         stats.faults += 1;
         *match kind {
@@ -367,33 +385,32 @@ impl Vm {
             _ => &mut stats.faults_zero,
         } += 1;
         if let (Filled::Later, Content::Read { of, .. }) = (filled, content) {
-            self.begin_reading(object.page(index), of, walk.frame);
-            return Err(FaultError::Busy(to.start));
+            self.begin_reading(walk.page, of, walk.frame);
+            return Err(FaultError::Busy(frames.start));
         }
-        let writable = object == entry.object && !entry.copy;
-        let rights = if writable { entry.protection } else { entry.rights_without_write() };
+        let rights = context.site.entry.rights(object);
         let rights = if access == Access::Write { rights } else { self.rights_if_clean(object, rights) };
         let (mut full, mut mapped) = (populated.full, Level::BASE);
         if taken > Level::BASE {
-            mapped = self.enter_extent(pmap, site, object, taken, rights);
+            mapped = self.enter_extent(context.pmap, &context.site, &walk, rights);
             if populated.zeroed && matches!(content, Content::Zero) {
                 // That was counted when it was done.
                 self.frames.stats.bytes_zeroed = zeroed_before;
             }
         } else {
-            pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
+            context.pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
             self.frames.stats.mapped[0] += 1;
             if self.answers.populate.threshold < 8 {
-                full = full.max(self.prepopulate(pmap, memory, site, object, rights));
+                full = full.max(self.prepopulate(context, object, rights));
             }
         }
         self.frames.served(walk.frame);
         if mapped == Level::BASE && full > 0 {
-            let of = Uniform { space, entry, object, rights };
-            mapped = self.promote(pmap, of, at, walk.frame, Level::BASE, Level(full));
+            let leaf = Leaf { at, frame: walk.frame, level: Level::BASE, rights };
+            mapped = self.promote(context.pmap, context.site.window(object), leaf, Level(full));
         }
         Ok(Fault {
-            source,
+            source: content.source(frames.start),
             reserved: populated.reserved,
             allocated: (!populated.reserved).then_some(populated.allocated),
             preempted: populated.preempted,
@@ -401,16 +418,16 @@ impl Vm {
         })
     }
 
-    /// Fills the frames in which a page, or an extent around it, was populated. `source`: the frame to copy from.
+    /// Fills the frames in which a page, or an extent around it, was populated.
     #[inline]
     pub(crate) fn provide(
         &self,
         memory: &mut impl Memory,
-        page: Page,
-        (content, source): (Content, Option<Pfn>),
+        Destination { page, frames: to }: Destination,
+        content: Content,
         populated: &Populated,
-        to: Extent,
     ) -> Result<Filled, NoContents> {
+        let source = content.source(to.start);
         let filled = source.is_some() || matches!(content, Content::Zero | Content::Read { .. });
         if filled && populated.allocated > Level::BASE {
             let extent = Extent::around(&self.frames.ladder, to.start, populated.allocated);
@@ -429,9 +446,9 @@ impl Vm {
 
     /// Counts that a frame was populated and filled with a page of an object.
     #[inline]
-    pub(crate) fn note_content(&mut self, object: ObjectId, frame: u32, index: u64, content: Content) -> FaultKind {
+    pub(crate) fn note_content(&mut self, page: PageOf, frame: u32, content: Content) -> FaultKind {
         let bytes = self.frames.ladder.base().bytes();
-        let in_file = self.objects.get(object).file.is_some();
+        let in_file = self.objects.get(page.object).file.is_some();
         let stats = &mut self.frames.stats;
         let (kind, differs) = match content {
             Content::Zero => {
@@ -447,7 +464,7 @@ impl Vm {
             Content::Read { from: Backed::File { .. }, .. } => (FaultKind::File, !in_file),
             // The slot may be that of the page behind this one.
             Content::Read { from: Backed::Swap { slot }, .. } => {
-                (FaultKind::Swap, self.frames.away.slot(object.page(index)) != Some(slot))
+                (FaultKind::Swap, self.frames.away.slot(page) != Some(slot))
             }
             Content::Cached(_) => (FaultKind::Cached, false),
             Content::Left => (FaultKind::Cached, true),
@@ -467,16 +484,9 @@ impl Vm {
         kind
     }
 
-    /// Maps a populated page of `object`, or gives its mapping more rights.
-    fn map_resident(
-        &mut self,
-        pmap: &mut impl Pmap,
-        site: &Site,
-        object: ObjectId,
-        walk: Walk,
-        rights: Protection,
-    ) -> Fault {
-        let Site { space, ref entry, at, access } = *site;
+    /// Maps the populated page of a walk, or gives its mapping more rights.
+    fn map_resident(&mut self, pmap: &mut impl Pmap, site: &Site, walk: &Walk, rights: Protection) -> Fault {
+        let (Site { space, at, access, .. }, object) = (*site, walk.page.object);
         let ladder = self.frames.ladder;
         let writing = access == Access::Write;
         let mut uniform = rights;
@@ -488,7 +498,7 @@ impl Vm {
             Some(mapped) => {
                 let mut level = self.level(mapped.size);
                 if writing && level > Level::BASE && self.tracks_dirt(object) {
-                    level = self.first_write(pmap, site, object, walk.frame, level);
+                    level = self.first_write(pmap, site, walk, level);
                 }
                 pmap.protect(space, at.align_down(ladder.pages(level)), ladder.size(level), rights);
                 (FaultKind::Rights, level)
@@ -509,9 +519,9 @@ impl Vm {
             FaultKind::Rights => &mut stats.faults_rights,
             _ => &mut stats.faults_resident,
         } += 1;
-        let full = Level(self.frames.population.full_level(&walk));
-        let of = Uniform { space, entry, object, rights: uniform };
-        let mapped = self.promote(pmap, of, at, walk.frame, from, full);
+        let full = Level(self.frames.population.full_level(walk));
+        let leaf = Leaf { at, frame: walk.frame, level: from, rights: uniform };
+        let mapped = self.promote(pmap, site.window(object), leaf, full);
         Fault::new(kind, Pfn(u64::from(walk.frame)), mapped)
     }
 }

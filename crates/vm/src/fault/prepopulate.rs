@@ -1,7 +1,7 @@
 //! Prepopulation: populating more than a program touches. All of an extent (Linux), or the rest of a region once a
 //! share of it is populated (Navarro et al., sections 2.3 and 4.5; Talluri and Hill, ASPLOS 1994).
 
-use crate::fault::{Content, Site};
+use crate::fault::{Content, FaultContext, Site};
 use crate::frame::Frames;
 use crate::frame::bitmap::Bitmap;
 use crate::object::population::Walk;
@@ -17,21 +17,19 @@ impl Vm {
     /// populated. O(pages of the region).
     pub(crate) fn prepopulate(
         &mut self,
-        pmap: &mut impl Pmap,
-        memory: &mut impl Memory,
-        site: &Site,
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
         object: ObjectId,
         rights: Protection,
     ) -> u8 {
-        let entry = &site.entry;
-        let index = entry.index(site.at.0);
+        let Site { entry, at, .. } = context.site;
+        let index = entry.index(at.0);
         let walk = self.frames.population.walk(object, index);
         let known = *self.objects.get(object);
         let simple = object == entry.object && !entry.copy && known.backing.is_none();
         let mut full = 0;
         for level in 1..=walk.covered {
             let pages = self.frames.population.pages(level);
-            let (low, at) = (index & !(pages - 1), site.at.align_down(pages));
+            let (low, at) = (index & !(pages - 1), at.align_down(pages));
             let inside = low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at;
             let (cached, swapped) = self.frames.away.pages_in(object, low, low + pages);
             let populated = self.frames.population.count(level, walk.slots[level as usize]);
@@ -41,7 +39,7 @@ impl Vm {
             }
             for page in low..low + pages {
                 if !self.frames.population.walk(object, page).populated
-                    && !self.prepopulate_one(pmap, memory, site, object.page(page), rights)
+                    && !self.prepopulate_one(context, object.page(page), rights)
                 {
                     return full;
                 }
@@ -64,24 +62,16 @@ impl Vm {
         plain && !entry.copy && !entry.shared && inside && cached.is_empty() && swapped.is_empty()
     }
 
-    /// Maps all of an extent of a level around a page, which is populated and filled. If the hardware has pages of that
+    /// Maps all of the extent that holds the page of a walk, which is populated and filled. If the hardware has pages of that
     /// size, the policy promotes, and the dirty bits would agree, it is mapped as one superpage without a promotion, as
     /// Linux does at a fault; otherwise as base pages. Returns the level at which the page is mapped.
-    pub(crate) fn enter_extent(
-        &mut self,
-        pmap: &mut impl Pmap,
-        site: &Site,
-        object: ObjectId,
-        level: Level,
-        rights: Protection,
-    ) -> Level {
-        let (index, ladder) = (site.entry.index(site.at.0), self.frames.ladder);
+    pub(crate) fn enter_extent(&mut self, pmap: &mut impl Pmap, site: &Site, walk: &Walk, rights: Protection) -> Level {
+        let (PageOf { object, index }, level, ladder) = (walk.page, Level(walk.covered), self.frames.ladder);
         let pages = ladder.pages(level);
         let low = index & !(pages - 1);
-        let walk = self.frames.population.walk(object, index);
         let first = Pfn(u64::from(walk.frame) - (index - low));
         for page in (low..low + pages).filter(|page| *page != index) {
-            self.note_content(object, (first + (page - low)).0 as u32, page, Content::Zero);
+            self.note_content(object.page(page), (first + (page - low)).0 as u32, Content::Zero);
         }
         let start = site.at.align_down(pages);
         let differ = site.access == Access::Write && self.dirt_matters(object);
@@ -100,8 +90,8 @@ impl Vm {
         stats.promotions[level.index()] += 1;
         stats.promotions_at_fault += 1;
         if self.objects.get(object).sole {
-            self.count_superpage(&walk, level, 1);
-            self.count_children(&walk, level, 0);
+            self.count_superpage(walk, level, 1);
+            self.count_children(walk, level, 0);
         }
         level
     }
@@ -110,17 +100,16 @@ impl Vm {
     /// not be filled, or will be filled later.
     pub(crate) fn prepopulate_one(
         &mut self,
-        pmap: &mut impl Pmap,
-        memory: &mut impl Memory,
-        site: &Site,
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
         PageOf { object, index }: PageOf,
         rights: Protection,
     ) -> bool {
+        let FaultContext { pmap, memory, site } = context;
         if self.frames.busy.reading(object, index).is_some() {
             return false;
         }
         let (at, base) = (site.entry.page(index), self.frames.ladder.base());
-        if !self.give_spare_tables(pmap, site.space, at, Level::BASE) {
+        if !self.give_spare_tables(*pmap, site.space, at, Level::BASE) {
             return false;
         }
         let content = Content::new(object, self.objects.get(object).file, index);
@@ -135,7 +124,7 @@ impl Vm {
             self.frames.unpopulate(object, index, index + 1);
             return false;
         };
-        self.note_content(object, walk.frame, index, content);
+        self.note_content(walk.page, walk.frame, content);
         if filled == Filled::Later {
             self.begin_reading(object.page(index), object, walk.frame);
             return false;
@@ -151,7 +140,7 @@ impl Frames {
     fn populate_untouched(&mut self, answers: &Answers, object: ObjectId, index: u64) -> Walk {
         let mut walk = self.population.walk(object, index);
         let peak = self.stats.peak_touched_pages;
-        self.populate(answers, object, index, &mut walk, Level::BASE).expect("the frame is reserved");
+        self.populate(answers, &mut walk, Level::BASE).expect("the frame is reserved");
         self.note_untouched(walk.frame, peak);
         walk
     }

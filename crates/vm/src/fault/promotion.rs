@@ -6,91 +6,85 @@ use crate::object::population::Walk;
 use crate::policy::{Demote, Promote};
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Mapped, Pmap, SpaceId};
+use crate::{Pmap, SpaceId};
 use alloc::vec::Vec;
 use superpage_pages::{Access, Level, PageSize, Pfn, Protection, Vpn};
 
-/// What all mappings of a region must have in common for it to become one mapping.
+/// An object as a map entry of a space shows it: its pages in the entry's range are mapped there.
 #[derive(Clone, Copy)]
-pub(crate) struct Uniform<'a> {
+pub(crate) struct Window<'a> {
     pub(crate) space: SpaceId,
     pub(crate) entry: &'a Entry,
-    /// The object that has the pages.
+    /// The entry's object, or one behind it.
     pub(crate) object: ObjectId,
+}
+
+/// A leaf of a page table: a page, the frame that it is mapped to, and the level and the rights of the mapping.
+#[derive(Clone, Copy)]
+pub(crate) struct Leaf {
+    /// A page that it maps.
+    pub(crate) at: Vpn,
+    /// The frame of that page.
+    pub(crate) frame: u32,
+    pub(crate) level: Level,
     pub(crate) rights: Protection,
 }
 
 impl Vm {
-    /// Promotes the mapping of `from` that holds `at`, size by size, to at most the region of level `full`, which is
-    /// fully populated and lies in an extent of `object`. Returns the level reached. O(number of sizes) if the object
-    /// was only ever mapped once; otherwise the mappings of each region are checked, from the page outward, up to the
-    /// first that does not fit.
-    pub(crate) fn promote(
-        &mut self,
-        pmap: &mut impl Pmap,
-        of: Uniform<'_>,
-        at: Vpn,
-        frame: u32,
-        from: Level,
-        full: Level,
-    ) -> Level {
+    /// Promotes a mapping, size by size, to at most the region of level `full`, which is fully populated and lies in an
+    /// extent of the window's object. Returns the level reached. O(number of sizes) if the object was only ever mapped
+    /// once; otherwise the mappings of each region are checked, from the page outward, up to the first that does not
+    /// fit.
+    pub(crate) fn promote(&mut self, pmap: &mut impl Pmap, window: Window<'_>, leaf: Leaf, full: Level) -> Level {
         let wanted =
-            self.answers.promote.when == Promote::FullPopulation && self.answers.place.hints.allow(of.entry.hint);
-        if wanted { self.climb_to(pmap, of, at, frame, from, full) } else { from }
+            self.answers.promote.when == Promote::FullPopulation && self.answers.place.hints.allow(window.entry.hint);
+        if wanted { self.climb_to(pmap, window, leaf, full) } else { leaf.level }
     }
 
     /// The same, whatever the policy says.
-    pub(crate) fn climb_to(
-        &mut self,
-        pmap: &mut impl Pmap,
-        of: Uniform<'_>,
-        at: Vpn,
-        frame: u32,
-        from: Level,
-        full: Level,
-    ) -> Level {
-        let mut reached = from;
-        while reached < full && self.assemble(pmap, of, at, frame, reached.up()) {
-            reached = reached.up();
+    pub(crate) fn climb_to(&mut self, pmap: &mut impl Pmap, window: Window<'_>, leaf: Leaf, full: Level) -> Level {
+        let mut reached = leaf;
+        while reached.level < full && self.assemble(pmap, window, reached) {
+            reached.level = reached.level.up();
         }
-        reached
+        reached.level
     }
 
-    /// Makes one mapping of the region at `level` around `at`, whose frame is `frame`, if all of it is mapped uniformly
-    /// and by pages of the next smaller size: there is no step above a size that the hardware cannot map.
-    fn assemble(&mut self, pmap: &mut impl Pmap, of: Uniform<'_>, at: Vpn, frame: u32, level: Level) -> bool {
-        let ladder = self.frames.ladder;
+    /// Makes one mapping of the region of the next larger size around a mapping, if all of it is mapped with the same
+    /// rights and by pages of the mapping's size: there is no step above a size that the hardware cannot map.
+    fn assemble(&mut self, pmap: &mut impl Pmap, window: Window<'_>, leaf: Leaf) -> bool {
+        let (ladder, level, at) = (self.frames.ladder, leaf.level.up(), leaf.at);
         if [level, level.down()].iter().any(|level| !pmap.contiguity(ladder.size(*level)).is_whole()) {
             return false;
         }
+        let Window { space, entry, object } = window;
         let pages = ladder.pages(level);
         let start = at.align_down(pages);
-        let index = of.entry.index(at.0);
+        let index = entry.index(at.0);
         // An object may be mapped where virtual and physical alignment differ (section 5.3).
-        if (at.0 ^ index) & (pages - 1) != 0 || start.0 < of.entry.start || start.0 + pages > of.entry.end {
+        if (at.0 ^ index) & (pages - 1) != 0 || start.0 < entry.start || start.0 + pages > entry.end {
             return false;
         }
-        let first = frame - (at - start) as u32;
-        if !self.known_uniform(of.object, index, level) && !self.scan(pmap, of, at, start, first, level) {
+        if !self.known_uniform(object, index, level) && !self.scan(pmap, window, leaf) {
             return false;
         }
         let (from, to) = (ladder.size(level.down()), ladder.size(level));
         // Where the first write traps, what may be written is dirty and what may not is clean: equal rights say it all.
-        if self.dirt_matters(of.object) && !self.tracks_dirt(of.object) {
+        if self.dirt_matters(object) && !self.tracks_dirt(object) {
             let step = ladder.pages(level.down());
-            let modified = |child: u64| pmap.used(of.space, start + child * step, from).modified;
+            let modified = |child: u64| pmap.used(space, start + child * step, from).modified;
             let first_modified = modified(0);
             if (1..ladder.ratio(level)).any(|child| modified(child) != first_modified) {
                 return false;
             }
         }
-        pmap.promote(of.space, start, from, to);
+        pmap.promote(space, start, from, to);
         let stats = &mut self.frames.stats;
         stats.promotions[level.index()] += 1;
         stats.mapped[level.index()] += 1;
         stats.mapped[level.index() - 1] -= ladder.ratio(level);
-        if self.objects.get(of.object).sole {
-            let walk = self.frames.population.walk(of.object, index);
+        if self.objects.get(object).sole {
+            let walk = self.frames.population.walk(object, index);
             self.count_superpage(&walk, level, 1);
             self.count_children(&walk, level, 0);
         }
@@ -110,46 +104,29 @@ impl Vm {
         }
     }
 
-    /// Checks whether the parts of a region are mapped alike, nearest to `at` first, since that is where holes are when
-    /// pages are touched in either order; parts that could be larger themselves are promoted on the way.
-    fn scan(&mut self, pmap: &mut impl Pmap, of: Uniform<'_>, at: Vpn, start: Vpn, first: u32, level: Level) -> bool {
-        let ladder = self.frames.ladder;
-        let (child, step) = (level.down(), ladder.pages(level.down()));
-        let near = (at - start) / step;
-        let parts = ladder.ratio(level);
+    /// Checks whether the parts of the region of the next larger size around a mapping are mapped like it, nearest first,
+    /// since that is where holes are when pages are touched in either order; parts that could be larger themselves are
+    /// promoted on the way.
+    fn scan(&mut self, pmap: &mut impl Pmap, window: Window<'_>, leaf: Leaf) -> bool {
+        let (ladder, child) = (self.frames.ladder, leaf.level);
+        let (step, parts) = (ladder.pages(child), ladder.ratio(child.up()));
+        let start = leaf.at.align_down(ladder.pages(child.up()));
+        let first = leaf.frame - (leaf.at - start) as u32;
+        let near = (leaf.at - start) / step;
         let outward = (1..parts).flat_map(|away| [near.checked_add(away), near.checked_sub(away)]);
         let order = core::iter::once(near).chain(outward.flatten().filter(|part| *part < parts));
         for part in order {
-            let (page, frame) = (start + part * step, first + (part * step) as u32);
-            let Some(mapped) = pmap.lookup(of.space, page) else { return false };
-            if mapped.frame != Pfn(u64::from(frame)) || mapped.protection != of.rights {
+            let (at, frame) = (start + part * step, first + (part * step) as u32);
+            let Some(mapped) = pmap.lookup(window.space, at) else { return false };
+            if mapped.frame != Pfn(u64::from(frame)) || mapped.protection != leaf.rights {
                 return false;
             }
-            if mapped.size != ladder.size(child) && !self.climb(pmap, of, page, frame, mapped.size, child) {
+            let part = Leaf { at, frame, level: self.level(mapped.size), ..leaf };
+            if part.level != child && self.climb_to(pmap, window, part, child) != child {
                 return false;
             }
         }
         true
-    }
-
-    /// Promotes the mapping of `from` at `page` step by step until it is one of `to`.
-    fn climb(
-        &mut self,
-        pmap: &mut impl Pmap,
-        of: Uniform<'_>,
-        page: Vpn,
-        frame: u32,
-        from: PageSize,
-        to: Level,
-    ) -> bool {
-        let mut level = self.level(from);
-        while level < to {
-            level = level.up();
-            if !self.assemble(pmap, of, page, frame, level) {
-                return false;
-            }
-        }
-        level == to
     }
 
     /// The level of a size that a page table returned. Page tables only hold sizes that this manager entered.
@@ -157,12 +134,12 @@ impl Vm {
         self.frames.ladder.level(size).expect("a page table holds only sizes of the ladder")
     }
 
-    /// The first object of a chain that has the page: populated, cached or in swap space.
-    pub(crate) fn holder(&self, front: ObjectId, index: u64) -> Option<(ObjectId, Walk)> {
-        let mut walks = self.objects.chain(front).map(|object| (object, self.frames.population.walk(object, index)));
+    /// The walk to the page in the first object of a chain that has it: populated, cached or in swap space.
+    pub(crate) fn holder(&self, front: ObjectId, index: u64) -> Option<Walk> {
+        let mut walks = self.objects.chain(front).map(|object| self.frames.population.walk(object, index));
         let away = &self.frames.away;
         let elsewhere = |page| away.cached(page).is_some() || away.slot(page).is_some();
-        walks.find(|(object, walk)| walk.populated || !away.is_empty() && elsewhere(object.page(index)))
+        walks.find(|walk| walk.populated || !away.is_empty() && elsewhere(walk.page))
     }
 
     /// For an object of one mapping: changes the count of superpages at `level` on the path.
@@ -181,18 +158,11 @@ impl Vm {
         }
     }
 
-    /// One call of [`Pmap::demote`]: the mapping of level `from` at `start`, of pages of `object`, becomes mappings of
-    /// level `to`.
-    fn demote_once(
-        &mut self,
-        pmap: &mut impl Pmap,
-        space: SpaceId,
-        entry: &Entry,
-        object: ObjectId,
-        start: Vpn,
-        (from, to): (Level, Level),
-    ) {
-        let ladder = self.frames.ladder;
+    /// One call of [`Pmap::demote`] for the mapping of level `from` at `start`, of pages of the window's object. Returns
+    /// the level of the mappings that replace it.
+    fn demote_once(&mut self, pmap: &mut impl Pmap, window: Window<'_>, start: Vpn, from: Level) -> Level {
+        let Window { space, entry, object } = window;
+        let (ladder, to) = (self.frames.ladder, self.demoted(pmap, from));
         pmap.demote(space, start, ladder.size(from), ladder.size(to));
         let stats = &mut self.frames.stats;
         stats.demotions[from.index()] += 1;
@@ -211,6 +181,7 @@ impl Vm {
                 }
             }
         }
+        to
     }
 
     /// The level to which one call of demotion goes from `from`.
@@ -222,25 +193,16 @@ impl Vm {
         to
     }
 
-    /// Demotes the superpage of pages of `object` around `at`, and recursively the smaller one that holds `at`, until `at`
-    /// is mapped by a base page or is the start of what maps it and `keep_start` is set.
-    pub(crate) fn demote_around(
-        &mut self,
-        pmap: &mut impl Pmap,
-        space: SpaceId,
-        entry: &Entry,
-        object: ObjectId,
-        at: Vpn,
-        keep_start: bool,
-    ) {
-        while let Some(mapped) = pmap.lookup(space, at) {
+    /// Demotes the superpage of pages of the window's object around `at`, and recursively the smaller one that holds `at`,
+    /// until `at` is mapped by a base page or is the start of what maps it and `keep_start` is set.
+    pub(crate) fn demote_around(&mut self, pmap: &mut impl Pmap, window: Window<'_>, at: Vpn, keep_start: bool) {
+        while let Some(mapped) = pmap.lookup(window.space, at) {
             let from = self.level(mapped.size);
             let start = at.align_down(self.frames.ladder.pages(from));
             if from == Level::BASE || keep_start && start == at {
                 return;
             }
-            let to = self.demoted(pmap, from);
-            self.demote_once(pmap, space, entry, object, start, (from, to));
+            self.demote_once(pmap, window, start, from);
         }
     }
 
@@ -248,21 +210,20 @@ impl Vm {
     pub(crate) fn demote_edge(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, at: u64) {
         if at > entry.start
             && at < entry.end
-            && let Some((object, _)) = self.holder(entry.object, entry.index(at))
+            && let Some(walk) = self.holder(entry.object, entry.index(at))
         {
-            self.demote_around(pmap, space, entry, object, Vpn(at), true);
+            let window = Window { space, entry, object: walk.page.object };
+            self.demote_around(pmap, window, Vpn(at), true);
         }
     }
 
-    /// Calls `change` with the first page, level and page-table entry of each mapping of the entry's pages from `low`
-    /// up to `high`.
-    /// Nothing may be mapped across either end. O(pages populated there).
+    /// Calls `change` with each mapping of the entry's pages, as of the first page that it maps. Nothing may be mapped across either end. O(pages populated there).
     pub(crate) fn each_mapped<P: Pmap>(
         &mut self,
         pmap: &mut P,
         space: SpaceId,
         entry: &Entry,
-        mut change: impl FnMut(&mut Vm, &mut P, Vpn, Level, Mapped),
+        mut change: impl FnMut(&mut Vm, &mut P, Leaf),
     ) {
         let mut runs = Vec::new();
         for object in self.objects.chain(entry.object) {
@@ -278,8 +239,8 @@ impl Vm {
                 let level = self.level(mapped.size);
                 let pages = self.frames.ladder.pages(level);
                 let start = at.align_down(pages);
-                let mapped = Mapped { frame: Pfn(mapped.frame.0 - (at - start)), ..mapped };
-                change(self, pmap, start, level, mapped);
+                let frame = (mapped.frame.0 - (at - start)) as u32;
+                change(self, pmap, Leaf { at: start, frame, level, rights: mapped.protection });
                 at = start + pages;
             }
         }
@@ -290,103 +251,87 @@ impl Vm {
         self.demote_edge(pmap, space, entry, part.start);
         self.demote_edge(pmap, space, entry, part.end);
         let whole = self.answers.demote.on_unmap;
-        self.each_mapped(pmap, space, part, |vm, pmap, at, level, mapped| {
+        self.each_mapped(pmap, space, part, |vm, pmap, leaf| {
+            let Leaf { at, frame, level, .. } = leaf;
             let holder = if level > Level::BASE { vm.holder(entry.object, entry.index(at.0)) } else { None };
-            if let Some((object, _)) = holder.filter(|_| whole) {
-                vm.dissolve(pmap, space, entry, object, at, level);
+            if let Some(walk) = holder.filter(|_| whole) {
+                vm.dissolve(pmap, Window { space, entry, object: walk.page.object }, at, level);
                 let base = vm.frames.ladder.base();
                 for page in 0..vm.frames.ladder.pages(level) {
                     let used = pmap.remove(space, at + page, base);
-                    vm.note_modified(used, mapped.frame.0 as u32 + page as u32, 1);
+                    vm.note_modified(used, frame + page as u32, 1);
                 }
                 vm.frames.stats.mapped[0] -= vm.frames.ladder.pages(level);
                 return;
             }
-            vm.remove_one(pmap, space, entry, at, (level, mapped.frame));
+            vm.remove_one(pmap, space, entry, leaf);
         });
     }
 
     /// Removes a mapping of pages of the entry.
-    fn remove_one(
-        &mut self,
-        pmap: &mut impl Pmap,
-        space: SpaceId,
-        entry: &Entry,
-        at: Vpn,
-        (level, frame): (Level, Pfn),
-    ) {
+    fn remove_one(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, leaf: Leaf) {
+        let Leaf { at, frame, level, .. } = leaf;
         let holder = if level > Level::BASE { self.holder(entry.object, entry.index(at.0)) } else { None };
-        if let Some((object, walk)) = holder
-            && self.objects.get(object).sole
+        if let Some(walk) = holder
+            && self.objects.get(walk.page.object).sole
         {
             self.count_superpage(&walk, level, -1);
         }
         let used = pmap.remove(space, at, self.frames.ladder.size(level));
-        self.note_modified(used, frame.0 as u32, self.frames.ladder.pages(level));
+        self.note_modified(used, frame, self.frames.ladder.pages(level));
         self.frames.stats.mapped[level.index()] -= 1;
     }
 
     /// Demotes all of a superpage, step by step if that is the policy, to base pages.
-    fn dissolve(
-        &mut self,
-        pmap: &mut impl Pmap,
-        space: SpaceId,
-        entry: &Entry,
-        object: ObjectId,
-        at: Vpn,
-        level: Level,
-    ) {
-        let to = self.demoted(pmap, level);
-        self.demote_once(pmap, space, entry, object, at, (level, to));
+    fn dissolve(&mut self, pmap: &mut impl Pmap, window: Window<'_>, at: Vpn, level: Level) {
+        let to = self.demote_once(pmap, window, at, level);
         if to > Level::BASE {
             let step = self.frames.ladder.pages(to);
             for part in 0..self.frames.ladder.pages(level) / step {
-                self.dissolve(pmap, space, entry, object, at + part * step, to);
+                self.dissolve(pmap, window, at + part * step, to);
             }
         }
     }
 
-    /// Moves all mappings of an entry to its new place, `moved`. Superpages that would not be aligned there are
-    /// demoted until they are.
+    /// Moves all mappings of an entry to its new place. Superpages that would not be aligned there are demoted until
+    /// they are.
     pub(crate) fn move_mapped(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, moved: &Entry) {
-        self.each_mapped(pmap, space, entry, |vm, pmap, at, level, mapped| {
-            vm.move_mapping(pmap, space, entry, moved, at, level, mapped.frame, mapped.protection);
-        });
+        let by = Move { space, entry, to: Vpn(moved.start) };
+        self.each_mapped(pmap, space, entry, |vm, pmap, leaf| vm.move_mapping(pmap, by, leaf));
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a recursion over the parts of one mapping")]
-    fn move_mapping(
-        &mut self,
-        pmap: &mut impl Pmap,
-        space: SpaceId,
-        entry: &Entry,
-        moved: &Entry,
-        at: Vpn,
-        level: Level,
-        frame: Pfn,
-        rights: Protection,
-    ) {
-        let to = Vpn(at.0 - entry.start + moved.start);
+    fn move_mapping(&mut self, pmap: &mut impl Pmap, by: Move<'_>, leaf: Leaf) {
+        let (Move { space, entry, .. }, Leaf { at, frame, level, rights }) = (by, leaf);
+        let to = by.to + (at.0 - entry.start);
         let (size, pages) = (self.frames.ladder.size(level), self.frames.ladder.pages(level));
         let aligned = to.is_aligned(pages);
         if aligned && !self.give_spare_tables(pmap, space, to, level) {
             // The program's next access there maps it again; until then the object has populated pages that are not mapped.
             let holder = self.holder(entry.object, entry.index(at.0));
-            self.remove_one(pmap, space, entry, at, (level, frame));
-            if let Some((object, _)) = holder {
-                self.objects.get_mut(object).sole = false;
+            self.remove_one(pmap, space, entry, leaf);
+            if let Some(walk) = holder {
+                self.objects.get_mut(walk.page.object).sole = false;
             }
         } else if aligned {
             let used = pmap.remove(space, at, size);
             let access = if used.modified { Access::Write } else { Access::Read };
-            pmap.enter(space, to, frame, size, rights, access);
-        } else if let Some((object, _)) = self.holder(entry.object, entry.index(at.0)) {
-            let smaller = self.demoted(pmap, level);
-            self.demote_once(pmap, space, entry, object, at, (level, smaller));
+            pmap.enter(space, to, Pfn(u64::from(frame)), size, rights, access);
+        } else if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
+            let window = Window { space, entry, object: walk.page.object };
+            let smaller = self.demote_once(pmap, window, at, level);
             let step = self.frames.ladder.pages(smaller);
             for part in (0..pages).step_by(step as usize) {
-                self.move_mapping(pmap, space, entry, moved, at + part, smaller, frame + part, rights);
+                let part = Leaf { at: at + part, frame: frame + part as u32, level: smaller, rights };
+                self.move_mapping(pmap, by, part);
             }
         }
     }
+}
+
+/// An entry of a space, and the page where it is to start.
+#[derive(Clone, Copy)]
+struct Move<'a> {
+    space: SpaceId,
+    entry: &'a Entry,
+    to: Vpn,
 }

@@ -1,8 +1,8 @@
 //! Promotion by copying: the populated pages of a region, wherever they lie, are copied into one extent, the rest of it
 //! is zeroed, the region is mapped anew with one shootdown, and the old frames are freed. Linux calls this a collapse.
 
-use crate::fault::Site;
-use crate::fault::promotion::Uniform;
+use crate::fault::promotion::Leaf;
+use crate::fault::{FaultContext, Site};
 use crate::object::ObjectId;
 use crate::space::Entry;
 use crate::vm::Vm;
@@ -75,6 +75,9 @@ pub enum Refused {
 
 /// A region that can be promoted.
 struct Fit {
+    space: SpaceId,
+    start: Vpn,
+    level: Level,
     entry: Entry,
     object: ObjectId,
     /// The index of its first page.
@@ -104,8 +107,8 @@ impl Vm {
     ) -> Result<Promoted, Refused> {
         let fit = self.fit(pmap, space, start, level)?;
         match (fit.in_place, how) {
-            (true, How::InPlace | How::Either) => self.promote_in_place(pmap, memory, (space, start), level, &fit),
-            (false, How::ByCopying | How::Either) => self.promote_by_copying(pmap, memory, (space, start), level, &fit),
+            (true, How::InPlace | How::Either) => self.promote_in_place(pmap, memory, &fit),
+            (false, How::ByCopying | How::Either) => self.promote_by_copying(pmap, memory, &fit),
             _ => Err(Refused::Otherwise),
         }
     }
@@ -173,7 +176,7 @@ impl Vm {
             }
         }
         let in_place = self.frames.population.walk(object, low + populated[0].0).covered >= level.0;
-        Ok(Fit { entry, object, low, in_place, populated })
+        Ok(Fit { space, start, level, entry, object, low, in_place, populated })
     }
 
     /// Populates the rest of a region in the extent that it lies in, and promotes its mappings size by size.
@@ -181,29 +184,28 @@ impl Vm {
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
-        (space, start): (SpaceId, Vpn),
-        level: Level,
         fit: &Fit,
     ) -> Result<Promoted, Refused> {
-        let Fit { entry, object, low, .. } = *fit;
+        let Fit { space, start, level, entry, object, low, .. } = *fit;
         let pages = self.frames.ladder.pages(level);
         let (position, frame) = fit.populated[0];
         let at = start + position;
         let mapped = pmap.lookup(space, at).ok_or(Refused::Mixed)?;
         let rights = mapped.protection;
         let site = Site { space, entry, at, access: Access::Read };
+        let mut context = FaultContext { pmap, memory, site };
         let mut zeroed = 0;
         for index in low..low + pages {
             if self.frames.population.walk(object, index).populated {
                 continue;
             }
-            if !self.prepopulate_one(pmap, memory, &site, object.page(index), rights) {
+            if !self.prepopulate_one(&mut context, object.page(index), rights) {
                 return Err(Refused::Contents);
             }
             zeroed += 1;
         }
-        let (of, from) = (Uniform { space, entry: &site.entry, object, rights }, self.level(mapped.size));
-        if self.climb_to(pmap, of, at, frame, from, level) < level {
+        let leaf = Leaf { at, frame, level: self.level(mapped.size), rights };
+        if self.climb_to(context.pmap, site.window(object), leaf, level) < level {
             return Err(Refused::Mixed);
         }
         Ok(Promoted { copied: 0, zeroed })
@@ -213,11 +215,9 @@ impl Vm {
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
-        (space, start): (SpaceId, Vpn),
-        level: Level,
         fit: &Fit,
     ) -> Result<Promoted, Refused> {
-        let Fit { entry, object, low, .. } = *fit;
+        let Fit { space, start, level, entry, object, low, .. } = *fit;
         let (pages, base) = (self.frames.ladder.pages(level), self.frames.ladder.base());
         if !self.give_spare_tables(pmap, space, start, level) {
             return Err(Refused::NoExtent);

@@ -77,16 +77,9 @@ struct Allocated {
 impl Frames {
     /// Populates a page of an object that is not populated, in its reserved frame, or else in a new reservation of at
     /// most the `preferred` size. `None`, and nothing populated, if no frame is left.
-    pub(crate) fn populate(
-        &mut self,
-        answers: &Answers,
-        object: ObjectId,
-        index: u64,
-        walk: &mut Walk,
-        preferred: Level,
-    ) -> Option<Populated> {
+    pub(crate) fn populate(&mut self, answers: &Answers, walk: &mut Walk, preferred: Level) -> Option<Populated> {
         if walk.covered > 0 {
-            let filled = self.population.populate(object, index, walk);
+            let filled = self.population.populate(walk);
             let (level, slot) = (walk.covered, walk.slots[walk.covered as usize]);
             let reservation = self.population.node(level, slot).reservation;
             if self.population.is_full(level, slot) {
@@ -109,22 +102,23 @@ impl Frames {
         let Allocated { extent, preempted, zeroed } = self.allocate(answers, preferred)?;
         if self.stats.resident_pages != resident {
             // A cache page that held its frame was freed, and perhaps nodes of the path with it.
-            *walk = self.population.walk(object, index);
+            *walk = self.population.walk(walk.page.object, walk.page.index);
         }
         let installed = if answers.takes_extents() && extent.level > Level::BASE {
-            self.install_whole(object, index, walk, extent)
+            self.install_whole(walk, extent)
         } else {
-            self.install(object, index, walk, extent)
+            self.install(walk, extent)
         };
         Some(Populated { preempted, zeroed, ..installed })
     }
 
-    /// Populates all pages of a region of an object, none of which is populated, in an extent that was allocated for
-    /// it; `index` is the one that is touched.
-    fn install_whole(&mut self, object: ObjectId, index: u64, walk: &mut Walk, extent: Extent) -> Populated {
+    /// Populates all pages of a region around the page of a walk, none of which is populated, in an extent that was
+    /// allocated for it; that page is the one that is touched.
+    fn install_whole(&mut self, walk: &mut Walk, extent: Extent) -> Populated {
+        let PageOf { object, index } = walk.page;
         let (level, pages) = (extent.level.0, self.ladder.pages(extent.level));
         let (low, first) = (index & !(pages - 1), extent.start.0 as u32);
-        self.population.populate(object, index, walk);
+        self.population.populate(walk);
         self.set_extent(level, walk.slots[level as usize], first);
         walk.covered = level;
         walk.frame = first + (index - low) as u32;
@@ -132,15 +126,15 @@ impl Frames {
         self.frame_used(walk.frame);
         for page in (low..low + pages).filter(|page| *page != index) {
             let mut walk = self.population.walk(object, page);
-            self.population.populate(object, page, &mut walk);
+            self.population.populate(&mut walk);
             self.frame_used_untouched(walk.frame);
         }
         Populated { full: level, reserved: false, allocated: extent.level, preempted: 0, zeroed: false }
     }
 
-    /// Populates a page of an object, whose region has no extent, in an extent that was allocated for it.
-    fn install(&mut self, object: ObjectId, index: u64, walk: &mut Walk, extent: Extent) -> Populated {
-        let filled = self.population.populate(object, index, walk);
+    /// Populates the page of a walk, whose region has no extent, in an extent that was allocated for it.
+    fn install(&mut self, walk: &mut Walk, extent: Extent) -> Populated {
+        let (filled, index) = (self.population.populate(walk), walk.page.index);
         let level = extent.level.0;
         let first = extent.start.0 as u32;
         walk.frame = first + (index & (self.population.pages(level) - 1)) as u32;
@@ -174,7 +168,7 @@ impl Frames {
         let mut copied = copied.iter().copied().peekable();
         for position in 0..self.ladder.pages(extent.level) {
             let mut walk = self.population.walk(object, low + position);
-            self.population.populate(object, low + position, &mut walk);
+            self.population.populate(&mut walk);
             if position == 0 {
                 self.set_extent(level, walk.slots[level as usize], first);
             }
@@ -197,22 +191,19 @@ impl Frames {
 
     /// Populates a page whose contents are in the cache, in `frame`: in place if possible, with as much of a
     /// reservation of the preferred size as is free around it; otherwise in the page's reserved frame, and then the
-    /// contents must be copied. Also returns whether they must. `None` if there is no frame to copy to, which cannot be
+    /// contents must be copied. `None` if there is no frame to copy to, which cannot be
     /// while one is reserved.
     pub(crate) fn reactivate(
         &mut self,
         answers: &Answers,
-        object: ObjectId,
-        index: u64,
         walk: &mut Walk,
         preferred: Level,
         frame: u32,
-    ) -> Option<(Populated, bool)> {
+    ) -> Option<Populated> {
         self.stats.cache_reactivated += 1;
         if walk.covered > 0 {
-            let copied = walk.frame != frame;
             self.drop_cached(frame);
-            return Some((self.populate(answers, object, index, walk, Level::BASE)?, copied));
+            return self.populate(answers, walk, Level::BASE);
         }
         self.drop_cached(frame);
         let mut preempted = 0;
@@ -223,10 +214,10 @@ impl Frames {
         for level in (0..=preferred.0).rev().map(Level) {
             let pages = self.ladder.pages(level);
             let extent = Extent { start: Pfn(u64::from(frame)).align_down(pages), level };
-            let aligned = (u64::from(frame) ^ index) & (pages - 1) == 0;
+            let aligned = (u64::from(frame) ^ walk.page.index) & (pages - 1) == 0;
             if aligned && self.buddy.allocate_at(extent) {
                 self.zeroed.claim(&self.ladder, extent);
-                return Some((Populated { preempted, ..self.install(object, index, walk, extent) }, false));
+                return Some(Populated { preempted, ..self.install(walk, extent) });
             }
         }
         // A frame that is in no reservation and in no object is free.

@@ -1,7 +1,7 @@
 //! Files and their pages: open, close, read and write without a mapping, sync, remove. A file is a memory
 //! object like any other; if the policy reclaims pages, its pages outlive its mappings and opens: the page cache.
 
-use crate::fault::{Content, Fault, FaultKind};
+use crate::fault::{Content, Destination, Fault, FaultKind};
 use crate::object::ObjectId;
 use crate::policy::Close;
 use crate::reclaim::pages::List;
@@ -93,31 +93,26 @@ impl Vm {
             self.frames.stats.file_hits += 1;
             return Ok(Fault::new(FaultKind::Resident, Pfn(u64::from(walk.frame)), Level::BASE));
         }
-        let preferred = self.preferred(None, object, page, &walk);
+        let preferred = self.preferred(None, &walk);
         let cached = self.frames.away.cached(object.page(page));
-        let (content, populated, source) = match cached {
-            Some(frame) => {
-                let done = self.frames.reactivate(&self.answers, object, page, &mut walk, preferred, frame);
-                let (populated, copied) = done.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
-                (Content::Cached(frame), populated, copied.then_some(Pfn(u64::from(frame))))
-            }
-            None => {
-                let done = self.frames.populate(&self.answers, object, page, &mut walk, preferred);
-                (content, done.ok_or(FaultError::OutOfMemory(Vpn(page)))?, None)
-            }
+        let (content, populated) = match cached {
+            Some(frame) => (Content::Cached(frame), self.frames.reactivate(&self.answers, &mut walk, preferred, frame)),
+            None => (content, self.frames.populate(&self.answers, &mut walk, preferred)),
         };
-        let to = Extent { start: Pfn(u64::from(walk.frame)), level: Level::BASE };
-        let Ok(filled) = self.provide(memory, Page::File { file, page }, (content, source), &populated, to) else {
+        let populated = populated.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
+        let frames = Extent { start: Pfn(u64::from(walk.frame)), level: Level::BASE };
+        let to = Destination { page: Page::File { file, page }, frames };
+        let Ok(filled) = self.provide(memory, to, content, &populated) else {
             self.frames.unpopulate(object, page, page + 1);
             return Err(FaultError::Contents(Vpn(page)));
         };
-        let kind = self.note_content(object, walk.frame, page, content);
+        let kind = self.note_content(walk.page, walk.frame, content);
         if filled == Filled::Later {
             self.begin_reading(object.page(page), object, walk.frame);
-            return Err(FaultError::Busy(to.start));
+            return Err(FaultError::Busy(frames.start));
         }
         Ok(Fault {
-            source,
+            source: content.source(frames.start),
             reserved: populated.reserved,
             allocated: (!populated.reserved).then_some(populated.allocated),
             preempted: populated.preempted,

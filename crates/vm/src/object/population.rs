@@ -85,6 +85,8 @@ pub(crate) struct Nodes {
 /// What the walk from the root to a base page found.
 #[derive(Clone, Copy)]
 pub(crate) struct Walk {
+    /// The base page.
+    pub(crate) page: PageOf,
     /// The nodes on the path, by level.
     pub(crate) slots: [u32; MAX_LEVELS],
     /// The lowest level whose node exists; one more than the highest if there is no root.
@@ -247,8 +249,14 @@ impl Population {
 
     /// Follows the path from the root to a base page. O(number of sizes).
     pub(crate) fn walk(&self, object: ObjectId, index: u64) -> Walk {
-        let mut walk =
-            Walk { slots: [NONE; MAX_LEVELS], lowest: self.top + 1, covered: 0, frame: NONE, populated: false };
+        let mut walk = Walk {
+            page: object.page(index),
+            slots: [NONE; MAX_LEVELS],
+            lowest: self.top + 1,
+            covered: 0,
+            frame: NONE,
+            populated: false,
+        };
         let Some(&root) = self.roots.get(&(object, index >> self.orders[self.top as usize])) else { return walk };
         let mut slot = root;
         let mut level = self.top;
@@ -289,9 +297,10 @@ impl Population {
         (walk.lowest..=walk.covered).rev().find(|&level| self.is_full(level, walk.slots[level as usize])).unwrap_or(0)
     }
 
-    /// Populates a page that is not populated yet, making the missing nodes of the path and completing `walk`. O(number
+    /// Populates the page of a walk, which is not populated yet, making the missing nodes of the path and completing `walk`. O(number
     /// of sizes) and the clearing of new nodes. The caller records its frame.
-    pub(crate) fn populate(&mut self, object: ObjectId, index: u64, walk: &mut Walk) -> Filled {
+    pub(crate) fn populate(&mut self, walk: &mut Walk) -> Filled {
+        let PageOf { object, index } = walk.page;
         if walk.lowest > self.top {
             walk.slots[self.top as usize] = self.add_root(object, index >> self.orders[self.top as usize]);
             walk.lowest = self.top;

@@ -28,9 +28,9 @@ impl Vm {
             object.sole = false;
             let copy = !entry.shared;
             if copy && !entry.copy {
-                self.each_mapped(pmap, parent, &entry, |vm, pmap, at, level, mapped| {
-                    if mapped.protection.contains(Protection::WRITE) {
-                        pmap.protect(parent, at, vm.frames.ladder.size(level), entry.rights_without_write());
+                self.each_mapped(pmap, parent, &entry, |vm, pmap, leaf| {
+                    if leaf.rights.contains(Protection::WRITE) {
+                        pmap.protect(parent, leaf.at, vm.frames.ladder.size(leaf.level), entry.rights_without_write());
                     }
                 });
                 self.space_mut(parent).put(Entry { copy, ..entry });

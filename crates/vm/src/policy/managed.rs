@@ -1,5 +1,6 @@
 //! The manager as a [`System`] for the policy's background, and the clock that calls it.
 
+use crate::fault::promotion::Window;
 use crate::object::Growth;
 use crate::policy::background::{Check, Look, Outcome, System, Time};
 use crate::space::Entry;
@@ -203,8 +204,9 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         let mapped = self.pmap.lookup(space, start).map(|mapped| self.vm.level(mapped.size));
         let holder = self.vm.holder(entry.object, entry.index(start.0));
         match (mapped, holder) {
-            (Some(mapped), Some((object, _))) if mapped == level => {
-                self.vm.demote_around(self.pmap, space, &entry, object, start, false);
+            (Some(mapped), Some(walk)) if mapped == level => {
+                let window = Window { space, entry: &entry, object: walk.page.object };
+                self.vm.demote_around(self.pmap, window, start, false);
                 true
             }
             _ => false,

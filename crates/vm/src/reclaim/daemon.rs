@@ -1,7 +1,7 @@
 //! The page daemon (Navarro et al., section 5.1): approximate LRU over the active and inactive lists, as in FreeBSD;
 //! and, if the policy says so, contiguity-aware replacement and speculative demotion (section 4.6).
 
-use crate::fault::promotion::Uniform;
+use crate::fault::promotion::Leaf;
 use crate::object::PageOf;
 use crate::policy::{Cache, Wake};
 use crate::reclaim::pages::List;
@@ -268,7 +268,7 @@ impl Vm {
             if referenced && pressure && self.speculates() {
                 // The bit was cleared first, so that the parts start without it and only those in use will have it
                 // again.
-                self.demote_around(pmap, mapping.space, &mapping.entry, page.object, mapping.at, false);
+                self.demote_around(pmap, mapping.window(page.object), mapping.at, false);
                 self.frames.stats.speculative_demotions += 1;
                 sample.split = true;
             }
@@ -308,9 +308,8 @@ impl Vm {
         }
         for mapping in self.mappings(pmap, page, frame) {
             if mapping.level < Level(full) {
-                let (space, entry, rights) = (mapping.space, &mapping.entry, mapping.rights);
-                let of = Uniform { space, entry, object: page.object, rights };
-                let reached = self.promote(pmap, of, mapping.at, frame, mapping.level, Level(full));
+                let leaf = Leaf { at: mapping.at, frame, level: mapping.level, rights: mapping.rights };
+                let reached = self.promote(pmap, mapping.window(page.object), leaf, Level(full));
                 self.frames.stats.repromotions += u64::from(reached > mapping.level);
             }
         }
@@ -325,7 +324,7 @@ impl Vm {
         }
         let base = self.frames.ladder.base();
         for mapping in self.mappings(pmap, page, frame) {
-            self.demote_around(pmap, mapping.space, &mapping.entry, page.object, mapping.at, false);
+            self.demote_around(pmap, mapping.window(page.object), mapping.at, false);
             let used = pmap.remove(mapping.space, mapping.at, base);
             self.frames.stats.mapped[0] -= 1;
             self.note_modified(used, frame, 1);

@@ -3,6 +3,7 @@
 //! written out.
 
 use crate::fault::Site;
+use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
 use crate::policy::{Dirty, Hash};
 use crate::vm::Vm;
@@ -43,27 +44,20 @@ impl Vm {
         }
     }
 
-    /// Handles a write to a superpage that may not be written yet. If it is clean, it is demoted around the page, or
+    /// Handles a write to the page of a walk in a superpage that may not be written yet. If it is clean, it is demoted around the page, or
     /// its pages are hashed first. Returns the level of the mapping that may now be written.
-    pub(crate) fn first_write(
-        &mut self,
-        pmap: &mut impl Pmap,
-        site: &Site,
-        object: ObjectId,
-        frame: u32,
-        level: Level,
-    ) -> Level {
+    pub(crate) fn first_write(&mut self, pmap: &mut impl Pmap, site: &Site, walk: &Walk, level: Level) -> Level {
         let (pages, size) = (self.frames.ladder.pages(level), self.frames.ladder.size(level));
         let start = site.at.align_down(pages);
         if pmap.used(site.space, start, size).modified {
             return level;
         }
         if self.answers.demote.on_write {
-            self.demote_around(pmap, site.space, &site.entry, object, site.at, false);
+            self.demote_around(pmap, site.window(walk.page.object), site.at, false);
             self.frames.stats.demotions_on_write += 1;
             return Level::BASE;
         }
-        let first = frame - (site.at - start) as u32;
+        let first = walk.frame - (site.at - start) as u32;
         self.to_hash.extend(first..first + pages as u32);
         level
     }

@@ -168,14 +168,15 @@ impl Vm {
             let part = Entry { protection, ..entry.within(low, high) };
             self.demote_edge(pmap, space, &entry, part.start);
             self.demote_edge(pmap, space, &entry, part.end);
-            self.each_mapped(pmap, space, &part, |vm, pmap, at, level, mapped| {
+            self.each_mapped(pmap, space, &part, |vm, pmap, leaf| {
+                let (at, size) = (leaf.at, vm.frames.ladder.size(leaf.level));
                 let own = !part.copy && vm.frames.population.walk(part.object, part.index(at.0)).populated;
                 let mut rights = if own { protection } else { part.rights_without_write() };
-                if own && !pmap.used(space, at, vm.frames.ladder.size(level)).modified {
+                if own && !pmap.used(space, at, size).modified {
                     rights = vm.rights_if_clean(part.object, rights);
                 }
-                if rights != mapped.protection {
-                    pmap.protect(space, at, vm.frames.ladder.size(level), rights);
+                if rights != leaf.rights {
+                    pmap.protect(space, at, size, rights);
                 }
             });
             self.put_part(space, part);

@@ -55,6 +55,12 @@ impl Entry {
         self.protection & !Protection::WRITE
     }
 
+    /// The rights of a mapping of a page of `object`, which is the entry's or one behind it.
+    pub(crate) fn rights(&self, object: ObjectId) -> Protection {
+        let writable = object == self.object && !self.copy;
+        if writable { self.protection } else { self.rights_without_write() }
+    }
+
     /// Whether `next` continues this entry in every respect.
     fn continues_in(&self, next: &Entry) -> bool {
         *next == Entry { start: self.end, end: next.end, offset: self.offset_end(), ..*self }

@@ -1,6 +1,7 @@
 //! The reverse map: from a page of a memory object to its mappings.
 
-use crate::object::PageOf;
+use crate::fault::promotion::Window;
+use crate::object::{ObjectId, PageOf};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId};
@@ -17,6 +18,13 @@ pub(crate) struct Mapping {
     /// The level of the page that maps it.
     pub(crate) level: Level,
     pub(crate) rights: Protection,
+}
+
+impl Mapping {
+    /// What it shows of an object: the one that has the page.
+    pub(crate) fn window(&self, object: ObjectId) -> Window<'_> {
+        Window { space: self.space, entry: &self.entry, object }
+    }
 }
 
 impl Vm {

@@ -17,7 +17,7 @@ fn populate(map: &mut Population, pages: impl IntoIterator<Item = u64>) -> Fille
     for page in pages {
         let mut walk = map.walk(OBJECT, page);
         assert!(!walk.populated);
-        filled = map.populate(OBJECT, page, &mut walk);
+        filled = map.populate(&mut walk);
         map.set_single(walk.slots[1], (page % map.pages(1)) as u32, page as u32 + 1000);
         assert!(map.walk(OBJECT, page).populated);
     }
