@@ -15,7 +15,9 @@ use superpage_linux::Error;
 use superpage_linux::promote::{Finding, Options, Promoter};
 use superpage_live::daemon::{Config, Daemon as Running};
 use superpage_report::{Column, Screen, Table, bytes, foreign_json};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::prelude::*;
 
 /// Promote the memory of running programs to huge pages, where it is populated and settled
 #[derive(Args)]
@@ -133,17 +135,19 @@ impl Daemon {
     /// Logs go to standard error, with times and colours only on a terminal: a journal has its own.
     fn log(&self) {
         let level = match self.verbose {
-            0 => "info",
-            1 => "debug",
-            _ => "trace",
+            0 => LevelFilter::INFO,
+            1 => LevelFilter::DEBUG,
+            _ => LevelFilter::TRACE,
         };
-        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(level));
+        let selected = std::env::var("RUST_LOG").ok().and_then(|targets| targets.parse().ok());
+        let filter = selected.unwrap_or_else(|| Targets::new().with_default(level));
         let to_person = std::io::stderr().is_terminal();
-        let logs = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false);
+        let logs = fmt::layer().with_writer(std::io::stderr).with_target(false).with_ansi(to_person);
         // It would tell of what it cannot write by `eprintln!`, which panics then: a full disk under a log ends no daemon.
         let logs = logs.log_internal_errors(false);
+        let registry = tracing_subscriber::registry().with(filter);
         // A test that calls this twice keeps the first.
-        let _ = if to_person { logs.try_init() } else { logs.without_time().with_ansi(false).try_init() };
+        let _ = if to_person { registry.with(logs).try_init() } else { registry.with(logs.without_time()).try_init() };
     }
 
     fn survey(&self, config: &Config, stop: &Stop) -> Result<ExitCode, Failure> {
