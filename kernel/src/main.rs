@@ -130,7 +130,7 @@ impl Kernel {
         };
         self.faults += 1;
         let at = Vpn(address / PAGE as u64);
-        while let Err(error) = self.vm.fault(&mut self.tables, &mut Physical, self.running, at, access) {
+        while let Err(error) = self.vm.fault(&mut self.tables, &mut Physical, self.running.page(at), access) {
             let full = matches!(error, FaultError::OutOfMemory(_));
             if !full || !self.vm.run_daemon(&mut self.tables, &mut Physical) {
                 return Err(error);

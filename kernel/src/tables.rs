@@ -203,8 +203,8 @@ impl<M: Machine> Pmap for Tables<M> {
         self.spare.extend(emptied);
     }
 
-    fn enter(&mut self, space: SpaceId, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
-        let to = level(size);
+    fn enter(&mut self, space: SpaceId, at: Vpn, to: Mapped, access: Access) {
+        let lowest = level(to.size);
         if self.root(space).is_none() {
             let (root, number) = (self.new_table(), space.0 as usize);
             self.roots.resize(self.roots.len().max(number + 1), None);
@@ -213,14 +213,14 @@ impl<M: Machine> Pmap for Tables<M> {
         }
         let (mut table, mut level, entry) = self.walk(space, at).expect("it has a root");
         assert_eq!(entry, 0, "{at:?} is mapped");
-        while level > to {
+        while level > lowest {
             let below = self.new_table();
             self.set(table, index(at, level), below.0 << 12 | PRESENT | WRITE | USER);
             (table, level) = (below, level - 1);
         }
         let used = if access == Access::Write { ACCESSED | DIRTY } else { ACCESSED };
-        self.set(table, index(at, to), leaf(frame, to, protection, used));
-        self.owed += OWED[to];
+        self.set(table, index(at, lowest), leaf(to.frame, lowest, to.protection, used));
+        self.owed += OWED[lowest];
     }
 
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {

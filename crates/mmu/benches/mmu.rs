@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 use superpage_mmu::{Machine, Mmu, Request, Trap};
-use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
 /// Bytes of the `random` workload.
 const BYTES: u64 = 256 << 20;
@@ -57,7 +57,7 @@ fn mapped(machine: &Machine, bytes: u64, size: PageSize) -> (Mmu, u64, u64) {
     let first = (1 << 30) >> base.shift();
     let step = size.bytes() / base.bytes();
     for page in (0..bytes / base.bytes()).step_by(step as usize) {
-        mmu.enter(0, Vpn(first + page), Pfn(page), size, Protection::ALL, Access::Read);
+        mmu.enter(0, Vpn(first + page), Mapped { frame: Pfn(page), size, protection: Protection::ALL }, Access::Read);
     }
     (mmu, first, bytes / base.bytes())
 }
@@ -94,7 +94,12 @@ fn faults(machine: &Machine) -> f64 {
             while let Some((index, _)) = mmu.run(&requests[done..]) {
                 done += index;
                 let page = requests[done].page();
-                mmu.enter(0, page, Pfn(page.0), base, Protection::READ_WRITE, Access::Write);
+                mmu.enter(
+                    0,
+                    page,
+                    Mapped { frame: Pfn(page.0), size: base, protection: Protection::READ_WRITE },
+                    Access::Write,
+                );
                 mmu.retry(requests[done]).expect("the page is mapped now");
                 done += 1;
             }

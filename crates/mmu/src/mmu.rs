@@ -11,7 +11,7 @@ use crate::request::{Request, Trap};
 use crate::table::{Format, TableFormat, on_format};
 use crate::tlb::{Held, Tlbs};
 use std::ops::Range;
-use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
 
 /// The TLBs, page tables and walker of one core, and their counters.
 #[derive(Clone, Debug)]
@@ -295,10 +295,10 @@ impl Mmu {
         }
     }
 
-    /// Adds a mapping of `size` where nothing is mapped: referenced, and dirty if it is made for a write. Panics if
+    /// Adds a mapping where nothing is mapped, from the page `at` and its frame on: referenced, and dirty if it is made for a write. Panics if
     /// something is mapped there or `at` is not aligned, which would be a bug in the memory manager.
-    pub fn enter(&mut self, space: u32, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
-        let work = self.mappings.enter(space, at, frame, size, protection, access);
+    pub fn enter(&mut self, space: u32, at: Vpn, to: Mapped, access: Access) {
+        let work = self.mappings.enter(space, at, to, access);
         self.count_work(work);
     }
 
@@ -330,7 +330,7 @@ impl Mmu {
     }
 
     /// The frame of the base page `at`, the size of the mapping, and its rights.
-    pub fn lookup(&self, space: u32, at: Vpn) -> Option<(Pfn, PageSize, Protection)> {
+    pub fn lookup(&self, space: u32, at: Vpn) -> Option<Mapped> {
         self.mappings.lookup(space, at)
     }
 

@@ -1,7 +1,7 @@
 //! A host that backs superpages by base pages: TLBs hold pieces, walks end at the superpage's own entry.
 
 use superpage_mmu::{Counters, Machine, Mmu, Request};
-use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
 const HOST: &str = "\n[host]\nbacks-by = \"4K\"\nsource = \"this test\"\n";
 
@@ -17,7 +17,12 @@ fn size(text: &str) -> PageSize {
 fn touch(machine: &Machine, pages: u64, rounds: u64) -> (Counters, Mmu) {
     let mut mmu = Mmu::new(machine);
     for page in (0..pages).step_by(512) {
-        mmu.enter(0, Vpn(page), Pfn(page), size("2M"), Protection::READ_WRITE, Access::Write);
+        mmu.enter(
+            0,
+            Vpn(page),
+            Mapped { frame: Pfn(page), size: size("2M"), protection: Protection::READ_WRITE },
+            Access::Write,
+        );
     }
     let requests: Vec<Request> = (0..pages).map(|page| Request::new(Vpn(page), Access::Read)).collect();
     (0..rounds).for_each(|_| assert_eq!(mmu.run(&requests), None));
@@ -43,7 +48,12 @@ fn walks_to_pieces_are_as_short_as_to_the_superpage() {
     let (huge, _) = touch(&guest(), 4096, 1);
     let mut mmu = Mmu::new(&guest());
     for page in 0..4096 {
-        mmu.enter(0, Vpn(page), Pfn(page), size("4K"), Protection::READ_WRITE, Access::Write);
+        mmu.enter(
+            0,
+            Vpn(page),
+            Mapped { frame: Pfn(page), size: size("4K"), protection: Protection::READ_WRITE },
+            Access::Write,
+        );
     }
     let requests: Vec<Request> = (0..4096).map(|page| Request::new(Vpn(page), Access::Read)).collect();
     assert_eq!(mmu.run(&requests), None);
@@ -59,20 +69,25 @@ fn operations_see_whole_superpages() {
     let mut mmu = Mmu::new(&guest());
     let (base, huge) = (size("4K"), size("2M"));
     for page in 0..512 {
-        mmu.enter(0, Vpn(page), Pfn(page), base, Protection::READ_WRITE, Access::Read);
+        mmu.enter(
+            0,
+            Vpn(page),
+            Mapped { frame: Pfn(page), size: base, protection: Protection::READ_WRITE },
+            Access::Read,
+        );
     }
     mmu.promote(0, Vpn(0), base, huge);
-    assert_eq!(mmu.lookup(0, Vpn(77)), Some((Pfn(77), huge, Protection::READ_WRITE)));
+    assert_eq!(mmu.lookup(0, Vpn(77)), Some(Mapped { frame: Pfn(77), size: huge, protection: Protection::READ_WRITE }));
     assert_eq!(mmu.run(&[Request::new(Vpn(300), Access::Write)]), None);
     assert!(mmu.used(0, Vpn(0), huge).modified, "the use of a piece is the superpage's");
     assert!(mmu.clear_modified(0, Vpn(0), huge) && !mmu.clear_modified(0, Vpn(0), huge));
     mmu.protect(0, Vpn(0), huge, Protection::READ);
     assert!(mmu.run(&[Request::new(Vpn(511), Access::Write)]).is_some());
     mmu.demote(0, Vpn(0), huge, base);
-    assert_eq!(mmu.lookup(0, Vpn(77)), Some((Pfn(77), base, Protection::READ)));
+    assert_eq!(mmu.lookup(0, Vpn(77)), Some(Mapped { frame: Pfn(77), size: base, protection: Protection::READ }));
     mmu.validate().unwrap();
     (0..512).for_each(|page| assert!(mmu.remove(0, Vpn(page), base).referenced));
-    mmu.enter(0, Vpn(512), Pfn(512), huge, Protection::READ_WRITE, Access::Write);
+    mmu.enter(0, Vpn(512), Mapped { frame: Pfn(512), size: huge, protection: Protection::READ_WRITE }, Access::Write);
     assert!(mmu.remove(0, Vpn(512), huge).modified);
     assert_eq!(mmu.lookup(0, Vpn(600)), None);
     mmu.validate().unwrap();

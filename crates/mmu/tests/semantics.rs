@@ -1,7 +1,7 @@
 //! The rules of honest numbers, one by one, where a reader can check them by hand.
 
 use superpage_mmu::{Machine, Mmu, Request, Trap};
-use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
 fn machine(name: &str) -> Machine {
     Machine::builtin(name).unwrap()
@@ -17,7 +17,12 @@ fn every_pte_is_traversed_six_times() {
     let mut mmu = Mmu::new(&machine("alpha-21264"));
     let ladder = [size("8K"), size("64K"), size("512K"), size("4M")];
     for page in 0..512 {
-        mmu.enter(0, Vpn(page), Pfn(page), ladder[0], Protection::READ_WRITE, Access::Write);
+        mmu.enter(
+            0,
+            Vpn(page),
+            Mapped { frame: Pfn(page), size: ladder[0], protection: Protection::READ_WRITE },
+            Access::Write,
+        );
     }
     for (pair, step) in ladder.windows(2).zip([8, 64, 512]) {
         (0..512).step_by(step).for_each(|page| mmu.promote(0, Vpn(page), pair[0], pair[1]));
@@ -26,7 +31,10 @@ fn every_pte_is_traversed_six_times() {
         (0..512).step_by(step).for_each(|page| mmu.demote(0, Vpn(page), pair[1], pair[0]));
     }
     assert_eq!(mmu.counters().pte_traversals, 6 * 512);
-    assert_eq!(mmu.lookup(0, Vpn(77)), Some((Pfn(77), ladder[0], Protection::READ_WRITE)));
+    assert_eq!(
+        mmu.lookup(0, Vpn(77)),
+        Some(Mapped { frame: Pfn(77), size: ladder[0], protection: Protection::READ_WRITE })
+    );
     mmu.validate().unwrap();
 }
 
@@ -37,7 +45,12 @@ fn a_superpage_is_one_shootdown_and_a_space_that_ends_one_flush() {
     let mut mmu = Mmu::new(&machine("alpha-21264"));
     let [base, large] = [size("8K"), size("64K")];
     for page in [0, 8, 16] {
-        mmu.enter(0, Vpn(page), Pfn(page), large, Protection::READ_WRITE, Access::Write);
+        mmu.enter(
+            0,
+            Vpn(page),
+            Mapped { frame: Pfn(page), size: large, protection: Protection::READ_WRITE },
+            Access::Write,
+        );
     }
     let request = |page| Request::new(Vpn(page), Access::Read);
     assert_eq!(mmu.run(&[request(0), request(8), request(16)]), None);
@@ -68,14 +81,24 @@ fn a_fault_is_one_miss() {
         let mut mmu = Mmu::new(&machine);
         let request = Request::new(Vpn(5), Access::Write);
         assert_eq!(mmu.run(&[request]), Some((0, Trap::Absent)));
-        mmu.enter(0, Vpn(5), Pfn(9), machine.ladder().base(), Protection::READ_WRITE, Access::Write);
+        mmu.enter(
+            0,
+            Vpn(5),
+            Mapped { frame: Pfn(9), size: machine.ladder().base(), protection: Protection::READ_WRITE },
+            Access::Write,
+        );
         assert_eq!(mmu.retry(request), Ok(()));
         assert_eq!(mmu.run(&[request]), None);
         let counters = mmu.counters();
         assert_eq!((counters.references, counters.tlb_misses()), ([0, 2, 0], 1), "{name}");
         assert_eq!(counters.dirty_updates, 0, "{name}: the fault was for a write");
         // Another page of the same table misses later, and finds its entry: that walk ended in no fault.
-        mmu.enter(0, Vpn(6), Pfn(10), machine.ladder().base(), Protection::READ_WRITE, Access::Write);
+        mmu.enter(
+            0,
+            Vpn(6),
+            Mapped { frame: Pfn(10), size: machine.ladder().base(), protection: Protection::READ_WRITE },
+            Access::Write,
+        );
         let walked = *mmu.counters();
         assert_eq!(mmu.run(&[Request::new(Vpn(6), Access::Read)]), None);
         assert_eq!((mmu.counters().tlb_misses(), mmu.faulting().tlb_misses()), (2, 1), "{name}");
@@ -89,7 +112,12 @@ fn a_first_write_is_no_miss() {
     for name in ["alpha-21264", "zen5", "skylake-sp"] {
         let machine = machine(name);
         let mut mmu = Mmu::new(&machine);
-        mmu.enter(0, Vpn(5), Pfn(9), machine.ladder().base(), Protection::READ_WRITE, Access::Read);
+        mmu.enter(
+            0,
+            Vpn(5),
+            Mapped { frame: Pfn(9), size: machine.ladder().base(), protection: Protection::READ_WRITE },
+            Access::Read,
+        );
         assert!(!mmu.used(0, Vpn(5), machine.ladder().base()).modified);
         let [read, write] = [Access::Read, Access::Write].map(|access| Request::new(Vpn(5), access));
         assert_eq!(mmu.run(&[read, write, write, read]), None);
@@ -105,7 +133,12 @@ fn switches_flush_only_without_numbers() {
         let machine = machine(name);
         let mut mmu = Mmu::new(&machine);
         for space in 0..2 {
-            mmu.enter(space, Vpn(5), Pfn(9), machine.ladder().base(), Protection::ALL, Access::Read);
+            mmu.enter(
+                space,
+                Vpn(5),
+                Mapped { frame: Pfn(9), size: machine.ladder().base(), protection: Protection::ALL },
+                Access::Read,
+            );
         }
         for space in [0, 1, 0, 1] {
             mmu.switch(space);
@@ -121,7 +154,7 @@ fn rights_are_checked_on_a_hit() {
     let machine = machine("golden-cove");
     let base = machine.ladder().base();
     let mut mmu = Mmu::new(&machine);
-    mmu.enter(0, Vpn(5), Pfn(9), base, Protection::READ, Access::Read);
+    mmu.enter(0, Vpn(5), Mapped { frame: Pfn(9), size: base, protection: Protection::READ }, Access::Read);
     let [read, write] = [Access::Read, Access::Write].map(|access| Request::new(Vpn(5), access));
     assert_eq!(mmu.run(&[read, write]), Some((1, Trap::Rights { held: Protection::READ })));
     mmu.protect(0, Vpn(5), base, Protection::READ_WRITE);

@@ -1,5 +1,5 @@
 //! The vocabulary that every other crate shares: page sizes, a machine's ladder of sizes, virtual and physical page
-//! numbers, extents of frames, protections, and hints.
+//! numbers, extents of frames, mappings, protections, and hints.
 //!
 //! This crate holds no policy and no state. A page number counts *base pages* of the machine being modelled, never
 //! bytes; a
@@ -9,6 +9,7 @@
 
 mod hint;
 mod ladder;
+mod mapped;
 mod number;
 mod protection;
 mod random;
@@ -16,7 +17,8 @@ mod size;
 
 pub use hint::Hint;
 pub use ladder::{Ladder, LadderError, Level, MAX_LEVELS};
-pub use number::{Extent, Pfn, Vpn};
+pub use mapped::Mapped;
+pub use number::{Extent, PageRange, Pfn, Vpn};
 pub use protection::{Access, Protection};
 pub use random::Random;
 pub use size::{Bytes, PageSize, SizeError, format_bytes, parse_bytes, parse_count};

@@ -48,6 +48,22 @@ page_number! {
     Vpn
 }
 
+impl Vpn {
+    /// So many pages from this one on.
+    pub const fn pages(self, pages: u64) -> PageRange {
+        PageRange { start: self, pages }
+    }
+}
+
+/// Consecutive pages of an address space. It may be empty, or too long to exist.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageRange {
+    /// The first page.
+    pub start: Vpn,
+    /// The number of base pages.
+    pub pages: u64,
+}
+
 page_number! {
     /// A physical page number, that is, a frame number, in units of the machine's base page.
     Pfn

@@ -125,7 +125,7 @@ impl Pager {
     fn fault(&mut self, at: Vpn, access: Access) -> Result<(), Error> {
         let failed = |source| Error::System { what: "get the contents of a page of the region", source };
         loop {
-            match self.vm.fault(&mut self.tables, &mut self.contents, self.space, at, access) {
+            match self.vm.fault(&mut self.tables, &mut self.contents, self.space.page(at), access) {
                 Ok(_) => break,
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => {}
                 Err(FaultError::OutOfMemory(_)) => return Err(Error::OutOfMemory(self.tables.index(at))),
@@ -236,7 +236,7 @@ impl Pager {
 
     fn discard(&mut self, from: usize, to: usize) {
         let (start, end) = (self.first + from as u64, self.first + to as u64);
-        self.vm.discard(&mut self.tables, self.space, start, end - start).expect("the range lies in the region");
+        self.vm.discard(&mut self.tables, self.space, start.pages(end - start)).expect("the range lies in the region");
         self.forgive(start, end);
     }
 

@@ -183,14 +183,14 @@ impl Tables {
 }
 
 impl Pmap for Tables {
-    fn enter(&mut self, _: SpaceId, at: Vpn, frame: Pfn, size: PageSize, _: Protection, access: Access) {
-        let level = self.level(size);
+    fn enter(&mut self, _: SpaceId, at: Vpn, to: Mapped, access: Access) {
+        let level = self.level(to.size);
         assert!(self.mapping(at).is_none(), "{at:?} is mapped already");
         // The pager enters it into the kernel's tables when the fault is resolved, before the next call of the manager.
         self.entered.extend((0..self.ladder.pages(level)).map(|page| at + page));
         let page = self.page(at);
         let used = Used { referenced: true, modified: access == Access::Write };
-        *page = Page { frame: frame.0 as u32, level: level.0, present: Present::All, used };
+        *page = Page { frame: to.frame.0 as u32, level: level.0, present: Present::All, used };
     }
 
     fn remove(&mut self, _: SpaceId, at: Vpn, size: PageSize) -> Used {

@@ -74,8 +74,9 @@ impl Bench {
 
     /// Write-protects the page.
     fn protect(&mut self, page: u64) -> Cost {
-        let protect =
-            |bench: &mut Bench| bench.vm.protect(&mut bench.table, bench.space, FIRST + page, 1, Protection::READ);
+        let protect = |bench: &mut Bench| {
+            bench.vm.protect(&mut bench.table, bench.space, (FIRST + page).pages(1), Protection::READ)
+        };
         let (cost, done) = self.cost(protect);
         done.expect("a page that is mapped");
         cost
@@ -84,7 +85,7 @@ impl Bench {
     /// A first write to the page.
     fn touch(&mut self, page: u64) -> (Cost, Level) {
         self.cost(|bench| {
-            let fault = bench.vm.fault(&mut bench.table, &mut NoMemory, bench.space, FIRST + page, Access::Write);
+            let fault = bench.vm.fault(&mut bench.table, &mut NoMemory, bench.space.page(FIRST + page), Access::Write);
             fault.expect("memory is not full").mapped
         })
     }

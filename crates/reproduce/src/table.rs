@@ -86,10 +86,10 @@ impl Table {
 }
 
 impl Pmap for Table {
-    fn enter(&mut self, _: SpaceId, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
+    fn enter(&mut self, _: SpaceId, at: Vpn, to: Mapped, access: Access) {
         let used = Used { referenced: true, modified: access == Access::Write };
-        let level = self.level(size);
-        self.put(at, level, Some(Entry { frame: frame.0, level, protection, used }));
+        let level = self.level(to.size);
+        self.put(at, level, Some(Entry { frame: to.frame.0, level, protection: to.protection, used }));
     }
 
     fn remove(&mut self, _: SpaceId, at: Vpn, size: PageSize) -> Used {

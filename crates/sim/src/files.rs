@@ -4,7 +4,7 @@ use crate::hardware::Hardware;
 use crate::kernel::outward;
 use crate::simulation::{Problem, Simulation};
 use std::collections::{BTreeMap, VecDeque};
-use superpage_pages::Pfn;
+use superpage_pages::{PageRange, Pfn};
 use superpage_trace::{Event, ProcessId};
 use superpage_vm::{Backed, Error, Fault, FaultError};
 
@@ -101,7 +101,7 @@ impl Simulation {
     }
 
     fn read(&mut self, file: u32, start: u64, pages: u64) -> Result<(), Problem> {
-        let (first, count) = outward(self.shift, start, pages);
+        let PageRange { start: first, pages: count } = outward(self.shift, start, pages);
         for page in first.0..first.0 + count {
             self.read_page(file, page)?;
         }
@@ -110,7 +110,7 @@ impl Simulation {
     }
 
     fn write(&mut self, file: u32, start: u64, pages: u64) -> Result<(), Problem> {
-        let (first, count) = outward(self.shift, start, pages);
+        let PageRange { start: first, pages: count } = outward(self.shift, start, pages);
         let length = self.held.lengths.get(&file).copied().unwrap_or(0);
         for page in first.0..first.0 + count {
             let (low, high) = (page << self.shift, (page + 1) << self.shift);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use superpage_mmu::{Machine, Mmu};
-use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, PageSize, Protection, Vpn};
 use superpage_vm::{Contiguity, Mapped, Pmap, SpaceId, Used};
 
 /// The modelled hardware as [`Pmap`]; one call there is one call here.
@@ -24,8 +24,8 @@ impl<'a> Hardware<'a> {
 }
 
 impl Pmap for Hardware<'_> {
-    fn enter(&mut self, space: SpaceId, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
-        self.mmu.enter(space.0, at, frame, size, protection, access);
+    fn enter(&mut self, space: SpaceId, at: Vpn, to: Mapped, access: Access) {
+        self.mmu.enter(space.0, at, to, access);
     }
 
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
@@ -50,7 +50,7 @@ impl Pmap for Hardware<'_> {
     }
 
     fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {
-        self.mmu.lookup(space.0, at).map(|(frame, size, protection)| Mapped { frame, size, protection })
+        self.mmu.lookup(space.0, at)
     }
 
     fn used(&self, space: SpaceId, at: Vpn, size: PageSize) -> Used {

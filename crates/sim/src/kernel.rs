@@ -3,7 +3,7 @@
 use crate::hardware::Hardware;
 use crate::simulation::{Problem, Simulation};
 use superpage_mmu::Request;
-use superpage_pages::{Access, Protection, Vpn};
+use superpage_pages::{Access, PageRange, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
 use superpage_vm::{Backing, Fault, FaultError, FaultKind, Growth, Map};
 
@@ -16,13 +16,9 @@ impl Simulation {
         let mut steps = 0;
         while steps < 4 {
             steps += 1;
-            match self.vm.fault(
-                &mut Hardware::new(&mut self.mmu, &self.setup.machine),
-                &mut self.disk,
-                self.processes.space,
-                page,
-                access,
-            ) {
+            let (hardware, address) =
+                (&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.processes.space.page(page));
+            match self.vm.fault(hardware, &mut self.disk, address, access) {
                 Ok(fault) => {
                     self.note_copy(&fault);
                     if self.mmu.retry(request).is_ok() {
@@ -40,11 +36,13 @@ impl Simulation {
                 }
                 Err(FaultError::Protection(..)) => {
                     self.counted.widened_rights += 1;
-                    let held =
-                        self.mmu.lookup(self.processes.space.0, page).map_or(Protection::NONE, |(_, _, held)| held);
+                    let held = self
+                        .mmu
+                        .lookup(self.processes.space.0, page)
+                        .map_or(Protection::NONE, |mapped| mapped.protection);
                     let mut hardware = Hardware::new(&mut self.mmu, &self.setup.machine);
                     self.vm
-                        .protect(&mut hardware, self.processes.space, page, 1, held | rights(access))
+                        .protect(&mut hardware, self.processes.space, page.pages(1), held | rights(access))
                         .map_err(Problem::run)?;
                 }
                 Err(FaultError::OutOfMemory(_)) if self.run_daemon() => steps -= 1,
@@ -160,7 +158,7 @@ impl Simulation {
             Event::Skipped { references, instructions } => self.windows.skip(references, instructions),
             Event::Exit => self.exit().map_err(Problem::run)?,
             Event::Rewrite { start, pages } => {
-                let (first, count) = inward(self.shift, start, pages);
+                let PageRange { start: first, pages: count } = inward(self.shift, start, pages);
                 self.disk.rewrite(self.processes.current, first, count);
             }
             Event::Map { .. }
@@ -221,7 +219,7 @@ impl Simulation {
         let (hardware, shift) = (&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.shift);
         match *event {
             Event::Map { start, pages, protection, shared, backing, growth } => {
-                let (start, pages) = outward(shift, start, pages);
+                let PageRange { start, pages } = outward(shift, start, pages);
                 let backing = match backing {
                     superpage_trace::Backing::Anonymous => Backing::Anonymous,
                     superpage_trace::Backing::File { file, file_pages, offset } => {
@@ -240,24 +238,24 @@ impl Simulation {
                 self.vm.map(hardware, self.processes.space, map)
             }
             Event::Unmap { start, pages } => match inward(shift, start, pages) {
-                (_, 0) => Ok(()),
-                (first, count) => self.vm.unmap(hardware, self.processes.space, first, count),
+                PageRange { pages: 0, .. } => Ok(()),
+                range => self.vm.unmap(hardware, self.processes.space, range),
             },
             Event::Protect { start, pages, protection } => match inward(shift, start, pages) {
-                (_, 0) => Ok(()),
-                (first, count) => self.vm.protect(hardware, self.processes.space, first, count, protection),
+                PageRange { pages: 0, .. } => Ok(()),
+                range => self.vm.protect(hardware, self.processes.space, range, protection),
             },
             Event::Discard { start, pages } => match inward(shift, start, pages) {
-                (_, 0) => Ok(()),
-                (first, count) => self.vm.discard(hardware, self.processes.space, first, count),
+                PageRange { pages: 0, .. } => Ok(()),
+                range => self.vm.discard(hardware, self.processes.space, range),
             },
             Event::Advise { start, pages, hint } => match inward(shift, start, pages) {
-                (_, 0) => Ok(()),
-                (first, count) => self.vm.advise(hardware, self.processes.space, first, count, hint),
+                PageRange { pages: 0, .. } => Ok(()),
+                range => self.vm.advise(hardware, self.processes.space, range, hint),
             },
             Event::Grow { start, pages } => {
-                let (first, count) = outward(shift, start, pages);
-                self.vm.grow(hardware, self.processes.space, first, count)
+                let PageRange { start, pages } = outward(shift, start, pages);
+                self.vm.grow(hardware, self.processes.space, start, pages)
             }
             Event::Remap { from, from_pages, to, to_pages } => {
                 let (from, to) = (outward(shift, from, from_pages), outward(shift, to, to_pages));
@@ -280,15 +278,15 @@ impl Simulation {
 }
 
 /// Base pages of `1 << shift` pages of the stream: all that overlap these.
-pub(crate) fn outward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
+pub(crate) fn outward(shift: u32, start: u64, pages: u64) -> PageRange {
     let first = start >> shift;
-    (Vpn(first), (start + pages).div_ceil(1 << shift) - first)
+    Vpn(first).pages((start + pages).div_ceil(1 << shift) - first)
 }
 
 /// Base pages of `1 << shift` pages of the stream: only those that lie completely in these.
-pub(crate) fn inward(shift: u32, start: u64, pages: u64) -> (Vpn, u64) {
+pub(crate) fn inward(shift: u32, start: u64, pages: u64) -> PageRange {
     let first = start.div_ceil(1 << shift);
-    (Vpn(first), ((start + pages) >> shift).saturating_sub(first))
+    Vpn(first).pages(((start + pages) >> shift).saturating_sub(first))
 }
 
 /// The least rights with which `access` is allowed.

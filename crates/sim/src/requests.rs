@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::piece::Done;
     use superpage_mmu::{Machine, Mmu};
-    use superpage_pages::{Pfn, Protection};
+    use superpage_pages::{Mapped, Pfn, Protection};
     use superpage_trace::RunBuilder;
 
     /// Alternating stores and loads, two pages of 4 KB at a time: leaving requests out changes no count but theirs.
@@ -177,7 +177,9 @@ mod tests {
             let counted = [&each, requests.stretch(0)].map(|requests| {
                 let mut mmu = Mmu::new(&machine);
                 let (size, rights) = (machine.pages.sizes[0], Protection::READ_WRITE);
-                (0..400).for_each(|page| mmu.enter(0, Vpn(page), Pfn(page), size, rights, Access::Read));
+                (0..400).for_each(|page| {
+                    mmu.enter(0, Vpn(page), Mapped { frame: Pfn(page), size, protection: rights }, Access::Read)
+                });
                 assert_eq!(mmu.run(requests), None);
                 let (counters, kinds) = (*mmu.counters(), [Access::Read, Access::Write]);
                 (kinds.map(|kind| counters.misses(0, kind)), counters.walks, counters.dirty_updates, mmu.held())

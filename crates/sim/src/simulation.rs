@@ -13,7 +13,7 @@ use crate::row::Sampled;
 use crate::{Digest, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{Mmu, Request};
-use superpage_pages::{Access, MAX_LEVELS, PageSize};
+use superpage_pages::{Access, MAX_LEVELS, Mapped, PageSize};
 use superpage_trace::{Info, ProcessId};
 use superpage_vm::{Config, Hash, SpaceId, Stats, Vm};
 
@@ -238,7 +238,7 @@ impl Simulation {
         let Some(contents) = &mut self.disk.contents else { return };
         for request in requests.iter().filter(|request| request.access() == Access::Write) {
             let page = request.page();
-            if let Some((frame, _, _)) = self.mmu.lookup(self.processes.space.0, page) {
+            if let Some(Mapped { frame, .. }) = self.mmu.lookup(self.processes.space.0, page) {
                 contents.write(self.processes.current, page, frame);
             }
         }

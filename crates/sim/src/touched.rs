@@ -11,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use rustc_hash::FxBuildHasher;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use superpage_pages::Access;
+use superpage_pages::{Access, PageRange, Vpn};
 use superpage_trace::{Backing, Event, Growth, ProcessId};
 
 /// The owner of a touched page: the process that touched it first, or `None` for a file or shared memory.
@@ -244,7 +244,7 @@ impl Touched {
         match *event {
             Event::Switch { process, .. } => self.switch(process),
             Event::Map { start, pages, shared, backing, growth, .. } => {
-                let (start, pages) = outward(shift, start, pages);
+                let PageRange { start, pages } = outward(shift, start, pages);
                 let object = match backing {
                     Backing::File { file, offset, .. } => Some((Object::File(file), offset >> shift)),
                     Backing::Anonymous if shared => {
@@ -258,26 +258,26 @@ impl Touched {
                 self.put(start.0, window);
             }
             Event::Unmap { start, pages } => {
-                let (first, count) = inward(shift, start, pages);
+                let PageRange { start: first, pages: count } = inward(shift, start, pages);
                 self.unmap(first.0, first.0 + count);
             }
             Event::Discard { start, pages } => {
-                let (first, count) = inward(shift, start, pages);
+                let PageRange { start: first, pages: count } = inward(shift, start, pages);
                 self.discard(first.0, first.0 + count);
             }
             Event::Grow { start, pages } => {
-                let (first, count) = outward(shift, start, pages);
+                let PageRange { start: first, pages: count } = outward(shift, start, pages);
                 self.grow(first.0, first.0 + count);
             }
             Event::Remap { from, from_pages, to, to_pages } => {
                 let (from, to) = (outward(shift, from, from_pages), outward(shift, to, to_pages));
-                self.remap((from.0.0, from.1), (to.0.0, to.1));
+                self.remap(from, to);
             }
             Event::Fork { child } => self.fork(child),
             Event::Exec => self.unmap(0, u64::MAX),
             Event::Exit => self.exit(self.process),
             Event::Read { file, start, pages } | Event::Write { file, start, pages } => {
-                let (first, count) = outward(shift, start, pages);
+                let PageRange { start: first, pages: count } = outward(shift, start, pages);
                 let held = self.shared.entry(Object::File(file)).or_default();
                 let before = held.pages.len();
                 held.pages.extend(first.0..first.0 + count);
@@ -399,7 +399,9 @@ impl Touched {
         }
     }
 
-    fn remap(&mut self, (from, from_pages): (u64, u64), (to, to_pages): (u64, u64)) {
+    fn remap(&mut self, old: PageRange, new: PageRange) {
+        let (PageRange { start: Vpn(from), pages: from_pages }, PageRange { start: Vpn(to), pages: to_pages }) =
+            (old, new);
         let (end, to_end) = (from + from_pages, to + to_pages);
         // Like the kernel: what it cannot move stays, and what is touched there is mapped then.
         if self.spaces[self.current].find(from).is_none() || from != to && from < to_end && to < end {

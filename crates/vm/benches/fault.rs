@@ -5,14 +5,14 @@
 //! --all-targets` does, all of it does a small part of the work and only shows that it works.
 
 use std::time::Instant;
-use superpage_pages::{Access, Ladder, PageSize, Pfn, Protection, Random, Vpn};
+use superpage_pages::{Access, Ladder, PageSize, Protection, Random, Vpn};
 use superpage_vm::{Config, Map, Mapped, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
 
 /// Page tables that keep nothing: for runs in which the manager never needs to look.
 struct Blind;
 
 impl Pmap for Blind {
-    fn enter(&mut self, _: SpaceId, _: Vpn, _: Pfn, _: PageSize, _: Protection, _: Access) {}
+    fn enter(&mut self, _: SpaceId, _: Vpn, _: Mapped, _: Access) {}
     fn remove(&mut self, _: SpaceId, _: Vpn, _: PageSize) -> Used {
         Used::default()
     }
@@ -56,7 +56,7 @@ fn process(sizes: &str, policy: &str, pages: u64, frames: u64) -> (Vm, SpaceId, 
 fn touch(vm: &mut Vm, space: SpaceId, pages: &[Vpn]) -> f64 {
     let begin = Instant::now();
     for &page in pages {
-        let _ = vm.fault(&mut Blind, &mut NoMemory, space, page, Access::Write).unwrap();
+        let _ = vm.fault(&mut Blind, &mut NoMemory, space.page(page), Access::Write).unwrap();
     }
     begin.elapsed().as_nanos() as f64 / pages.len() as f64
 }
@@ -136,12 +136,12 @@ fn promotions(sizes: &str, rounds: u32) {
             for region in 0..count {
                 for page in 0..size - 1 {
                     let _ = vm
-                        .fault(&mut Blind, &mut NoMemory, space, start + (region * size + page), Access::Write)
+                        .fault(&mut Blind, &mut NoMemory, space.page(start + (region * size + page)), Access::Write)
                         .unwrap();
                 }
                 let begin = Instant::now();
                 let _ = vm
-                    .fault(&mut Blind, &mut NoMemory, space, start + (region * size + size - 1), Access::Write)
+                    .fault(&mut Blind, &mut NoMemory, space.page(start + (region * size + size - 1)), Access::Write)
                     .unwrap();
                 total += begin.elapsed().as_nanos() as f64;
             }
@@ -174,7 +174,7 @@ fn metadata(sizes: &str, policy: &str) {
     for (what, every) in [("every page", 1), ("one page in 8", 8)] {
         let (mut vm, space, start) = process(sizes, policy, pages, pages);
         for page in (0..pages).step_by(every) {
-            let _ = vm.fault(&mut Blind, &mut NoMemory, space, start + page, Access::Write).unwrap();
+            let _ = vm.fault(&mut Blind, &mut NoMemory, space.page(start + page), Access::Write).unwrap();
         }
         let bytes = vm.metadata_bytes();
         let share = bytes as f64 * 100.0 / memory() as f64;

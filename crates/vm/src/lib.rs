@@ -21,7 +21,7 @@
 //! let start = Vpn(0x1000);
 //! vm.map(&mut pmap, space, Map::anonymous(start, 512)).unwrap();
 //! for page in 0..512 {
-//!     let fault = vm.fault(&mut pmap, &mut memory, space, start + page, Access::Write).unwrap();
+//!     let fault = vm.fault(&mut pmap, &mut memory, space.page(start + page), Access::Write).unwrap();
 //!     assert!(fault.reserved || page == 0);
 //! }
 //! assert_eq!(vm.stats().mapped[..2], [0, 1]); // one superpage of 2 MB
@@ -47,12 +47,12 @@ mod validate;
 mod vm;
 
 pub use error::{Error, FaultError, PAGES_LIMIT};
-pub use fault::relocate::{How, Promoted, Refused};
+pub use fault::relocate::{How, Promoted, Refused, Region};
 pub use fault::{Fault, FaultKind};
 pub use frame::buddy::{Buddy, BuddyError};
 pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
-pub use pmap::{Contiguity, Mapped, Pmap, SpaceId, Used};
+pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
 pub use policy::background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
 pub use policy::scanner::{Census, Ripe, Sample, Scanner, ScannerError, Sweep};
 pub use policy::{
@@ -63,4 +63,5 @@ pub use policy::{
 pub use soft::SoftPmap;
 pub use space::mapping::{Backing, Map};
 pub use stats::Stats;
+pub use superpage_pages::Mapped;
 pub use vm::{Config, Vm};

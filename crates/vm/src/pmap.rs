@@ -1,21 +1,26 @@
 //! The interface between the memory manager and the hardware.
 
 use core::ops::Range;
-use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
 /// The number of an address space. Numbers of ended spaces are reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SpaceId(pub u32);
 
-/// What the page tables say about a base page.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Mapped {
-    /// The frame of that base page, wherever it lies in its superpage.
-    pub frame: Pfn,
-    /// The size of the mapping.
-    pub size: PageSize,
-    /// The rights.
-    pub protection: Protection,
+impl SpaceId {
+    /// A page of this space.
+    pub const fn page(self, at: Vpn) -> Address {
+        Address { space: self, at }
+    }
+}
+
+/// A page of an address space.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Address {
+    /// The space.
+    pub space: SpaceId,
+    /// The page.
+    pub at: Vpn,
 }
 
 /// The reference and dirty bits of one mapping.
@@ -60,9 +65,9 @@ impl Contiguity {
 /// tables that a promotion makes superfluous are kept, as in FreeBSD and Linux. An implementation whose tables come
 /// from elsewhere keeps the default of these three methods.
 pub trait Pmap {
-    /// Adds a mapping of `size` where nothing is mapped. `access` is the access that it is made for: the mapping starts
-    /// referenced, and modified if that is a write.
-    fn enter(&mut self, space: SpaceId, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access);
+    /// Adds a mapping where nothing is mapped; `at` is its first page, and `to.frame` the frame of that. `access` is the
+    /// access that it is made for: the mapping starts referenced, and modified if that is a write.
+    fn enter(&mut self, space: SpaceId, at: Vpn, to: Mapped, access: Access);
 
     /// Removes a mapping and returns its reference and dirty bits.
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used;

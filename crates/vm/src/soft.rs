@@ -113,10 +113,10 @@ impl SoftPmap {
 }
 
 impl Pmap for SoftPmap {
-    fn enter(&mut self, space: SpaceId, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
+    fn enter(&mut self, space: SpaceId, at: Vpn, to: Mapped, access: Access) {
         let used = Used { referenced: true, modified: access == Access::Write };
-        let level = self.level(size);
-        self.add(space, at, Mapping { frame, level, protection, used });
+        let level = self.level(to.size);
+        self.add(space, at, Mapping { frame: to.frame, level, protection: to.protection, used });
     }
 
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {

@@ -40,6 +40,25 @@ struct Census {
     superpages: BTreeMap<(u8, u32), u32>,
 }
 
+/// What is known of a node from those above it.
+#[derive(Clone, Copy)]
+struct Above {
+    /// The slot of its parent.
+    parent: u32,
+    /// Whether an extent above it holds its region.
+    covered: bool,
+    /// Whether its object was only ever mapped once.
+    sole: bool,
+}
+
+/// The pages that page tables map.
+#[derive(Default)]
+struct MappedPages {
+    by_level: [u64; MAX_LEVELS],
+    /// Of objects that are mapped only once: by level and slot of the node just above them.
+    superpages: BTreeMap<(u8, u32), u32>,
+}
+
 fn check(right: bool, message: impl FnOnce() -> String) -> Result<(), String> {
     if right { Ok(()) } else { Err(message()) }
 }
@@ -82,7 +101,8 @@ impl Vm {
             let owner = population.owner(slot);
             check((owner.object, owner.index) == (object, index), || format!("root {slot} has the wrong owner"))?;
             check(self.objects.iter().any(|(id, _)| id == object), || format!("root {slot} has no object"))?;
-            self.validate_node(&mut census, population.top, slot, NONE, false, self.objects.get(object).sole)?;
+            let above = Above { parent: NONE, covered: false, sole: self.objects.get(object).sole };
+            self.validate_node(&mut census, NodeId { level: population.top, slot }, above)?;
             roots += 1;
         }
         let listed: usize = self.objects.iter().map(|(object, _)| population.roots_of(object).count()).sum();
@@ -182,15 +202,8 @@ impl Vm {
         children.filter(|child| *child != NONE).map(|child| self.owned(level - 1, child)).sum()
     }
 
-    fn validate_node(
-        &self,
-        census: &mut Census,
-        level: u8,
-        slot: u32,
-        parent: u32,
-        covered: bool,
-        sole: bool,
-    ) -> Result<(), String> {
+    fn validate_node(&self, census: &mut Census, node: NodeId, above: Above) -> Result<(), String> {
+        let (NodeId { level, slot }, Above { parent, covered, sole }) = (node, above);
         let population = &self.frames.population;
         let (node, ratio, pages) = (population.node(level, slot), population.ratio(level), population.pages(level));
         let name = || format!("node {slot} of level {level}");
@@ -228,7 +241,8 @@ impl Vm {
             if child != NONE {
                 some += 1;
                 complete += u32::from(population.is_full(level - 1, child));
-                self.validate_node(census, level - 1, child, slot, covered, sole)?;
+                let above = Above { parent: slot, covered, sole };
+                self.validate_node(census, NodeId { level: level - 1, slot: child }, above)?;
             }
         }
         check((node.some, node.full) == (some, complete), || {
@@ -292,7 +306,7 @@ impl Vm {
 
     /// Also counts the superpages below each node of objects that are mapped only once.
     fn validate_spaces(&self, pmap: &impl Pmap) -> Result<BTreeMap<(u8, u32), u32>, String> {
-        let (mut mapped, mut superpages) = ([0; MAX_LEVELS], BTreeMap::new());
+        let mut counted = MappedPages::default();
         for (number, space) in self.spaces.iter().enumerate() {
             let mut end = 0;
             check(space.as_ref().is_none_or(|space| space.index_is_right()), || {
@@ -305,11 +319,12 @@ impl Vm {
                 end = entry.end;
                 let found = space.as_ref().and_then(|space| space.find(entry.start));
                 check(found == Some(*entry), || format!("the map entry at {:#x} is not found", entry.start))?;
-                self.validate_entry(pmap, SpaceId(number as u32), entry, &mut mapped, &mut superpages)?;
+                self.validate_entry(pmap, SpaceId(number as u32), entry, &mut counted)?;
             }
         }
-        check(mapped == self.frames.stats.mapped, || {
-            format!("{mapped:?} pages are mapped by level, not {:?}", self.frames.stats.mapped)
+        let MappedPages { by_level, superpages } = counted;
+        check(by_level == self.frames.stats.mapped, || {
+            format!("{by_level:?} pages are mapped by level, not {:?}", self.frames.stats.mapped)
         })?;
         Ok(superpages)
     }
@@ -319,8 +334,7 @@ impl Vm {
         pmap: &impl Pmap,
         space: SpaceId,
         entry: &Entry,
-        mapped: &mut [u64; MAX_LEVELS],
-        superpages: &mut BTreeMap<(u8, u32), u32>,
+        counted: &mut MappedPages,
     ) -> Result<(), String> {
         let (ladder, population) = (&self.frames.ladder, &self.frames.population);
         let mut runs = Vec::new();
@@ -351,7 +365,7 @@ impl Vm {
             let level = ladder.level(found.size).ok_or_else(|| format!("{} is mapped by an unknown size", name()))?;
             let start = at.align_down(ladder.pages(level));
             if start == at {
-                mapped[level.index()] += 1;
+                counted.by_level[level.index()] += 1;
             }
             if level == Level::BASE {
                 continue;
@@ -361,7 +375,7 @@ impl Vm {
             let whole = walk.covered >= level.0 && population.is_full(level.0, walk.slots[level.index()]);
             check(whole, || format!("the superpage at {} is not over a full extent", name()))?;
             if start == at && sole && level.0 < population.top {
-                *superpages.entry((level.0 + 1, walk.slots[level.index() + 1])).or_insert(0) += 1;
+                *counted.superpages.entry((level.0 + 1, walk.slots[level.index() + 1])).or_insert(0) += 1;
             }
         }
         Ok(())

@@ -74,9 +74,9 @@ fn nothing_takes_a_busy_page_away() {
     let frame = busy(&mut machine, page, Access::Write);
     let refused = Err(Error::Busy(frame));
     let (vm, pmap) = (&mut machine.vm, &mut machine.pmap);
-    assert_eq!(vm.unmap(pmap, space, Vpn(page), 1), refused);
-    assert_eq!(vm.discard(pmap, space, Vpn(0), 8), refused);
-    assert_eq!(vm.remap(pmap, space, (Vpn(0), 8), (Vpn(64), 8)), refused);
+    assert_eq!(vm.unmap(pmap, space, Vpn(page).pages(1)), refused);
+    assert_eq!(vm.discard(pmap, space, Vpn(0).pages(8)), refused);
+    assert_eq!(vm.remap(pmap, space, Vpn(0).pages(8), Vpn(64).pages(8)), refused);
     assert_eq!(vm.grow(pmap, space, Vpn(0), 0), refused);
     assert_eq!(vm.exec(pmap, space), refused);
     assert_eq!(vm.exit(pmap, space), refused);
@@ -163,9 +163,9 @@ fn a_read_in_one_part_of_a_heap_keeps_no_other_part() {
     machine.disk.slow = true;
     let frame = busy(&mut machine, 9, Access::Read);
     let (space, vm, pmap) = (machine.space, &mut machine.vm, &mut machine.pmap);
-    vm.discard(pmap, space, Vpn(16), 8).unwrap();
-    vm.unmap(pmap, space, Vpn(32), 32).unwrap();
-    assert_eq!(vm.unmap(pmap, space, Vpn(8), 8), Err(Error::Busy(frame)));
+    vm.discard(pmap, space, Vpn(16).pages(8)).unwrap();
+    vm.unmap(pmap, space, Vpn(32).pages(32)).unwrap();
+    assert_eq!(vm.unmap(pmap, space, Vpn(8).pages(8)), Err(Error::Busy(frame)));
     vm.validate(pmap).unwrap();
     machine.read_done(frame, Ok(()));
     machine.disk.slow = false;
@@ -283,7 +283,7 @@ impl Kernel {
                 let held = &mut contents.frames[frame.0 as usize];
                 return write.map_or(*held, |value| std::mem::replace(held, value));
             }
-            match vm.fault(pmap, contents, space, Vpn(page), access) {
+            match vm.fault(pmap, contents, space.page(Vpn(page)), access) {
                 Ok(_) => _ = beside.fetch_add(usize::from(*waiting > 0), Relaxed),
                 Err(FaultError::Busy(_)) => {
                     *waiting += 1;

@@ -3,7 +3,7 @@
 
 use crate::machine::{ALPHA, Machine};
 use std::cell::Cell;
-use superpage_pages::{Access, Level, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Level, PageSize, Protection, Vpn};
 use superpage_vm::{Growth, Mapped, NoMemory, Pmap, SoftPmap, SpaceId, Used};
 
 /// Page tables that count how often they were looked at.
@@ -13,8 +13,8 @@ struct Counting {
 }
 
 impl Pmap for Counting {
-    fn enter(&mut self, space: SpaceId, at: Vpn, frame: Pfn, size: PageSize, protection: Protection, access: Access) {
-        self.tables.enter(space, at, frame, size, protection, access);
+    fn enter(&mut self, space: SpaceId, at: Vpn, to: Mapped, access: Access) {
+        self.tables.enter(space, at, to, access);
     }
 
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
@@ -63,7 +63,7 @@ fn faults_on_private_memory_look_at_no_page_table_however_much_they_promote() {
     let tables = SoftPmap::new(*machine.vm.ladder());
     let mut pmap = Counting { tables, looks: Cell::new(0) };
     for page in 0..512 {
-        let _ = machine.vm.fault(&mut pmap, &mut NoMemory, machine.space, Vpn(page), Access::Write).unwrap();
+        let _ = machine.vm.fault(&mut pmap, &mut NoMemory, machine.space.page(Vpn(page)), Access::Write).unwrap();
     }
     assert_eq!(machine.vm.stats().promotions[1..4], [64, 8, 1]);
     assert_eq!(machine.vm.ladder().level(pmap.tables.lookup(machine.space, Vpn(0)).unwrap().size), Some(Level(3)));

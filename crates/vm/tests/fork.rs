@@ -78,7 +78,7 @@ fn a_shadow_takes_over_what_nobody_else_needs() {
 fn memory_that_grows_after_a_fork_shows_nothing_of_before() {
     let (mut machine, child) = forked();
     machine.unmap(520, 56);
-    let (old, new) = ((Vpn(512), 8), (Vpn(512), 64));
+    let (old, new) = (Vpn(512).pages(8), Vpn(512).pages(64));
     machine.vm.remap(&mut machine.pmap, machine.space, old, new).unwrap();
     assert_eq!(machine.read(530).kind, FaultKind::Zero, "the child's page 530 is not the parent's any more");
     end(machine, child);

@@ -2,7 +2,7 @@
 
 use crate::machine::Machine;
 use superpage_pages::{Hint, Level, Protection, Vpn};
-use superpage_vm::{Growth, How, Map, Refused, Target};
+use superpage_vm::{Growth, How, Map, Refused, Region, Target};
 
 const X86: &str = "4K 2M 1G";
 
@@ -16,7 +16,7 @@ fn machine(policy: &str) -> Machine {
 }
 
 fn advise(machine: &mut Machine, start: u64, pages: u64, hint: Hint) {
-    machine.vm.advise(&mut machine.pmap, machine.space, Vpn(start), pages, hint).unwrap();
+    machine.vm.advise(&mut machine.pmap, machine.space, Vpn(start).pages(pages), hint).unwrap();
     machine.vm.validate(&machine.pmap).unwrap();
 }
 
@@ -65,9 +65,9 @@ fn advice_changes_nothing_that_is_mapped_and_later_faults() {
     assert_eq!((machine.level(512), machine.vm.stats().faults), (Some(Level(1)), 1), "it stays");
     assert_eq!(machine.write(1024).mapped, Level::BASE);
     // Given back, it is base pages too; and asked for again, superpages.
-    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(512), 1024).unwrap();
+    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(512).pages(1024)).unwrap();
     assert_eq!(machine.write(600).mapped, Level::BASE);
-    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(512), 1024).unwrap();
+    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(512).pages(1024)).unwrap();
     advise(&mut machine, 0, 4096, Hint::Huge);
     assert_eq!(machine.write(600).mapped, Level(1), "holes in the range are no error");
     machine.end();
@@ -84,7 +84,7 @@ fn a_superpage_across_the_edge_of_advice_is_demoted() {
     assert_eq!((machine.get(600), machine.get(1024)), (1, 2));
     // What is alike again is one entry, in which a superpage may lie.
     advise(&mut machine, 700, 512, Hint::None);
-    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(512), 1024).unwrap();
+    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(512).pages(1024)).unwrap();
     assert_eq!(machine.write(700).mapped, Level(1));
     // The same advice again changes nothing.
     advise(&mut machine, 800, 10, Hint::None);
@@ -103,7 +103,7 @@ fn no_superpage_is_made_again_against_advice() {
         machine.protect(600, 1, Protection::READ);
         machine.protect(600, 1, Protection::READ_WRITE);
         assert_eq!(machine.level(512), Some(Level(0)));
-        machine.vm.discard(&mut machine.pmap, machine.space, Vpn(600), 1).unwrap();
+        machine.vm.discard(&mut machine.pmap, machine.space, Vpn(600).pages(1)).unwrap();
         let level = u8::from(hint == Hint::None);
         assert_eq!(machine.write(600).mapped, Level(level), "{hint}");
     }
@@ -120,10 +120,10 @@ fn a_hint_is_kept_by_all_but_a_heap_that_grows() {
     );
     machine.put(1536, 1);
     machine.protect(1600, 10, Protection::READ);
-    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(1700), 10).unwrap();
+    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(1700).pages(10)).unwrap();
     let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
     machine.put(1536, 2);
-    machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(1536), 512), (Vpn(4096), 600)).unwrap();
+    machine.vm.remap(&mut machine.pmap, machine.space, Vpn(1536).pages(512), Vpn(4096).pages(600)).unwrap();
     assert!((4096..4696).all(|page| hint(&machine, page) == Some(Hint::Base)), "moved, and longer by that");
     assert!((1536..2048).all(|page| machine.vm.hint(child, Vpn(page)) == Some(Hint::Base)), "of a child");
     machine.vm.exit(&mut machine.pmap, child).unwrap();
@@ -144,8 +144,8 @@ fn a_background_promotes_nothing_against_advice() {
         machine.vm.advance(&mut machine.pmap, &mut machine.disk, time * 1_000_000, 0);
     }
     assert_eq!([512, 1024, 1536].map(|page| machine.level(page).unwrap()), [Level(1), Level(1), Level(0)]);
-    let refused = (machine.space, Vpn(1536));
-    let done = machine.vm.promote_region(&mut machine.pmap, &mut machine.disk, refused, Level(1), How::Either);
+    let refused = Region { space: machine.space, start: Vpn(1536), level: Level(1) };
+    let done = machine.vm.promote_region(&mut machine.pmap, &mut machine.disk, refused, How::Either);
     assert_eq!(done, Err(Refused::Hint));
     assert_eq!(machine.get(1600), 1600);
     machine.end();

@@ -48,7 +48,7 @@ fn once_uniform_again_the_next_fault_promotes() {
     machine.protect(512 + 100, 1, Protection::READ);
     machine.protect(512 + 100, 1, Protection::READ_WRITE);
     assert_eq!(machine.level(512 + 100), Some(Level(0)), "only a fault looks for promotions");
-    machine.vm.discard(&mut machine.pmap, machine.space, superpage_pages::Vpn(1000), 1).unwrap();
+    machine.vm.discard(&mut machine.pmap, machine.space, superpage_pages::Vpn(1000).pages(1)).unwrap();
     assert_eq!(machine.write(1000).mapped, Level(3), "what lies apart is promoted on the way");
     assert_eq!(machine.vm.stats().mapped[..4], [0, 0, 0, 1]);
     machine.end();

@@ -2,13 +2,14 @@
 
 use crate::machine::Machine;
 use superpage_pages::{Access, Level, Protection, Vpn};
-use superpage_vm::{Growth, How, Promoted, Refused};
+use superpage_vm::{Growth, How, Promoted, Refused, Region};
 
 const X86: &str = "4K 2M 1G";
 
 fn promote(machine: &mut Machine, start: u64, how: How) -> Result<Promoted, Refused> {
     let (pmap, disk) = (&mut machine.pmap, &mut machine.disk);
-    let done = machine.vm.promote_region(pmap, disk, (machine.space, Vpn(start)), Level(1), how);
+    let done =
+        machine.vm.promote_region(pmap, disk, Region { space: machine.space, start: Vpn(start), level: Level(1) }, how);
     machine.vm.validate(&machine.pmap).unwrap();
     done
 }
@@ -68,7 +69,7 @@ fn what_others_have_and_what_does_not_fit_is_left_alone() {
     machine.vm.exit(&mut machine.pmap, child).unwrap();
     machine.put(512, 512);
     assert!(promote(&mut machine, 512, How::Either).is_ok(), "the only one that is left has it again");
-    machine.vm.protect(&mut machine.pmap, machine.space, Vpn(512), 512, Protection::READ).unwrap();
+    machine.vm.protect(&mut machine.pmap, machine.space, Vpn(512).pages(512), Protection::READ).unwrap();
     assert!(machine.try_touch(512, Access::Write).is_err());
     assert!((512..1024).all(|page| machine.get(page) == page));
     machine.file(1 << 20, 512, true, 0);

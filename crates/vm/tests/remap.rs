@@ -11,7 +11,7 @@ fn value(page: u64) -> u64 {
 }
 
 fn move_to(machine: &mut Machine, to: u64, pages: u64) {
-    machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(START), pages), (Vpn(to), pages)).unwrap();
+    machine.vm.remap(&mut machine.pmap, machine.space, Vpn(START).pages(pages), Vpn(to).pages(pages)).unwrap();
     machine.vm.validate(&machine.pmap).unwrap();
 }
 

@@ -12,8 +12,8 @@ fn bad_requests_are_errors_that_change_nothing() {
         (map.start, map.pages) = (Vpn(start), pages);
         let error = Error::Range { start, pages };
         assert_eq!(machine.vm.map(&mut machine.pmap, machine.space, map), Err(error));
-        assert_eq!(machine.vm.unmap(&mut machine.pmap, machine.space, Vpn(start), pages), Err(error));
-        assert_eq!(machine.vm.discard(&mut machine.pmap, machine.space, Vpn(start), pages), Err(error));
+        assert_eq!(machine.vm.unmap(&mut machine.pmap, machine.space, Vpn(start).pages(pages)), Err(error));
+        assert_eq!(machine.vm.discard(&mut machine.pmap, machine.space, Vpn(start).pages(pages)), Err(error));
     }
     (map.start, map.pages) = (Vpn(8), 8);
     assert_eq!(machine.vm.map(&mut machine.pmap, SpaceId(7), map), Err(Error::NoSpace(SpaceId(7))));
@@ -22,7 +22,7 @@ fn bad_requests_are_errors_that_change_nothing() {
     assert_eq!(machine.try_touch(8, Access::Write), Err(FaultError::Protection(Vpn(8), Access::Write)));
     let grow = machine.vm.grow(&mut machine.pmap, machine.space, Vpn(9), 4);
     assert_eq!(grow, Err(Error::Unmapped(Vpn(9))));
-    let remap = machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(8), 8), (Vpn(10), 8));
+    let remap = machine.vm.remap(&mut machine.pmap, machine.space, Vpn(8).pages(8), Vpn(10).pages(8));
     assert_eq!(remap, Err(Error::Overlap(Vpn(10))));
     map.backing = Backing::File { file: 0, pages: 1, offset: PAGES_LIMIT };
     assert!(machine.vm.map(&mut machine.pmap, machine.space, map).is_err());
@@ -46,7 +46,7 @@ fn a_file_cannot_be_mapped_beyond_what_files_can_be_long() {
     let map = Map::file(Vpn(0), 8, 0, 1, PAGES_LIMIT - 8).protection(Protection::READ).shared(true);
     machine.vm.map(&mut machine.pmap, machine.space, map).unwrap();
     let error = Err(Error::Range { start: PAGES_LIMIT - 8, pages: 9 });
-    assert_eq!(machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(0), 8), (Vpn(16), 9)), error);
+    assert_eq!(machine.vm.remap(&mut machine.pmap, machine.space, Vpn(0).pages(8), Vpn(16).pages(9)), error);
     assert_eq!(machine.vm.grow(&mut machine.pmap, machine.space, Vpn(0), 9), error);
     machine.end();
 }
@@ -70,10 +70,10 @@ fn a_move_keeps_superpages_that_stay_aligned() {
     let mut machine = Machine::alpha(2048);
     machine.anonymous(512, 512, Growth::Fixed);
     machine.write_all(512..1024);
-    machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(512), 512), (Vpn(2048), 512)).unwrap();
+    machine.vm.remap(&mut machine.pmap, machine.space, Vpn(512).pages(512), Vpn(2048).pages(512)).unwrap();
     machine.vm.validate(&machine.pmap).unwrap();
     assert_eq!((machine.level(2048), machine.level(512)), (Some(Level(3)), None));
-    machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(2048), 512), (Vpn(4096 + 8), 600)).unwrap();
+    machine.vm.remap(&mut machine.pmap, machine.space, Vpn(2048).pages(512), Vpn(4096 + 8).pages(600)).unwrap();
     machine.vm.validate(&machine.pmap).unwrap();
     assert_eq!(machine.vm.stats().mapped[..4], [0, 64, 0, 0], "64 KB are aligned there, no more");
     assert_eq!(machine.vm.stats().faults, 512, "nothing faulted again");
@@ -86,12 +86,12 @@ fn contents_that_are_discarded_free_their_frames_but_keep_the_reservation() {
     let mut machine = Machine::alpha(512);
     machine.anonymous(0, 64, Growth::Fixed);
     machine.write_all(0..64);
-    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(10), 20).unwrap();
+    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(10).pages(20)).unwrap();
     machine.vm.validate(&machine.pmap).unwrap();
     assert_eq!(machine.vm.stats().resident_pages, 44);
     assert_eq!(machine.lists(), [0, 1, 0, 0], "the largest hole in the 512 KB has 64 KB");
     assert_eq!(machine.write(15).allocated, None);
-    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(0), 64).unwrap();
+    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(0).pages(64)).unwrap();
     assert_eq!(machine.vm.buddy().free_frames(), 512);
     machine.end();
 }

@@ -194,7 +194,7 @@ fn a_reservation_that_loses_pages_is_the_next_to_be_preempted() {
         machine.write(0);
         machine.write_all((0..64).step_by(step).map(|page| 512 + page));
         assert_eq!((listed(&machine, 1), machine.lists()[0]), (vec![0], usize::from(step > 1)));
-        machine.vm.discard(&mut machine.pmap, machine.space, Vpn(512 + 24), 8).unwrap();
+        machine.vm.discard(&mut machine.pmap, machine.space, Vpn(512 + 24).pages(8)).unwrap();
         machine.vm.validate(&machine.pmap).unwrap();
         assert_eq!(listed(&machine, 1), [64, 0], "it is not being filled");
         machine.anonymous(2048, 8, Growth::Fixed);
@@ -212,7 +212,7 @@ fn a_reservation_that_loses_pages_and_yields_no_more_keeps_its_place() {
         machine.write_all([start, start + 1].into_iter());
     }
     assert_eq!(listed(&machine, 1), [0, 64]);
-    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(513), 1).unwrap();
+    machine.vm.discard(&mut machine.pmap, machine.space, Vpn(513).pages(1)).unwrap();
     assert_eq!(listed(&machine, 1), [0, 64]);
     machine.end();
 }

@@ -114,7 +114,7 @@ fn slots_are_given_back_by_unmap_exit_exec_and_discard() {
         match round % 4 {
             0 => machine.unmap(0, 2 * FRAMES),
             1 => machine.vm.exec(&mut machine.pmap, machine.space).unwrap(),
-            2 => machine.vm.discard(&mut machine.pmap, machine.space, Vpn(0), 2 * FRAMES).unwrap(),
+            2 => machine.vm.discard(&mut machine.pmap, machine.space, Vpn(0).pages(2 * FRAMES)).unwrap(),
             _ => {}
         }
         machine.vm.validate(&machine.pmap).unwrap();

@@ -12,13 +12,13 @@ const KEPT: u64 = 5;
 const SHRINK: [fn(&mut Machine); 3] = [
     |machine| machine.vm.grow(&mut machine.pmap, machine.space, Vpn(0), KEPT).unwrap(),
     |machine| machine.unmap(KEPT, PAGES - KEPT),
-    |machine| machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(0), PAGES), (Vpn(0), KEPT)).unwrap(),
+    |machine| machine.vm.remap(&mut machine.pmap, machine.space, Vpn(0).pages(PAGES), Vpn(0).pages(KEPT)).unwrap(),
 ];
 
 /// How it is made as long as it was.
 const GROW: [fn(&mut Machine); 2] = [
     |machine| machine.vm.grow(&mut machine.pmap, machine.space, Vpn(0), PAGES).unwrap(),
-    |machine| machine.vm.remap(&mut machine.pmap, machine.space, (Vpn(0), KEPT), (Vpn(0), PAGES)).unwrap(),
+    |machine| machine.vm.remap(&mut machine.pmap, machine.space, Vpn(0).pages(KEPT), Vpn(0).pages(PAGES)).unwrap(),
 ];
 
 /// Two ladders, with memory for several times what is used, and so little that most of it is in swap space.
@@ -128,7 +128,7 @@ fn a_discard_gives_up_what_only_it_could_reach() {
     each(|mut machine, _, grow| {
         let child = fork(&mut machine);
         machine.put(2, 1);
-        machine.vm.discard(&mut machine.pmap, machine.space, Vpn(KEPT), PAGES - KEPT).unwrap();
+        machine.vm.discard(&mut machine.pmap, machine.space, Vpn(KEPT).pages(PAGES - KEPT)).unwrap();
         exit(&mut machine, child);
         machine.unmap(KEPT, PAGES - KEPT);
         as_new(machine, |page| if page == 2 { 1 } else { 100 + page }, grow);

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use superpage_pages::{Access, Ladder, Level, Pfn, Protection, Random, Vpn};
-use superpage_vm::{Backed, Config, FaultError, Filled, How, Map, Memory, NoContents, Page, SpaceId, Vm};
+use superpage_vm::{Backed, Config, FaultError, Filled, How, Map, Memory, NoContents, Page, Region, SpaceId, Vm};
 use tables::{Machine, Tables};
 
 const PAGE: usize = 4096;
@@ -185,7 +185,7 @@ impl Kernel {
     }
 
     fn unmap(&mut self, space: SpaceId, start: u64, pages: u64) {
-        self.vm.unmap(&mut self.pmap, space, Vpn(start), pages).unwrap();
+        self.vm.unmap(&mut self.pmap, space, Vpn(start).pages(pages)).unwrap();
         self.programs.get_mut(&space).unwrap().retain(|page, _| !(start..start + pages).contains(page));
     }
 
@@ -201,7 +201,7 @@ impl Kernel {
             if let Some(frame) = self.memory.0.borrow_mut().translate(root, space, Vpn(at), access) {
                 return Ok(frame);
             }
-            match self.vm.fault(&mut self.pmap, &mut self.memory, space, Vpn(at), access) {
+            match self.vm.fault(&mut self.pmap, &mut self.memory, space.page(Vpn(at)), access) {
                 Ok(_) => {}
                 Err(FaultError::OutOfMemory(_)) => {
                     assert!(self.vm.run_daemon(&mut self.pmap, &mut self.memory), "memory is full for ever");
@@ -263,13 +263,13 @@ fn programs_read_what_they_wrote_whatever_the_kernel_does_meanwhile() {
                 2 => kernel.unmap(space, start, pages),
                 3 => {
                     let rights = [Protection::READ, Protection::READ_WRITE, Protection::NONE][random.below(3) as usize];
-                    kernel.vm.protect(&mut kernel.pmap, space, Vpn(start), pages, rights).unwrap();
+                    kernel.vm.protect(&mut kernel.pmap, space, Vpn(start).pages(pages), rights).unwrap();
                     let program = kernel.programs.get_mut(&space).unwrap();
                     let inside = |page: &u64| (start..start + pages).contains(page);
                     program.iter_mut().filter(|(page, _)| inside(page)).for_each(|(_, page)| page.0 = rights);
                 }
                 4 => {
-                    kernel.vm.discard(&mut kernel.pmap, space, Vpn(start), pages).unwrap();
+                    kernel.vm.discard(&mut kernel.pmap, space, Vpn(start).pages(pages)).unwrap();
                     let program = kernel.programs.get_mut(&space).unwrap();
                     let inside = |page: &u64| (start..start + pages).contains(page);
                     program.iter_mut().filter(|(page, _)| inside(page)).for_each(|(_, page)| page.1 = None);
@@ -289,8 +289,8 @@ fn programs_read_what_they_wrote_whatever_the_kernel_does_meanwhile() {
                     let (from, to) = (area, areas[random.below(4) as usize] + 1536 + random.below(2) * 100);
                     let whole = (from..from + 512).all(|page| kernel.programs[&space].contains_key(&page));
                     if whole && from != to {
-                        let moved = (Vpn(from), 512);
-                        kernel.vm.remap(&mut kernel.pmap, space, moved, (Vpn(to), 512)).unwrap();
+                        let moved = Vpn(from).pages(512);
+                        kernel.vm.remap(&mut kernel.pmap, space, moved, Vpn(to).pages(512)).unwrap();
                         let program = kernel.programs.get_mut(&space).unwrap();
                         for page in 0..512 {
                             let contents = program.remove(&(from + page)).unwrap();
@@ -371,7 +371,10 @@ fn a_copied_superpage_has_the_tables_of_its_demotion() {
             let used: Vec<u64> = (first..pages).step_by(pages as usize / 7).map(|page| GIGABYTE + page).collect();
             used.iter().for_each(|page| kernel.use_page(space, *page, Some((3, *page as u8))));
             let (pmap, memory) = (&mut kernel.pmap, &mut kernel.memory);
-            let promoted = kernel.vm.promote_region(pmap, memory, (space, Vpn(GIGABYTE)), level, How::Either).unwrap();
+            let promoted = kernel
+                .vm
+                .promote_region(pmap, memory, Region { space, start: Vpn(GIGABYTE), level }, How::Either)
+                .unwrap();
             assert_eq!(promoted.copied, used.len() as u64);
             kernel.check();
             let mut taken = Vec::new();
@@ -400,7 +403,7 @@ fn what_one_call_takes_away_is_invalidated_once() {
     assert_eq!(told(&kernel), (0, 0));
     let child = kernel.vm.fork(&mut kernel.pmap, space).unwrap();
     assert_eq!(told(&kernel), (0, 1));
-    kernel.vm.protect(&mut kernel.pmap, space, Vpn(0), 20, Protection::NONE).unwrap();
+    kernel.vm.protect(&mut kernel.pmap, space, Vpn(0).pages(20), Protection::NONE).unwrap();
     assert_eq!(told(&kernel), (20, 1));
     kernel.unmap(space, 20, 8004);
     assert_eq!(told(&kernel), (20, 2));
@@ -422,7 +425,7 @@ fn a_fault_that_finds_no_frame_for_a_table_leaves_nothing_behind() {
         }
         let mut given_back = 0;
         loop {
-            let fault = kernel.vm.fault(&mut kernel.pmap, &mut kernel.memory, space, Vpn(600), Access::Write);
+            let fault = kernel.vm.fault(&mut kernel.pmap, &mut kernel.memory, space.page(Vpn(600)), Access::Write);
             kernel.check();
             match fault {
                 Ok(_) => break,

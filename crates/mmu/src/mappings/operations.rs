@@ -3,7 +3,7 @@
 
 use super::{Mappings, Watch};
 use crate::record::Record;
-use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
 /// What an operation cost in page-table entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -16,16 +16,8 @@ pub(crate) struct Work {
 
 impl Mappings {
     /// Adds a mapping where nothing is mapped. Cost: O(entries it takes).
-    #[allow(clippy::too_many_arguments, reason = "the call of the seam, with what it needs and no more")]
-    pub(crate) fn enter(
-        &mut self,
-        space: u32,
-        at: Vpn,
-        frame: Pfn,
-        size: PageSize,
-        protection: Protection,
-        access: Access,
-    ) -> Work {
+    pub(crate) fn enter(&mut self, space: u32, at: Vpn, to: Mapped, access: Access) -> Work {
+        let Mapped { frame, size, protection } = to;
         let rung = self.rung(size);
         assert!(at.is_aligned(1 << self.order(rung)), "page {at:?} is not aligned to {size}");
         let (level, replicas) = self.layout(rung);
@@ -161,11 +153,11 @@ impl Mappings {
         id & ((1 << self.bits[level - 1]) - 1) != 0
     }
 
-    /// The mapping of the page: the frame of the page itself, the size and the rights.
-    pub(crate) fn lookup(&self, space: u32, at: Vpn) -> Option<(Pfn, PageSize, Protection)> {
+    /// The mapping of the page.
+    pub(crate) fn lookup(&self, space: u32, at: Vpn) -> Option<Mapped> {
         let (head, record, first) = self.mapping(space, at)?;
         let frame = Pfn(self.frames.get(head) + (at - first));
-        Some((frame, self.ladder().sizes()[record.rung()], record.protection()))
+        Some(Mapped { frame, size: self.ladder().sizes()[record.rung()], protection: record.protection() })
     }
 
     /// The page-table entry of a mapping, for its use bits.

@@ -9,7 +9,7 @@ mod runs;
 use naive::{Naive, Stop};
 use proptest::prelude::*;
 use superpage_mmu::{Counters, Host, Machine, Mmu, Replacement, Request, Serves, Trap, Ways};
-use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
 const ACCESSES: [Access; 3] = [Access::Read, Access::Write, Access::Execute];
 
@@ -59,7 +59,7 @@ impl Pair {
 
     fn enter(&mut self, space: u32, at: u64, size: PageSize, protection: Protection, access: Access) {
         self.naive.enter(space, at, size, protection, access == Access::Write);
-        self.mmu.enter(space, Vpn(at), frame(space, at), size, protection, access);
+        self.mmu.enter(space, Vpn(at), Mapped { frame: frame(space, at), size, protection }, access);
     }
 
     /// Any mapping of any space.
@@ -268,7 +268,11 @@ impl Pair {
         assert_eq!(held, self.naive.held());
         for _ in 0..8 {
             let (space, page) = (self.random(4) as u32, self.page());
-            let expected = self.naive.mapping(space, page).map(|(_, m)| (frame(space, page), m.size, m.protection));
+            let expected = self.naive.mapping(space, page).map(|(_, m)| Mapped {
+                frame: frame(space, page),
+                size: m.size,
+                protection: m.protection,
+            });
             assert_eq!(self.mmu.lookup(space, Vpn(page)), expected);
         }
         self.mmu.validate().unwrap_or_else(|error| panic!("{error}"));

@@ -5,7 +5,7 @@ use crate::naive::Naive;
 use crate::{ACCESSES, frame, machines};
 use proptest::prelude::*;
 use superpage_mmu::{Machine, Mmu, Request, Serves};
-use superpage_pages::{Access, PageSize, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
 use superpage_trace::{Batch, RunBuilder, TRACE_PAGE_SHIFT};
 
 /// Whether runs are exact there: no level that encloses nearer ones serves data and fetches, see `Run`.
@@ -60,7 +60,12 @@ fn check(machine: &Machine, visits: &[Visit], sizes: &[usize]) {
         let start = place(stretch * 16);
         for at in (start..start + (16 >> shift)).step_by(naive.pages(size) as usize) {
             naive.enter(0, at, size, Protection::READ_EXECUTE, false);
-            mmu.enter(0, Vpn(at), frame(0, at), size, Protection::READ_EXECUTE, Access::Read);
+            mmu.enter(
+                0,
+                Vpn(at),
+                Mapped { frame: frame(0, at), size, protection: Protection::READ_EXECUTE },
+                Access::Read,
+            );
         }
     }
     let (mut builder, mut batch) = (RunBuilder::new(), Batch::default());
@@ -83,7 +88,7 @@ fn check(machine: &Machine, visits: &[Visit], sizes: &[usize]) {
         batch.runs.iter().map(|run| Request::new(Vpn(run.page() >> shift), run.access())).collect();
     let mut left = &requests[..];
     while let Some((index, _)) = mmu.run(left) {
-        let (_, size, _) = mmu.lookup(0, left[index].page()).unwrap();
+        let Mapped { size, .. } = mmu.lookup(0, left[index].page()).unwrap();
         let pages = naive.pages(size);
         mmu.protect(0, Vpn(left[index].page().0 / pages * pages), size, Protection::ALL);
         assert_eq!(mmu.retry(left[index]), Ok(()));

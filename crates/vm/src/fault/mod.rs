@@ -12,8 +12,8 @@ use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
-use superpage_pages::{Access, Extent, Level, Pfn, Protection, Vpn};
+use crate::{Address, Backed, FaultError, Filled, Growth, Memory, NoContents, Page, Pmap, SpaceId};
+use superpage_pages::{Access, Extent, Level, Mapped, Pfn, Protection, Vpn};
 
 /// How a fault was resolved.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,7 +137,7 @@ impl Content {
 }
 
 impl Vm {
-    /// Resolves a fault on the page `at`; the caller then retries the access.
+    /// Resolves a fault on a page; the caller then retries the access.
     ///
     /// A page that is not populated gets its reserved frame, or a frame in a new reservation of the preferred size. The
     /// frame is filled ([`Memory`]) and then mapped as a base page, with all rights that the mapping has (the hardware
@@ -162,10 +162,10 @@ impl Vm {
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
-        space: SpaceId,
-        at: Vpn,
+        address: Address,
         access: Access,
     ) -> Result<Fault, FaultError> {
+        let Address { space, at } = address;
         let map = self.space(space).map_err(|_| FaultError::NoSpace(space))?;
         let entry = map.find(at.0).ok_or(FaultError::Unmapped(at))?;
         if !entry.protection.allows(access) {
@@ -398,7 +398,12 @@ impl Vm {
                 self.frames.stats.bytes_zeroed = zeroed_before;
             }
         } else {
-            context.pmap.enter(space, at, Pfn(u64::from(walk.frame)), base, rights, access);
+            context.pmap.enter(
+                space,
+                at,
+                Mapped { frame: Pfn(u64::from(walk.frame)), size: base, protection: rights },
+                access,
+            );
             self.frames.stats.mapped[0] += 1;
             if self.answers.populate.threshold < 8 {
                 full = full.max(self.prepopulate(context, object, rights));
@@ -505,7 +510,12 @@ impl Vm {
             }
             None => {
                 uniform = if writing { rights } else { self.rights_if_clean(object, rights) };
-                pmap.enter(space, at, Pfn(u64::from(walk.frame)), ladder.base(), uniform, access);
+                pmap.enter(
+                    space,
+                    at,
+                    Mapped { frame: Pfn(u64::from(walk.frame)), size: ladder.base(), protection: uniform },
+                    access,
+                );
                 self.frames.stats.mapped[0] += 1;
                 (FaultKind::Resident, Level::BASE)
             }

@@ -9,7 +9,7 @@ use crate::object::{ObjectId, PageOf};
 use crate::policy::{Answers, Promote};
 use crate::vm::Vm;
 use crate::{Filled, Memory, Page, Pmap};
-use superpage_pages::{Access, Level, Pfn, Protection};
+use superpage_pages::{Access, Level, Mapped, Pfn, Protection};
 
 impl Vm {
     /// Populates, fills and maps the rest of each region around a page of which enough is populated, from the smallest
@@ -77,14 +77,29 @@ impl Vm {
         let differ = site.access == Access::Write && self.dirt_matters(object);
         if differ || self.answers.promote.when == Promote::Never || !pmap.contiguity(ladder.size(level)).is_whole() {
             let rights_beside = self.rights_if_clean(object, rights);
-            pmap.enter(site.space, site.at, Pfn(u64::from(walk.frame)), ladder.base(), rights, site.access);
+            pmap.enter(
+                site.space,
+                site.at,
+                Mapped { frame: Pfn(u64::from(walk.frame)), size: ladder.base(), protection: rights },
+                site.access,
+            );
             for page in (0..pages).filter(|page| start + *page != site.at) {
-                pmap.enter(site.space, start + page, first + page, ladder.base(), rights_beside, Access::Read);
+                pmap.enter(
+                    site.space,
+                    start + page,
+                    Mapped { frame: first + page, size: ladder.base(), protection: rights_beside },
+                    Access::Read,
+                );
             }
             self.frames.stats.mapped[Level::BASE.index()] += pages;
             return Level::BASE;
         }
-        pmap.enter(site.space, start, first, ladder.size(level), rights, site.access);
+        pmap.enter(
+            site.space,
+            start,
+            Mapped { frame: first, size: ladder.size(level), protection: rights },
+            site.access,
+        );
         let stats = &mut self.frames.stats;
         stats.mapped[level.index()] += 1;
         stats.promotions[level.index()] += 1;
@@ -129,7 +144,12 @@ impl Vm {
             self.begin_reading(object.page(index), object, walk.frame);
             return false;
         }
-        pmap.enter(site.space, at, frame, base, self.rights_if_clean(object, rights), Access::Read);
+        pmap.enter(
+            site.space,
+            at,
+            Mapped { frame, size: base, protection: self.rights_if_clean(object, rights) },
+            Access::Read,
+        );
         self.frames.stats.mapped[Level::BASE.index()] += 1;
         true
     }

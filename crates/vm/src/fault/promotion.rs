@@ -8,7 +8,7 @@ use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId};
 use alloc::vec::Vec;
-use superpage_pages::{Access, Level, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Level, Mapped, PageSize, Pfn, Protection, Vpn};
 
 /// An object as a map entry of a space shows it: its pages in the entry's range are mapped there.
 #[derive(Clone, Copy)]
@@ -315,7 +315,7 @@ impl Vm {
         } else if aligned {
             let used = pmap.remove(space, at, size);
             let access = if used.modified { Access::Write } else { Access::Read };
-            pmap.enter(space, to, Pfn(u64::from(frame)), size, rights, access);
+            pmap.enter(space, to, Mapped { frame: Pfn(u64::from(frame)), size, protection: rights }, access);
         } else if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
             let window = Window { space, entry, object: walk.page.object };
             let smaller = self.demote_once(pmap, window, at, level);

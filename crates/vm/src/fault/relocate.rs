@@ -8,7 +8,18 @@ use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Memory, Page, Pmap, SpaceId, Used};
 use alloc::vec::Vec;
-use superpage_pages::{Access, Hint, Level, Pfn, Vpn};
+use superpage_pages::{Access, Hint, Level, Mapped, Pfn, Vpn};
+
+/// A part of an address space that a page of one level may map.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Region {
+    /// The space.
+    pub space: SpaceId,
+    /// The first page.
+    pub start: Vpn,
+    /// The level of a page of the region's size.
+    pub level: Level,
+}
 
 /// How a region may be promoted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,9 +86,7 @@ pub enum Refused {
 
 /// A region that can be promoted.
 struct Fit {
-    space: SpaceId,
-    start: Vpn,
-    level: Level,
+    region: Region,
     entry: Entry,
     object: ObjectId,
     /// The index of its first page.
@@ -89,7 +98,7 @@ struct Fit {
 }
 
 impl Vm {
-    /// Makes one superpage of the region of `level` that begins at `start`, all of whose pages must be private,
+    /// Makes one superpage of a region, all of whose pages must be private,
     /// anonymous and in memory; unpopulated pages of it are populated with zeroes. By copying it needs a free extent
     /// (it preempts no reservation and wakes no daemon for it) and costs one shootdown. Where the program asks for base
     /// pages it is refused, under every policy, as Linux refuses `MADV_COLLAPSE`. O(pages of the region); if the
@@ -101,11 +110,10 @@ impl Vm {
         &mut self,
         pmap: &mut impl Pmap,
         memory: &mut impl Memory,
-        (space, start): (SpaceId, Vpn),
-        level: Level,
+        region: Region,
         how: How,
     ) -> Result<Promoted, Refused> {
-        let fit = self.fit(pmap, space, start, level)?;
+        let fit = self.fit(pmap, region)?;
         match (fit.in_place, how) {
             (true, How::InPlace | How::Either) => self.promote_in_place(pmap, memory, &fit),
             (false, How::ByCopying | How::Either) => self.promote_by_copying(pmap, memory, &fit),
@@ -114,7 +122,8 @@ impl Vm {
     }
 
     /// Checks whether a region can be promoted.
-    fn fit(&self, pmap: &impl Pmap, space: SpaceId, start: Vpn, level: Level) -> Result<Fit, Refused> {
+    fn fit(&self, pmap: &impl Pmap, region: Region) -> Result<Fit, Refused> {
+        let Region { space, start, level } = region;
         let ladder = &self.frames.ladder;
         if level == Level::BASE
             || level > ladder.largest()
@@ -176,7 +185,7 @@ impl Vm {
             }
         }
         let in_place = self.frames.population.walk(object, low + populated[0].0).covered >= level.0;
-        Ok(Fit { space, start, level, entry, object, low, in_place, populated })
+        Ok(Fit { region, entry, object, low, in_place, populated })
     }
 
     /// Populates the rest of a region in the extent that it lies in, and promotes its mappings size by size.
@@ -186,7 +195,7 @@ impl Vm {
         memory: &mut impl Memory,
         fit: &Fit,
     ) -> Result<Promoted, Refused> {
-        let Fit { space, start, level, entry, object, low, .. } = *fit;
+        let Fit { region: Region { space, start, level }, entry, object, low, .. } = *fit;
         let pages = self.frames.ladder.pages(level);
         let (position, frame) = fit.populated[0];
         let at = start + position;
@@ -217,7 +226,7 @@ impl Vm {
         memory: &mut impl Memory,
         fit: &Fit,
     ) -> Result<Promoted, Refused> {
-        let Fit { space, start, level, entry, object, low, .. } = *fit;
+        let Fit { region: Region { space, start, level }, entry, object, low, .. } = *fit;
         let (pages, base) = (self.frames.ladder.pages(level), self.frames.ladder.base());
         if !self.give_spare_tables(pmap, space, start, level) {
             return Err(Refused::NoExtent);
@@ -269,7 +278,12 @@ impl Vm {
         let modified = used.modified || states.iter().any(|(_, dirty, _)| *dirty);
         let rights = if modified { entry.protection } else { self.rights_if_clean(object, entry.protection) };
         let access = if used.modified { Access::Write } else { Access::Read };
-        pmap.enter(space, start, extent.start, self.frames.ladder.size(level), rights, access);
+        pmap.enter(
+            space,
+            start,
+            Mapped { frame: extent.start, size: self.frames.ladder.size(level), protection: rights },
+            access,
+        );
         if self.objects.get(object).sole {
             let walk = self.frames.population.walk(object, low);
             self.count_superpage(&walk, level, 1);

@@ -22,6 +22,7 @@ use crate::reclaim::away::Away;
 use crate::reclaim::pages::{List, Pages};
 use crate::{Buddy, Stats};
 use alloc::vec::Vec;
+use core::ops::Range;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::{Extent, Ladder, Level, MAX_LEVELS, Pfn};
@@ -500,16 +501,17 @@ impl Frames {
             let top = self.population.top;
             let size = self.population.pages(top);
             let start = index * size;
-            self.clear(top, slot, low.saturating_sub(start), (high - start).min(size), NONE);
+            self.clear(NodeId { level: top, slot }, low.saturating_sub(start)..(high - start).min(size), NONE);
             if self.population.node(top, slot).some == 0 {
                 self.population.remove_root(slot);
             }
         }
     }
 
-    /// Frees the pages from `low` up to `high`, counted within the region of a node. Returns the level of the largest
-    /// region that became empty, or 0. `above`: the first frame of the region, if an extent above the node holds it.
-    fn clear(&mut self, level: u8, slot: u32, low: u64, high: u64, above: u32) -> u8 {
+    /// Frees some pages of a node, counted within its region. Returns the level of the largest region that became
+    /// empty, or 0. `above`: the first frame of the region, if an extent above the node holds it.
+    fn clear(&mut self, NodeId { level, slot }: NodeId, pages: Range<u64>, above: u32) -> u8 {
+        let Range { start: low, end: high } = pages;
         let first = self.population.node(level, slot).frame;
         let start_frame = if first != NONE { first } else { above };
         let was_full = self.population.is_full(level, slot);
@@ -541,9 +543,9 @@ impl Frames {
                 }
                 let child_was_full = self.population.is_full(level - 1, child);
                 let start = position * size;
-                let within = (low.saturating_sub(start), (high - start).min(size));
+                let within = low.saturating_sub(start)..(high - start).min(size);
                 let above = if start_frame == NONE { NONE } else { start_frame + start as u32 };
-                emptied = emptied.max(self.clear(level - 1, child, within.0, within.1, above));
+                emptied = emptied.max(self.clear(NodeId { level: level - 1, slot: child }, within, above));
                 let lost_full = child_was_full && !self.population.is_full(level - 1, child);
                 let lost_some = self.population.node(level - 1, child).some == 0;
                 if lost_some {
@@ -620,7 +622,7 @@ impl Frames {
     /// Merges the node `from` into `into` and leaves it empty. Neither node is covered by an extent above it.
     fn merge(&mut self, pieces: Pieces, level: u8, from: u32, into: u32) {
         if self.population.is_full(level, into) {
-            self.clear(level, from, 0, self.population.pages(level), NONE);
+            self.clear(NodeId { level, slot: from }, 0..self.population.pages(level), NONE);
             return;
         }
         for slot in [from, into] {

@@ -18,6 +18,7 @@ mod arrays;
 use self::arrays::Arrays;
 use crate::object::{ObjectId, PageOf};
 use alloc::vec::Vec;
+use core::ops::Range;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
 use superpage_pages::{Ladder, MAX_LEVELS};
@@ -389,12 +390,15 @@ impl Population {
     /// Appends the populated pages of an object from `low` up to `high` as runs, ascending. O(nodes that are not full).
     pub(crate) fn runs(&self, object: ObjectId, low: u64, high: u64, out: &mut Vec<(u64, u64)>) {
         for (slot, index) in self.roots_in(object, low, high) {
-            self.runs_below(self.top, slot, index << self.orders[self.top as usize], low, high, out);
+            let root = NodeId { level: self.top, slot };
+            self.runs_below(root, index << self.orders[self.top as usize], low..high, out);
         }
     }
 
-    fn runs_below(&self, level: u8, slot: u32, start: u64, low: u64, high: u64, out: &mut Vec<(u64, u64)>) {
-        let (from, to) = (start.max(low), (start + self.pages(level)).min(high));
+    /// The same below a node, whose region starts at `start`.
+    fn runs_below(&self, node: NodeId, start: u64, pages: Range<u64>, out: &mut Vec<(u64, u64)>) {
+        let NodeId { level, slot } = node;
+        let (from, to) = (start.max(pages.start), (start + self.pages(level)).min(pages.end));
         if from >= to {
             return;
         }
@@ -411,7 +415,8 @@ impl Population {
             for position in (from - start) >> order..=(to - 1 - start) >> order {
                 let child = self.child(level, slot, position as u32);
                 if child != NONE {
-                    self.runs_below(level - 1, child, start + (position << order), low, high, out);
+                    let child = NodeId { level: level - 1, slot: child };
+                    self.runs_below(child, start + (position << order), pages.clone(), out);
                 }
             }
         }

@@ -5,7 +5,7 @@ use crate::object::Growth;
 use crate::policy::background::{Check, Look, Outcome, System, Time};
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{How, Memory, Pmap, Refused, Ripe, Sample, SpaceId};
+use crate::{How, Memory, Pmap, Refused, Region, Ripe, Sample, SpaceId};
 use alloc::vec::Vec;
 use superpage_pages::{Hint, Ladder, Level, Vpn};
 
@@ -184,7 +184,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         let pages = self.vm.frames.ladder.pages(level);
         let each = |ripe: &Ripe| {
             let start = Vpn(ripe.region * pages);
-            match self.vm.promote_region(self.pmap, self.memory, (space, start), level, how) {
+            match self.vm.promote_region(self.pmap, self.memory, Region { space, start, level }, how) {
                 Ok(_) => Outcome::Promoted,
                 Err(Refused::NoExtent) => Outcome::NoExtent,
                 Err(Refused::Superpage | Refused::Empty | Refused::Unmapped | Refused::Hint) => Outcome::Changed,

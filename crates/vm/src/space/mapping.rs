@@ -5,7 +5,7 @@ use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Error, PAGES_LIMIT, Pmap, SpaceId};
 use core::ops::Range;
-use superpage_pages::{Hint, Level, Protection, Vpn};
+use superpage_pages::{Hint, Level, PageRange, Protection, Vpn};
 
 /// What backs a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -82,7 +82,8 @@ impl Map {
     }
 }
 
-fn range(start: Vpn, pages: u64) -> Result<(u64, u64), Error> {
+/// The first page of a range and the one after its last.
+fn bounds(PageRange { start, pages }: PageRange) -> Result<(u64, u64), Error> {
     match start.0.checked_add(pages) {
         Some(end) if pages > 0 && end <= PAGES_LIMIT => Ok((start.0, end)),
         _ => Err(Error::Range { start: start.0, pages }),
@@ -96,12 +97,12 @@ impl Vm {
     /// The address space does not exist, the range, in memory or in the file, is empty or too long, or an overlapped
     /// page is busy.
     pub fn map(&mut self, pmap: &mut impl Pmap, space: SpaceId, map: Map) -> Result<(), Error> {
-        let (start, end) = range(map.start, map.pages)?;
+        let (start, end) = bounds(map.start.pages(map.pages))?;
         if let Backing::File { pages, offset, .. } = map.backing {
-            range(Vpn(offset), map.pages)?;
-            range(Vpn(0), pages)?;
+            bounds(Vpn(offset).pages(map.pages))?;
+            bounds(Vpn(0).pages(pages))?;
         }
-        self.unmap(pmap, space, map.start, map.pages)?;
+        self.unmap(pmap, space, map.start.pages(map.pages))?;
         let (object, offset, copy, growth) = match map.backing {
             Backing::Anonymous => (self.objects.add(Object::new(map.growth, start, end)), start, false, map.growth),
             Backing::File { file, pages, offset } => {
@@ -121,8 +122,8 @@ impl Vm {
     ///
     /// # Errors
     /// The address space does not exist, the range is empty or too long, or a page there is busy ([`Error::Busy`]).
-    pub fn unmap(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
-        let (low, high) = range(start, pages)?;
+    pub fn unmap(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange) -> Result<(), Error> {
+        let (low, high) = bounds(range)?;
         self.none_busy(space, low, high)?;
         self.frames.stats.note_peak();
         let entries = self.space(space)?.overlapping(low, high);
@@ -141,7 +142,7 @@ impl Vm {
     }
 
     pub(crate) fn unmap_all(&mut self, pmap: &mut impl Pmap, space: SpaceId) -> Result<(), Error> {
-        self.unmap(pmap, space, Vpn(0), PAGES_LIMIT)
+        self.unmap(pmap, space, Vpn(0).pages(PAGES_LIMIT))
     }
 
     /// Changes the rights of a range; holes are no error. Superpages that cross its ends are demoted as far as needed
@@ -153,14 +154,13 @@ impl Vm {
         &mut self,
         pmap: &mut impl Pmap,
         space: SpaceId,
-        start: Vpn,
-        pages: u64,
+        range: PageRange,
         protection: Protection,
     ) -> Result<(), Error> {
-        let (low, high) = range(start, pages)?;
+        let (low, high) = bounds(range)?;
         self.frames.stats.note_peak();
         let entries = self.space(space)?.overlapping(low, high);
-        pmap.gather(space, start..Vpn(high));
+        pmap.gather(space, range.start..Vpn(high));
         for entry in entries {
             if entry.protection == protection {
                 continue;
@@ -200,17 +200,10 @@ impl Vm {
     ///
     /// # Errors
     /// The address space does not exist, or the range is empty or too long.
-    pub fn advise(
-        &mut self,
-        pmap: &mut impl Pmap,
-        space: SpaceId,
-        start: Vpn,
-        pages: u64,
-        hint: Hint,
-    ) -> Result<(), Error> {
-        let (low, high) = range(start, pages)?;
+    pub fn advise(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange, hint: Hint) -> Result<(), Error> {
+        let (low, high) = bounds(range)?;
         let entries = self.space(space)?.overlapping(low, high);
-        pmap.gather(space, start..Vpn(high));
+        pmap.gather(space, range.start..Vpn(high));
         for entry in entries.into_iter().filter(|entry| entry.hint != hint) {
             let part = Entry { hint, ..entry.within(low, high) };
             self.demote_edge(pmap, space, &entry, part.start);
@@ -231,12 +224,12 @@ impl Vm {
     ///
     /// # Errors
     /// The address space does not exist, the range is empty or too long, or a page there is busy.
-    pub fn discard(&mut self, pmap: &mut impl Pmap, space: SpaceId, start: Vpn, pages: u64) -> Result<(), Error> {
-        let (low, high) = range(start, pages)?;
+    pub fn discard(&mut self, pmap: &mut impl Pmap, space: SpaceId, range: PageRange) -> Result<(), Error> {
+        let (low, high) = bounds(range)?;
         self.none_busy(space, low, high)?;
         self.frames.stats.note_peak();
         let entries = self.space(space)?.overlapping(low, high);
-        pmap.gather(space, start..Vpn(high));
+        pmap.gather(space, range.start..Vpn(high));
         for entry in entries {
             let part = entry.within(low, high);
             self.remove_mapped(pmap, space, &entry, &part);
@@ -270,16 +263,16 @@ impl Vm {
         while let Some(next) = self.space(space)?.find(last.end).filter(|next| next.growth == Growth::Up) {
             last = next;
         }
-        let end = if pages == 0 { start.0 } else { range(start, pages)?.1 };
+        let end = if pages == 0 { start.0 } else { bounds(start.pages(pages))?.1 };
         if end > last.end {
             self.may_extend(&last, end - last.end)?;
-            self.unmap(pmap, space, Vpn(last.end), end - last.end)?;
+            self.unmap(pmap, space, Vpn(last.end).pages(end - last.end))?;
             self.extend(space, last, end);
             if last.hint != Hint::None {
-                self.advise(pmap, space, Vpn(last.end), end - last.end, Hint::None)?;
+                self.advise(pmap, space, Vpn(last.end).pages(end - last.end), Hint::None)?;
             }
         } else if end < last.end {
-            self.unmap(pmap, space, Vpn(end), last.end - end)?;
+            self.unmap(pmap, space, Vpn(end).pages(last.end - end))?;
             // The object shrinks too, unless an entry elsewhere may map the part that was removed.
             if let Some(last) = end.checked_sub(1).and_then(|page| self.space(space).ok()?.find(page))
                 && last.growth == Growth::Up
@@ -297,7 +290,7 @@ impl Vm {
     /// Checks that a longer entry would end within the longest possible file.
     fn may_extend(&self, entry: &Entry, more: u64) -> Result<(), Error> {
         let file = self.file_behind(entry.object).is_some();
-        if file { range(Vpn(entry.offset), entry.end - entry.start + more).map(|_| ()) } else { Ok(()) }
+        if file { bounds(Vpn(entry.offset).pages(entry.end - entry.start + more)).map(|_| ()) } else { Ok(()) }
     }
 
     /// Extends an entry where nothing follows it: with its object, if the indices that follow were never used.
@@ -342,15 +335,10 @@ impl Vm {
     /// # Errors
     /// The address space does not exist, a range is empty or too long, nothing is mapped at `from`, a mapping would move onto
     /// a part of itself, or a page of either range is busy.
-    pub fn remap(
-        &mut self,
-        pmap: &mut impl Pmap,
-        space: SpaceId,
-        (from, from_pages): (Vpn, u64),
-        (to, to_pages): (Vpn, u64),
-    ) -> Result<(), Error> {
-        let (low, from_end) = range(from, from_pages)?;
-        let (to_low, to_end) = range(to, to_pages)?;
+    pub fn remap(&mut self, pmap: &mut impl Pmap, space: SpaceId, from: PageRange, to: PageRange) -> Result<(), Error> {
+        let (low, from_end) = bounds(from)?;
+        let (to_low, to_end) = bounds(to)?;
+        let (PageRange { start: from, pages: from_pages }, PageRange { start: to, pages: to_pages }) = (from, to);
         self.space(space)?.find(low).ok_or(Error::Unmapped(from))?;
         if from != to && low < to_end && to_low < from_end {
             return Err(Error::Overlap(to));
@@ -362,10 +350,10 @@ impl Vm {
             self.may_extend(&last.within(low, low + moving), to_pages - moving)?;
         }
         if to_pages < from_pages {
-            self.unmap(pmap, space, from + to_pages, from_pages - to_pages)?;
+            self.unmap(pmap, space, (from + to_pages).pages(from_pages - to_pages))?;
         }
         if from != to {
-            self.unmap(pmap, space, to, to_pages)?;
+            self.unmap(pmap, space, to.pages(to_pages))?;
             let entries = self.space(space)?.overlapping(low, low + moving);
             pmap.gather(space, from..Vpn(low + moving));
             for entry in entries {
@@ -384,7 +372,7 @@ impl Vm {
             pmap.flush_gathered(space);
             self.take_tables(pmap);
         } else if to_pages > from_pages {
-            self.unmap(pmap, space, to + moving, to_pages - moving)?;
+            self.unmap(pmap, space, (to + moving).pages(to_pages - moving))?;
         }
         if to_pages > from_pages
             && let Some(last) = self.space(space)?.find(to_low + moving - 1)
@@ -405,7 +393,7 @@ impl Vm {
         let ladder = &self.frames.ladder;
         let level = ladder.levels().rev().find(|level| ladder.pages(*level) <= pages).unwrap_or(Level::BASE);
         let (low, high) = (within.start.0, within.end.0.min(PAGES_LIMIT));
-        Ok(self.space(space)?.gap(low, high, pages, ladder.pages(level), offset).map(Vpn))
+        Ok(self.space(space)?.gap(low..high, pages, ladder.pages(level), offset).map(Vpn))
     }
 
     fn cut(&mut self, space: SpaceId, at: u64) {

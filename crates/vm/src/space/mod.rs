@@ -162,9 +162,9 @@ impl Space {
         self.entries.values()
     }
 
-    /// The lowest start from `low` on, congruent to `residue` modulo `alignment`, of `pages` pages that no entry overlaps
-    /// and that end at most at `high`.
-    pub(crate) fn gap(&self, low: u64, high: u64, pages: u64, alignment: u64, residue: u64) -> Option<u64> {
+    /// The lowest start of `pages` pages in a range that no entry overlaps, congruent to `residue` modulo `alignment`.
+    pub(crate) fn gap(&self, within: Range<u64>, pages: u64, alignment: u64, residue: u64) -> Option<u64> {
+        let Range { start: low, end: high } = within;
         let fit = |from: u64| {
             let ahead = residue.wrapping_sub(from) & (alignment - 1);
             from.checked_add(ahead)

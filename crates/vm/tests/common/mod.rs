@@ -13,7 +13,8 @@ use setting::{Setting, setting};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use superpage_pages::{Access, Extent, Hint, Level, Pfn, Protection, Vpn};
 use superpage_vm::{
-    Backing, Buddy, Error, Fault, FaultError, FaultKind, Growth, How, Map, NoContents, Pmap, SoftPmap, SpaceId, Vm,
+    Backing, Buddy, Error, Fault, FaultError, FaultKind, Growth, How, Map, NoContents, Pmap, Region, SoftPmap, SpaceId,
+    Vm,
 };
 
 /// Sizes in pages: all operations lie below this page.
@@ -207,16 +208,16 @@ impl World {
         match what % KINDS {
             MAP..=3 => self.map(space, start, pages, protection, op),
             UNMAP => {
-                self.wait(|world| world.vm.unmap(&mut world.pmap, space, Vpn(start), pages));
+                self.wait(|world| world.vm.unmap(&mut world.pmap, space, Vpn(start).pages(pages)));
                 self.forget(space, start, start + pages);
             }
             PROTECT | 6 => {
-                self.vm.protect(&mut self.pmap, space, Vpn(start), pages, protection).unwrap();
+                self.vm.protect(&mut self.pmap, space, Vpn(start).pages(pages), protection).unwrap();
                 self.slots(space).range_mut(start..start + pages).for_each(|(_, slot)| slot.protection = protection);
             }
             ADVISE => {
                 let hint = [Hint::None, Hint::None, Hint::Huge, Hint::Base][flags as usize >> 6];
-                self.vm.advise(&mut self.pmap, space, Vpn(start), pages, hint).unwrap();
+                self.vm.advise(&mut self.pmap, space, Vpn(start).pages(pages), hint).unwrap();
                 self.slots(space).range_mut(start..start + pages).for_each(|(_, slot)| slot.hint = hint);
             }
             DISCARD => self.discard(space, start, pages),
@@ -278,7 +279,7 @@ impl World {
                 let level = ladder.levels().rev().find(|level| ladder.pages(*level) <= pages).unwrap();
                 let start = Vpn(start).align_down(ladder.pages(level));
                 let how = [How::Either, How::Either, How::ByCopying, How::InPlace][more as usize % 4];
-                let _ = self.vm.promote_region(&mut self.pmap, &mut self.contents, (space, start), level, how);
+                let _ = self.vm.promote_region(&mut self.pmap, &mut self.contents, Region { space, start, level }, how);
             }
             PRESS => {
                 self.press(u64::from(length % 4) + 1, [1, 1, 7, 64][more as usize % 4]);
@@ -464,7 +465,7 @@ impl World {
     }
 
     fn discard(&mut self, space: SpaceId, start: u64, pages: u64) {
-        self.wait(|world| world.vm.discard(&mut world.pmap, space, Vpn(start), pages));
+        self.wait(|world| world.vm.discard(&mut world.pmap, space, Vpn(start).pages(pages)));
         for page in start..start + pages {
             let Some(slot) = self.slots(space).get(&page).copied() else { continue };
             if let Source::Cell { cell, shared: true } = slot.source {
@@ -520,7 +521,7 @@ impl World {
             FOURFOLD => 4 * from_pages,
             _ => u64::from(more) + 1,
         };
-        let (from_range, to_range) = ((Vpn(from), from_pages), (Vpn(to), to_pages));
+        let (from_range, to_range) = (Vpn(from).pages(from_pages), Vpn(to).pages(to_pages));
         let remap = |world: &mut World| busy_or(world.vm.remap(&mut world.pmap, space, from_range, to_range));
         if self.wait(remap).is_err() {
             return;
@@ -555,7 +556,7 @@ impl World {
             steps += 1;
             assert!(steps < 3, "the access faults again and again");
             let promoted = promotions(&self.vm);
-            match self.vm.fault(&mut self.pmap, &mut self.contents, space, at, access) {
+            match self.vm.fault(&mut self.pmap, &mut self.contents, space.page(at), access) {
                 Ok(fault) => {
                     let slot = slot.expect("only what is mapped can fault in");
                     if !self.vm.answers().place.hints.allow(slot.hint) {

@@ -61,11 +61,11 @@ impl Machine {
     }
 
     pub(crate) fn protect(&mut self, start: u64, pages: u64, protection: Protection) {
-        self.vm.protect(&mut self.pmap, self.space, Vpn(start), pages, protection).unwrap();
+        self.vm.protect(&mut self.pmap, self.space, Vpn(start).pages(pages), protection).unwrap();
     }
 
     pub(crate) fn unmap(&mut self, start: u64, pages: u64) {
-        self.vm.unmap(&mut self.pmap, self.space, Vpn(start), pages).unwrap();
+        self.vm.unmap(&mut self.pmap, self.space, Vpn(start).pages(pages)).unwrap();
     }
 
     pub(crate) fn try_touch(&mut self, page: u64, access: Access) -> Result<Option<Fault>, FaultError> {
@@ -94,7 +94,7 @@ impl Machine {
 
     /// One fault of a process.
     pub(crate) fn fault(&mut self, space: SpaceId, page: u64, access: Access) -> Result<Fault, FaultError> {
-        self.vm.fault(&mut self.pmap, &mut self.disk, space, Vpn(page), access)
+        self.vm.fault(&mut self.pmap, &mut self.disk, space.page(Vpn(page)), access)
     }
 
     /// A read that the store has begun is over, well or not.
