@@ -32,6 +32,18 @@ pub(crate) struct Batch {
     group_count: usize,
 }
 
+/// A request whose page is mapped: one row of a batch.
+#[derive(Clone, Copy)]
+pub(crate) struct Located {
+    /// The page-table entry with the rights and places of the mapping.
+    pub(crate) head: u32,
+    /// The page-table entry that a walk reads last.
+    pub(crate) entry: u32,
+    /// The number of the page in pages of its size.
+    pub(crate) number: u64,
+    pub(crate) kind: usize,
+}
+
 impl Batch {
     pub(crate) fn new() -> Batch {
         Batch {
@@ -47,7 +59,8 @@ impl Batch {
 
     /// Sets the request with this index.
     #[inline(always)]
-    pub(crate) fn set(&mut self, index: usize, head: u32, entry: u32, number: u64, kind: usize) {
+    pub(crate) fn set(&mut self, index: usize, located: Located) {
+        let Located { head, entry, number, kind } = located;
         self.heads[index] = head;
         self.entries[index] = entry;
         self.numbers[index] = number;

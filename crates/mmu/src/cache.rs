@@ -122,7 +122,11 @@ impl<C: Reach> Cache<C> {
     pub(crate) fn find(&self, number: u64, noted: usize, tag: u32) -> Option<usize> {
         let at = self.shape.set_of(number) * self.shape.ways + noted;
         let here = self.tags[at] == tag && C::covers(self.payloads[at], number);
-        if here { Some(noted) } else { search::<C>(&self.tags, &self.payloads, self.shape, number, noted, tag) }
+        if here {
+            Some(noted)
+        } else {
+            search::<C>(&self.tags, &self.payloads, self.shape, Sought { number, noted, tag })
+        }
     }
 
     /// Whether the number selects this set.
@@ -153,16 +157,18 @@ impl<C: Reach> Cache<C> {
     }
 }
 
-/// The way from `from` on that holds this translation of the mapping `tag`, of those that a record does not tell from it.
-#[cold]
-fn search<C: Reach>(
-    tags: &[u32],
-    payloads: &[C::Payload],
-    shape: Shape,
+/// A translation that is searched for: its number, the way that its mapping's record remembers, and the mapping.
+#[derive(Clone, Copy)]
+struct Sought {
     number: u64,
     noted: usize,
     tag: u32,
-) -> Option<usize> {
+}
+
+/// The way that holds a translation, of those that a record does not tell from the one that it remembers.
+#[cold]
+fn search<C: Reach>(tags: &[u32], payloads: &[C::Payload], shape: Shape, sought: Sought) -> Option<usize> {
+    let Sought { number, noted, tag } = sought;
     let first = shape.set_of(number) * shape.ways;
     let mut ways = (noted % shape.noted..shape.ways).step_by(shape.noted);
     ways.find(|way| tags[first + way] == tag && C::covers(payloads[first + way], number))
@@ -182,7 +188,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         if self.shape.noted >= self.shape.ways {
             return false;
         }
-        let found = search::<C>(self.tags, self.payloads, self.shape, number, noted, tag);
+        let found = search::<C>(self.tags, self.payloads, self.shape, Sought { number, noted, tag });
         if let Some(way) = found {
             self.kept.touch(set, way);
         }

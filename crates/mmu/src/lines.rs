@@ -37,6 +37,12 @@ pub(crate) struct Lines {
     wanted: [u32; WANTED],
 }
 
+/// What walks read page-table lines through, and where that is counted.
+pub(crate) struct Reads<'a> {
+    pub(crate) lines: &'a mut Lines,
+    pub(crate) counters: &'a mut Counters,
+}
+
 impl Lines {
     /// Empty caches, as the machine file describes them.
     pub(crate) fn new(machine: &Machine) -> Lines {

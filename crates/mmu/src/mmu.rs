@@ -1,11 +1,11 @@
 //! The hardware of one core as the rest of the simulator sees it: it takes requests, returns traps and counts, and
 //! provides the page-table operations that an operating system needs.
 
-use crate::batch::{BATCH, Batch, kind};
+use crate::batch::{BATCH, Batch, Located, kind};
 use crate::counters::Counters;
-use crate::lines::Lines;
+use crate::lines::{Lines, Reads};
 use crate::machine::Machine;
-use crate::mappings::{Mappings, Watch, Work};
+use crate::mappings::{MappingId, Mappings, Watch, Work};
 use crate::record::Record;
 use crate::request::{Request, Trap};
 use crate::table::{Format, TableFormat, on_format};
@@ -175,7 +175,7 @@ impl Mmu {
             return Err(trap);
         }
         self.shot = None;
-        self.caches.tlbs.translate(&mut self.mappings.records, &self.mappings.nodes, &self.batch);
+        self.caches.tlbs.translate(&mut self.mappings, &self.batch);
         Ok(())
     }
 
@@ -201,7 +201,8 @@ impl Mmu {
                     }
                 }
             }
-            self.batch.set(index, head, entry, self.caches.tlbs.number(page, record), kind(record, access));
+            let number = self.caches.tlbs.number(page, record);
+            self.batch.set(index, Located { head, entry, number, kind: kind(record, access) });
         }
         self.batch.close(requests.len());
         None
@@ -231,8 +232,7 @@ impl Mmu {
     /// Takes the batch through the TLBs, and walks for requests that miss in all.
     #[inline(always)]
     fn translate(&mut self) {
-        let Mappings { records, nodes, .. } = &mut self.mappings;
-        let served = self.caches.tlbs.translate(records, nodes, &self.batch);
+        let served = self.caches.tlbs.translate(&mut self.mappings, &self.batch);
         for (kind, requests) in self.batch.groups() {
             let access = *kind as usize & 3;
             self.counters.references[access % 3] += requests.count_ones() as u64;
@@ -243,8 +243,8 @@ impl Mmu {
         }
         if served.walks != 0 {
             let Caches { format, lines, .. } = &mut self.caches;
-            let (mappings, counters) = (&mut self.mappings, &mut self.counters);
-            on_format!(format, format => format.walk(mappings, &self.batch, served.walks, lines, counters));
+            let (mappings, reads) = (&mut self.mappings, Reads { lines, counters: &mut self.counters });
+            on_format!(format, format => format.walk(mappings, &self.batch, served.walks, reads));
         }
     }
 
@@ -257,7 +257,8 @@ impl Mmu {
                 let entry = self.mappings.entry(self.space, page).expect("something is mapped there");
                 let head = Mappings::head(entry, self.mappings.records[entry as usize]);
                 let record = self.mappings.records[head as usize];
-                self.batch.set(0, head, entry, self.caches.tlbs.number(page, record), kind(record, access));
+                let number = self.caches.tlbs.number(page, record);
+                self.batch.set(0, Located { head, entry, number, kind: kind(record, access) });
                 self.batch.close(1);
                 self.translate();
             }
@@ -267,7 +268,8 @@ impl Mmu {
                 walk.walks[access as usize] += 1;
                 let Caches { format, lines, .. } = &mut self.caches;
                 let page = (self.space, page);
-                on_format!(format, format => format.walk_absent(&mut self.mappings, page, lines, &mut walk));
+                let reads = Reads { lines, counters: &mut walk };
+                on_format!(format, format => format.walk_absent(&mut self.mappings, page, reads));
                 self.counters.add_walks(&walk);
                 self.faulting.add_walks(&walk);
             }
@@ -305,27 +307,27 @@ impl Mmu {
     /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether modified. Panics if there
     /// is none, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
-        let (record, work) = self.mappings.remove(space, at, size, &mut self.caches);
+        let (record, work) = self.mappings.remove(MappingId { space, at, size }, &mut self.caches);
         self.count_shootdown(work, space, at, size);
         Used::of(record)
     }
 
     /// Changes the rights of a mapping.
     pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
-        let work = self.mappings.protect(space, at, size, protection, &mut self.caches);
+        let work = self.mappings.protect(MappingId { space, at, size }, protection, &mut self.caches);
         self.count_shootdown(work, space, at, size);
     }
 
     /// Replaces all mappings of `from` in a region, which have contiguous frames and equal rights, by one mapping of
     /// `to`. Reads all their page-table entries, as real kernels do to gather the use bits.
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
-        let work = self.mappings.promote(space, at, from, to, &mut self.caches);
+        let work = self.mappings.promote(MappingId { space, at, size: from }, to, &mut self.caches);
         self.count_shootdown(work, space, at, to);
     }
 
     /// Replaces one mapping of `from` by mappings of `to`, each with its rights and use bits.
     pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
-        let work = self.mappings.demote(space, at, from, to, &mut self.caches);
+        let work = self.mappings.demote(MappingId { space, at, size: from }, to, &mut self.caches);
         self.count_shootdown(work, space, at, from);
     }
 
@@ -336,7 +338,7 @@ impl Mmu {
 
     /// The use bits of a mapping: its use since they were last cleared.
     pub fn used(&self, space: u32, at: Vpn, size: PageSize) -> Used {
-        Used::of(self.mappings.used(space, at, size))
+        Used::of(self.mappings.used(MappingId { space, at, size }))
     }
 
     /// Clears the reference bit of a mapping and returns whether it was set. If it was, the page is dropped from the
@@ -351,7 +353,7 @@ impl Mmu {
     }
 
     fn clear(&mut self, space: u32, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
-        let (before, work) = self.mappings.clear(space, at, size, change, &mut self.caches);
+        let (before, work) = self.mappings.clear(MappingId { space, at, size }, change, &mut self.caches);
         if work != Work::default() {
             self.count_shootdown(work, space, at, size);
         }

@@ -10,7 +10,7 @@ use crate::batch::{Batch, KINDS, each};
 use crate::cache::{Cache, EMPTY, Sets, on_sets};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::Machine;
-use crate::mappings::{Mappings, Nodes};
+use crate::mappings::Mappings;
 use crate::reach::{Entries, Reach, on_entries};
 use crate::record::{PLACES, Record, WAYS_NOTED};
 use crate::replacement::Replace;
@@ -131,10 +131,11 @@ impl Tlbs {
 
     /// Takes a batch through all levels, and fills those in which requests miss.
     #[inline(always)]
-    pub(crate) fn translate(&mut self, records: &mut [Record], nodes: &Nodes, batch: &Batch) -> Served {
+    pub(crate) fn translate(&mut self, mappings: &mut Mappings, batch: &Batch) -> Served {
         if self.inclusive {
-            return self.translate_inclusive(records, nodes, batch);
+            return self.translate_inclusive(mappings, batch);
         }
+        let records = &mut mappings.records[..];
         let mut served = Served { walks: batch.all(), ..Served::default() };
         for tlb in &mut self.all {
             let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
@@ -154,14 +155,14 @@ impl Tlbs {
     /// The same where a level includes nearer ones, request by request: the farthest is filled first, and what it
     /// evicts is dropped from those.
     #[inline(never)]
-    fn translate_inclusive(&mut self, records: &mut [Record], nodes: &Nodes, batch: &Batch) -> Served {
+    fn translate_inclusive(&mut self, mappings: &mut Mappings, batch: &Batch) -> Served {
         let mut served = Served::default();
         for index in each(batch.all()) {
             let (head, number) = (batch.heads[index], batch.numbers[index]);
             let asked =
                 |tlb: &Tlb| batch.groups().iter().any(|(k, which)| which >> index & tlb.kinds as u64 >> k & 1 != 0);
             let hit = self.all.iter_mut().position(|tlb| {
-                let noted = tlb.noted(records[head as usize]);
+                let noted = tlb.noted(mappings.records[head as usize]);
                 asked(tlb)
                     && on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => sets.hit(number, noted, head)))
             });
@@ -171,7 +172,7 @@ impl Tlbs {
             }
             for at in (0..hit.unwrap_or(self.all.len())).rev() {
                 if asked(&self.all[at]) {
-                    self.fill_inclusive(at, number, head, records, nodes);
+                    self.fill_inclusive(at, number, head, mappings);
                 }
             }
         }
@@ -179,7 +180,8 @@ impl Tlbs {
     }
 
     /// Fills one TLB, and drops what it evicts from the nearer ones that it includes.
-    fn fill_inclusive(&mut self, at: usize, number: u64, head: u32, records: &mut [Record], nodes: &Nodes) {
+    fn fill_inclusive(&mut self, at: usize, number: u64, head: u32, mappings: &mut Mappings) {
+        let Mappings { records, nodes, .. } = mappings;
         let (orders, parts) = (self.orders, self.parts);
         let tlb = &mut self.all[at];
         let encloses = tlb.encloses;

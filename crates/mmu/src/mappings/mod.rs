@@ -18,7 +18,7 @@ use frames::Frames;
 use look_up::Stretches;
 use superpage_pages::{Ladder, PageSize, Vpn};
 
-pub(crate) use operations::Work;
+pub(crate) use operations::{MappingId, Work};
 
 /// Notified of each page-table entry that caches may hold, just before it changes.
 pub(crate) trait Watch {

@@ -14,6 +14,14 @@ pub(crate) struct Work {
     pub(crate) traversals: u64,
 }
 
+/// What names a mapping: its space, its first page and its size.
+#[derive(Clone, Copy)]
+pub(crate) struct MappingId {
+    pub(crate) space: u32,
+    pub(crate) at: Vpn,
+    pub(crate) size: PageSize,
+}
+
 impl Mappings {
     /// Adds a mapping where nothing is mapped. Cost: O(entries it takes).
     pub(crate) fn enter(&mut self, space: u32, at: Vpn, to: Mapped, access: Access) -> Work {
@@ -38,8 +46,8 @@ impl Mappings {
         self.frames.set(head, frame);
     }
 
-    /// The head of the mapping of this size at `at`, which must be there.
-    pub(super) fn expect(&self, space: u32, at: Vpn, size: PageSize) -> (u32, Record) {
+    /// The head of a mapping, which must be there.
+    pub(super) fn expect(&self, MappingId { space, at, size }: MappingId) -> (u32, Record) {
         match self.mapping(space, at) {
             Some((head, record, first)) if first == at && record.rung() == self.rung(size) => (head, record),
             found => panic!("no mapping of {size} starts at {at:?} of space {space}, but {found:?} is there"),
@@ -47,9 +55,9 @@ impl Mappings {
     }
 
     /// Removes a mapping; returns its last page-table entry.
-    pub(crate) fn remove(&mut self, space: u32, at: Vpn, size: PageSize, watch: &mut impl Watch) -> (Record, Work) {
-        let (head, record) = self.expect(space, at, size);
-        watch.leaf(head, at, record);
+    pub(crate) fn remove(&mut self, mapping: MappingId, watch: &mut impl Watch) -> (Record, Work) {
+        let (head, record) = self.expect(mapping);
+        watch.leaf(head, mapping.at, record);
         let entries = 1 << record.replicas();
         self.records[head as usize..][..entries].fill(Record::ABSENT);
         self.changes += (self.nodes.level_of(head) > 1) as u64;
@@ -58,33 +66,20 @@ impl Mappings {
     }
 
     /// Changes the rights of a mapping. All its entries are written.
-    pub(crate) fn protect(
-        &mut self,
-        space: u32,
-        at: Vpn,
-        size: PageSize,
-        protection: Protection,
-        watch: &mut impl Watch,
-    ) -> Work {
-        let (head, record) = self.expect(space, at, size);
-        watch.leaf(head, at, record);
+    pub(crate) fn protect(&mut self, mapping: MappingId, protection: Protection, watch: &mut impl Watch) -> Work {
+        let (head, record) = self.expect(mapping);
+        watch.leaf(head, mapping.at, record);
         self.records[head as usize] = record.with_protection(protection);
         Work { writes: 1 << record.replicas(), traversals: 0 }
     }
 
-    /// Replaces all mappings of `from` in a region by one of `to`. Cost: O(entries of the extent).
-    pub(crate) fn promote(
-        &mut self,
-        space: u32,
-        at: Vpn,
-        from: PageSize,
-        to: PageSize,
-        watch: &mut impl Watch,
-    ) -> Work {
+    /// Replaces all mappings of a region by one of `to`; `mapping` is the first of them. Cost: O(entries of the extent).
+    pub(crate) fn promote(&mut self, mapping: MappingId, to: PageSize, watch: &mut impl Watch) -> Work {
+        let MappingId { space, at, size: from } = mapping;
         assert!(from < to, "a promotion from {from} to {to}");
         let rung = self.rung(to);
         let (level, replicas) = self.layout(rung);
-        let (mut head, first) = self.expect(space, at, from);
+        let (mut head, first) = self.expect(mapping);
         let frame = self.frames.get(head);
         // The node of the new leaf must not be freed with the old ones.
         let place = self.find(space, at, level).expect("the nodes above a mapping exist").id;
@@ -98,7 +93,7 @@ impl Mappings {
             if offset > 0 {
                 head = match self.beside(head + entries, from_level) {
                     true => head + entries,
-                    false => self.expect(space, at + offset, from).0,
+                    false => self.expect(MappingId { at: at + offset, ..mapping }).0,
                 };
             }
             let record = self.records[head as usize];
@@ -117,10 +112,11 @@ impl Mappings {
         Work { writes: 1 << replicas, traversals }
     }
 
-    /// Replaces one mapping of `from` by mappings of `to`. Cost: O(entries of the extent).
-    pub(crate) fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize, watch: &mut impl Watch) -> Work {
+    /// Replaces one mapping by mappings of `to`. Cost: O(entries of the extent).
+    pub(crate) fn demote(&mut self, mapping: MappingId, to: PageSize, watch: &mut impl Watch) -> Work {
+        let MappingId { space, at, size: from } = mapping;
         assert!(from > to, "a demotion from {from} to {to}");
-        let (old, record) = self.expect(space, at, from);
+        let (old, record) = self.expect(mapping);
         watch.leaf(old, at, record);
         let frame = self.frames.get(old);
         self.records[old as usize..][..1 << record.replicas()].fill(Record::ABSENT);
@@ -161,25 +157,23 @@ impl Mappings {
     }
 
     /// The page-table entry of a mapping, for its use bits.
-    pub(crate) fn used(&self, space: u32, at: Vpn, size: PageSize) -> Record {
-        self.expect(space, at, size).1
+    pub(crate) fn used(&self, mapping: MappingId) -> Record {
+        self.expect(mapping).1
     }
 
     /// Replaces the use bits of a mapping by the result of `change`; returns what they were.
     pub(crate) fn clear(
         &mut self,
-        space: u32,
-        at: Vpn,
-        size: PageSize,
+        mapping: MappingId,
         change: fn(Record) -> Record,
         watch: &mut impl Watch,
     ) -> (Record, Work) {
-        let (head, record) = self.expect(space, at, size);
+        let (head, record) = self.expect(mapping);
         let cleared = change(record);
         if cleared == record {
             return (record, Work::default());
         }
-        watch.leaf(head, at, record);
+        watch.leaf(head, mapping.at, record);
         self.records[head as usize] = cleared;
         (record, Work { writes: 1 << record.replicas(), traversals: 0 })
     }

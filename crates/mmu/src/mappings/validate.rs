@@ -3,6 +3,14 @@
 use super::{Mappings, NO_PARENT};
 use crate::record::Record;
 
+/// Where a node is in the tree: its space, its level, and the page-table entry that points to it.
+#[derive(Clone, Copy)]
+struct Place {
+    space: u32,
+    level: usize,
+    parent: u32,
+}
+
 impl Mappings {
     /// Checks that every node is reached once from a root or is free and empty, that pointers and parents agree, that
     /// live page-table entries are counted right, and that every mapping is whole: aligned, its entries alike, within
@@ -11,7 +19,8 @@ impl Mappings {
         let mut reached = vec![false; self.nodes.all.len()];
         for (space, roots) in self.roots.iter().enumerate() {
             for (_, first) in roots {
-                self.validate_node(space as u32, *first, self.levels(), NO_PARENT, &mut reached)?;
+                let place = Place { space: space as u32, level: self.levels(), parent: NO_PARENT };
+                self.validate_node(*first, place, &mut reached)?;
             }
         }
         for number in &self.free {
@@ -29,14 +38,8 @@ impl Mappings {
         }
     }
 
-    fn validate_node(
-        &self,
-        space: u32,
-        first: u32,
-        level: usize,
-        parent: u32,
-        reached: &mut [bool],
-    ) -> Result<(), String> {
+    fn validate_node(&self, first: u32, place: Place, reached: &mut [bool]) -> Result<(), String> {
+        let Place { space, level, parent } = place;
         let number = (first >> self.nodes.bits) as usize;
         let node = &self.nodes.all[number];
         if std::mem::replace(&mut reached[number], true) {
@@ -61,7 +64,7 @@ impl Mappings {
                 if level == 1 {
                     return Err(format!("record {id:#x} of the lowest level points to a table"));
                 }
-                self.validate_node(space, record.child(), level - 1, id, reached)?;
+                self.validate_node(record.child(), Place { space, level: level - 1, parent: id }, reached)?;
                 continue;
             }
             if self.layout(record.rung()) != (level, record.replicas()) {

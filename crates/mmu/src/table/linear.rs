@@ -5,8 +5,7 @@
 use super::TableFormat;
 use super::radix::Radix;
 use crate::batch::Batch;
-use crate::counters::Counters;
-use crate::lines::Lines;
+use crate::lines::Reads;
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
 use crate::record::Record;
@@ -33,12 +32,12 @@ impl TableFormat for Linear {
     }
 
     #[inline(always)]
-    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, lines: &mut Lines, counters: &mut Counters) {
-        self.0.walk(mappings, batch, walks, lines, counters);
+    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, reads: Reads<'_>) {
+        self.0.walk(mappings, batch, walks, reads);
     }
 
-    fn walk_absent(&mut self, mappings: &mut Mappings, page: (u32, Vpn), lines: &mut Lines, counters: &mut Counters) {
-        self.0.walk_absent(mappings, page, lines, counters);
+    fn walk_absent(&mut self, mappings: &mut Mappings, page: (u32, Vpn), reads: Reads<'_>) {
+        self.0.walk_absent(mappings, page, reads);
     }
 
     fn forget(&mut self, id: u32, level: usize, record: Record) {

@@ -6,8 +6,7 @@
 //! (`brute_force`).
 
 use crate::batch::Batch;
-use crate::counters::Counters;
-use crate::lines::Lines;
+use crate::lines::Reads;
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
 use crate::record::Record;
@@ -31,10 +30,10 @@ pub(crate) trait TableFormat: Sized {
     fn new(machine: &Machine, shape: &Shape) -> Self;
 
     /// Walks for these requests of a batch, whose pages are mapped, in their order.
-    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, lines: &mut Lines, counters: &mut Counters);
+    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, reads: Reads<'_>);
 
     /// Walks for a page that is not mapped, to the absent entry.
-    fn walk_absent(&mut self, mappings: &mut Mappings, page: (u32, Vpn), lines: &mut Lines, counters: &mut Counters);
+    fn walk_absent(&mut self, mappings: &mut Mappings, page: (u32, Vpn), reads: Reads<'_>);
 
     /// A page-table entry of a level of the index that pointed to others was removed.
     fn forget(&mut self, id: u32, level: usize, record: Record);

@@ -12,8 +12,8 @@
 use super::TableFormat;
 use crate::batch::{BATCH, Batch, each};
 use crate::cache::{Cache, Sets, on_sets};
-use crate::counters::{Counters, MAX_WALK_LEVELS};
-use crate::lines::Lines;
+use crate::counters::MAX_WALK_LEVELS;
+use crate::lines::Reads;
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
 use crate::reach::Exact;
@@ -66,26 +66,20 @@ impl TableFormat for Radix {
     }
 
     #[inline(always)]
-    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, lines: &mut Lines, counters: &mut Counters) {
+    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, reads: Reads<'_>) {
         let mut levels = [0; MAX_LEVELS];
         for (kind, requests) in batch.groups() {
             levels[self.leaf_levels[*kind as usize >> 2] as usize - 1] |= requests & walks;
         }
-        self.climb(mappings, &batch.entries, levels, lines, counters);
+        self.climb(mappings, &batch.entries, levels, reads);
     }
 
-    fn walk_absent(
-        &mut self,
-        mappings: &mut Mappings,
-        (space, page): (u32, Vpn),
-        lines: &mut Lines,
-        counters: &mut Counters,
-    ) {
+    fn walk_absent(&mut self, mappings: &mut Mappings, (space, page): (u32, Vpn), reads: Reads<'_>) {
         mappings.make_root(space, page);
         let found = mappings.find(space, page, 1).expect("the root was just made");
         let (mut levels, mut entries) = ([0; MAX_LEVELS], [0; BATCH]);
         (levels[found.level - 1], entries[0]) = (1, found.id);
-        self.climb(mappings, &entries, levels, lines, counters);
+        self.climb(mappings, &entries, levels, reads);
     }
 
     fn forget(&mut self, id: u32, level: usize, record: Record) {
@@ -123,8 +117,7 @@ impl Radix {
         mappings: &mut Mappings,
         entries: &[u32; BATCH],
         levels: [u64; MAX_LEVELS],
-        lines: &mut Lines,
-        counters: &mut Counters,
+        Reads { lines, counters }: Reads<'_>,
     ) {
         let Mappings { records, parents, .. } = mappings;
         // From the lowest level up, the walks that reach each level: those that no cache below it shortened.

@@ -18,6 +18,11 @@ fn frame(space: u32, page: u64) -> Pfn {
     Pfn(page + (space as u64) * (1 << 40))
 }
 
+/// A page, mapped to its frame.
+fn mapped(space: u32, page: u64, size: PageSize, protection: Protection) -> Mapped {
+    Mapped { frame: frame(space, page), size, protection }
+}
+
 /// Both models, and what keeps them in step.
 struct Pair {
     mmu: Mmu,
@@ -57,9 +62,9 @@ impl Pair {
             && self.naive.mappings.range((space, at)..(space, at + pages)).next().is_none()
     }
 
-    fn enter(&mut self, space: u32, at: u64, size: PageSize, protection: Protection, access: Access) {
-        self.naive.enter(space, at, size, protection, access == Access::Write);
-        self.mmu.enter(space, Vpn(at), Mapped { frame: frame(space, at), size, protection }, access);
+    fn enter(&mut self, space: u32, at: u64, to: Mapped, access: Access) {
+        self.naive.enter(space, at, to, access);
+        self.mmu.enter(space, Vpn(at), to, access);
     }
 
     /// Any mapping of any space.
@@ -83,7 +88,7 @@ impl Pair {
                 let at = self.page() / pages * pages;
                 if self.free(space, at, pages) {
                     let (protection, access) = (self.protection(), ACCESSES[self.random(3) as usize]);
-                    self.enter(space, at, size, protection, access);
+                    self.enter(space, at, mapped(space, at, size, protection), access);
                 }
             }
             11..13 => {
@@ -94,7 +99,7 @@ impl Pair {
                 let at = self.page() / pages * pages;
                 if pages <= 512 && self.free(space, at, pages) {
                     for part in (at..at + pages).step_by(self.pages(small) as usize) {
-                        self.enter(space, part, small, protection, Access::Read);
+                        self.enter(space, part, mapped(space, part, small, protection), Access::Read);
                     }
                 }
             }
@@ -234,7 +239,7 @@ impl Pair {
                 if self.random(8) == 0 {
                     return;
                 }
-                self.enter(space, page, self.machine.pages.sizes[0], Protection::ALL, access);
+                self.enter(space, page, mapped(space, page, self.machine.pages.sizes[0], Protection::ALL), access);
             }
             Trap::Rights { held } => {
                 assert_eq!(stop, Some(Stop::Rights), "{request:?}");
@@ -268,11 +273,7 @@ impl Pair {
         assert_eq!(held, self.naive.held());
         for _ in 0..8 {
             let (space, page) = (self.random(4) as u32, self.page());
-            let expected = self.naive.mapping(space, page).map(|(_, m)| Mapped {
-                frame: frame(space, page),
-                size: m.size,
-                protection: m.protection,
-            });
+            let expected = self.naive.mapping(space, page).map(|(_, m)| mapped(space, page, m.size, m.protection));
             assert_eq!(self.mmu.lookup(space, Vpn(page)), expected);
         }
         self.mmu.validate().unwrap_or_else(|error| panic!("{error}"));
@@ -423,7 +424,7 @@ fn mixed_sizes_miss_alike_for_long() {
             let (size, start) = (sizes[stretch as usize % sizes.len()], stretch << 12);
             let pages = pair.pages(size);
             for at in (start..start + 16.max(pages)).step_by(pages as usize) {
-                pair.enter(0, at, size, Protection::ALL, Access::Read);
+                pair.enter(0, at, mapped(0, at, size, Protection::ALL), Access::Read);
             }
         }
         for _ in 0..200 {

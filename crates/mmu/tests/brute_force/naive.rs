@@ -5,7 +5,7 @@ use crate::reach::{self, Entry};
 use crate::replacement::{self, Twin};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, WalkCacheSpec};
-use superpage_pages::{Access, PageSize, Protection};
+use superpage_pages::{Access, Mapped, PageSize, Protection};
 
 /// Sets of anything.
 #[derive(Debug)]
@@ -246,8 +246,10 @@ impl Naive {
         }
     }
 
-    pub(crate) fn enter(&mut self, space: u32, at: u64, size: PageSize, protection: Protection, write: bool) {
-        self.mappings.insert((space, at), Mapping { size, protection, referenced: true, dirty: write });
+    pub(crate) fn enter(&mut self, space: u32, at: u64, to: Mapped, access: Access) {
+        let Mapped { size, protection, .. } = to;
+        self.mappings
+            .insert((space, at), Mapping { size, protection, referenced: true, dirty: access == Access::Write });
         self.rebuild();
     }
 

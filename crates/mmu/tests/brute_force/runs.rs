@@ -2,7 +2,7 @@
 //! naive model, given every access, on all machines.
 
 use crate::naive::Naive;
-use crate::{ACCESSES, frame, machines};
+use crate::{ACCESSES, machines, mapped};
 use proptest::prelude::*;
 use superpage_mmu::{Machine, Mmu, Request, Serves};
 use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
@@ -59,13 +59,9 @@ fn check(machine: &Machine, visits: &[Visit], sizes: &[usize]) {
         let size = rungs[sizes[stretch as usize % sizes.len()] % rungs.len()];
         let start = place(stretch * 16);
         for at in (start..start + (16 >> shift)).step_by(naive.pages(size) as usize) {
-            naive.enter(0, at, size, Protection::READ_EXECUTE, false);
-            mmu.enter(
-                0,
-                Vpn(at),
-                Mapped { frame: frame(0, at), size, protection: Protection::READ_EXECUTE },
-                Access::Read,
-            );
+            let to = mapped(0, at, size, Protection::READ_EXECUTE);
+            naive.enter(0, at, to, Access::Read);
+            mmu.enter(0, Vpn(at), to, Access::Read);
         }
     }
     let (mut builder, mut batch) = (RunBuilder::new(), Batch::default());
