@@ -22,11 +22,18 @@ unsafe extern "C" {
 /// More strings than a program can be given.
 const STRINGS: usize = 1 << 20;
 
-/// Executes `execve` with guest pointers. Returns only on failure.
-pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, path: u64, arguments: u64, environment: u64) {
+/// What a program passes to `execve`, as guest pointers.
+pub(crate) struct Pointers {
+    pub(crate) path: u64,
+    pub(crate) arguments: u64,
+    pub(crate) environment: u64,
+}
+
+/// Executes `execve`. Returns only on failure.
+pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, passed: &Pointers) {
     let Some(memory) = Memory::open(session) else { return };
-    let (Some(path), Some(arguments)) = (memory.string(path), memory.strings(arguments)) else { return };
-    let Some(environment) = memory.strings(environment) else { return };
+    let (Some(path), Some(arguments)) = (memory.string(passed.path), memory.strings(passed.arguments)) else { return };
+    let Some(environment) = memory.strings(passed.environment) else { return };
     let mut file = PathBuf::from(OsString::from_vec(path));
     if file == Path::new("/proc/self/exe") || file == Path::new(&format!("/proc/{}/exe", std::process::id())) {
         file.clone_from(&session.program);

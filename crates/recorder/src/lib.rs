@@ -261,7 +261,6 @@ extern "C" fn accessed(cpu: u32, info: u32, address: u64, _: *mut c_void) {
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "the type is QEMU's")]
 extern "C" fn syscall(_: u64, cpu: u32, number: i64, a: u64, b: u64, c: u64, d: u64, e: u64, f: u64, _: u64, _: u64) {
     if let Some(runs) = process::runs(cpu).filter(|runs| runs.begun()) {
         syscalls::enter(cpu, runs, number, [a, b, c, d, e, f]);

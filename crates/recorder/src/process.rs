@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::connection::{self, BUFFER_WORDS, Connection};
 use crate::execute;
 use crate::qemu::Api;
-use crate::runs::{AccessFormat, GATHERING, Runs, Sampler};
+use crate::runs::{AccessFormat, GATHERING, Gathering, Runs, Sampler};
 use crate::schedule::Schedule;
 use crate::syscalls::Calls;
 use crate::touched::Touched;
@@ -122,8 +122,9 @@ pub(crate) fn begin_thread(runs: &Runs) {
         let first = thread == 0 && TOKEN.load(Relaxed) == FIRST;
         Sampler { schedule: if first { schedule.with_beginning() } else { schedule }, touched: &TOUCHED }
     });
+    let buffer = std::ptr::slice_from_raw_parts_mut(buffer, BUFFER_WORDS);
     // SAFETY: the buffer is new and lives until the thread ends.
-    unsafe { runs.begin(buffer, BUFFER_WORDS, thread, session.format, sampler, hand_over) };
+    unsafe { runs.begin(buffer, thread, Gathering { format: session.format, sampler, sink: hand_over }) };
     if !shared {
         let folder = file.parent().unwrap_or(&file).display().to_string();
         let text = format!("{folder} has no room for a buffer: what a thread does last is lost if it is killed");

@@ -99,6 +99,15 @@ pub(crate) struct Runs {
 /// Receives what a thread sends.
 pub(crate) type Sink = fn(thread: u32, words: &[u64]);
 
+/// How a thread's accesses are gathered.
+pub(crate) struct Gathering {
+    /// How QEMU describes them.
+    pub(crate) format: AccessFormat,
+    /// Which of them are recorded; all without one.
+    pub(crate) sampler: Option<Sampler>,
+    pub(crate) sink: Sink,
+}
+
 // SAFETY: the atomic fields are for all threads; the others are touched only by the thread that the value belongs to,
 // which is what the callers of `Runs::begin` promise.
 unsafe impl Sync for Runs {}
@@ -138,20 +147,13 @@ impl Runs {
     /// Sets the thread's buffer, whose last word stays free as the end mark. `self` must not move from now on.
     ///
     /// # Safety
-    /// `buffer` must be valid for `words` words, for nobody else's use, until [`Runs::end`].
-    pub(crate) unsafe fn begin(
-        &self,
-        buffer: *mut u64,
-        words: usize,
-        thread: u32,
-        format: AccessFormat,
-        sampler: Option<Sampler>,
-        sink: Sink,
-    ) {
-        self.start.set(buffer);
-        self.next.set(buffer);
+    /// `buffer` must be valid, for nobody else's use, until [`Runs::end`].
+    pub(crate) unsafe fn begin(&self, buffer: *mut [u64], thread: u32, gathering: Gathering) {
+        let Gathering { format, sampler, sink } = gathering;
+        self.start.set(buffer.cast());
+        self.next.set(buffer.cast());
         // SAFETY: inside the buffer, as the caller guarantees.
-        self.end.set(unsafe { buffer.add(words - 1) });
+        self.end.set(unsafe { buffer.cast::<u64>().add(buffer.len() - 1) });
         self.quick_end.set(if sampler.is_none() { self.end.get() } else { std::ptr::null_mut() });
         self.thread.set(thread);
         self.format.set(format);

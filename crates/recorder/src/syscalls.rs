@@ -181,7 +181,8 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
             }
         }
         Call::Execute => {
-            execute::execute(session, cpu, runs, first, second, third);
+            let passed = execute::Pointers { path: first, arguments: second, environment: third };
+            execute::execute(session, cpu, runs, &passed);
             return;
         }
         Call::Exit => return process::end_thread(cpu, runs),

@@ -15,6 +15,7 @@
 
 use crate::piece::Window;
 use crate::row::{Row, Sampled};
+use crate::simulation::Counted;
 use superpage_mmu::{Counters, Machine, Mmu, Replacement};
 use superpage_pages::Access;
 use superpage_trace::{Info, Sampling};
@@ -191,8 +192,9 @@ impl Windows {
         (self.begun, self.window) = (now, window);
     }
 
-    /// The counts for the whole stream, of which `references` and `instructions` were recorded.
-    pub(crate) fn whole(&self, info: &Info, machine: &Machine, mmu: &Mmu, references: u64, instructions: u64) -> Whole {
+    /// The counts for the whole stream, of which `counted` was recorded.
+    pub(crate) fn whole(&self, info: &Info, machine: &Machine, mmu: &Mmu, counted: &Counted) -> Whole {
+        let Counted { references, instructions, .. } = *counted;
         let all = Tally::now(machine, mmu, self.accesses);
         let walks = all.walks();
         let Some(evidence) = self.evidence(info, machine, mmu) else {

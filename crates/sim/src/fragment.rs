@@ -99,9 +99,10 @@ pub(crate) fn fragment(
     let mut left = (fragment.share * all as f64).round() as u64;
     let chosen: Vec<u64> = match fragment.size {
         None => {
-            let mut order = Vec::with_capacity(left as usize);
-            nested(ladder, ladder.largest(), 0..frames, left as usize, &mut random, &mut order);
-            order
+            let (wanted, order) = (left as usize, Vec::with_capacity(left as usize));
+            let mut visit = Visit { ladder, wanted, random: &mut random, order };
+            visit.within(ladder.largest(), 0..frames);
+            visit.order
         }
         // Selection sampling: exactly so many of those that are left, each choice equally likely.
         Some(_) => (0..all)
@@ -126,32 +127,37 @@ pub(crate) fn fragment(
     Ok(Fragmented { extents: extents.collect(), pages: wired.len() as u64 })
 }
 
-/// The first `wanted` extents of the smallest superpage size, visiting the extents of `level` among the frames in a
-/// random order, and recursively within each. A partial extent at the end counts as one.
-fn nested(
-    ladder: &Ladder,
-    level: Level,
-    frames: std::ops::Range<u64>,
+/// A visit of the extents of the smallest superpage size, in a random order within each larger one.
+struct Visit<'a> {
+    ladder: &'a Ladder,
+    /// How many are visited.
     wanted: usize,
-    random: &mut Random,
-    order: &mut Vec<u64>,
-) {
-    let pages = ladder.pages(level);
-    let smallest = level == Level::BASE.up();
-    let count =
-        if smallest { (frames.end - frames.start) / pages } else { (frames.end - frames.start).div_ceil(pages) };
-    let mut extents: Vec<u64> = (0..count).map(|extent| frames.start + extent * pages).collect();
-    // Fisher and Yates.
-    for at in (1..extents.len()).rev() {
-        extents.swap(at, (random.next() % (at as u64 + 1)) as usize);
-    }
-    for start in extents {
-        if order.len() == wanted {
-            return;
+    random: &'a mut Random,
+    /// Those that were visited so far.
+    order: Vec<u64>,
+}
+
+impl Visit<'_> {
+    /// Visits the extents of `level` among the frames in a random order, and recursively within each. A partial extent at
+    /// the end counts as one.
+    fn within(&mut self, level: Level, frames: std::ops::Range<u64>) {
+        let pages = self.ladder.pages(level);
+        let smallest = level == Level::BASE.up();
+        let count =
+            if smallest { (frames.end - frames.start) / pages } else { (frames.end - frames.start).div_ceil(pages) };
+        let mut extents: Vec<u64> = (0..count).map(|extent| frames.start + extent * pages).collect();
+        // Fisher and Yates.
+        for at in (1..extents.len()).rev() {
+            extents.swap(at, (self.random.next() % (at as u64 + 1)) as usize);
         }
-        match smallest {
-            true => order.push(start / pages),
-            false => nested(ladder, level.down(), start..frames.end.min(start + pages), wanted, random, order),
+        for start in extents {
+            if self.order.len() == self.wanted {
+                return;
+            }
+            match smallest {
+                true => self.order.push(start / pages),
+                false => self.within(level.down(), start..frames.end.min(start + pages)),
+            }
         }
     }
 }

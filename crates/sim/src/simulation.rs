@@ -53,8 +53,8 @@ pub(crate) struct Processes {
 /// Counts of the stream, beside those of the manager and of the hardware.
 #[derive(Default)]
 pub(crate) struct Counted {
-    references: u64,
-    instructions: u64,
+    pub(crate) references: u64,
+    pub(crate) instructions: u64,
     pub(crate) unmapped_accesses: u64,
     pub(crate) widened_rights: u64,
     pub(crate) idle_microseconds: u64,
@@ -285,13 +285,7 @@ impl Simulation {
     }
 
     fn whole(&self) -> Whole {
-        self.windows.whole(
-            &self.info,
-            &self.setup.machine,
-            &self.mmu,
-            self.counted.references,
-            self.counted.instructions,
-        )
+        self.windows.whole(&self.info, &self.setup.machine, &self.mmu, &self.counted)
     }
 
     /// The modelled time so far, in cycles.

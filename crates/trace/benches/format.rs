@@ -41,21 +41,29 @@ fn main() {
 
 fn compare(name: &str, runs: &[Run]) {
     let references: u64 = runs.iter().filter(|r| r.access() != Access::Execute).map(|r| u64::from(r.references)).sum();
-    measure(name, "superpage", runs, references, write_ours, read_ours);
+    let stream = Stream { name, runs, references };
+    measure(&stream, "superpage", write_ours, read_ours);
     let zstd = Compression::ZSTD(ZstdLevel::try_new(3).expect("zstd has a level 3"));
-    measure(name, "parquet zstd", runs, references, |runs| write_parquet(runs, zstd), read_parquet);
+    measure(&stream, "parquet zstd", |runs| write_parquet(runs, zstd), read_parquet);
     let plain = Compression::UNCOMPRESSED;
-    measure(name, "parquet plain", runs, references, |runs| write_parquet(runs, plain), read_parquet);
+    measure(&stream, "parquet plain", |runs| write_parquet(runs, plain), read_parquet);
+}
+
+/// What is written and read.
+struct Stream<'a> {
+    name: &'a str,
+    runs: &'a [Run],
+    /// Loads and stores.
+    references: u64,
 }
 
 fn measure(
-    name: &str,
+    stream: &Stream<'_>,
     format: &str,
-    runs: &[Run],
-    references: u64,
     write: impl Fn(&[Run]) -> Vec<u8>,
     read: impl Fn(&[u8], &mut dyn FnMut(&[Run])),
 ) {
+    let Stream { name, runs, references } = *stream;
     let (mut write_seconds, mut read_seconds, mut length) = (f64::MAX, f64::MAX, 0);
     for round in 0..ROUNDS {
         let start = Instant::now();

@@ -23,7 +23,7 @@ fn begun(thread: u32, words: usize, sampler: Option<Sampler>) -> Box<Runs> {
     let runs = Box::new(Runs::new());
     let buffer = Box::leak(vec![0; words].into_boxed_slice());
     // SAFETY: the buffer is never freed, and the box does not move the value.
-    unsafe { runs.begin(buffer.as_mut_ptr(), words, thread, FORMAT, sampler, keep) };
+    unsafe { runs.begin(buffer, thread, Gathering { format: FORMAT, sampler, sink: keep }) };
     runs
 }
 

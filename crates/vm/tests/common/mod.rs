@@ -11,7 +11,7 @@ use scenario::*;
 pub(crate) use scenario::{Op, plain};
 use setting::{Setting, setting};
 use std::collections::{BTreeMap, HashMap, HashSet};
-use superpage_pages::{Access, Extent, Hint, Level, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Extent, Hint, Level, PageRange, Pfn, Protection, Vpn};
 use superpage_vm::{
     Backing, Buddy, Error, Fault, FaultError, FaultKind, Growth, How, Map, NoContents, Pmap, Region, SoftPmap, SpaceId,
     Vm,
@@ -206,7 +206,7 @@ impl World {
         let start = if more & ALIGNED == ALIGNED { start & !(pages - 1) } else { start };
         let protection = Protection::from_bits(if flags & 4 != 0 { flags >> 5 } else { 3 });
         match what % KINDS {
-            MAP..=3 => self.map(space, start, pages, protection, op),
+            MAP..=3 => self.map(space, Vpn(start).pages(pages), protection, op),
             UNMAP => {
                 self.wait(|world| world.vm.unmap(&mut world.pmap, space, Vpn(start).pages(pages)));
                 self.forget(space, start, start + pages);
@@ -437,7 +437,8 @@ impl World {
         }
     }
 
-    fn map(&mut self, space: SpaceId, start: u64, pages: u64, protection: Protection, op: Op) {
+    fn map(&mut self, space: SpaceId, range: PageRange, protection: Protection, op: Op) {
+        let PageRange { start: Vpn(start), pages } = range;
         let [_, who, _, length, flags, more] = op;
         let shared = flags & SHARED != 0;
         let growth = [Growth::Fixed, Growth::Up, Growth::Down, Growth::Fixed][(more >> 4 & 3) as usize];

@@ -5,7 +5,7 @@ mod disk;
 use disk::Disk;
 use std::ops::Deref;
 use superpage_pages::{Access, Ladder, Level, PageSize, Pfn, Protection, Vpn};
-use superpage_vm::{Backing, Config, Fault, FaultError, Growth, Map, NoContents, Pmap, SoftPmap, SpaceId, Vm};
+use superpage_vm::{Config, Fault, FaultError, Growth, Map, NoContents, Pmap, SoftPmap, SpaceId, Vm};
 
 /// The page sizes of the Alpha 21264 (Navarro et al., section 6.1): every ratio is 8.
 pub(crate) const ALPHA: &str = "8K 64K 512K 4M";
@@ -47,17 +47,16 @@ impl Machine {
         Machine::new(ALPHA, frames, "reservation")
     }
 
-    fn map(&mut self, start: u64, pages: u64, shared: bool, backing: Backing, growth: Growth) {
-        let map = Map::anonymous(Vpn(start), pages).shared(shared).backing(backing).growth(growth);
+    fn map(&mut self, map: Map) {
         self.vm.map(&mut self.pmap, self.space, map).unwrap();
     }
 
     pub(crate) fn anonymous(&mut self, start: u64, pages: u64, growth: Growth) {
-        self.map(start, pages, false, Backing::Anonymous, growth);
+        self.map(Map::anonymous(Vpn(start), pages).growth(growth));
     }
 
     pub(crate) fn file(&mut self, start: u64, pages: u64, shared: bool, offset: u64) {
-        self.map(start, pages, shared, Backing::File { file: 1, pages: 4096, offset }, Growth::Fixed);
+        self.map(Map::file(Vpn(start), pages, 1, 4096, offset).shared(shared));
     }
 
     pub(crate) fn protect(&mut self, start: u64, pages: u64, protection: Protection) {

@@ -147,7 +147,7 @@ impl Server {
         }
         let address = heap.chunks[(entry / PER_CHUNK) as usize] + entry % PER_CHUNK * ENTRY;
         accesses(out, address, Access::Write, if old.is_some() { 4 } else { ENTRY / 8 });
-        let start = self.cache.map(out, file, bytes, request, entry);
+        let start = self.cache.map(out, Served { file, bytes, request, entry });
         for at in (0..bytes).step_by(PAGE as usize) {
             accesses(out, start + at, Access::Read, (bytes - at).min(PAGE).div_ceil(8));
         }
@@ -168,6 +168,14 @@ impl Server {
 /// Entries in a chunk of the heap.
 const PER_CHUNK: u64 = MALLOC_PAGE / ENTRY;
 
+/// A file that is served: its size, the request that it is served for, and its entry in the heap.
+struct Served {
+    file: u64,
+    bytes: u64,
+    request: u64,
+    entry: u64,
+}
+
 impl Cache {
     /// An entry that no mapped file has.
     fn free_entry(&mut self) -> u64 {
@@ -175,7 +183,8 @@ impl Cache {
     }
 
     /// Maps a file unless it is mapped, and returns its address.
-    fn map(&mut self, out: &mut Out, file: u64, bytes: u64, request: u64, entry: u64) -> u64 {
+    fn map(&mut self, out: &mut Out, served: Served) -> u64 {
+        let Served { file, bytes, request, entry } = served;
         self.used.insert(request, file);
         if let Some(mapped) = self.mapped.get_mut(&file) {
             self.used.remove(&mapped.used);
