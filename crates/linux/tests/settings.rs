@@ -167,6 +167,57 @@ fn what_a_kill_kept_from_being_set_is_as_it_was() {
 }
 
 #[test]
+fn what_a_kill_let_the_kernel_set_in_part_is_put_back() {
+    let _turn = superpage_testing::turn_of("settings");
+    let folder = tempfile::tempdir().unwrap();
+    let system = system(folder.path());
+    let journal = folder.path().join("run/settings.json");
+    // A pipe, so that the write waits and the journal of just then can be copied.
+    let pool = system.path(HUGETLB_POOL);
+    fs::remove_file(&pool).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pool).status().unwrap().success());
+    let kernel = std::thread::spawn({
+        let (pool, journal) = (pool.clone(), journal.clone());
+        move || {
+            fs::write(&pool, "3\n").unwrap();
+            while !journal.exists() {
+                std::thread::yield_now();
+            }
+            let while_written = fs::read(&journal).unwrap();
+            assert_eq!(fs::read_to_string(&pool).unwrap(), "4096");
+            fs::write(&pool, "4000\n").unwrap();
+            while_written
+        }
+    });
+    let mut settings = Settings::new(system.clone(), false);
+    assert_eq!(settings.ask(HUGETLB_POOL, "4096").unwrap(), ("3".into(), "4000".into()));
+    let while_written = kernel.join().unwrap();
+    let once_written = fs::read(&journal).unwrap();
+    fs::remove_file(&pool).unwrap();
+    fs::write(&pool, "4000\n").unwrap();
+    drop(settings);
+    assert_eq!(system.get(HUGETLB_POOL).unwrap(), "3");
+
+    for (killed, now, after) in [
+        (&while_written, "1700", "3"),
+        (&while_written, "4096", "3"),
+        (&while_written, "4097", "4097"),
+        (&while_written, "2", "2"),
+        (&once_written, "4000", "3"),
+        (&once_written, "1700", "1700"),
+    ] {
+        fs::write(&journal, killed).unwrap();
+        fs::write(&pool, now).unwrap();
+        let recovered = recover_at(&system).unwrap().unwrap();
+        assert_eq!(
+            (system.get(HUGETLB_POOL).unwrap().as_str(), recovered.left.len()),
+            (after, usize::from(after != "3")),
+            "{now}"
+        );
+    }
+}
+
+#[test]
 fn a_journal_that_names_other_files_is_refused() {
     let _turn = superpage_testing::turn_of("settings");
     let folder = tempfile::tempdir().unwrap();

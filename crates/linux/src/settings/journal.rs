@@ -15,9 +15,24 @@ pub(super) struct Change {
     pub(super) path: PathBuf,
     /// Its old value.
     pub(super) before: String,
-    /// The value that the kernel has accepted; until it is written, the value to be set. A setting with another value
+    /// The value that the kernel has accepted; while it is written, the value to be set. A setting with another value
     /// is not ours to restore.
     pub(super) set: String,
+    /// It is being written: the kernel may have taken a part of a number, where a signal ended the call.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) writing: bool,
+}
+
+impl Change {
+    /// Whether the setting has this value because of this change.
+    pub(super) fn made(&self, now: &str) -> bool {
+        let number = |text: &str| text.parse::<u64>().ok();
+        let between = || {
+            let (now, before, set) = (number(now)?, number(&self.before)?, number(&self.set)?);
+            Some((before.min(set)..=before.max(set)).contains(&now))
+        };
+        now == self.set || (self.writing && between() == Some(true))
+    }
 }
 
 /// All changes of one process that are not yet restored, oldest first.

@@ -7,7 +7,9 @@
 //! `/run/superpage`, or in the directory that the environment variable `SUPERPAGE_RUN_DIR` names.
 //!
 //! The lock does not protect against others who write the same files without it. A setting whose value differs from the
-//! one set here is theirs: it is left alone, and that is reported.
+//! one set here is theirs: it is left alone, and that is reported. While a number is being written the kernel may have
+//! taken a part of it (`kill -9` while it makes huge pages), so until the call returns all between the old value and the
+//! new one is ours.
 
 mod journal;
 
@@ -230,21 +232,21 @@ impl Settings {
         if before == wanted {
             return Ok((before.clone(), before));
         }
-        self.changes.push(Change { path: path.clone(), before: before.clone(), set: wanted.to_string() });
+        let mark = self.mark();
+        let (of, set) = (path.clone(), wanted.to_string());
+        self.changes.push(Change { path: of, before: before.clone(), set, writing: true });
         if let Err(error) = self.journal() {
             self.changes.pop();
             return Err(error);
         }
         if let Err(error) = write(&path, wanted) {
-            self.changes.pop();
-            self.journal()?;
+            self.restore_to(mark)?;
             return Err(error);
         }
         let now = self.system.get(setting)?;
-        if let Some(change) = self.changes.last_mut().filter(|_| now != wanted) {
-            change.set.clone_from(&now);
-            self.journal()?;
-        }
+        let change = &mut self.changes[mark];
+        (change.set, change.writing) = (now.clone(), false);
+        self.journal()?;
         Ok((before, now))
     }
 
@@ -346,7 +348,7 @@ struct Undone {
     left: Vec<Left>,
 }
 
-/// Restores changes, the last first, each only if the setting still has the value that it was set to.
+/// Restores changes, the last first, each only if the setting still has the value that it was set to, or was being set.
 fn undo(changes: Vec<Change>) -> Undone {
     let mut undone = Undone::default();
     for change in changes.into_iter().rev() {
@@ -354,8 +356,8 @@ fn undo(changes: Vec<Change>) -> Undone {
         let done = match now.map_err(Error::file("read", &change.path)) {
             // Already restored, or not yet changed when its process was killed.
             Ok(now) if now == change.before => Ok(()),
-            Ok(now) if now != change.set => {
-                let Change { path, before, set } = change.clone();
+            Ok(now) if !change.made(&now) => {
+                let Change { path, before, set, .. } = change.clone();
                 // A setting that was changed twice is reported once.
                 match undone.left.iter_mut().find(|left| left.path == path) {
                     Some(left) => left.before = before,
