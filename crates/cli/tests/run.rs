@@ -237,6 +237,28 @@ fn signals_reach_the_command_and_the_settings_are_put_back() {
     }
 }
 
+/// A signal that waits while a command cannot be started ends superpage, but not before the settings are as they were.
+#[test]
+fn a_signal_during_a_start_that_fails_leaves_no_settings_behind() {
+    let _turn = superpage_testing::turn_of("run");
+    let Some(_live) = Live::take() else { return };
+    let now = || fs::read_to_string(System::live().path(THP_ENABLED)).unwrap();
+    let before = now();
+    if before.contains("[always]") {
+        return superpage_testing::skip!("system", "the policy changes nothing here");
+    }
+    // So many folders that the search takes a while.
+    let path = "/proc/self/no/such/folder/anywhere:".repeat(3500);
+    let mut child = run("thp", &["no-such-program-anywhere"]).env("PATH", &path).spawn().unwrap();
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while !now().contains("[always]") && child.try_wait().unwrap().is_none() {
+        assert!(std::time::Instant::now() < patience);
+    }
+    signal(&child, "TERM");
+    let ended = child.wait().unwrap();
+    assert_eq!(now(), before, "after {ended}");
+}
+
 #[test]
 fn signals_reach_the_command_where_its_session_began_elsewhere() {
     let _turn = superpage_testing::turn_of("run");

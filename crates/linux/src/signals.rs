@@ -91,11 +91,12 @@ impl Signals {
         std::iter::from_fn(|| self.read()).map(|got| got.signal).find(|signal| ENDING.contains(signal))
     }
 
-    /// Passes signals on to a process from a thread of its own, until the returned value is dropped.
+    /// Passes signals on to a process from a thread of its own, until the returned value is dropped. They stay blocked for as long as
+    /// these [`Signals`] live.
     ///
     /// # Errors
     /// [`Error::System`] if no thread or descriptor can be created.
-    pub fn pass_on(self, pid: i32, pidfd: BorrowedFd<'_>) -> Result<Passing, Error> {
+    pub fn pass_on(&self, pid: i32, pidfd: BorrowedFd<'_>) -> Result<Passing, Error> {
         let pidfd = pidfd.try_clone_to_owned().map_err(Error::system("copy a descriptor"))?;
         let (stop, stopped) = UnixStream::pair().map_err(Error::system("make a pipe"))?;
         let held = self.held.try_clone().map_err(Error::system("copy a descriptor"))?;
@@ -114,7 +115,7 @@ impl Signals {
             }
         });
         let thread = thread.map_err(Error::system("start a thread"))?;
-        Ok(Passing { stop: Some(stop), thread: Some(thread), _held: self })
+        Ok(Passing { stop: Some(stop), thread: Some(thread) })
     }
 
     fn read(&self) -> Option<Got> {
@@ -129,11 +130,10 @@ impl Drop for Signals {
     }
 }
 
-/// Signals are being passed on. Dropping it ends that; they stay blocked until then.
+/// Signals are being passed on. Dropping it ends that.
 pub struct Passing {
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
-    _held: Signals,
 }
 
 impl Drop for Passing {

@@ -45,7 +45,7 @@ pub(crate) struct Task {
     pub(crate) reach: bool,
 }
 
-/// A policy in force, and a command that is ready to be started under it.
+/// A policy in force, and a command that is ready to be started under it. Fields are dropped in their order: the signals last.
 pub(crate) struct Session<'s> {
     task: Task,
     /// Where processes are looked at when they end: it is there before the command.
@@ -87,7 +87,11 @@ impl<'s> Session<'s> {
     /// # Errors
     /// [`Error::Exec`] when the command cannot be started; [`Error::System`]. Nothing of it lives then.
     pub(crate) fn start(self) -> Result<Running<'s>, Error> {
-        let Session { mut task, sampler, arrangement, signals } = self;
+        // What fails below drops these from the last to the first: a signal that waits ends this process, and must not before the
+        // settings are put back.
+        let signals = self.signals;
+        let arrangement = self.arrangement;
+        let Session { mut task, sampler, .. } = self;
         let started = Instant::now();
         let tree = match &sampler {
             Some(sampler) => Tree::spawn_traced(&mut task.command, sampler.at_ends())?,
@@ -95,10 +99,19 @@ impl<'s> Session<'s> {
         };
         // Within the time of the command: it is what the policy costs.
         let placed = task.way.map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
-        let passing = signals.map(|signals| signals.pass_on(tree.pid(), tree.pidfd())).transpose()?;
+        let passing = signals.as_ref().map(|signals| signals.pass_on(tree.pid(), tree.pidfd())).transpose()?;
         // From here on it is dropped in order, whatever fails.
-        let mut running =
-            Running { watch: None, sampler, promoting: None, placed, started, tree, arrangement, _passing: passing };
+        let mut running = Running {
+            watch: None,
+            sampler,
+            promoting: None,
+            placed,
+            started,
+            tree,
+            passing,
+            arrangement,
+            _signals: signals,
+        };
         running.promoting = running.arrangement.promote()?;
         running.sampler = running.sampler.or_else(|| task.looks.map(Sampler::start));
         running.watch = task.reach.then(Watch::start);
@@ -110,6 +123,7 @@ impl<'s> Session<'s> {
     /// # Errors
     /// Those of [`Arrangement::restore`].
     pub(crate) fn put_back(self) -> Result<Vec<String>, Error> {
+        let _signals = self.signals;
         put_back(self.arrangement)
     }
 }
@@ -125,8 +139,9 @@ pub(crate) struct Running<'s> {
     pub(crate) started: Instant,
     /// The command and all that it has started.
     pub(crate) tree: Tree,
+    passing: Option<Passing>,
     arrangement: Arrangement<'s>,
-    _passing: Option<Passing>,
+    _signals: Option<Signals>,
 }
 
 /// What was seen of a command.
@@ -155,13 +170,17 @@ impl Running<'_> {
     /// # Errors
     /// Those of [`Arrangement::restore`].
     pub(crate) fn put_back(self, leave: bool) -> Result<(Vec<String>, Placed), Error> {
-        let Running { watch, sampler, promoting, placed, tree, arrangement, _passing, .. } = self;
+        // Dropped after all else, also where that fails.
+        let _signals = self._signals;
+        let Running { watch, sampler, promoting, placed, tree, passing, arrangement, .. } = self;
         drop((watch, sampler, promoting));
         match leave {
             true => tree.leave(),
             false => drop(tree),
         }
-        Ok((put_back(arrangement)?, placed))
+        let notes = put_back(arrangement)?;
+        drop(passing);
+        Ok((notes, placed))
     }
 }
 
