@@ -1,6 +1,7 @@
 //! All tests of the crate's public interface as one program, which is linked once. One file a question.
 //! Tests of different files take turns: what one changes or measures of the system is not another's.
 
+mod compare;
 mod contiguity;
 mod inspect;
 // `mod ptrees;` is a program of its own, as the example that it tests is.

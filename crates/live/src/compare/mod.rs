@@ -182,10 +182,10 @@ struct Entry {
     runs: Vec<Run>,
 }
 
-/// The settings of this system, locked if the policies change any. While another process holds the lock this waits, and
+/// The settings of this system, locked if the policies or the reference change any. While another process holds the lock this waits, and
 /// a signal should interrupt the wait: so install handlers that only set a flag after this.
 pub fn settings(options: &Options) -> Settings {
-    session::settings(&options.policies)
+    session::settings(options.policies.iter().chain([&options.reference]))
 }
 
 /// Compares. `stop` ends it early: the running command is ended, and the rounds that are complete count. While it runs,
