@@ -72,6 +72,8 @@ struct Mock {
     hold: Option<Hold>,
     outcome: Outcome,
     promoted: Vec<(u32, u64)>,
+    /// What a scan of one of the spaces costs; of the others, nothing.
+    costly: (u32, Time),
 }
 
 impl System for Mock {
@@ -94,6 +96,7 @@ impl System for Mock {
     }
 
     fn look(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Look {
+        self.spent += if space.0 == self.costly.0 { self.costly.1 } else { 0 };
         for ((_, region), (populated, superpage)) in self.regions.range((space.0, 0)..(space.0 + 1, 0)) {
             see(Sample { region: *region, populated: *populated, superpage: *superpage });
         }
@@ -140,7 +143,7 @@ fn mock(regions: &[(u32, u64, u32)]) -> Mock {
     let regions = regions.iter().map(|(space, region, pages)| ((*space, *region), (*pages, false))).collect();
     let outcome = Outcome::Promoted;
     let ladder = Ladder::X86_64;
-    Mock { ladder, now: 0, spent: 0, regions, busiest: 0, hold: None, outcome, promoted: Vec::new() }
+    Mock { ladder, now: 0, spent: 0, regions, busiest: 0, hold: None, outcome, promoted: Vec::new(), costly: (0, 0) }
 }
 
 /// Calls the background whenever it asks, up to a time.
@@ -186,4 +189,35 @@ fn a_share_of_a_core_is_all_that_is_used() {
     system.outcome = Outcome::NoExtent;
     run(&mut *background, &mut system, 150);
     assert!(system.promoted.len() - promoted <= 8, "{}", system.promoted.len() - promoted);
+}
+
+#[test]
+fn a_space_that_uses_up_each_scan_keeps_none_behind_it_from_theirs() {
+    let mut background = promote("burst=2ms,interval=100ms,idle=100ms,age=500ms");
+    let mut system = mock(&[(1, 7, 100), (2, 3, 512), (3, 4, 512)]);
+    system.costly = (1, 5_000_000);
+    run(&mut *background, &mut system, 30);
+    system.promoted.sort_unstable();
+    assert_eq!(system.promoted, [(2, 3), (3, 4)]);
+}
+
+#[test]
+fn times_of_any_length_are_waited_for() {
+    let ever = "18446744073709549568s";
+    for parameters in [
+        "cpu=1e-25,burst=1ms,interval=1ms,age=1ms".to_string(),
+        format!("interval={ever}"),
+        format!("idle={ever},age={ever},burst={ever}"),
+    ] {
+        let mut background = promote(&parameters);
+        let mut system = mock(&[(1, 7, 512), (1, 8, 100)]);
+        system.costly = (1, 5_000_000);
+        for _ in 0..20 {
+            let due = background.next().unwrap();
+            system.now = system.now.max(due);
+            background.tick(system.now, &mut system);
+            background.validate().unwrap();
+            assert!(background.next().unwrap() >= system.now, "{parameters}");
+        }
+    }
 }

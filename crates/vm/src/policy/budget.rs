@@ -29,12 +29,12 @@ impl Budget {
         self.need = cost.as_secs_f64().min(self.depth);
     }
 
-    /// How long to wait before anything may be done; zero if something may be done now.
+    /// How long to wait before anything may be done; zero if something may be done now, [`Duration::MAX`] at most.
     pub(crate) fn wait(&mut self, now: Duration) -> Duration {
         let gained = now.saturating_sub(self.at).as_secs_f64() * self.rate;
         self.have = (self.have + gained).min(self.depth);
         self.at = now;
-        Duration::from_secs_f64((self.need - self.have).max(0.0) / self.rate)
+        Duration::try_from_secs_f64((self.need - self.have).max(0.0) / self.rate).unwrap_or(Duration::MAX)
     }
 }
 
@@ -66,6 +66,13 @@ mod tests {
         assert!((wait.as_secs_f64() - 3.0).abs() < 1e-6);
         assert!(budget.wait(2999 * MS) > Duration::ZERO);
         assert_eq!(budget.wait(3001 * MS), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_wait_of_more_than_a_duration_holds_is_the_longest() {
+        let mut budget = Budget::new(1e-25, MS);
+        budget.spend(2 * MS);
+        assert_eq!(budget.wait(MS), Duration::MAX);
     }
 
     #[test]

@@ -70,6 +70,8 @@ struct Promote {
     /// The part of the time spent that has been charged.
     charged: Time,
     spaces: BTreeMap<SpaceId, Watched>,
+    /// The address space whose scan used up what one call may: the next call goes on after it.
+    cut: Option<SpaceId>,
     next_members: Time,
     /// Because no free extent was available: until when nothing is promoted, and how often in a row.
     pause: (Time, u32),
@@ -114,6 +116,7 @@ impl Promote {
             looks: Budget::new(cpu / 2.0, burst / 2),
             charged: 0,
             spaces: BTreeMap::new(),
+            cut: None,
             next_members: 0,
             pause: (0, 0),
             due: 0,
@@ -129,17 +132,17 @@ impl Promote {
         used
     }
 
-    /// Updates the list of address spaces, and scans those that are due.
+    /// Updates the list of address spaces, and scans those that are due, from where the last call was cut off.
     fn look(&mut self, now: Time, level: Level, system: &mut dyn System) {
         if now >= self.next_members {
-            self.next_members = now + self.interval;
+            self.next_members = now.saturating_add(self.interval);
             let members = system.spaces();
             self.spaces.retain(|space, _| members.binary_search(space).is_ok());
             for space in members {
                 let pages = system.ladder().pages(level) as u32;
                 let watched = || Watched {
                     scanner: Scanner::new(pages, self.share, self.age).expect("a share that was checked"),
-                    next_look: now + self.interval,
+                    next_look: now.saturating_add(self.interval),
                     quiet: 0,
                     queue: Vec::new(),
                     held: 0,
@@ -148,23 +151,29 @@ impl Promote {
             }
         }
         let began = system.spent();
-        let mut gone = Vec::new();
-        for (space, watched) in self.spaces.iter_mut().filter(|(_, watched)| watched.next_look <= now) {
+        let due = self.spaces.iter().filter(|(_, watched)| watched.next_look <= now);
+        let mut due: Vec<SpaceId> = due.map(|(space, _)| *space).collect();
+        let cut = self.cut.take();
+        let done = due.partition_point(|space| Some(*space) <= cut);
+        due.rotate_left(done);
+        for space in due {
+            let watched = self.spaces.get_mut(&space).expect("it was found there");
             let before = watched.scanner.census();
-            match watched.look(now, (*space, level), system) {
-                Look::Gone => gone.push(*space),
-                Look::Closed => (watched.next_look, watched.quiet) = (now + self.idle, 0),
+            let again = now.saturating_add(self.interval);
+            match watched.look(now, (space, level), system) {
+                Look::Gone => drop(self.spaces.remove(&space)),
+                Look::Closed => (watched.next_look, watched.quiet) = (now.saturating_add(self.idle), 0),
                 Look::Seen | Look::Anew if watched.scanner.census() != before => {
-                    (watched.next_look, watched.quiet) = (now + self.interval, 0);
+                    (watched.next_look, watched.quiet) = (again, 0);
                 }
                 Look::Unchanged | Look::Seen | Look::Anew => watched.rest(now, self.interval, self.idle),
             }
             // One scan of much memory may use the whole budget: the others are due again at the next call.
             if system.spent() - began > self.burst / 2 {
+                self.cut = Some(space);
                 break;
             }
         }
-        gone.iter().for_each(|space| drop(self.spaces.remove(space)));
     }
 
     /// Promotes one batch, in the busiest address space that has a candidate.
@@ -183,7 +192,7 @@ impl Promote {
         }
         let batch = watched.take_batch(now, (space, level), self.batch, system);
         if batch.changed {
-            watched.next_look = watched.next_look.min(now + self.interval);
+            watched.next_look = watched.next_look.min(now.saturating_add(self.interval));
             watched.quiet = 0;
         }
         let outcomes = system.promote(space, level, &batch.regions, How::Either);
@@ -207,7 +216,7 @@ impl Promote {
         if failed {
             watched.queue.clear();
             let pause = (SECOND << self.pause.1.min(6)).min(LONGEST_PAUSE);
-            self.pause = (system.now() + pause, self.pause.1 + 1);
+            self.pause = (system.now().saturating_add(pause), self.pause.1.saturating_add(1));
         } else if promoted {
             self.pause.1 = 0;
         }
@@ -215,7 +224,7 @@ impl Promote {
 
     /// The next time at which something is to be done, as far as known at `now`.
     fn rest(&mut self, now: Time) -> Time {
-        let wait = |budget: &mut Budget| now + nanos(budget.wait(Duration::from_nanos(now)));
+        let wait = |budget: &mut Budget| now.saturating_add(nanos(budget.wait(Duration::from_nanos(now))));
         let (all, looks) = (wait(&mut self.budget), wait(&mut self.looks));
         let next = self.spaces.values().map(|watched| watched.next_look).min().unwrap_or(self.next_members);
         let next = next.min(self.next_members).max(looks);
@@ -249,7 +258,7 @@ impl Background for Promote {
                 self.budget.expect(used);
             }
         }
-        self.due = self.rest(system.now().max(now)).max(now + 1);
+        self.due = self.rest(system.now().max(now)).max(now.saturating_add(1));
     }
 
     fn events(&self) -> Events {
@@ -295,7 +304,7 @@ impl Watched {
     /// Waits twice as long as before, up to the longest time.
     fn rest(&mut self, now: Time, interval: Time, idle: Time) {
         self.quiet = (self.quiet + 1).min(16);
-        self.next_look = now + (interval.saturating_mul(1 << self.quiet)).min(idle);
+        self.next_look = now.saturating_add(interval.saturating_mul(1 << self.quiet).min(idle));
     }
 
     /// When the next candidate may be promoted, if any will be.
