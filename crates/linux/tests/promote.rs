@@ -362,6 +362,70 @@ fn the_policy_of_the_tutorial_promotes_live_too() {
     program.finish();
 }
 
+/// A background that scans all that there is, and writes down which spaces are gone.
+#[derive(Debug)]
+struct Listener;
+
+static GONE: std::sync::Mutex<Vec<i32>> = std::sync::Mutex::new(Vec::new());
+
+impl superpage_vm::Background for Listener {
+    fn next(&self) -> Option<superpage_vm::Time> {
+        Some(0)
+    }
+
+    fn tick(&mut self, _: superpage_vm::Time, system: &mut dyn superpage_vm::System) {
+        for space in system.spaces() {
+            system.look(space, superpage_pages::Level(1), &mut |_| {});
+        }
+    }
+
+    fn events(&self) -> superpage_vm::Events {
+        superpage_vm::Events { gone: true, ..Default::default() }
+    }
+
+    fn gone(&mut self, space: superpage_vm::SpaceId) {
+        GONE.lock().unwrap().push(space.0 as i32);
+    }
+}
+
+static LISTENER: superpage_vm::Definition = superpage_vm::Definition {
+    name: "listener",
+    paper: "",
+    help: "listens",
+    parameters: &[],
+    needs: &[],
+    make: |_| superpage_vm::Made::with(superpage_vm::Answers::BASE, Listener),
+};
+
+#[test]
+fn a_background_is_told_of_processes_that_end_and_of_programs_that_are_replaced() {
+    let _turn = superpage_testing::turn_of("promote");
+    let policy = superpage_vm::Policy::of(&LISTENER, [], &superpage_linux::policy::LINUX).unwrap();
+    let mut shell = Command::new("sh").args(["-c", "read x; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
+    let pid = shell.id() as i32;
+    let Some(mut promoter) = usable(Promoter::of(&policy, Target::pid(pid))) else { return };
+    let name = || fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let until = |promoter: &mut Promoter, times: usize| {
+        let patience = Instant::now() + Duration::from_secs(30);
+        while GONE.lock().unwrap().len() < times {
+            promoter.step();
+            assert!(Instant::now() < patience, "gone: {:?}", GONE.lock().unwrap());
+        }
+        assert_eq!(*GONE.lock().unwrap(), vec![pid; times]);
+    };
+    while name() != "sh\n" {}
+    (0..3).for_each(|_| _ = promoter.step());
+    until(&mut promoter, 0);
+    writeln!(shell.stdin.as_mut().unwrap(), "go").unwrap();
+    while name() != "cat\n" {}
+    until(&mut promoter, 1);
+    (0..3).for_each(|_| _ = promoter.step());
+    until(&mut promoter, 1);
+    drop(shell.stdin.take());
+    shell.wait().unwrap();
+    until(&mut promoter, 2);
+}
+
 #[test]
 fn only_full_regions_are_promoted() {
     let _turn = superpage_testing::turn_of("promote");

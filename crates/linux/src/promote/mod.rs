@@ -29,10 +29,11 @@ use self::cpu::{process_cpu, thread_cpu};
 use self::headroom::{Claims, Headroom, Place, admit};
 use self::process::Process;
 use crate::collapse::{self, Refusal};
+use crate::policy::LINUX;
 use crate::why::{Reason, Why};
 use crate::{Error, scan};
 use rustix::fd::AsFd;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -66,6 +67,8 @@ struct Live {
     size: u64,
     least: u32,
     processes: BTreeMap<i32, Process>,
+    /// Those that have ended or execute another program, of which the background was not told yet.
+    gone: BTreeSet<SpaceId>,
     headroom: Headroom,
     counters: Counters,
     began: Instant,
@@ -153,12 +156,13 @@ impl Promoter {
     /// that are not of that policy, such as how far a process may be slowed, have the defaults of [`Options`].
     ///
     /// # Errors
-    /// [`Error::Usage`]: the policy has no background. Otherwise as for [`Promoter::new`].
+    /// [`Error::Usage`]: the policy has no background, or needs what a live Linux does not have. Otherwise as for [`Promoter::new`].
     pub fn of(policy: &superpage_vm::Policy, target: Target) -> Result<Promoter, Error> {
         let name = policy.definition().name;
         let none =
             || Error::Usage(format!("policy {name} does nothing in time of its own: nothing of it can be done live"));
         let background = policy.background().ok_or_else(none)?;
+        policy.check(&LINUX).map_err(|error| Error::Usage(error.to_string()))?;
         let promoter = Promoter::new(Options { share: f64::MIN_POSITIVE, ..Options::default() }, target)?;
         Ok(Promoter { background, ..promoter })
     }
@@ -181,6 +185,7 @@ impl Promoter {
             ladder,
             size,
             processes: BTreeMap::new(),
+            gone: BTreeSet::new(),
             headroom: Headroom::of("/"),
             counters: Counters { region_bytes: size, ..Counters::default() },
             began: Instant::now(),
@@ -253,6 +258,10 @@ impl Promoter {
         if background.next().is_some_and(|due| due <= now) {
             let scans = live.clock.scans;
             background.tick(now, live);
+            let gone = std::mem::take(&mut live.gone);
+            if background.events().gone {
+                gone.into_iter().for_each(|space| background.gone(space));
+            }
             let (used, scans) = (live.clock.end(), live.clock.scans.saturating_sub(scans));
             live.counters.cpu += used;
             live.counters.scan_cpu += scans;
@@ -269,7 +278,7 @@ impl Promoter {
         live.spaces();
         let mut scanners = BTreeMap::new();
         live.find(&mut scanners);
-        let until = live.began.elapsed() + live.options.age.0 + Duration::from_millis(1);
+        let until = live.began.elapsed().saturating_add(live.options.age.0).saturating_add(Duration::from_millis(1));
         while !stop.load(Ordering::Relaxed) && live.began.elapsed() < until {
             std::thread::sleep(NAP.min(until.saturating_sub(live.began.elapsed())));
         }
@@ -385,8 +394,9 @@ impl System for Live {
     fn spaces(&mut self) -> Vec<SpaceId> {
         let before = self.clock.read();
         let members = self.target.members();
-        self.processes.retain(|pid, _| members.contains(pid));
-        let met = self.began.elapsed() + self.options.interval.0;
+        let gone = &mut self.gone;
+        self.processes.retain(|pid, _| members.contains(pid) || !gone.insert(SpaceId(*pid as u32)));
+        let met = self.began.elapsed().saturating_add(self.options.interval.0);
         for pid in &members {
             self.processes.entry(*pid).or_insert_with(|| Process::new(*pid, met));
         }
@@ -396,11 +406,18 @@ impl System for Live {
 
     fn look(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Look {
         let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Look::Gone };
-        let before = self.clock.read();
-        let looked = process.look(self.began.elapsed(), (&self.options, self.size, self.least), see);
+        let (before, identity) = (self.clock.read(), process.identity());
+        let mut looked = process.look(self.began.elapsed(), (&self.options, self.size, self.least), see);
         self.clock.scans += self.clock.read().saturating_sub(before);
+        // Another process of that number, or another program: a new address space, which the next list has.
+        if identity.is_some() && process.identity() != identity {
+            looked = Ok(Look::Gone);
+        }
         match looked {
-            Ok(Look::Gone) => drop(self.processes.remove(&(space.0 as i32))),
+            Ok(Look::Gone) => {
+                self.processes.remove(&(space.0 as i32));
+                self.gone.insert(space);
+            }
             Ok(Look::Unchanged) => self.counters.quiet_looks += 1,
             Ok(Look::Closed) => {}
             Ok(Look::Seen | Look::Anew) => {
@@ -449,7 +466,7 @@ impl System for Live {
     fn ready(&mut self, space: SpaceId) -> Result<(), Hold> {
         let now = self.began.elapsed();
         let Some(process) = self.processes.get_mut(&(space.0 as i32)) else {
-            return Err(Hold::Space(nanos(now + self.options.interval.0)));
+            return Err(Hold::Space(nanos(now.saturating_add(self.options.interval.0))));
         };
         if let Some(cpu) = process_cpu(process.pid) {
             process.pace.look(now, cpu);
@@ -476,7 +493,7 @@ impl System for Live {
         self.counters.no_room += no_room.len() as u64;
         if room.copies < self.size {
             tracing::debug!(pid = process.pid, "no room in {}: promotion waits", room.place);
-            process.pace.pause(now + self.options.idle.0);
+            process.pace.pause(now.saturating_add(self.options.idle.0));
         }
         let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) else {
             return vec![Outcome::Later; regions.len()];
@@ -523,7 +540,7 @@ impl System for Live {
             match refusal {
                 Refusal::Gone => process.pinned = None,
                 Refusal::Rights => process.excluded = Some(Excluded::Rights),
-                Refusal::GroupLimit => process.pace.pause(to.0 + self.options.idle.0),
+                Refusal::GroupLimit => process.pace.pause(to.0.saturating_add(self.options.idle.0)),
                 Refusal::Ineligible => process.learn_flags(now, &self.options),
                 _ => {}
             }

@@ -246,7 +246,7 @@ impl Process {
         self.unmeasured = now < self.next_measure;
         if !self.unmeasured {
             self.measure(&pagemap, &misfits)?;
-            self.next_measure = now + now.saturating_sub(self.met).max(options.interval.0);
+            self.next_measure = now.saturating_add(now.saturating_sub(self.met).max(options.interval.0));
         }
         self.promoted = 0;
         self.pinned = (seen.candidates > 0).then_some(Pinned { pidfd, pagemap });
@@ -304,7 +304,7 @@ impl Process {
     /// Reads which ranges are unsuitable, unless that was done a short time ago; later scans exclude them.
     /// Walks the whole page table, as `smaps` does.
     pub(super) fn learn_flags(&mut self, now: Duration, options: &Options) {
-        if self.flags_read.is_none_or(|read| now >= read + options.idle.0) {
+        if self.flags_read.is_none_or(|read| now >= read.saturating_add(options.idle.0)) {
             self.flags_read = Some(now);
             self.unsuitable = scan::unsuitable(self.pid).unwrap_or_default();
             self.scan_again();
@@ -314,6 +314,11 @@ impl Process {
     /// Marks what is known of the memory as out of date: it will be scanned next time.
     pub(super) fn scan_again(&mut self) {
         self.memory = None;
+    }
+
+    /// Which program of which process the last scan saw: when the process started, and where its stack does. `None` before the first.
+    pub(super) fn identity(&self) -> Option<(u64, u64)> {
+        self.identity
     }
 
     /// Whether it was scanned and is not left alone.

@@ -4,7 +4,7 @@
 //! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each
 //! implements [`System`].
 
-use crate::{How, Ripe, Sample, SpaceId};
+use crate::{How, Need, Ripe, Sample, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -26,15 +26,17 @@ pub trait Background: fmt::Debug + Send {
         Events::default()
     }
 
-    /// A fault was resolved. Called only if [`Background::events`] asks for it.
+    /// A fault was resolved. Called for each, only if [`Background::events`] asks for it, and only where the target resolves faults
+    /// itself ([`Need::FaultEvents`](crate::Need::FaultEvents)): a policy that asks for it elsewhere is refused.
     fn faulted(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
     /// The TLBs had no translation of the page, which is now mapped at this level. Called for each miss, only if
     /// [`Background::events`] asks for it, and only where the target counts misses ([`Need::Misses`](crate::Need::Misses)).
     fn missed(&mut self, _space: SpaceId, _at: Vpn, _mapped: Level) {}
 
-    /// An address space ended, or its program was replaced by another. Called only if [`Background::events`] asks for
-    /// it.
+    /// An address space ended, or its program was replaced by another: the number may stand for another address space from now on.
+    /// Called only if [`Background::events`] asks for it. The manager calls it at once; live Linux after the call in which the end
+    /// was noticed, when processes were listed ([`System::spaces`]) or that one was scanned ([`System::look`]).
     fn gone(&mut self, _space: SpaceId) {}
 
     /// Checks the invariants of its state.
@@ -57,10 +59,18 @@ pub struct Events {
     pub gone: bool,
 }
 
+impl Events {
+    /// What a target must provide for them. All targets know of address spaces that end.
+    pub(crate) fn needs(self) -> impl Iterator<Item = Need> {
+        let faulted = self.faulted.then_some(Need::FaultEvents);
+        faulted.into_iter().chain(self.missed.then_some(Need::Misses))
+    }
+}
+
 /// What a scan of an address space ([`System::look`]) found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Look {
-    /// The address space has ended.
+    /// The address space has ended, or the number stands for another one.
     Gone,
     /// Nothing has changed since the last scan, and no region was reported.
     Unchanged,

@@ -99,6 +99,8 @@ pub enum Need {
     Settings,
     /// Superpages made by copying.
     Copying,
+    /// To be told of page faults.
+    FaultEvents,
     /// To be told of misses in the TLBs.
     Misses,
     /// Free memory that is zeroed ahead.
@@ -111,6 +113,7 @@ impl fmt::Display for Need {
             Need::Faults => "control over page faults",
             Need::Settings => "the settings of a running Linux",
             Need::Copying => "superpages made by copying",
+            Need::FaultEvents => "to be told of page faults",
             Need::Misses => "to be told of misses in the TLBs",
             Need::Zeroing => "free memory that is zeroed ahead",
         })
@@ -128,12 +131,31 @@ pub struct Target {
 
 impl Target {
     /// The manager of this crate.
-    pub const MANAGER: Target =
-        Target { name: "this memory manager", has: &[Need::Faults, Need::Copying, Need::Misses, Need::Zeroing] };
+    pub const MANAGER: Target = Target {
+        name: "this memory manager",
+        has: &[Need::Faults, Need::Copying, Need::FaultEvents, Need::Misses, Need::Zeroing],
+    };
 
     /// The first of these needs that it does not provide.
     pub fn lacks(&self, needs: &[Need]) -> Option<Need> {
         needs.iter().copied().find(|need| !self.has.contains(need))
+    }
+
+    /// Checks that it provides what a policy of this definition needs, and the events that its background asks for.
+    ///
+    /// # Errors
+    /// A sentence that names what is missing.
+    fn provides(&self, definition: &Definition, background: Option<&dyn Background>) -> Result<(), PolicyError> {
+        let asked = background.map(|background| background.events()).unwrap_or_default();
+        match self.lacks(definition.needs).or_else(|| asked.needs().find(|need| !self.has.contains(need))) {
+            None => Ok(()),
+            Some(need) => {
+                let (name, target, names) = (definition.name, self.name, self.names());
+                Err(PolicyError(format!(
+                    "policy {name} needs {need}, which {target} does not have; {target} has {names}"
+                )))
+            }
+        }
     }
 
     /// The policies that can run on it.
@@ -219,13 +241,7 @@ impl Policy {
         parameters: impl IntoIterator<Item = (&'a str, &'a str)>,
         target: &Target,
     ) -> Result<Policy, PolicyError> {
-        let name = definition.name;
-        if let Some(need) = target.lacks(definition.needs) {
-            let (target, names) = (target.name, target.names());
-            return Err(PolicyError(format!(
-                "policy {name} needs {need}, which {target} does not have; {target} has {names}"
-            )));
-        }
+        target.provides(definition, None)?;
         let mut given = Given::defaults(definition);
         let mut answers = Vec::new();
         for (key, value) in parameters {
@@ -236,6 +252,7 @@ impl Policy {
             }
         }
         let made = (definition.make)(&given);
+        target.provides(definition, made.background.as_deref())?;
         let mut policy = Policy { answers: made.answers, sizes: Vec::new(), given };
         for (key, value) in answers {
             if key != "sizes" && !KEYS.iter().any(|known| known.name == key) {
@@ -259,6 +276,14 @@ impl Policy {
     /// Makes its background, in its initial state; `None` if it has none.
     pub fn background(&self) -> Option<Box<dyn Background>> {
         (self.definition().make)(&self.given).background
+    }
+
+    /// Checks that a target, which need not be the one that it was parsed for, provides what it needs. Its answers are not looked at.
+    ///
+    /// # Errors
+    /// A sentence that names what is missing.
+    pub fn check(&self, target: &Target) -> Result<(), PolicyError> {
+        target.provides(self.definition(), self.background().as_deref())
     }
 
     /// The names that [`Policy::named`] knows.
@@ -336,6 +361,7 @@ pub struct PolicyError(String);
 
 #[cfg(test)]
 mod tests {
+    use super::background::{Events, System, Time};
     use super::*;
 
     const LINUX: Target = Target { name: "a live Linux", has: &[Need::Settings, Need::Copying] };
@@ -393,6 +419,55 @@ mod tests {
         assert!(message("base:preempt").contains("key=value"));
         assert!(message("base:sizes=3K").contains("power of two"));
         assert!(message("thp:malloc=on").contains("malloc needs the settings of a running Linux"));
+    }
+
+    #[test]
+    fn an_event_that_a_target_does_not_have_is_refused_by_name() {
+        #[derive(Debug)]
+        struct Listener(Events);
+        impl Background for Listener {
+            fn next(&self) -> Option<Time> {
+                None
+            }
+            fn tick(&mut self, _: Time, _: &mut dyn System) {}
+            fn events(&self) -> Events {
+                self.0
+            }
+        }
+        const ANSWERS: Answers = Answers::BASE;
+        const FAULTED: Events = Events { faulted: true, missed: false, gone: true };
+        static FAULTS: Definition = Definition {
+            name: "faults",
+            paper: "",
+            help: "listens",
+            parameters: &[],
+            needs: &[],
+            make: |_| Made::with(ANSWERS, Listener(FAULTED)),
+        };
+        static MISSES: Definition = Definition {
+            name: "misses",
+            make: |_| Made::with(ANSWERS, Listener(Events { missed: true, ..Events::default() })),
+            ..FAULTS
+        };
+        static ENDS: Definition = Definition {
+            name: "ends",
+            make: |_| Made::with(ANSWERS, Listener(Events { gone: true, ..Events::default() })),
+            ..FAULTS
+        };
+        let message = |definition: &'static Definition| {
+            let policy = Policy::of(definition, [], &Target::MANAGER).unwrap();
+            let error = Policy::of(definition, [], &LINUX).map(drop);
+            assert_eq!(error, policy.check(&LINUX));
+            error.map_err(|error| error.to_string())
+        };
+        let faults = message(&FAULTS).unwrap_err();
+        assert!(
+            faults.starts_with("policy faults needs to be told of page faults, which a live Linux does not have"),
+            "{faults}"
+        );
+        let misses = message(&MISSES).unwrap_err();
+        assert!(misses.starts_with("policy misses needs to be told of misses in the TLBs, which"), "{misses}");
+        assert_eq!(message(&ENDS), Ok(()));
     }
 
     #[test]
