@@ -2,7 +2,8 @@
 //!
 //! Each table or figure is a file, `experiments/PAPER/NAME.toml`: what the paper ran, what runs here, the paper's
 //! values as data, and how close each must be. The simulator never reads these values; they are only compared with its
-//! results, or with measurements of real programs.
+//! results, or with measurements of real programs. It decides nothing of what a machine or a policy does, and never adjusts a result
+//! to a paper's value.
 #![forbid(unsafe_code)]
 
 mod catalogue;

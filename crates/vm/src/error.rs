@@ -65,11 +65,12 @@ pub enum FaultError {
     /// The mapping does not allow the access.
     #[error("the mapping of page {:#x} does not allow the access {:?}", .0.0, .1)]
     Protection(Vpn, Access),
-    /// No frame is left, not even in a reservation.
-    #[error("no frame is left for page {:#x}; give the machine more memory, or end a process", .0.0)]
+    /// No frame is left, not even in a reservation. From [`crate::Vm::read`] and [`crate::Vm::write`] the number is of a page of the
+    /// file, not of an address space.
+    #[error("no frame is left for page {:#x} of the address space or file; give the machine more memory, or end a process", .0.0)]
     OutOfMemory(Vpn),
-    /// [`crate::Memory`] could not fill the page's frame.
-    #[error("the frame of page {:#x} could not be filled with its contents", .0.0)]
+    /// [`crate::Memory`] could not fill the page's frame. The number is as for [`FaultError::OutOfMemory`].
+    #[error("the frame of page {:#x} of the address space or file could not be filled with its contents", .0.0)]
     Contents(Vpn),
     /// The page is being read into this frame: wait for [`crate::Vm::read_done`], without holding the manager, and
     /// retry the access.

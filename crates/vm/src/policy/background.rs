@@ -124,7 +124,9 @@ pub trait System {
     /// The current time: at least what [`Background::tick`] was called with.
     fn now(&self) -> Time;
 
-    /// The processor time used by the background so far, including what was done on its behalf.
+    /// The processor time that the background has used since the start, in nanoseconds, in its own code, in scans and in promotions. Where
+    /// somebody else measures it ([`Vm::advance`](crate::Vm::advance)), as in the simulator, it stands still during a call of
+    /// [`Background::tick`], and the next call knows of this one's; live it goes on.
     fn spent(&self) -> Time;
 
     /// The address spaces that it may work on, in ascending order.
@@ -178,6 +180,8 @@ pub trait System {
         None
     }
 
-    /// Demotes a superpage. Returns whether it was one.
+    /// Demotes the superpage of exactly this level at the start of the region, until a base page maps its first page; where the policy
+    /// demotes stepwise, the rest stays in superpages of the sizes between. Returns whether there was one. A live Linux has no call for
+    /// that, and returns `false`.
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool;
 }

@@ -79,7 +79,8 @@ impl Vm {
         }
     }
 
-    /// The idle loop: hashes up to `most` pages that were read in and are still clean. Returns how many it hashed.
+    /// The idle loop: hashes up to `most` pages that were read in and are still clean. Returns how many it hashed. Costs a call of
+    /// [`Memory::digest`] for each, and for each page in the queue that it passes a look at its mappings; O(1) if none waits.
     pub fn idle(&mut self, pmap: &impl Pmap, memory: &mut impl Memory, most: u64) -> u64 {
         let mut hashed = 0;
         while hashed < most
