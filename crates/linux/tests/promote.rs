@@ -403,7 +403,11 @@ fn a_background_is_told_of_processes_that_end_and_of_programs_that_are_replaced(
     let policy = superpage_vm::Policy::of(&LISTENER, [], &superpage_linux::policy::LINUX).unwrap();
     let mut shell = Command::new("sh").args(["-c", "read x; exec cat"]).stdin(Stdio::piped()).spawn().unwrap();
     let pid = shell.id() as i32;
-    let Some(mut promoter) = usable(Promoter::of(&policy, Target::pid(pid))) else { return };
+    let Some(mut promoter) = usable(Promoter::of(&policy, Target::pid(pid))) else {
+        drop(shell.stdin.take());
+        shell.wait().unwrap();
+        return;
+    };
     let name = || fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     let until = |promoter: &mut Promoter, times: usize| {
         let patience = Instant::now() + Duration::from_secs(30);
