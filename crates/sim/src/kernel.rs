@@ -87,7 +87,6 @@ impl Simulation {
     }
 
     fn run_background(&mut self) {
-        let nanoseconds = |seconds: f64| (seconds * 1e9) as u64;
         // An estimate of a sampled stream may go back; time does not.
         let now = nanoseconds(self.seconds());
         if now < self.work.background_time || self.vm.due().is_none_or(|due| now < due) {
@@ -186,9 +185,20 @@ impl Simulation {
         Ok(())
     }
 
-    /// The idle loop, which may compute digests.
+    /// The idle loop, which may compute digests; the background is called each time that it is due meanwhile.
     fn idle(&mut self, microseconds: u64) {
-        self.counted.idle_microseconds += microseconds;
+        let mut left = microseconds;
+        while let Some(due) = self.vm.due() {
+            let until = due.max(self.work.background_time);
+            let wait = until.saturating_sub(nanoseconds(self.seconds())).div_ceil(1000).max(1);
+            if wait > left {
+                break;
+            }
+            self.counted.idle_microseconds += wait;
+            left -= wait;
+            self.run_background();
+        }
+        self.counted.idle_microseconds += left;
         let machine = &self.setup.machine;
         let cycles = u128::from(microseconds) * u128::from(machine.clock.hertz) / 1_000_000;
         let pages = cycles / u128::from(self.digest_cycles().max(1));
@@ -296,4 +306,8 @@ fn rights(access: Access) -> Protection {
         Access::Write => Protection::READ_WRITE,
         Access::Execute => Protection::READ_EXECUTE,
     }
+}
+
+fn nanoseconds(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
 }

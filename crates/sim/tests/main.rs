@@ -5,6 +5,7 @@ mod script;
 mod files;
 mod grid;
 mod hints;
+mod linux;
 mod misses;
 mod navarro02;
 mod parts;

@@ -7,7 +7,7 @@ use crate::frame::zeroed::Zeroed;
 use crate::object::Objects;
 use crate::object::population::Population;
 use crate::object::reservation::Reservations;
-use crate::policy::{Answers, Policy, Reclaim};
+use crate::policy::{Answers, Place, Policy, Reclaim};
 use crate::reclaim::away::Away;
 use crate::reclaim::pages::{List, Pages};
 use crate::space::Space;
@@ -80,6 +80,7 @@ impl Vm {
             wired: Vec::new(),
             pools: Pools::default(),
             zeroed: Zeroed::default(),
+            reserves: answers.place.frames == Place::Reservation,
             stats: Stats::default(),
             buddy,
         };

@@ -34,7 +34,8 @@ impl Vm {
             let (cached, swapped) = self.frames.away.pages_in(object, low, low + pages);
             let populated = self.frames.population.count(level, walk.slots[level as usize]);
             let enough = 8 * populated >= u64::from(self.answers.populate.threshold) * pages;
-            if !simple || !inside || !enough || !cached.is_empty() || !swapped.is_empty() {
+            let allowed = self.answers.place.hints.allow(entry.hint);
+            if !simple || !inside || !allowed || !enough || !cached.is_empty() || !swapped.is_empty() {
                 break;
             }
             for page in low..low + pages {

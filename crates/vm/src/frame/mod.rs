@@ -48,6 +48,8 @@ pub(crate) struct Frames {
     pub(crate) wired: Vec<Extent>,
     pub(crate) pools: Pools,
     pub(crate) zeroed: Zeroed,
+    /// Whether frames of an extent can be reserved. If not, those that cease to be populated are free at once.
+    pub(crate) reserves: bool,
     pub(crate) stats: Stats,
 }
 
@@ -487,7 +489,7 @@ impl Frames {
     }
 
     /// Frees the pages of an object from `low` up to `high`. Frames in an extent of which something else stays
-    /// populated stay reserved; an extent that becomes wholly unpopulated is freed. O(nodes in the range).
+    /// populated stay reserved, if the policy reserves; an extent that becomes wholly unpopulated is freed. O(nodes in the range).
     pub(crate) fn release(&mut self, object: ObjectId, low: u64, high: u64) {
         let (cached, swapped) = self.away.pages_in(object, low, high);
         cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
@@ -564,8 +566,8 @@ impl Frames {
         emptied
     }
 
-    /// After pages of a node with an extent were freed: frees the extent, or puts it on the right list. A reservation
-    /// that loses pages is not being populated, so it goes to the end where preemption takes.
+    /// After pages of a node with an extent were freed: frees the extent, or its unpopulated pieces if nothing is reserved, or
+    /// puts it on the right list. A reservation that loses pages is not being populated, so it goes to the end where preemption takes.
     fn settle_extent(&mut self, level: u8, slot: u32, was_full: bool, emptied: u8) {
         let node = *self.population.node(level, slot);
         if node.some == 0 {
@@ -575,6 +577,8 @@ impl Frames {
             self.population.node_mut(level, slot).reservation = NONE;
             let start = Pfn(u64::from(self.take_extent(level, slot)));
             self.buddy.free(Extent { start, level: Level(level) });
+        } else if !self.reserves {
+            self.break_extent(Pieces::Free, level, slot);
         } else if was_full {
             let reservation = self.reservations.add_head(NodeId { level, slot }, emptied);
             self.population.node_mut(level, slot).reservation = reservation;

@@ -131,15 +131,15 @@ impl Vm {
         for index in self.populated(object) {
             let frame = self.frames.population.walk(object, index).frame;
             if self.is_dirty(pmap, object.page(index), frame) {
-                self.launder(memory, object.page(index), frame);
                 cleaned.push((index, frame));
             }
         }
-        for (index, frame) in cleaned {
+        // The bits are cleared first: what another processor writes meanwhile is dirty again.
+        for (index, frame) in cleaned.iter().copied() {
             for mapping in self.mappings(pmap, object.page(index), frame) {
                 let pages = self.frames.ladder.pages(mapping.level);
                 let (start, size) = (mapping.at.align_down(pages), self.frames.ladder.size(mapping.level));
-                // A superpage has one dirty bit for all its pages: they have all been written by now.
+                // A superpage has one dirty bit for all its pages: they are all among those to be written.
                 if pmap.clear_modified(mapping.space, start, size) || size == base {
                     let rights = self.rights_if_clean(object, mapping.rights);
                     if rights != mapping.rights {
@@ -147,6 +147,9 @@ impl Vm {
                     }
                 }
             }
+        }
+        for (index, frame) in cleaned {
+            self.launder(memory, object.page(index), frame);
         }
         Ok(())
     }

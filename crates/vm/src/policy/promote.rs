@@ -5,7 +5,7 @@
 //! It scans each address space from time to time, and quiet ones less and less often. The same code decides in a
 //! simulation, in a kernel and on live Linux.
 
-use super::{Definition, Given, Made, Need, Parameter, SWITCH, Values, base};
+use super::{Answers, Definition, Demoting, Given, Made, Need, Parameter, SWITCH, Values, base};
 use crate::policy::background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
 use crate::policy::budget::Budget;
 use crate::{How, Ripe, Scanner, SpaceId};
@@ -45,8 +45,11 @@ pub(super) static POLICY: Definition = Definition {
         live("shared", Values::Words(SWITCH), "on", "whether memory files (memfd, /dev/shm) are promoted too"),
     ],
     needs: &[Need::Copying],
-    make: |given| Made::with(base::ANSWERS, Promote::new(given)),
+    make: |given| Made::with(ANSWERS, Promote::new(given)),
 };
+
+/// A superpage that is unmapped whole is not taken apart first, as on Linux.
+const ANSWERS: Answers = Answers { demote: Demoting { on_unmap: false, ..base::ANSWERS.demote }, ..base::ANSWERS };
 
 /// The longest pause when no free extent is available.
 const LONGEST_PAUSE: Time = 60 * SECOND;

@@ -316,12 +316,26 @@ impl Vm {
     }
 
     /// Evicts a page that was not referenced: unmaps it, writes it out if it is dirty, and makes it a cache page or
-    /// frees it. Returns `false`, with nothing changed, if swap space is full.
+    /// frees it. Returns `false` if swap space is full, with nothing changed, unless another processor wrote the page
+    /// meanwhile: then it stays populated and dirty, but no longer mapped.
     fn take_out(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory, page: PageOf, frame: u32) -> bool {
         let dirty = self.is_dirty(pmap, page, frame);
         if dirty && !self.can_be_written(page) {
             return false;
         }
+        if self.unmap_everywhere(pmap, page, frame) || dirty {
+            if !dirty && !self.can_be_written(page) {
+                self.objects.get_mut(page.object).sole = false;
+                return false;
+            }
+            self.launder(memory, page, frame);
+        }
+        self.evicted(page, frame);
+        true
+    }
+
+    /// Removes all mappings of a page. Returns whether it is dirty now: what is no longer mapped cannot be written meanwhile.
+    fn unmap_everywhere(&mut self, pmap: &mut impl Pmap, page: PageOf, frame: u32) -> bool {
         let base = self.frames.ladder.base();
         for mapping in self.mappings(pmap, page, frame) {
             self.demote_around(pmap, mapping.window(page.object), mapping.at, false);
@@ -329,9 +343,11 @@ impl Vm {
             self.frames.stats.mapped[0] -= 1;
             self.note_modified(used, frame, 1);
         }
-        if dirty {
-            self.launder(memory, page, frame);
-        }
+        self.is_dirty(pmap, page, frame)
+    }
+
+    /// A page that is clean and not mapped becomes a cache page, or is freed.
+    fn evicted(&mut self, page: PageOf, frame: u32) {
         self.frames.stats.evictions += 1;
         match self.answers.reclaim.cache {
             Cache::Free => self.frames.evict(page, frame, false),
@@ -342,7 +358,6 @@ impl Vm {
                 self.put(frame, List::Cache);
             }
         }
-        true
     }
 
     /// Makes up to `goal` extents of a level available by evicting inactive pages, the least recent first; only pages
@@ -363,9 +378,19 @@ impl Vm {
             }
             let extent = Extent { start: Pfn(u64::from(frame)).align_down(pages), level };
             if let Some(taken) = self.contributors(pmap, extent) {
+                let mut written = false;
                 for (frame, page) in taken {
-                    // The page is clean, so nothing is written and swap space cannot be full.
-                    self.take_out(pmap, &mut crate::NoMemory, page, frame);
+                    // It was clean: only another processor can have written it since, and then it stays.
+                    if self.unmap_everywhere(pmap, page, frame) {
+                        self.objects.get_mut(page.object).sole = false;
+                        written = true;
+                    } else {
+                        self.evicted(page, frame);
+                    }
+                }
+                if written {
+                    next = self.head_of(List::Inactive);
+                    continue;
                 }
                 if self.answers.reclaim.cache == Cache::Held {
                     self.free_held_in(extent);

@@ -93,8 +93,11 @@ impl Vm {
             let Some(page) = self.frames.page_of(frame) else { continue };
             if !self.is_dirty(pmap, page, frame) {
                 let digest = memory.digest(Pfn(u64::from(frame)));
-                self.frames.digests.insert(frame, digest);
                 hashed += 1;
+                // Another processor may have written it meanwhile.
+                if !self.is_dirty(pmap, page, frame) {
+                    self.frames.digests.insert(frame, digest);
+                }
             }
         }
         self.frames.stats.pages_hashed += hashed;
