@@ -94,10 +94,10 @@ fn a_superpage_across_the_edge_of_advice_is_demoted() {
 
 #[test]
 fn no_superpage_is_made_again_against_advice() {
-    let mut machine = Machine::new(X86, 4096, "thp");
+    let mut machine = Machine::new(X86, 4096, "reservation:hints=opt-out,demote-on-write=off");
     machine.anonymous(512, 512, Growth::Fixed);
-    machine.put(512, 1);
-    // In base pages, fully populated and in one extent: the next fault there would promote it.
+    (512..1024).for_each(|page| machine.put(page, 1));
+    // In base pages, and again fully populated in one extent: the next fault there would promote it.
     for hint in [Hint::None, Hint::Base] {
         advise(&mut machine, 512, 512, hint);
         machine.protect(600, 1, Protection::READ);
@@ -108,6 +108,19 @@ fn no_superpage_is_made_again_against_advice() {
         assert_eq!(machine.write(600).mapped, Level(level), "{hint}");
     }
     machine.end();
+}
+
+#[test]
+fn nothing_is_prepopulated_against_advice() {
+    for (hint, resident) in [(Hint::None, 16), (Hint::Base, 8)] {
+        let mut machine = Machine::new("4K 64K", 4096, "talluri-hill:hints=opt-out");
+        machine.anonymous(0, 16, Growth::Fixed);
+        machine.put(0, 1);
+        advise(&mut machine, 0, 16, hint);
+        (1..8).for_each(|page| machine.put(page, 1));
+        assert_eq!(machine.vm.stats().resident_pages, resident, "{hint}");
+        machine.end();
+    }
 }
 
 #[test]
