@@ -2,7 +2,7 @@
 //! memory that lies wholly in its mapping, all of it is allocated, zeroed and mapped at once; otherwise a base page. With
 //! `enabled` at `madvise` only if the program asks for huge pages there, and never if it asks for base pages. Not
 //! modelled: khugepaged, which collapses base pages later; compaction at a fault; huge pages of files; the shared huge
-//! page of zeroes.
+//! page of zeroes; huge pages at first touches in memory that a living parent or child shares, which take base pages here.
 
 use super::{
     Answers, Cache, Definition, Demote, Demoting, Dirty, Given, Hints, Made, Need, Parameter, PastEnd, Place, Placing,
