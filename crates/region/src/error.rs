@@ -33,6 +33,16 @@ pub enum Error {
     /// A limit outside the range of a region.
     #[error("the limit of a region is from 2 MB to less than 2^44 bytes, not {0}")]
     Limit(usize),
+    /// A policy that would leave a region with base pages for ever: which, and why.
+    #[error(
+        "policy {policy} does nothing for a region: {why}; a region can have reservation, freebsd, talluri-hill or base"
+    )]
+    Policy {
+        /// The name of the policy.
+        policy: &'static str,
+        /// What a region lacks for it.
+        why: &'static str,
+    },
     /// No frame is left, and no page can be evicted.
     #[error("no frame is left for page {0} of the region; raise its limit, name a swap directory, or discard pages")]
     OutOfMemory(usize),

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use superpage_pages::{Ladder, PageSize, Vpn};
-use superpage_vm::{Config, Dirty, Hash, Map, Policy, Reclaim, Vm};
+use superpage_vm::{Config, Dirty, Hash, Hints, Map, Place, Policy, Reclaim, Target, Vm};
 
 /// A piece of memory under a hard limit, whose pages grow from 4 KB to 2 MB in place as they are used, for buffer pools
 /// and arenas.
@@ -113,7 +113,10 @@ impl Builder {
         self
     }
 
-    /// The policy of the manager; by default `reservation` with digests (`hash=read`). Without a swap directory nothing
+    /// The policy of the manager: `reservation`, `freebsd`, `talluri-hill` or `base`; by default `reservation` with digests
+    /// (`hash=read`). Others are refused ([`Error::Policy`]): `thp` and `mthp` take whole extents of private memory only, and a region
+    /// is shared memory; `promote`, and any other policy with a background, needs a clock, which the pager of a region has not; with
+    /// `hints=opt-in` superpages are made where a program asks for them, and nobody can ask in a region. Without a swap directory nothing
     /// is reclaimed, whatever the policy says; dirty bits do not affect promotion here.
     pub fn policy(mut self, policy: Policy) -> Builder {
         self.policy = policy;
@@ -152,6 +155,9 @@ impl Builder {
         }
         let (pages, frames) = (bytes / BASE, limit / BASE);
         let mut policy = self.policy;
+        if let Some(why) = does_nothing(&policy) {
+            return Err(Error::Policy { policy: policy.definition().name, why });
+        }
         if self.swap_dir.is_none() {
             policy.answers.reclaim.pages = Reclaim::Nothing;
         }
@@ -205,6 +211,24 @@ impl Builder {
     }
 }
 
+/// Why a policy would leave a region with base pages for ever, silently, although it means to make superpages.
+fn does_nothing(policy: &Policy) -> Option<&'static str> {
+    let place = &policy.answers.place;
+    match () {
+        () if policy.background().is_some() => {
+            Some("it works in time of its own, and the pager of a region only at faults")
+        }
+        () if policy.check(&Target::MANAGER).is_err() => Some("it is a setting of a running Linux"),
+        () if place.frames == Place::Extent => {
+            Some("it takes whole extents of private memory only, and a region is shared")
+        }
+        () if place.hints == Hints::OptIn => {
+            Some("it makes superpages where the program asks, and a region has no such call")
+        }
+        () => None,
+    }
+}
+
 impl Region {
     /// A builder without a size, a limit or a swap directory.
     pub fn builder() -> Builder {
@@ -244,7 +268,8 @@ impl Region {
     }
 
     /// Populates the pages of a range now, as touching each would, but reports a lack of memory as an error instead of
-    /// a signal. Until they are evicted or discarded, accessing them cannot fail.
+    /// a signal. Until they are evicted or discarded, accessing them cannot fail. Faults of other threads are served in between, after
+    /// each 2 MB; other calls of the region's wait until it ends.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`]: the pages before are populated. [`Error::Range`], [`Error::Forked`].
@@ -254,7 +279,7 @@ impl Region {
     }
 
     /// Discards the contents of a range, which then reads as zeroes; its frames are reused. Huge pages across its ends
-    /// are demoted.
+    /// are demoted. A round trip to the pager, as is [`Region::stats`].
     ///
     /// # Errors
     /// [`Error::Range`], [`Error::Forked`].
@@ -264,17 +289,20 @@ impl Region {
     }
 
     /// Returns the memory of pages that are not in use, reserved or cached to the system. Does nothing in a forked
-    /// child.
+    /// child. A round trip to the pager, as is [`Region::stats`], and O(frames of the limit) there.
     pub fn trim(&self) {
         let _ = self.ask(Request::Trim);
     }
 
     /// The counters. All zero in a forked child, which has none of the memory.
+    ///
+    /// A round trip: a message to the pager's thread, which answers after what it is doing, and a wait for the answer. Tens of
+    /// microseconds where the pager is idle, as long as a [`Region::populate`] of another thread takes where there is one.
     pub fn stats(&self) -> RegionStats {
         self.ask(Request::Stats).unwrap_or_default()
     }
 
-    /// The number of bytes that the manager maps by 2 MB pages, now.
+    /// The number of bytes that the manager maps by 2 MB pages, now. Costs what [`Region::stats`] costs.
     pub fn promoted_bytes(&self) -> u64 {
         self.stats().promoted_bytes()
     }

@@ -11,7 +11,7 @@ use super::uffd::{Message, Uffd};
 use super::{Error, RegionStats};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::Instant;
@@ -52,7 +52,6 @@ pub(crate) struct Pager {
 impl Pager {
     /// Serves faults and requests until it is told to stop. `bell` is readable when there are requests.
     pub(crate) fn run(mut self, requests: &Receiver<Request>, bell: &OwnedFd) -> io::Result<()> {
-        let mut messages = VecDeque::new();
         loop {
             let mut ready = [PollFd::new(&self.uffd, PollFlags::IN), PollFd::new(bell, PollFlags::IN)];
             match rustix::event::poll(&mut ready, None) {
@@ -60,29 +59,36 @@ impl Pager {
                 other => other?,
             };
             let (fault, rung) = (!ready[0].revents().is_empty(), !ready[1].revents().is_empty());
-            if fault {
-                self.uffd.read(|message| messages.push_back(message))?;
-            }
             if rung {
                 rustix::io::read(bell, &mut [0; 8])?;
                 while let Ok(request) = requests.try_recv() {
                     match request {
                         Request::Stop => return Ok(()),
-                        other => self.answer(other),
+                        other => self.answer(other)?,
                     }
                 }
             }
-            while let Some(Message { address, write }) = messages.pop_front() {
-                self.message(address, if write { Access::Write } else { Access::Read })?;
+            if fault {
+                self.serve()?;
             }
         }
     }
 
+    /// Resolves the faults that wait, at most a batch of them.
+    fn serve(&mut self) -> io::Result<()> {
+        let mut messages = Vec::new();
+        self.uffd.read(|message| messages.push(message))?;
+        for Message { address, write } in messages {
+            self.message(address, if write { Access::Write } else { Access::Read })?;
+        }
+        Ok(())
+    }
+
     /// Answers a request. It is no error if nobody waits for the answer any more.
-    fn answer(&mut self, request: Request) {
+    fn answer(&mut self, request: Request) -> io::Result<()> {
         match request {
             Request::Populate(from, to, answer) => {
-                let _ = answer.send(self.populate(from, to));
+                let _ = answer.send(self.populate(from, to)?);
             }
             Request::Discard(from, to, answer) => {
                 self.discard(from, to);
@@ -101,6 +107,7 @@ impl Pager {
             }
             Request::Stop => unreachable!("the loop takes it"),
         }
+        Ok(())
     }
 
     fn message(&mut self, address: u64, access: Access) -> io::Result<()> {
@@ -240,15 +247,21 @@ impl Pager {
         self.forgive(start, end);
     }
 
-    fn populate(&mut self, from: usize, to: usize) -> Result<(), Error> {
+    /// Populates pages, and resolves the faults of others in between. The outer error is that of such a fault.
+    fn populate(&mut self, from: usize, to: usize) -> io::Result<Result<(), Error>> {
         self.forgive(self.first + from as u64, self.first + to as u64);
         for page in from..to {
+            if page % BLOCK == 0 && page > from {
+                self.serve()?;
+            }
             let at = self.first + page as u64;
-            if self.tables.mapping(at).is_none() {
-                self.fault(at, Access::Write)?;
+            if self.tables.mapping(at).is_none()
+                && let Err(error) = self.fault(at, Access::Write)
+            {
+                return Ok(Err(error));
             }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     fn trim(&mut self) {

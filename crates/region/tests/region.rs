@@ -404,3 +404,53 @@ fn a_mapping_that_the_program_cuts_goes_on() {
     region.validate().unwrap();
     assert_eq!(region.stats().refused, 0);
 }
+
+#[test]
+fn a_policy_that_would_do_nothing_is_refused() {
+    let build = |policy: &str| Region::builder().bytes(4 * BLOCK).policy(policy.parse().unwrap()).build();
+    for (policy, why) in [
+        ("thp", "private memory"),
+        ("mthp:size=64K", "private memory"),
+        ("base:place=extent", "private memory"),
+        ("promote", "time of its own"),
+        ("reservation:hints=opt-in", "no such call"),
+    ] {
+        let error = build(policy).unwrap_err().to_string();
+        let name = policy.split(':').next().unwrap();
+        assert!(
+            error.starts_with(&format!("policy {name} does nothing for a region: ")) && error.contains(why),
+            "{error}"
+        );
+    }
+    for (policy, promoted) in [("reservation", true), ("freebsd", true), ("talluri-hill", false), ("base", false)] {
+        let Some(region) = region(Region::builder().bytes(4 * BLOCK).policy(policy.parse().unwrap())) else { return };
+        region.populate(0..4 * BLOCK).unwrap();
+        let mapped = region.stats().manager.mapped;
+        assert_eq!((mapped[2] > 0, mapped[1] > 0), (promoted, policy == "talluri-hill"), "{policy}");
+        region.validate().unwrap();
+    }
+}
+
+#[test]
+fn a_large_populate_lets_others_fault_in_between() {
+    const HALF: usize = 128 << 20;
+    let Some(region) = region(Region::builder().bytes(2 * HALF)) else { return };
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let mut between = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            region.populate(0..HALF).unwrap();
+            done.store(true, Ordering::Release);
+        });
+        while smaps(&region, "Rss") == 0 {}
+        for page in 0..HALF / PAGE {
+            words(&region)[(HALF + page * PAGE) / 8].store(1, Ordering::Relaxed);
+            if done.load(Ordering::Acquire) {
+                break;
+            }
+            between += 1;
+        }
+    });
+    assert!(between >= 8, "{between} pages touched while others were populated");
+    region.validate().unwrap();
+}
