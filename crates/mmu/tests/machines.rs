@@ -134,7 +134,17 @@ fn what_is_wrong_with_an_overlay_is_told() {
     let refused = |text: &str| laid("zen5", text).unwrap_err();
     let entries = refused("[[tlb]]\nname = \"L1 DTLB\"\nentries = 0\n");
     assert!(entries.contains("machines/zen5.toml with mine.toml: ") && entries.contains("from 1"), "{entries}");
-    assert!(refused("[[tlb]]\nname = \"L9\"\n").contains("missing field"));
+    let lacking = refused("[[tlb]]\nname = \"L9\"\n");
+    assert!(
+        lacking.contains("[[tlb]] \"L9\": missing field `level`; ") && lacking.contains("\"L1 DTLB\", "),
+        "{lacking}"
+    );
+    let kind = refused("[page-table]\nkind = \"hashed\"\n");
+    assert!(kind.contains("page-table.kind: unknown variant `hashed`, expected `radix` or `linear`"), "{kind}");
+    let replacement = refused("[[tlb]]\nname = \"L1 DTLB\"\nreplacement = \"best\"\n");
+    assert!(replacement.contains("[[tlb]] \"L1 DTLB\": ") && replacement.contains("best"), "{replacement}");
+    let twice = refused("[[tlb]]\nname = \"L1 DTLB\"\nentries = 8\n[[tlb]]\nname = \"L1 DTLB\"\nways = 8\n");
+    assert!(twice.contains("mine.toml: overlay: [[tlb]] \"L1 DTLB\" is there twice"), "{twice}");
     assert!(refused("[cost]\nfault = 1\n").contains("cost"));
     assert!(refused("tlb = [7]\n").contains("[[tlb]]"));
     assert!(refused("[").contains("machine file mine.toml at line"));

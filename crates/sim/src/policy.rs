@@ -16,10 +16,37 @@ struct Differences {
     #[serde(rename = "description")]
     _description: Option<String>,
     /// The policy that it differs from, perhaps with parameters.
-    from: String,
+    from: Option<String>,
     /// The parameters that it changes.
     #[serde(default)]
-    parameters: BTreeMap<String, String>,
+    parameters: BTreeMap<String, toml::Value>,
+}
+
+/// A parameter as `key=value`: a word, a number, or `true` or `false` for `on` or `off`.
+fn pair((key, value): (String, toml::Value)) -> Result<String, String> {
+    match value {
+        toml::Value::String(word) => Ok(format!("{key}={word}")),
+        toml::Value::Boolean(on) => Ok(format!("{key}={}", if on { "on" } else { "off" })),
+        toml::Value::Integer(number) => Ok(format!("{key}={number}")),
+        toml::Value::Float(number) => Ok(format!("{key}={number}")),
+        other => Err(format!(
+            "parameters.{key}: expected a word, a number, true or false, not a value of type {}",
+            other.type_str()
+        )),
+    }
+}
+
+/// Parameters in layers, of which a later one replaces what an earlier one has of the same key. A key that is twice in one layer stays
+/// so, for the error that says it.
+fn layered(layers: &[&str]) -> String {
+    let key = |pair: &str| pair.split('=').next().unwrap_or_default().to_string();
+    let mut pairs: Vec<&str> = Vec::new();
+    for layer in layers {
+        let own: Vec<&str> = layer.split(',').filter(|pair| !pair.is_empty()).collect();
+        pairs.retain(|before| own.iter().all(|pair| key(pair) != key(before)));
+        pairs.extend(own);
+    }
+    pairs.join(",")
 }
 
 /// A policy text in which the path of a policy file (`*.toml`) in place of a name is replaced by the file's contents.
@@ -33,16 +60,23 @@ pub fn expand(text: &str) -> Result<String, Error> {
     }
     let file =
         superpage_output::read_text(name.as_ref()).map_err(|error| Error::Usage(format!("policy {name}: {error}")))?;
-    let Differences { from, parameters, .. } =
-        toml::from_str(&file).map_err(|error| Error::Usage(format!("policy {name}: {}", one_line(&error))))?;
+    let wrong = |problem: String| Error::Usage(format!("policy {name}: {problem}"));
+    let Differences { from, parameters, .. } = toml::from_str(&file).map_err(|error| wrong(one_line(&error, &file)))?;
+    let from = from.ok_or_else(|| {
+        wrong("missing field `from`, the policy that it differs from, as in from = \"reservation\"".to_string())
+    })?;
     let (from, first) = from.split_once(':').unwrap_or((&from, ""));
-    let own: Vec<String> = parameters.iter().map(|(key, value)| format!("{key}={value}")).collect();
-    Ok(format!("{from}:{first},{},{more}", own.join(",")))
+    let own: Vec<String> = parameters.into_iter().map(pair).collect::<Result<_, _>>().map_err(wrong)?;
+    Ok(format!("{from}:{}", layered(&[first, &own.join(","), more])))
 }
 
-/// An error of TOML on one line: where, and what.
-fn one_line(error: &toml::de::Error) -> String {
-    let place = error.span().map_or(String::new(), |span| format!("byte {}: ", span.start));
+/// An error of TOML on one line: where, as machine files say it, and what.
+fn one_line(error: &toml::de::Error, text: &str) -> String {
+    let place = error.span().map_or(String::new(), |span| {
+        let before = &text[..span.start.min(text.len())];
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        format!("at line {}, column {column}: ", before.matches('\n').count() + 1)
+    });
     format!("{place}{}", error.message().replace('\n', ", "))
 }
 
@@ -108,6 +142,18 @@ mod tests {
         assert!(unknown.contains(path) && unknown.contains("`none`; the simulator has base, reservation"), "{unknown}");
         let old = read("base = \"reservation\"", "").unwrap_err();
         assert!(old.contains("unknown field `base`, expected one of `description`, `from`, `parameters`"), "{old}");
+        assert!(old.contains(": at line 1, column 1: "), "{old}");
+        assert!(read("", "").unwrap_err().contains("missing field `from`, the policy that it differs from"));
+        // Numbers and switches as TOML has them.
+        let native = "from = \"promote\"\n[parameters]\nbatch = 2\nshare = 0.5\npreempt = false\n";
+        assert_eq!(read(native, "").unwrap(), policy("promote:batch=2,share=0.5,preempt=off").unwrap());
+        let list = read("from = \"promote\"\n[parameters]\nbatch = [2]\n", "").unwrap_err();
+        assert!(
+            list.contains("parameters.batch: expected a word, a number, true or false, not a value of type array"),
+            "{list}"
+        );
+        let twice = read(own, ":preempt=on,preempt=off").unwrap_err();
+        assert!(twice.contains("preempt is given twice"), "{twice}");
     }
 
     #[test]
@@ -118,6 +164,8 @@ mod tests {
             ("reservation:shoes=on", "place"),
             ("reservation:preempt=maybe", "on, off"),
             ("reservation:preempt", "key=value"),
+            ("reservation:preempt=off,preempt=on", "preempt is given twice"),
+            ("promote:age=1x", "100us"),
             ("reservation:sizes=3K", "power of two"),
             ("no/such.toml", "no/such.toml"),
         ] {

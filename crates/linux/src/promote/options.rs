@@ -15,8 +15,11 @@ pub struct Span(pub Duration);
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let millis = self.0.as_millis();
-        if millis.is_multiple_of(1000) { write!(f, "{}s", millis / 1000) } else { write!(f, "{millis}ms") }
+        let nanos = self.0.as_nanos();
+        let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
+        let (each, unit) =
+            units.into_iter().find(|(each, _)| nanos.is_multiple_of(*each)).expect("all are whole nanoseconds");
+        write!(f, "{}{unit}", nanos / each)
     }
 }
 
@@ -107,7 +110,10 @@ impl Options {
     /// # Errors
     /// [`Error::Usage`]: no such parameter, an invalid value, or values that contradict each other.
     pub fn change(&mut self, text: &str) -> Result<(), Error> {
-        *self = format!("{self},{text}").parse()?;
+        let given = |key: &str| text.split(',').any(|pair| pair.split('=').next() == Some(key));
+        let (own, kept) = (self.to_string(), |pair: &&str| !pair.split('=').next().is_some_and(given));
+        let kept: Vec<&str> = own.split(',').filter(kept).collect();
+        *self = format!("{},{text}", kept.join(",")).parse()?;
         Ok(())
     }
 
@@ -205,8 +211,9 @@ struct Change {
 impl Change {
     fn to<E: serde::de::Error>(mut self, value: &dyn fmt::Display) -> Result<Options, E> {
         // Consistency is checked when all are set.
-        let pairs = format!("{},{}={value}", self.options, self.key);
-        let policy = Policy::parse(&format!("promote:{pairs}"), &LINUX).map_err(E::custom)?;
+        let (own, value) = (self.options.to_string(), value.to_string());
+        let pairs = own.split(',').filter_map(|pair| pair.split_once('=')).chain([(self.key, value.as_str())]);
+        let policy = Policy::new("promote", pairs, &LINUX).map_err(E::custom)?;
         self.options = Options::unchecked(policy.given());
         Ok(self.options)
     }
@@ -273,6 +280,11 @@ mod tests {
         assert_eq!(text.to_string(), "share=0.9,age=250ms,cpu=0.05,shared=off");
         assert_eq!(text.to_string().parse::<Options>().unwrap(), text);
         assert_eq!(Options::default().to_string(), "");
+        let short: Options = "age=100us,burst=1500us,interval=1000001ns".parse().unwrap();
+        assert_eq!(short.to_string(), "age=100us,burst=1500us,interval=1000001ns");
+        let mut changed = short.clone();
+        changed.change("age=2s,batch=2").unwrap();
+        assert_eq!(changed.to_string(), "burst=1500us,interval=1000001ns,batch=2");
         assert_eq!(toml::from_str::<Options>("age = 3\nidle = 90.5").unwrap().idle.0, Duration::from_millis(90_500));
     }
 
@@ -289,6 +301,7 @@ mod tests {
             ("idle=1ms", "interval"),
             ("batch=0", "from 1 to 1024"),
             ("age", "key=value"),
+            ("age=1s,age=2s", "age is given twice"),
         ] {
             let error = text.parse::<Options>().unwrap_err();
             assert!(error.to_string().contains(part) && error.status() == 2, "{text}: {error}");

@@ -1,6 +1,7 @@
 //! What a machine file must satisfy beyond its syntax, and the errors that say so.
 
-use super::Machine;
+use super::overlay::label;
+use super::{LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use crate::lines::ENTRY_BYTES;
 use crate::record::{MAX_WALK_CACHE, MAX_WAYS};
@@ -38,6 +39,42 @@ impl MachineError {
         let line = place.lines().next().and_then(|first| first.split("at ").nth(1)).map(|at| format!(" at {at}"));
         let message = error.message().replace('\n', ", ");
         MachineError(format!("machine file {origin}{}: {message}", line.unwrap_or_default()))
+    }
+
+    /// The types of a file with overlays do not fit. Such an error knows no line: it names the key, and in a list the part.
+    pub(super) fn types(origin: &str, file: &toml::Table, error: &toml::de::Error) -> MachineError {
+        let whole = error.to_string();
+        let key = whole.lines().last().and_then(|last| last.strip_prefix("in `")?.strip_suffix('`'));
+        let list = key.and_then(|key| key.split('.').next()).unwrap_or_default();
+        let parts = file.get(list).and_then(toml::Value::as_array).map(Vec::as_slice).unwrap_or_default();
+        let problem = error.message().replace('\n', ", ");
+        let Some(at) = parts.iter().position(|part| !fits(list, part)) else {
+            let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
+            return MachineError(format!("machine file {origin}: {key}{problem}"));
+        };
+        let named = |part: &toml::Value| part.as_table().and_then(label).map(toml::Value::to_string);
+        let name = named(&parts[at]).unwrap_or_else(|| "without a name".to_string());
+        if !problem.starts_with("missing field") {
+            return MachineError(format!("machine file {origin}: [[{list}]] {name}: {problem}"));
+        }
+        let others = parts.iter().enumerate().filter(|(index, _)| *index != at);
+        let others: Vec<String> = others.filter_map(|(_, part)| named(part)).collect();
+        let others = if others.is_empty() { "none".to_string() } else { others.join(", ") };
+        MachineError(format!(
+            "machine file {origin}: [[{list}]] {name}: {problem}; one that the machine does not have is new, and must be \
+             complete: it has {others}"
+        ))
+    }
+}
+
+/// Whether a part of a list of a machine file has the keys and types that it should have.
+fn fits(list: &str, part: &toml::Value) -> bool {
+    let part = part.clone();
+    match list {
+        "tlb" => part.try_into::<TlbSpec>().is_ok(),
+        "walk-cache" => part.try_into::<WalkCacheSpec>().is_ok(),
+        "line-cache" => part.try_into::<LineCacheSpec>().is_ok(),
+        _ => true,
     }
 }
 

@@ -471,7 +471,10 @@ impl Machine {
         if let Some((key, problem)) = range::outside(file) {
             return Err(MachineError::of(origin, &key, &problem));
         }
-        let mut machine = typed.map_err(|error| MachineError::syntax(origin, &error))?;
+        let mut machine = typed.map_err(|error| match error.span() {
+            Some(_) => MachineError::syntax(origin, &error),
+            None => MachineError::types(origin, file, &error),
+        })?;
         machine.assumed = check::assumed(file, origin)?;
         machine.check(origin)?;
         Ok(machine)

@@ -21,8 +21,12 @@ pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
         match (machine.get_mut(key), value) {
             (Some(Value::Table(part)), Value::Table(patch)) => replace(part, patch),
             (Some(Value::Array(parts)), Value::Array(patches)) if !patches.is_empty() => {
-                for patch in patches {
+                for (index, patch) in patches.iter().enumerate() {
                     let patch = patch.as_table().ok_or(format!("{key} is a list of tables, [[{key}]]"))?;
+                    let same = |other: &Value| other.as_table().is_some_and(|other| label(other) == label(patch));
+                    if let Some(label) = label(patch).filter(|_| patches[..index].iter().any(same)) {
+                        return Err(format!("[[{key}]] {label} is there twice; make it one table"));
+                    }
                     in_list(parts, patch);
                 }
             }
@@ -32,10 +36,14 @@ pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
     Ok(())
 }
 
+/// What tells a part of a list from the others.
+pub(super) fn label(part: &Table) -> Option<&Value> {
+    part.get("name").or(part.get("level"))
+}
+
 /// Patches one part of a list, or all, or adds one.
 fn in_list(parts: &mut Vec<Value>, patch: &Table) {
-    let label = |part: &Table| part.get("name").or(part.get("level")).cloned();
-    let every = label(patch) == Some(Value::String("*".into()));
+    let every = label(patch).and_then(Value::as_str) == Some("*");
     let mut patched = every;
     for part in parts.iter_mut().filter_map(Value::as_table_mut) {
         if every {

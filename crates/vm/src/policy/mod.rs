@@ -205,13 +205,17 @@ impl Policy {
     /// Parses a name, or a name with parameters: `reservation:preempt=off,pieces=free`.
     ///
     /// # Errors
-    /// It is unknown, or cannot run on `target`; the message says what is available instead.
+    /// It is unknown, gives a parameter twice, or cannot run on `target`; the message says what is available instead.
     pub fn parse(text: &str, target: &Target) -> Result<Policy, PolicyError> {
         let (name, parameters) = text.split_once(':').unwrap_or((text, ""));
         let mut pairs = Vec::new();
         for pair in parameters.split(',').filter(|pair| !pair.is_empty()) {
             let syntax = || format!("policy {name}: `{pair}` should read key=value, as in {name}:key=value,key=value");
-            pairs.push(pair.split_once('=').ok_or_else(syntax).map_err(PolicyError)?);
+            let (key, value) = pair.split_once('=').ok_or_else(syntax).map_err(PolicyError)?;
+            if pairs.iter().any(|(other, _)| *other == key) {
+                return Err(PolicyError(format!("policy {name}: {key} is given twice; keep one of them")));
+            }
+            pairs.push((key, value));
         }
         Policy::new(name, pairs, target)
     }
@@ -417,6 +421,9 @@ mod tests {
         assert!(message("base:x=1").contains("no parameter `x`; its parameters: sizes, place, growing-limit"));
         assert!(message("base:preempt=maybe").ends_with("preempt is one of on, off, not `maybe`"));
         assert!(message("base:preempt").contains("key=value"));
+        assert_eq!(message("base:preempt=off,x=1,preempt=on"), "policy base: preempt is given twice; keep one of them");
+        let age = |text: &str| format!("promote:age={text}").parse::<Policy>().unwrap().given().time("age").as_nanos();
+        assert_eq!([age("100us"), age("0.0001s"), age("7ns"), age("1.5ms")], [100_000, 100_000, 7, 1_500_000]);
         assert!(message("base:sizes=3K").contains("power of two"));
         assert!(message("thp:malloc=on").contains("malloc needs the settings of a running Linux"));
     }

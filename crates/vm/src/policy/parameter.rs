@@ -38,7 +38,7 @@ pub enum Values {
     Bytes,
     /// A share, above 0 and at most 1: `0.9` or `90%`.
     Share,
-    /// A time of at most centuries: `250ms`, `2s`, `1m`, `1h`; a plain number means seconds.
+    /// A time of at most centuries: `100us`, `250ms`, `2s`, `1m`, `1h`, or in `ns`; a plain number means seconds.
     Time,
     /// A number in this range, both ends included.
     Count(u64, u64),
@@ -52,7 +52,7 @@ impl Values {
             Values::PageSizes => "a page size, or several, such as 64K or 64K+2M".to_string(),
             Values::Bytes => "a size of memory such as 512M".to_string(),
             Values::Share => "a share such as 0.9 or 90%, above 0 and at most 1".to_string(),
-            Values::Time => "a time such as 250ms, 2s, 1m or a number of seconds".to_string(),
+            Values::Time => "a time such as 100us, 250ms, 2s, 1m or a number of seconds".to_string(),
             Values::Count(least, most) => format!("a number from {least} to {most}"),
         }
     }
@@ -95,6 +95,8 @@ fn share(text: &str) -> Option<f64> {
 fn time(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
+        "ns" => 1e-9,
+        "us" => 1e-6,
         "ms" => 1e-3,
         "" | "s" => 1.0,
         "m" => 60.0,
