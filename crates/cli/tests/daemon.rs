@@ -72,7 +72,7 @@ fn a_dry_run_prints_rows_and_nothing_else() {
     let rows: serde_json::Value =
         serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"));
     assert_eq!(
-        (status, rows[0]["name"].as_str(), rows[0]["ripe"].as_u64()),
+        (status, rows[0]["name"].as_str(), rows[0]["promotable"].as_u64()),
         (Some(0), Some("sleep"), Some(0)),
         "{stderr}"
     );

@@ -541,7 +541,7 @@ fn a_survey_promotes_nothing_and_says_what_would_be() {
     let mut promoter = Promoter::observer(options(""), Target::pid(program.pid())).unwrap();
     let findings = promoter.survey(&std::sync::atomic::AtomicBool::new(false));
     let [finding] = &findings[..] else { panic!("{findings:?}") };
-    assert!(finding.ripe >= 2 && finding.sparse >= 3 && finding.huge == 0, "{finding:?}");
+    assert!(finding.promotable >= 2 && finding.sparse >= 3 && finding.huge == 0, "{finding:?}");
     let first = ((0x20_u64) << 40, (0x20_u64 << 40) + BLOCK as u64);
     assert!(finding.first.contains(&first.0) && finding.first.contains(&first.1), "{finding:?}");
     assert!(program.populations().iter().all(|(_, huge)| !huge));
@@ -627,10 +627,14 @@ fn a_control_group_is_left_headroom() {
     let mut observer = Promoter::observer(options("share=0.4"), Target::pid(program.pid())).unwrap();
     let found = observer.survey(&AtomicBool::new(false)).remove(0);
     let waits = found.reasons.iter().find(|reason| reason.why == Why::NoHeadroom).unwrap();
-    assert!(found.ripe > 0 && found.ripe + waits.blocks >= 29, "{found:?}");
+    assert!(found.promotable > 0 && found.promotable + waits.blocks >= 29, "{found:?}");
     assert!(waits.text.contains(group.0.to_str().unwrap()), "{found:?}");
     settle(&mut promoter, |promoter| promoter.counters().no_room > 0);
-    assert!(promoter.counters().promoted_regions.abs_diff(found.ripe) <= 1, "{found:?}, {:?}", promoter.counters());
+    assert!(
+        promoter.counters().promoted_regions.abs_diff(found.promotable) <= 1,
+        "{found:?}, {:?}",
+        promoter.counters()
+    );
     let counters = promoter.counters();
     assert!(counters.promoted_regions > 0 && counters.no_room > 0, "{counters:?}");
     // All 30 blocks whole would be 60 MB; 16 of 64 are left to the program.

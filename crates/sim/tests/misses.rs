@@ -5,8 +5,8 @@ use superpage_pages::{Level, Vpn};
 use superpage_sim::{Conditions, Row, Setup, plan, run};
 use superpage_trace::workload;
 use superpage_vm::{
-    Answers, Background, Definition, Events, How, Made, Need, Parameter, Policy, Ripe, Sample, SpaceId, System, Target,
-    Time, Values,
+    Answers, Background, Candidate, Definition, Events, How, Made, Need, Parameter, Policy, Sample, SpaceId, System,
+    Target, Time, Values,
 };
 
 /// Base pages; a region with so many misses is promoted, as Romer et al. do online (ISCA 1995, section 3), without their charges.
@@ -49,7 +49,7 @@ impl Background for Missed {
             system.promote(
                 space,
                 Level(1),
-                &[Ripe::from(Sample { region, populated: 512, superpage: false })],
+                &[Candidate::from(Sample { region, populated: 512, superpage: false })],
                 How::Either,
             );
         }

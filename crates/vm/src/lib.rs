@@ -54,7 +54,7 @@ pub use memory::{Backed, Filled, Memory, NoContents, NoMemory, Page};
 pub use object::Growth;
 pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
 pub use policy::background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
-pub use policy::scanner::{Census, Ripe, Sample, Scanner, ScannerError, Sweep};
+pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError, Sweep};
 pub use policy::{
     Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Given, Hash, Hints, Key, Lists, Made, Need, Parameter,
     PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve,

@@ -4,7 +4,7 @@ use crate::machine::Machine;
 use std::collections::BTreeMap;
 use superpage_pages::{Ladder, Level};
 use superpage_vm::{
-    Background, Check, Growth, Hold, How, Look, Outcome, Policy, Ripe, Sample, SpaceId, System, Target, Time,
+    Background, Candidate, Check, Growth, Hold, How, Look, Outcome, Policy, Sample, SpaceId, System, Target, Time,
 };
 
 const X86: &str = "4K 2M 1G";
@@ -119,13 +119,13 @@ impl System for Mock {
         self.hold.map_or(Ok(()), Err)
     }
 
-    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Ripe], _: How) -> Vec<Outcome> {
+    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], _: How) -> Vec<Outcome> {
         self.spent += 1_000_000 * regions.len() as u64;
-        for ripe in regions {
+        for candidate in regions {
             if self.outcome == Outcome::Promoted {
-                self.regions.insert((space.0, ripe.region), (512, true));
+                self.regions.insert((space.0, candidate.region), (512, true));
             }
-            self.promoted.push((space.0, ripe.region));
+            self.promoted.push((space.0, candidate.region));
         }
         vec![self.outcome; regions.len()]
     }

@@ -169,7 +169,7 @@ impl Daemon {
 /// One row for each process with relevant memory, and a line for the rest.
 fn table(findings: &[Finding], region: u64, share: f64, screen: Screen) -> String {
     let matters = |finding: &&Finding| {
-        finding.ripe + finding.young + finding.sparse + finding.huge + finding.unsuitable_bytes > 0
+        finding.promotable + finding.young + finding.sparse + finding.huge + finding.unsuitable_bytes > 0
             || finding.reasons.iter().map(|reason| reason.bytes).sum::<u64>() >= region
             || finding.excluded.is_some_and(|why| why != "kernel")
     };
@@ -189,7 +189,7 @@ fn table(findings: &[Finding], region: u64, share: f64, screen: Screen) -> Strin
         table.row([
             finding.pid.to_string(),
             finding.name.clone(),
-            size(finding.ripe),
+            size(finding.promotable),
             size(finding.young),
             size(finding.sparse),
             size(finding.huge),

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
-use superpage_vm::Ripe;
+use superpage_vm::Candidate;
 
 /// The percentage of time in which some task waited for memory (`some avg10`) from which on promotion waits.
 const PRESSED: f64 = 5.0;
@@ -154,9 +154,9 @@ impl Claims {
         &mut self,
         headroom: &Headroom,
         pid: i32,
-        batch: Vec<Ripe>,
+        batch: Vec<Candidate>,
         (size, page): (u64, u64),
-    ) -> (Vec<Ripe>, Vec<Ripe>, Option<Place>) {
+    ) -> (Vec<Candidate>, Vec<Candidate>, Option<Place>) {
         let mut rooms = headroom.rooms(pid);
         for room in &mut rooms {
             let claimed = self.0.get(&room.place).copied().unwrap_or(0);
@@ -164,7 +164,7 @@ impl Claims {
         }
         let unlimited = Room { pages: u64::MAX, copies: u64::MAX, place: Place::System };
         let (fit, others) = admit(batch, &rooms.iter().cloned().fold(unlimited, Room::and), size, page);
-        let grown: u64 = fit.iter().map(|ripe| grows(ripe, size, page)).sum();
+        let grown: u64 = fit.iter().map(|candidate| grows(candidate, size, page)).sum();
         for room in &rooms {
             *self.0.entry(room.place.clone()).or_default() += grown;
         }
@@ -176,15 +176,15 @@ impl Claims {
 }
 
 /// What a region's promotion adds permanently.
-fn grows(ripe: &Ripe, size: u64, page: u64) -> u64 {
-    size - u64::from(ripe.populated) * page
+fn grows(candidate: &Candidate, size: u64, page: u64) -> u64 {
+    size - u64::from(candidate.populated) * page
 }
 
 /// Splits regions of `size` bytes into those that fit into the room, in their order, and the others.
-pub(super) fn admit(batch: Vec<Ripe>, room: &Room, size: u64, page: u64) -> (Vec<Ripe>, Vec<Ripe>) {
+pub(super) fn admit(batch: Vec<Candidate>, room: &Room, size: u64, page: u64) -> (Vec<Candidate>, Vec<Candidate>) {
     let mut rest = room.pages;
-    batch.into_iter().partition(|ripe| {
-        let grows = grows(ripe, size, page);
+    batch.into_iter().partition(|candidate| {
+        let grows = grows(candidate, size, page);
         // One region at a time exists twice, while it is copied.
         let fits = room.copies >= size && grows <= rest;
         rest -= if fits { grows } else { 0 };
@@ -255,12 +255,12 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_left_and_what_adds_nothing_is_not() {
-        let ripe = |region, populated| Ripe { region, populated, accessed: 0, pieces: 1, since: 0 };
-        let batch = || vec![ripe(1, 256), ripe(2, 128), ripe(3, 256), ripe(4, 512)];
+        let candidate = |region, populated| Candidate { region, populated, accessed: 0, pieces: 1, since: 0 };
+        let batch = || vec![candidate(1, 256), candidate(2, 128), candidate(3, 256), candidate(4, 512)];
         let regions = |pages, copies| {
             let room = Room { pages, copies, place: Place::System };
             let (fit, _) = admit(batch(), &room, 2 * MB, 4096);
-            fit.iter().map(|ripe| ripe.region).collect::<Vec<_>>()
+            fit.iter().map(|candidate| candidate.region).collect::<Vec<_>>()
         };
         assert_eq!(regions(u64::MAX, u64::MAX), [1, 2, 3, 4]);
         // 1 MB each; the second would add 1.5.
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn what_is_only_thought_of_adds_up() {
-        let ripe = |region, populated| Ripe { region, populated, accessed: 0, pieces: 1, since: 0 };
+        let candidate = |region, populated| Candidate { region, populated, accessed: 0, pieces: 1, since: 0 };
         let (_folder, headroom) = system(&[
             ("proc/meminfo", "MemTotal:  1048576 kB\nMemAvailable:  134144 kB\n"),
             V2,
@@ -280,17 +280,17 @@ mod tests {
             ("sys/fs/cgroup/a/memory.current", "99614720\n"),
         ]);
         let mut claims = Claims::default();
-        let mut admit = |pid, batch: &[Ripe]| {
+        let mut admit = |pid, batch: &[Candidate]| {
             let (fit, others, place) = claims.admit(&headroom, pid, batch.to_vec(), (2 * MB, 4096));
             (fit.len(), others.len(), place)
         };
         // The system has 131 MB, of which 128 are left to the programs, and the group has none.
-        assert_eq!(admit(7, &[ripe(1, 256), ripe(2, 512)]), (2, 0, Some(Place::System)));
-        let (fit, others, place) = admit(8, &[ripe(1, 512)]);
+        assert_eq!(admit(7, &[candidate(1, 256), candidate(2, 512)]), (2, 0, Some(Place::System)));
+        let (fit, others, place) = admit(8, &[candidate(1, 512)]);
         assert_eq!((fit, others), (0, 1));
         assert!(place.is_some_and(|place| place.to_string().contains("/a")));
-        assert_eq!(admit(9, &[ripe(3, 256), ripe(4, 256), ripe(5, 256)]), (2, 1, Some(Place::System)));
-        assert_eq!(admit(7, &[ripe(6, 256), ripe(7, 512)]), (1, 1, Some(Place::System)));
+        assert_eq!(admit(9, &[candidate(3, 256), candidate(4, 256), candidate(5, 256)]), (2, 1, Some(Place::System)));
+        assert_eq!(admit(7, &[candidate(6, 256), candidate(7, 512)]), (1, 1, Some(Place::System)));
     }
 
     #[test]

@@ -38,7 +38,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
-use superpage_vm::{Background, Check, Hold, How, Look, Outcome, Ripe, Sample, Scanner, SpaceId, System, Time};
+use superpage_vm::{Background, Candidate, Check, Hold, How, Look, Outcome, Sample, Scanner, SpaceId, System, Time};
 
 /// The longest that [`Promoter::run`] sleeps before it checks whether to stop.
 const NAP: Duration = Duration::from_millis(100);
@@ -125,7 +125,7 @@ pub struct Finding {
     /// Why nothing in it is promoted, if nothing is.
     pub excluded: Option<&'static str>,
     /// Regions populated to the share and settled, with headroom: they would be promoted now.
-    pub ripe: u64,
+    pub promotable: u64,
     /// Regions populated to the share, but not yet for the age.
     pub young: u64,
     /// Regions populated below the share.
@@ -283,7 +283,7 @@ impl Promoter {
             std::thread::sleep(NAP.min(until.saturating_sub(live.began.elapsed())));
         }
         let mut findings = live.find(&mut scanners);
-        findings.sort_by_key(|finding| (std::cmp::Reverse(finding.ripe), finding.pid));
+        findings.sort_by_key(|finding| (std::cmp::Reverse(finding.promotable), finding.pid));
         findings
     }
 
@@ -313,19 +313,19 @@ impl Live {
                 Ok(Look::Unchanged) => drop(sweep),
                 Ok(_) => sweep.finish(),
             }
-            let mut ripe = scanner.ripe(nanos(now));
-            for ripe in ripe.iter_mut().take(ASKED) {
-                ripe.pieces = process.pieces(ripe.region, self.size).unwrap_or(u32::MAX);
+            let mut candidates = scanner.due(nanos(now));
+            for candidate in candidates.iter_mut().take(ASKED) {
+                candidate.pieces = process.pieces(candidate.region, self.size).unwrap_or(u32::MAX);
             }
-            ripe.sort_unstable_by(Ripe::order);
-            let young = scanner.candidates() as u64 - ripe.len() as u64;
-            let shared = process.drop_shared(&mut ripe, self.size, self.least);
+            candidates.sort_unstable_by(Candidate::order);
+            let young = scanner.candidates() as u64 - candidates.len() as u64;
+            let shared = process.drop_shared(&mut candidates, self.size, self.least);
             let left = process.left().chain([(Why::SharedByFork, shared)]).filter(|(_, bytes)| *bytes > 0);
             let finding = Finding {
                 pid: process.pid,
                 name: process.name.clone(),
                 excluded: process.excluded.map(Excluded::name),
-                ripe: 0,
+                promotable: 0,
                 young,
                 sparse: process.seen.sparse,
                 huge: process.seen.huge,
@@ -338,14 +338,14 @@ impl Live {
                 reasons: left.map(|(why, bytes)| Reason::of(why, bytes, self.size)).collect(),
                 first: Vec::new(),
             };
-            findings.push((process.pace.rate(), finding, ripe));
+            findings.push((process.pace.rate(), finding, candidates));
         }
         // The busiest first, as in promotion.
         findings.sort_by(|(one, ..), (other, ..)| other.total_cmp(one));
         let mut claims = Claims::default();
-        for (_, finding, ripe) in &mut findings {
-            if !ripe.is_empty() {
-                self.ration(finding, std::mem::take(ripe), &mut claims);
+        for (_, finding, candidates) in &mut findings {
+            if !candidates.is_empty() {
+                self.ration(finding, std::mem::take(candidates), &mut claims);
             }
             finding.reasons.sort_by_key(|reason| std::cmp::Reverse(reason.bytes));
         }
@@ -354,19 +354,19 @@ impl Live {
 
     /// Decides which of a process's candidates would be promoted beside the `claims` of others, and which wait for
     /// memory.
-    fn ration(&self, finding: &mut Finding, ripe: Vec<Ripe>, claims: &mut Claims) {
+    fn ration(&self, finding: &mut Finding, candidates: Vec<Candidate>, claims: &mut Claims) {
         let page = rustix::param::page_size() as u64;
         let (fit, wait, why, place) = match self.headroom.pressed(finding.pid) {
-            Some(place) => (Vec::new(), ripe, Why::Pressure, Some(place)),
+            Some(place) => (Vec::new(), candidates, Why::Pressure, Some(place)),
             None => {
-                let (fit, wait, place) = claims.admit(&self.headroom, finding.pid, ripe, (self.size, page));
+                let (fit, wait, place) = claims.admit(&self.headroom, finding.pid, candidates, (self.size, page));
                 (fit, wait, Why::NoHeadroom, place)
             }
         };
-        finding.ripe = fit.len() as u64;
-        finding.first = fit.iter().take(8).map(|ripe| ripe.region * self.size).collect();
+        finding.promotable = fit.len() as u64;
+        finding.first = fit.iter().take(8).map(|candidate| candidate.region * self.size).collect();
         if let Some(place) = place.filter(|_| !wait.is_empty()) {
-            let bytes = wait.iter().map(|ripe| u64::from(ripe.populated) * page).sum();
+            let bytes = wait.iter().map(|candidate| u64::from(candidate.populated) * page).sum();
             let reason = Reason::of(why, bytes, self.size);
             finding.reasons.push(Reason {
                 blocks: wait.len() as u64,
@@ -482,7 +482,7 @@ impl System for Live {
     }
 
     /// Promotes as the kernel does, by copying, whether in place or by copying was requested.
-    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Ripe], how: How) -> Vec<Outcome> {
+    fn promote(&mut self, space: SpaceId, _: Level, regions: &[Candidate], how: How) -> Vec<Outcome> {
         let Some(process) = self.processes.get_mut(&(space.0 as i32)).filter(|_| how != How::InPlace) else {
             return vec![Outcome::Later; regions.len()];
         };
@@ -498,7 +498,7 @@ impl System for Live {
         let Some(pinned) = process.pinned.as_ref().filter(|_| !batch.is_empty()) else {
             return vec![Outcome::Later; regions.len()];
         };
-        let addresses: Vec<u64> = batch.iter().map(|ripe| ripe.region * self.size).collect();
+        let addresses: Vec<u64> = batch.iter().map(|candidate| candidate.region * self.size).collect();
         let cpu = |before| process_cpu(process.pid).unwrap_or(before);
         let from = (self.began.elapsed(), cpu(Duration::ZERO));
         let outcomes = collapse::collapse(pinned.pidfd.as_fd(), &addresses, self.size);
@@ -513,8 +513,8 @@ impl System for Live {
         tracing::debug!(pid, name, promoted = done, of = batch.len(), microseconds = took, "promoted");
         let mut told = BTreeMap::new();
         let mut no_memory = false;
-        for (ripe, outcome) in batch.iter().zip(outcomes) {
-            let stands = |process: &Process| matches!(process.check(ripe.region, self.size, self.least), Check::Populated(pages) if pages >= self.least);
+        for (candidate, outcome) in batch.iter().zip(outcomes) {
+            let stands = |process: &Process| matches!(process.check(candidate.region, self.size, self.least), Check::Populated(pages) if pages >= self.least);
             let outcome = match outcome {
                 // The kernel returns the same for a range that was unmapped since the check.
                 Err(Refusal::NoMemory) if !stands(process) => Err(Refusal::Unmapped),
@@ -522,13 +522,13 @@ impl System for Live {
             };
             let Err(refusal) = outcome else {
                 self.counters.promoted_regions += 1;
-                self.counters.grown_bytes += self.size - u64::from(ripe.populated) * page;
+                self.counters.grown_bytes += self.size - u64::from(candidate.populated) * page;
                 process.promoted += 1;
-                told.insert(ripe.region, Outcome::Promoted);
+                told.insert(candidate.region, Outcome::Promoted);
                 continue;
             };
             self.counters.refuse(refusal);
-            tracing::debug!(pid, address = format_args!("{:#x}", ripe.region * self.size), ?refusal, "refused");
+            tracing::debug!(pid, address = format_args!("{:#x}", candidate.region * self.size), ?refusal, "refused");
             let outcome = match refusal {
                 Refusal::NoMemory => Outcome::NoExtent,
                 Refusal::Unmapped => Outcome::Changed,
@@ -536,7 +536,7 @@ impl System for Live {
                 _ => Outcome::Later,
             };
             no_memory |= outcome == Outcome::NoExtent;
-            told.insert(ripe.region, outcome);
+            told.insert(candidate.region, outcome);
             match refusal {
                 Refusal::Gone => process.pinned = None,
                 Refusal::Rights => process.excluded = Some(Excluded::Rights),
@@ -549,7 +549,7 @@ impl System for Live {
             self.counters.memory_backoffs += 1;
             tracing::warn!("no free huge page could be had: promotion waits");
         }
-        regions.iter().map(|ripe| told.get(&ripe.region).copied().unwrap_or(Outcome::Later)).collect()
+        regions.iter().map(|candidate| told.get(&candidate.region).copied().unwrap_or(Outcome::Later)).collect()
     }
 
     fn held(&self, space: SpaceId) -> Time {

@@ -12,7 +12,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use superpage_vm::{Check, Look, Ripe, Sample};
+use superpage_vm::{Candidate, Check, Look, Sample};
 
 /// Why nothing is promoted in a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -280,10 +280,10 @@ impl Process {
     }
 
     /// Removes candidates whose pages are shared with others; returns their bytes.
-    pub(super) fn drop_shared(&self, ripe: &mut Vec<Ripe>, size: u64, least: u32) -> u64 {
-        let before = ripe.len();
-        ripe.retain(|ripe| self.check(ripe.region, size, least) != Check::Shared);
-        (before - ripe.len()) as u64 * size
+    pub(super) fn drop_shared(&self, candidates: &mut Vec<Candidate>, size: u64, least: u32) -> u64 {
+        let before = candidates.len();
+        candidates.retain(|candidate| self.check(candidate.region, size, least) != Check::Shared);
+        (before - candidates.len()) as u64 * size
     }
 
     /// Checks a region page by page: how far it is populated, or that others share too many of its pages.

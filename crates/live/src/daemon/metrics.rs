@@ -101,9 +101,9 @@ impl Collector for Shared {
         sum("promoted_bytes", "Bytes that became huge pages", counters.promoted_bytes() as f64)?;
         sum("promoted_regions", "Regions that became huge pages", counters.promoted_regions as f64)?;
         sum("grown_bytes", "Bytes that promotion populated", counters.grown_bytes as f64)?;
-        sum("changed", "Ripe regions left alone: their population had changed", counters.changed as f64)?;
-        sum("shared", "Ripe regions left alone: others share their pages", counters.shared as f64)?;
-        sum("no_room", "Ripe regions left alone: too little memory would be left", counters.no_room as f64)?;
+        sum("changed", "Candidates left alone: their population had changed", counters.changed as f64)?;
+        sum("shared", "Candidates left alone: others share their pages", counters.shared as f64)?;
+        sum("no_room", "Candidates left alone: too little memory would be left", counters.no_room as f64)?;
         sum("calls", "Calls that promote", counters.calls as f64)?;
         sum("scans", "Scans of a process", counters.scans as f64)?;
         sum("quiet_looks", "Looks that found a process unchanged", counters.quiet_looks as f64)?;

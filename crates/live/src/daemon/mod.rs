@@ -176,7 +176,7 @@ fn lock() -> Result<Lock, Error> {
     }
 }
 
-/// Each process with ripe regions is held by two open files.
+/// Each process with candidates that are due is held by two open files.
 fn raise_files() {
     let limit = getrlimit(Resource::Nofile);
     if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum }) {

@@ -92,7 +92,7 @@ impl Pair {
                 }
             }
             11..13 => {
-                // An extent full of smaller pages, ripe for promotion.
+                // An extent full of smaller pages, which can be promoted.
                 let level = self.random(sizes.len().min(3) as u64 - 1) as usize;
                 let (space, small, large) = (self.random(4) as u32, sizes[level], sizes[level + 1]);
                 let (pages, protection) = (self.pages(large), self.protection());
@@ -183,11 +183,11 @@ impl Pair {
         let to = larger[self.random(larger.len() as u64) as usize];
         let at = at / self.pages(to) * self.pages(to);
         let parts = (at..at + self.pages(to)).step_by(self.pages(first.size) as usize);
-        let ripe = |part: u64| {
+        let fits = |part: u64| {
             let mapping = self.naive.mappings.get(&(space, part));
             mapping.is_some_and(|part| part.size == first.size && part.protection == first.protection)
         };
-        if self.pages(to) <= 512 && parts.clone().all(ripe) {
+        if self.pages(to) <= 512 && parts.clone().all(fits) {
             self.naive.promote(space, at, first.size, to);
             self.mmu.promote(space, Vpn(at), first.size, to);
         }

@@ -4,7 +4,7 @@
 //! The same background runs in a simulation, in a kernel ([`Vm::advance`](crate::Vm::advance)) and on live Linux: each
 //! implements [`System`].
 
-use crate::{How, Need, Ripe, Sample, SpaceId};
+use crate::{Candidate, How, Need, Sample, SpaceId};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -166,7 +166,7 @@ pub trait System {
     }
 
     /// Promotes regions that were checked just now. Returns one outcome for each.
-    fn promote(&mut self, space: SpaceId, level: Level, regions: &[Ripe], how: How) -> Vec<Outcome>;
+    fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Outcome>;
 
     /// Until when the space is to be left alone after a promotion, since more would slow it too much. 0: no wait is
     /// needed.

@@ -5,7 +5,7 @@ use crate::object::Growth;
 use crate::policy::background::{Check, Look, Outcome, System, Time};
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{How, Memory, Pmap, Refused, Region, Ripe, Sample, SpaceId};
+use crate::{Candidate, How, Memory, Pmap, Refused, Region, Sample, SpaceId};
 use alloc::vec::Vec;
 use superpage_pages::{Hint, Ladder, Level, Vpn};
 
@@ -180,10 +180,10 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         Check::Populated(runs.iter().map(|(from, to)| (to - from) as u32).sum())
     }
 
-    fn promote(&mut self, space: SpaceId, level: Level, regions: &[Ripe], how: How) -> Vec<Outcome> {
+    fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Outcome> {
         let pages = self.vm.frames.ladder.pages(level);
-        let each = |ripe: &Ripe| {
-            let start = Vpn(ripe.region * pages);
+        let each = |candidate: &Candidate| {
+            let start = Vpn(candidate.region * pages);
             match self.vm.promote_region(self.pmap, self.memory, Region { space, start, level }, how) {
                 Ok(_) => Outcome::Promoted,
                 Err(Refused::NoExtent) => Outcome::NoExtent,

@@ -8,7 +8,7 @@
 use super::{Answers, Definition, Demoting, Given, Made, Need, Parameter, SWITCH, Values, base};
 use crate::policy::background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
 use crate::policy::budget::Budget;
-use crate::{How, Ripe, Scanner, SpaceId};
+use crate::{Candidate, How, Scanner, SpaceId};
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::String;
@@ -90,7 +90,7 @@ struct Watched {
     /// The number of scans in a row that found nothing new.
     quiet: u32,
     /// Candidates to promote, the first one last.
-    queue: Vec<Ripe>,
+    queue: Vec<Candidate>,
     /// Until when it is left alone.
     held: Time,
 }
@@ -184,7 +184,7 @@ impl Promote {
         if now < self.pause.0 {
             return;
         }
-        let ready = self.spaces.iter().filter(|(_, watched)| watched.ripe_at().is_some_and(|at| at <= now));
+        let ready = self.spaces.iter().filter(|(_, watched)| watched.due_at().is_some_and(|at| at <= now));
         let busiest = ready.max_by(|(one, _), (other, _)| system.rate(**one).total_cmp(&system.rate(**other)));
         let Some(space) = busiest.map(|(space, _)| *space) else { return };
         let watched = self.spaces.get_mut(&space).expect("it was found there");
@@ -201,16 +201,16 @@ impl Promote {
         let outcomes = system.promote(space, level, &batch.regions, How::Either);
         watched.held = system.held(space);
         let (mut promoted, mut failed) = (false, false);
-        for (ripe, outcome) in batch.regions.iter().zip(outcomes) {
+        for (candidate, outcome) in batch.regions.iter().zip(outcomes) {
             match outcome {
                 Outcome::Promoted => {
                     promoted = true;
-                    watched.scanner.forget(ripe.region);
+                    watched.scanner.forget(candidate.region);
                 }
-                Outcome::Changed => watched.scanner.forget(ripe.region),
-                Outcome::Later => watched.scanner.put_off(ripe.region, now),
+                Outcome::Changed => watched.scanner.forget(candidate.region),
+                Outcome::Later => watched.scanner.put_off(candidate.region, now),
                 Outcome::Stale => {
-                    watched.scanner.put_off(ripe.region, now);
+                    watched.scanner.put_off(candidate.region, now);
                     (watched.next_look, watched.quiet) = (now, 0);
                 }
                 Outcome::NoExtent => failed = true,
@@ -231,8 +231,8 @@ impl Promote {
         let (all, looks) = (wait(&mut self.budget), wait(&mut self.looks));
         let next = self.spaces.values().map(|watched| watched.next_look).min().unwrap_or(self.next_members);
         let next = next.min(self.next_members).max(looks);
-        let ripe = self.spaces.values().filter_map(Watched::ripe_at).min();
-        ripe.map_or(next, |ripe| next.min(ripe.max(self.pause.0))).max(all)
+        let due = self.spaces.values().filter_map(Watched::due_at).min();
+        due.map_or(next, |due| next.min(due.max(self.pause.0))).max(all)
     }
 }
 
@@ -282,7 +282,7 @@ impl Background for Promote {
 
 /// Regions that were checked for a promotion and passed.
 struct Batch {
-    regions: Vec<Ripe>,
+    regions: Vec<Candidate>,
     /// Whether others were no longer populated to the share.
     changed: bool,
 }
@@ -311,9 +311,9 @@ impl Watched {
     }
 
     /// When the next candidate may be promoted, if any will be.
-    fn ripe_at(&self) -> Option<Time> {
-        let ripe = if self.queue.is_empty() { self.scanner.next_ripe() } else { Some(0) };
-        ripe.map(|at| at.max(self.held))
+    fn due_at(&self) -> Option<Time> {
+        let due = if self.queue.is_empty() { self.scanner.next_due() } else { Some(0) };
+        due.map(|at| at.max(self.held))
     }
 
     /// Takes the next regions to promote, each checked just now; those that fail the check are left.
@@ -325,26 +325,26 @@ impl Watched {
         system: &mut dyn System,
     ) -> Batch {
         if self.queue.is_empty() {
-            self.queue = self.scanner.ripe(now);
-            for ripe in self.queue.iter_mut().take(ASKED).filter(|ripe| ripe.pieces == u32::MAX) {
-                ripe.pieces = system.pieces(space, level, ripe.region).unwrap_or(u32::MAX);
-                self.scanner.rank(ripe.region, None, Some(ripe.pieces));
+            self.queue = self.scanner.due(now);
+            for candidate in self.queue.iter_mut().take(ASKED).filter(|candidate| candidate.pieces == u32::MAX) {
+                candidate.pieces = system.pieces(space, level, candidate.region).unwrap_or(u32::MAX);
+                self.scanner.rank(candidate.region, None, Some(candidate.pieces));
             }
             self.queue.sort_unstable_by(|one, other| other.order(one));
         }
         let mut batch = Batch { regions: Vec::new(), changed: false };
         while batch.regions.len() < most
-            && let Some(ripe) = self.queue.pop()
+            && let Some(candidate) = self.queue.pop()
         {
-            match system.check(space, level, ripe.region) {
+            match system.check(space, level, candidate.region) {
                 Check::Populated(populated) if populated >= self.scanner.least() => {
-                    batch.regions.push(Ripe { populated, ..ripe });
+                    batch.regions.push(Candidate { populated, ..candidate });
                 }
                 Check::Populated(_) => {
                     batch.changed = true;
-                    self.scanner.forget(ripe.region);
+                    self.scanner.forget(candidate.region);
                 }
-                Check::Shared => self.scanner.put_off(ripe.region, now),
+                Check::Shared => self.scanner.put_off(candidate.region, now),
             }
         }
         batch

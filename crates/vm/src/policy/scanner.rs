@@ -28,9 +28,9 @@ pub struct Sample {
     pub superpage: bool,
 }
 
-/// A candidate that may be promoted now.
+/// A region that is a candidate for promotion, and what its place among others depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ripe {
+pub struct Candidate {
     /// The number of the region: its address divided by its size.
     pub region: u64,
     /// The number of its base pages that are populated.
@@ -43,17 +43,19 @@ pub struct Ripe {
     pub since: u64,
 }
 
-impl From<Sample> for Ripe {
+impl From<Sample> for Candidate {
     /// A region of which nothing more is known.
-    fn from(sample: Sample) -> Ripe {
-        Ripe { region: sample.region, populated: sample.populated, accessed: 0, pieces: u32::MAX, since: 0 }
+    fn from(sample: Sample) -> Candidate {
+        Candidate { region: sample.region, populated: sample.populated, accessed: 0, pieces: u32::MAX, since: 0 }
     }
 }
 
-impl Ripe {
+impl Candidate {
     /// The order of promotion: the lesser region comes first.
-    pub fn order(&self, other: &Ripe) -> Ordering {
-        let key = |ripe: &Ripe| (Reverse(ripe.populated), Reverse(ripe.accessed), ripe.pieces, ripe.region);
+    pub fn order(&self, other: &Candidate) -> Ordering {
+        let key = |candidate: &Candidate| {
+            (Reverse(candidate.populated), Reverse(candidate.accessed), candidate.pieces, candidate.region)
+        };
         key(self).cmp(&key(other))
     }
 }
@@ -74,9 +76,9 @@ pub struct Census {
 #[error("a region needs at least one page, and the share of population lies above 0 and is at most 1")]
 pub struct ScannerError;
 
-/// A region populated at least to the share that is not a superpage.
+/// What is kept of a candidate: a region populated at least to the share that is not a superpage.
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
+struct History {
     region: u64,
     since: u64,
     /// It was refused, and may not be promoted before this time.
@@ -99,8 +101,8 @@ struct Candidate {
 ///     sweep.see(Sample { region: 8, populated: 511, superpage: false });
 ///     sweep.finish();
 /// }
-/// assert!(scanner.ripe(9).is_empty());
-/// assert_eq!(scanner.ripe(12).iter().map(|ripe| ripe.region).collect::<Vec<_>>(), [7]);
+/// assert!(scanner.due(9).is_empty());
+/// assert_eq!(scanner.due(12).iter().map(|candidate| candidate.region).collect::<Vec<_>>(), [7]);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Scanner {
@@ -108,7 +110,7 @@ pub struct Scanner {
     least: u32,
     age: u64,
     /// In ascending order of regions.
-    candidates: Vec<Candidate>,
+    candidates: Vec<History>,
     census: Census,
     swept: u64,
 }
@@ -159,10 +161,10 @@ impl Scanner {
 
     /// The candidates to promote at `now`, in order. The populations are those of the last sweep: if they may have
     /// changed since, sweep again. O(candidates), plus a sort of those returned.
-    pub fn ripe(&self, now: u64) -> Vec<Ripe> {
+    pub fn due(&self, now: u64) -> Vec<Candidate> {
         let ready = self.candidates.iter().filter(|candidate| self.ready(candidate) <= now);
-        let mut ripe: Vec<Ripe> = ready
-            .map(|&Candidate { region, populated, accessed, pieces, since, .. }| Ripe {
+        let mut due: Vec<Candidate> = ready
+            .map(|&History { region, populated, accessed, pieces, since, .. }| Candidate {
                 region,
                 populated,
                 accessed,
@@ -170,12 +172,12 @@ impl Scanner {
                 since,
             })
             .collect();
-        ripe.sort_unstable_by(Ripe::order);
-        ripe
+        due.sort_unstable_by(Candidate::order);
+        due
     }
 
     /// The earliest time at which a candidate may be promoted if nothing changes. O(candidates).
-    pub fn next_ripe(&self) -> Option<u64> {
+    pub fn next_due(&self) -> Option<u64> {
         self.candidates.iter().map(|candidate| self.ready(candidate)).min()
     }
 
@@ -223,7 +225,7 @@ impl Scanner {
             return Err(format!("region {} comes before {}", pair[0].region, pair[1].region));
         }
         for candidate in &self.candidates {
-            let Candidate { region, populated, since, after, refusals, .. } = *candidate;
+            let History { region, populated, since, after, refusals, .. } = *candidate;
             if !(self.least..=self.pages).contains(&populated) {
                 return Err(format!("region {region} has {populated} pages, not {} to {}", self.least, self.pages));
             }
@@ -243,7 +245,7 @@ impl Scanner {
         Ok(())
     }
 
-    fn ready(&self, candidate: &Candidate) -> u64 {
+    fn ready(&self, candidate: &History) -> u64 {
         candidate.since.saturating_add(self.age).max(candidate.after)
     }
 
@@ -256,7 +258,7 @@ impl Scanner {
 #[derive(Debug)]
 pub struct Sweep<'a> {
     scanner: &'a mut Scanner,
-    next: Vec<Candidate>,
+    next: Vec<History>,
     /// The first old candidate that is not below the last region reported.
     at: usize,
     last: Option<u64>,
@@ -289,7 +291,7 @@ impl Sweep<'_> {
         }
         let same = old.get(self.at).filter(|old| old.region == region && old.populated == populated);
         let fresh =
-            Candidate { region, since: self.now, after: 0, populated, accessed: 0, pieces: u32::MAX, refusals: 0 };
+            History { region, since: self.now, after: 0, populated, accessed: 0, pieces: u32::MAX, refusals: 0 };
         self.next.push(*same.unwrap_or(&fresh));
     }
 
@@ -319,8 +321,8 @@ mod tests {
         scanner.validate().unwrap();
     }
 
-    fn ripe(scanner: &Scanner, now: u64) -> Vec<u64> {
-        scanner.ripe(now).iter().map(|ripe| ripe.region).collect()
+    fn due(scanner: &Scanner, now: u64) -> Vec<u64> {
+        scanner.due(now).iter().map(|candidate| candidate.region).collect()
     }
 
     #[test]
@@ -338,13 +340,13 @@ mod tests {
         let mut scanner = Scanner::new(8, 0.5, 10).unwrap();
         sweep(&mut scanner, 0, &[sample(1, 8), sample(2, 5)]);
         sweep(&mut scanner, 6, &[sample(1, 8), sample(2, 6)]);
-        assert_eq!((ripe(&scanner, 9), scanner.next_ripe()), (vec![], Some(10)));
-        assert_eq!(ripe(&scanner, 10), [1]);
-        assert_eq!(ripe(&scanner, 16), [1, 2]);
+        assert_eq!((due(&scanner, 9), scanner.next_due()), (vec![], Some(10)));
+        assert_eq!(due(&scanner, 10), [1]);
+        assert_eq!(due(&scanner, 16), [1, 2]);
         // A region that one sweep did not report starts a new history.
         sweep(&mut scanner, 20, &[sample(2, 6)]);
         sweep(&mut scanner, 21, &[sample(1, 8), sample(2, 6)]);
-        assert_eq!(ripe(&scanner, 21), [2]);
+        assert_eq!(due(&scanner, 21), [2]);
     }
 
     #[test]
@@ -353,7 +355,7 @@ mod tests {
         sweep(&mut scanner, 0, &[sample(1, 7), sample(2, 8), sample(3, 8), sample(4, 8), sample(5, 8)]);
         scanner.rank(4, Some(9), None);
         scanner.rank(5, None, Some(3));
-        assert_eq!(ripe(&scanner, 0), [4, 5, 2, 3, 1]);
+        assert_eq!(due(&scanner, 0), [4, 5, 2, 3, 1]);
     }
 
     #[test]
@@ -361,18 +363,18 @@ mod tests {
         let mut scanner = Scanner::new(8, 1.0, 10).unwrap();
         sweep(&mut scanner, 0, &[sample(1, 8)]);
         scanner.put_off(1, 10);
-        assert_eq!(scanner.next_ripe(), Some(30));
+        assert_eq!(scanner.next_due(), Some(30));
         scanner.put_off(1, 30);
-        assert_eq!(scanner.next_ripe(), Some(70));
+        assert_eq!(scanner.next_due(), Some(70));
         for _ in 0..40 {
             scanner.put_off(1, 30);
         }
-        assert_eq!(scanner.next_ripe(), Some(30 + (10 << 16)));
+        assert_eq!(scanner.next_due(), Some(30 + (10 << 16)));
         sweep(&mut scanner, 40, &[sample(1, 7)]);
         sweep(&mut scanner, 41, &[sample(1, 8)]);
-        assert_eq!(scanner.next_ripe(), Some(51));
+        assert_eq!(scanner.next_due(), Some(51));
         scanner.forget(1);
-        assert_eq!((scanner.next_ripe(), scanner.candidates()), (None, 0));
+        assert_eq!((scanner.next_due(), scanner.candidates()), (None, 0));
     }
 
     #[test]
@@ -380,7 +382,7 @@ mod tests {
         let mut scanner = Scanner::new(8, 1.0, 0).unwrap();
         sweep(&mut scanner, 0, &[sample(1, 8)]);
         scanner.sweep(5).see(sample(9, 8));
-        assert_eq!((ripe(&scanner, 5), scanner.census().candidates), (vec![1], 1));
+        assert_eq!((due(&scanner, 5), scanner.census().candidates), (vec![1], 1));
     }
 
     /// The reference: every report of each region, evaluated naively.
@@ -392,7 +394,7 @@ mod tests {
     }
 
     impl Naive {
-        fn ripe(&self, now: u64, least: u32, age: u64) -> Vec<u64> {
+        fn due(&self, now: u64, least: u32, age: u64) -> Vec<u64> {
             let Some((_, last)) = self.sweeps.last() else { return Vec::new() };
             let is = |sample: &Sample| !sample.superpage && sample.populated >= least;
             let mut found: Vec<&Sample> = last.values().filter(|sample| is(sample)).collect();
@@ -424,7 +426,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_ripe_is_as_in_a_plain_record_of_everything(
+        fn what_is_due_is_as_in_a_plain_record_of_everything(
             age in 0u64..6,
             share in 0.1f64..=1.0,
             steps in prop::collection::vec(
@@ -450,16 +452,16 @@ mod tests {
                         scanner.forget(region);
                         naive.forgotten.push((naive.sweeps.len(), region));
                     }
-                    3 if scanner.ripe(now).iter().any(|ripe| ripe.region == region) => {
+                    3 if scanner.due(now).iter().any(|candidate| candidate.region == region) => {
                         scanner.put_off(region, now);
                         naive.refused.push((naive.sweeps.len(), region, now));
                     }
                     _ => {}
                 }
                 scanner.validate().map_err(TestCaseError::fail)?;
-                let found = scanner.ripe(now);
-                prop_assert_eq!(found.iter().map(|ripe| ripe.region).collect::<Vec<_>>(), naive.ripe(now, scanner.least(), age));
-                prop_assert!(found.is_empty() || scanner.next_ripe().is_some_and(|at| at <= now));
+                let found = scanner.due(now);
+                prop_assert_eq!(found.iter().map(|candidate| candidate.region).collect::<Vec<_>>(), naive.due(now, scanner.least(), age));
+                prop_assert!(found.is_empty() || scanner.next_due().is_some_and(|at| at <= now));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The policy of `docs/policies.md`, as it stands there: the tests of three crates run it.
 
 use superpage_pages::Level;
-use superpage_vm::{Answers, Background, Definition, How, Made, Need, Parameter, Ripe, System, Time, Values};
+use superpage_vm::{Answers, Background, Candidate, Definition, How, Made, Need, Parameter, System, Time, Values};
 
 /// Base pages; once per interval, regions most of which was accessed since the last scan become superpages.
 pub(crate) static HOT: Definition = Definition {
@@ -44,12 +44,12 @@ impl Background for Hot {
         for space in system.spaces() {
             let mut seen = Vec::new();
             system.look(space, level, &mut |sample| seen.push(sample));
-            let mut hot: Vec<Ripe> = Vec::new();
+            let mut hot: Vec<Candidate> = Vec::new();
             for sample in seen.into_iter().filter(|sample| !sample.superpage) {
                 // If accesses are not known, populated pages count instead.
                 let accessed = system.accessed(space, level, sample.region).unwrap_or(sample.populated);
                 if f64::from(accessed) >= least {
-                    hot.push(Ripe::from(sample));
+                    hot.push(Candidate::from(sample));
                 }
             }
             system.promote(space, level, &hot, How::Either);
