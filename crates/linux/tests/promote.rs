@@ -375,7 +375,7 @@ impl superpage_vm::Background for Listener {
 
     fn tick(&mut self, _: superpage_vm::Time, system: &mut dyn superpage_vm::System) {
         for space in system.spaces() {
-            system.look(space, superpage_pages::Level(1), &mut |_| {});
+            system.scan(space, superpage_pages::Level(1), &mut |_| {});
         }
     }
 

@@ -158,7 +158,7 @@ impl Simulation {
             setup: setup.clone(),
             info: info.clone(),
         };
-        simulation.look();
+        simulation.run_due();
         Ok(simulation)
     }
 
@@ -194,7 +194,7 @@ impl Simulation {
                 Some(Mark::Window(window)) => self.windows.turn(window, &self.setup.machine, &self.mmu),
                 None => {}
             }
-            self.look();
+            self.run_due();
         }
     }
 
@@ -209,7 +209,7 @@ impl Simulation {
             at += index;
             self.trap(requests[at]).map_err(|problem| (at, problem))?;
             at += 1;
-            self.look();
+            self.run_due();
         }
         self.note_writes(&requests[at..]);
         Ok(())
@@ -226,7 +226,7 @@ impl Simulation {
             if self.mmu.counters().walks.iter().sum::<u64>() > before {
                 let hardware = Hardware::new(&mut self.mmu, &self.setup.machine);
                 self.vm.missed(&hardware, self.processes.space, request.page());
-                self.look();
+                self.run_due();
             }
         }
         Ok(())
@@ -256,7 +256,7 @@ impl Simulation {
     }
 
     /// Calls the background of the policy, and takes a sample, if one is due.
-    fn look(&mut self) {
+    fn run_due(&mut self) {
         self.background();
         let Some(step) = self.record.watch.sample_seconds else { return };
         let seconds = self.seconds();

@@ -8,7 +8,7 @@ use std::time::Instant;
 use superpage_pages::{Access, Ladder, PageSize, Protection, Random, Vpn};
 use superpage_vm::{Config, Map, Mapped, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
 
-/// Page tables that keep nothing: for runs in which the manager never needs to look.
+/// Page tables that keep nothing: for runs in which the manager never reads them.
 struct Blind;
 
 impl Pmap for Blind {

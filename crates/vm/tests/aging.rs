@@ -1,12 +1,12 @@
-//! How pages grow old (Navarro et al., section 5.1: approximate LRU, as in FreeBSD 4). The daemon looks at each active page
-//! in turn. A page starts with an activity of 5; a reference adds 3, up to 64; a look that finds none takes 1 away, and at 0
+//! How pages grow old (Navarro et al., section 5.1: approximate LRU, as in FreeBSD 4). The daemon samples each active page
+//! in turn. A page starts with an activity of 5; a reference adds 3, up to 64; a round that finds none takes 1 away, and at 0
 //! the page is inactive. What nobody maps is inactive at once.
 
 use crate::machine::Machine;
 use superpage_pages::{Access, Extent, Vpn};
 use superpage_vm::Growth;
 
-/// 64 frames: the daemon wakes with fewer than 4 available and looks at active pages until 40 are inactive or available.
+/// 64 frames: the daemon wakes with fewer than 4 available and samples active pages until 40 are inactive or available.
 const FRAMES: u64 = 64;
 /// The pages that are watched: too many for the rest to be 40.
 const WATCHED: u64 = 40;
@@ -15,7 +15,7 @@ const START: u64 = 512;
 /// A file that is read and closed: its pages are inactive.
 const SUPPLY: u32 = 9;
 
-/// A memory in which as many pages can go at once as the daemon wants, so that it looks at each active page once a run.
+/// A memory in which as many pages can go at once as the daemon wants, so that it samples each active page once a run.
 struct Watch {
     machine: Machine,
     next: u64,
@@ -31,8 +31,8 @@ impl Watch {
         Watch { machine: Machine::with_swap("8K 64K", FRAMES, &policy, 1000), next: 0 }
     }
 
-    /// Lets the daemon look once at each page, as long as they are all active.
-    fn look(&mut self) {
+    /// Lets the daemon sample each page once, as long as they are all active.
+    fn round(&mut self) {
         let (vm, machine) = (self.machine.vm.stats(), &mut self.machine);
         machine.vm.open(SUPPLY, 1 << 20).unwrap();
         while !machine.vm.daemon_wanted() {
@@ -49,10 +49,10 @@ impl Watch {
         self.machine.vm.stats().active_pages
     }
 
-    /// How many looks it takes until some of the pages are inactive, if nobody uses them.
-    fn looks(&mut self) -> u64 {
+    /// How many rounds it takes until some of the pages are inactive, if nobody uses them.
+    fn rounds(&mut self) -> u64 {
         let inactive = |_: &u64| {
-            self.look();
+            self.round();
             self.active() < WATCHED
         };
         (1..200).find(inactive).expect("pages that nobody uses grow old")
@@ -69,11 +69,11 @@ impl Watch {
     }
 }
 
-/// Pages that were touched once and looked at once.
+/// Pages that were touched once and sampled once.
 fn touched(mut watch: Watch) -> Watch {
     watch.machine.anonymous(START, WATCHED, Growth::Fixed);
     (START..START + WATCHED).for_each(|page| watch.machine.put(page, page));
-    watch.look();
+    watch.round();
     assert_eq!(watch.active(), WATCHED);
     watch
 }
@@ -84,9 +84,9 @@ fn a_page_has_five_looks_and_three_for_each_reference() {
         let mut watch = touched(Watch::new());
         for _ in 0..references {
             Watch::reference(&mut watch.machine);
-            watch.look();
+            watch.round();
         }
-        assert_eq!(watch.looks(), 5 + 3 * (1 + references), "{references} references after the first");
+        assert_eq!(watch.rounds(), 5 + 3 * (1 + references), "{references} references after the first");
         watch.end();
     }
 }
@@ -97,9 +97,9 @@ fn activity_has_a_limit() {
         let mut watch = touched(Watch::new());
         for _ in 0..references {
             Watch::reference(&mut watch.machine);
-            watch.look();
+            watch.round();
         }
-        assert_eq!(watch.looks(), 64.min(8 + 3 * references));
+        assert_eq!(watch.rounds(), 64.min(8 + 3 * references));
         watch.end();
     }
 }
@@ -109,7 +109,7 @@ fn what_is_used_between_any_two_looks_stays_active() {
     let mut watch = touched(Watch::new());
     for _ in 0..100 {
         Watch::reference(&mut watch.machine);
-        watch.look();
+        watch.round();
         assert_eq!(watch.active(), WATCHED);
     }
     watch.end();
@@ -124,12 +124,12 @@ fn an_inactive_page_that_is_used_again_is_as_active_as_a_new_one() {
     for _ in 0..3 {
         let _ = watch.machine.read_file(1, 0).unwrap();
         assert_eq!(watch.active(), WATCHED + 1);
-        let looks = (1..).find(|_| {
+        let rounds = (1..).find(|_| {
             Watch::reference(&mut watch.machine);
-            watch.look();
+            watch.round();
             watch.active() == WATCHED
         });
-        assert_eq!(looks, Some(5));
+        assert_eq!(rounds, Some(5));
     }
     watch.machine.vm.close(1).unwrap();
     watch.end();
@@ -143,7 +143,7 @@ fn what_nobody_maps_is_inactive_at_the_first_look() {
         let _ = watch.machine.read_file(1, page).unwrap();
     });
     assert_eq!(watch.active(), WATCHED);
-    assert_eq!(watch.looks(), 1);
+    assert_eq!(watch.rounds(), 1);
     watch.machine.vm.close(1).unwrap();
     watch.end();
 }
@@ -157,9 +157,9 @@ fn the_pages_of_a_superpage_grow_old_together() {
             (START + 3..START + WATCHED).step_by(8).for_each(|page| {
                 assert!(watch.machine.pmap.access(watch.machine.space, Vpn(page), Access::Read));
             });
-            watch.look();
+            watch.round();
         }
-        assert_eq!(watch.looks(), 8 + 3 * references);
+        assert_eq!(watch.rounds(), 8 + 3 * references);
         assert_eq!(watch.active() % 8, 0, "none is inactive in part");
         watch.end();
     }
@@ -174,7 +174,7 @@ fn a_demoted_superpage_is_made_again_only_if_each_page_was_seen_in_use() {
         (0..WATCHED).filter(|page| page % 8 < used).for_each(|page| {
             assert!(watch.machine.pmap.access(watch.machine.space, Vpn(START + page), Access::Read));
         });
-        watch.look();
+        watch.round();
         let levels: Vec<_> = (0..WATCHED).map(|page| watch.machine.level(START + page).unwrap().0).collect();
         assert_eq!(levels, [level; WATCHED as usize], "{used} of 8 pages are used");
         assert_eq!(watch.machine.vm.stats().repromotions, u64::from(level) * WATCHED / 8);
@@ -187,7 +187,7 @@ fn one_run_finds_enough_however_active_pages_were() {
     let mut watch = touched(Watch::new());
     for _ in 0..60 {
         Watch::reference(&mut watch.machine);
-        watch.look();
+        watch.round();
     }
     // The kernel takes all free frames but three: what is inactive is not enough for the 16 that the daemon aims at.
     let mut machine = watch.machine;
@@ -204,7 +204,7 @@ fn what_was_used_least_goes_first_where_all_were_used_of_late() {
     let often = START..START + 20;
     for _ in 0..3 {
         often.clone().for_each(|page| assert!(watch.machine.pmap.access(watch.machine.space, Vpn(page), Access::Read)));
-        watch.look();
+        watch.round();
     }
     // Memory is full of pages that were all just used, so that the daemon must let many rounds pass at once.
     Watch::reference(&mut watch.machine);

@@ -4,7 +4,7 @@ use crate::machine::Machine;
 use std::collections::BTreeMap;
 use superpage_pages::{Ladder, Level};
 use superpage_vm::{
-    Background, Candidate, Check, Growth, Hold, How, Look, Outcome, Policy, Sample, SpaceId, System, Target, Time,
+    Background, Candidate, Check, Growth, Hold, How, Outcome, Policy, Sample, Scanned, SpaceId, System, Target, Time,
 };
 
 const X86: &str = "4K 2M 1G";
@@ -95,12 +95,12 @@ impl System for Mock {
         spaces
     }
 
-    fn look(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Look {
+    fn scan(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
         self.spent += if space.0 == self.costly.0 { self.costly.1 } else { 0 };
         for ((_, region), (populated, superpage)) in self.regions.range((space.0, 0)..(space.0 + 1, 0)) {
             see(Sample { region: *region, populated: *populated, superpage: *superpage });
         }
-        Look::Seen
+        Scanned::Seen
     }
 
     fn rate(&self, space: SpaceId) -> f64 {

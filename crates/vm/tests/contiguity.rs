@@ -199,7 +199,7 @@ fn the_search_for_contiguity_demotes_no_superpage() {
     let before = machine.vm.stats();
     run(&mut machine);
     let now = machine.vm.stats();
-    assert!(now.daemon_scanned > before.daemon_scanned + 4, "it looked at some");
+    assert!(now.daemon_scanned > before.daemon_scanned + 4, "it sampled some");
     assert_eq!(now.speculative_demotions, before.speculative_demotions);
     assert_eq!(now.demotions, before.demotions);
 }

@@ -1,15 +1,15 @@
-//! What a fault costs in looks at page tables (Navarro et al., section 4.9: population maps say what is populated, so that
-//! nobody has to look).
+//! What a fault costs in lookups of page tables (Navarro et al., section 4.9: population maps say what is populated, so that
+//! nobody has to look them up).
 
 use crate::machine::{ALPHA, Machine};
 use std::cell::Cell;
 use superpage_pages::{Access, Level, PageSize, Protection, Vpn};
 use superpage_vm::{Growth, Mapped, NoMemory, Pmap, SoftPmap, SpaceId, Used};
 
-/// Page tables that count how often they were looked at.
+/// Page tables that count how often they were read.
 struct Counting {
     tables: SoftPmap,
-    looks: Cell<u64>,
+    lookups: Cell<u64>,
 }
 
 impl Pmap for Counting {
@@ -34,12 +34,12 @@ impl Pmap for Counting {
     }
 
     fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {
-        self.looks.set(self.looks.get() + 1);
+        self.lookups.set(self.lookups.get() + 1);
         self.tables.lookup(space, at)
     }
 
     fn used(&self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
-        self.looks.set(self.looks.get() + 1);
+        self.lookups.set(self.lookups.get() + 1);
         self.tables.used(space, at, size)
     }
 
@@ -61,11 +61,11 @@ fn faults_on_private_memory_look_at_no_page_table_however_much_they_promote() {
     let mut machine = Machine::new(ALPHA, 512, "reservation");
     machine.anonymous(0, 512, Growth::Fixed);
     let tables = SoftPmap::new(*machine.vm.ladder());
-    let mut pmap = Counting { tables, looks: Cell::new(0) };
+    let mut pmap = Counting { tables, lookups: Cell::new(0) };
     for page in 0..512 {
         let _ = machine.vm.fault(&mut pmap, &mut NoMemory, machine.space.page(Vpn(page)), Access::Write).unwrap();
     }
     assert_eq!(machine.vm.stats().promotions[1..4], [64, 8, 1]);
     assert_eq!(machine.vm.ladder().level(pmap.tables.lookup(machine.space, Vpn(0)).unwrap().size), Some(Level(3)));
-    assert_eq!(pmap.looks.get(), 0);
+    assert_eq!(pmap.lookups.get(), 0);
 }

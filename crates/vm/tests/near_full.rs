@@ -196,8 +196,8 @@ fn full(frames: u64, swap_pages: u64) -> Machine {
     machine
 }
 
-/// How many pages a run of the daemon looks at, and whether it made room.
-fn looks(machine: &mut Machine) -> (u64, bool) {
+/// How many pages a run of the daemon samples, and whether it made room.
+fn sampled(machine: &mut Machine) -> (u64, bool) {
     let before = machine.vm.stats().daemon_scanned;
     let room = machine.vm.run_daemon(&mut machine.pmap, &mut machine.disk);
     (machine.vm.stats().daemon_scanned - before, room)
@@ -210,12 +210,12 @@ fn a_run_that_can_give_nothing_looks_at_each_page_a_few_times_and_the_next_at_no
         let page = frames;
         let fault = machine.fault(machine.space, page, Access::Write);
         assert_eq!(fault, Err(FaultError::OutOfMemory(Vpn(page))));
-        let (first, room) = looks(&mut machine);
-        assert!(!room && first <= 6 * frames, "{first} looks at {frames} pages");
+        let (first, room) = sampled(&mut machine);
+        assert!(!room && first <= 6 * frames, "{first} pages sampled of {frames}");
         for _ in 0..3 {
             let fault = machine.fault(machine.space, page, Access::Write);
             assert_eq!(fault, Err(FaultError::OutOfMemory(Vpn(page))));
-            assert_eq!(looks(&mut machine), (0, false), "nothing has changed");
+            assert_eq!(sampled(&mut machine), (0, false), "nothing has changed");
         }
         machine.end();
     }
@@ -230,8 +230,8 @@ fn a_slot_that_is_given_back_is_used_with_a_look_at_as_many_pages() {
     let away: Vec<u64> = (0..552).filter(|page| machine.frame(*page).is_none()).take(3).collect();
     away.iter().for_each(|page| machine.unmap(*page, 1));
     assert!(machine.vm.daemon_wanted(), "memory is short, and three pages could go now");
-    let (count, room) = looks(&mut machine);
-    assert!(room && count <= 12, "{count} looks for three slots");
+    let (count, room) = sampled(&mut machine);
+    assert!(room && count <= 12, "{count} pages sampled for three slots");
     assert_eq!(machine.vm.stats().unswappable_pages, 509);
     machine.end();
 }

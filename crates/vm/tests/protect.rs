@@ -47,7 +47,7 @@ fn once_uniform_again_the_next_fault_promotes() {
     let mut machine = machine("reservation");
     machine.protect(512 + 100, 1, Protection::READ);
     machine.protect(512 + 100, 1, Protection::READ_WRITE);
-    assert_eq!(machine.level(512 + 100), Some(Level(0)), "only a fault looks for promotions");
+    assert_eq!(machine.level(512 + 100), Some(Level(0)), "only a fault promotes");
     machine.vm.discard(&mut machine.pmap, machine.space, superpage_pages::Vpn(1000).pages(1)).unwrap();
     assert_eq!(machine.write(1000).mapped, Level(3), "what lies apart is promoted on the way");
     assert_eq!(machine.vm.stats().mapped[..4], [0, 0, 0, 1]);

@@ -25,7 +25,7 @@ pub struct Counters {
     /// Calls of [`collapse`](crate::collapse::collapse).
     pub calls: u64,
     /// Checks of a process that found it unchanged, without a scan.
-    pub quiet_looks: u64,
+    pub quiet_scans: u64,
     /// Scans of a process.
     pub scans: u64,
     /// Batches after which the process was left alone for a while because the batch had slowed it.

@@ -38,7 +38,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use superpage_pages::{Ladder, Level, PageSize};
-use superpage_vm::{Background, Candidate, Check, Hold, How, Look, Outcome, Sample, Scanner, SpaceId, System, Time};
+use superpage_vm::{Background, Candidate, Check, Hold, How, Outcome, Sample, Scanned, Scanner, SpaceId, System, Time};
 
 /// The longest that [`Promoter::run`] sleeps before it checks whether to stop.
 const NAP: Duration = Duration::from_millis(100);
@@ -307,10 +307,11 @@ impl Live {
             process.measure_again();
             let scanner = scanners.entry(process.pid).or_insert_with(|| scanner(&self.options, self.size));
             let mut sweep = scanner.sweep(nanos(now));
-            let looked = process.look(now, (&self.options, self.size, self.least), &mut |sample| sweep.see(sample));
-            match looked {
-                Ok(Look::Gone) | Err(_) => continue,
-                Ok(Look::Unchanged) => drop(sweep),
+            let scanned =
+                process.scan_if_changed(now, (&self.options, self.size, self.least), &mut |sample| sweep.see(sample));
+            match scanned {
+                Ok(Scanned::Gone) | Err(_) => continue,
+                Ok(Scanned::Unchanged) => drop(sweep),
                 Ok(_) => sweep.finish(),
             }
             let mut candidates = scanner.due(nanos(now));
@@ -404,23 +405,23 @@ impl System for Live {
         members.into_iter().map(|pid| SpaceId(pid as u32)).collect()
     }
 
-    fn look(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Look {
-        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Look::Gone };
+    fn scan(&mut self, space: SpaceId, _: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
+        let Some(process) = self.processes.get_mut(&(space.0 as i32)) else { return Scanned::Gone };
         let (before, identity) = (self.clock.read(), process.identity());
-        let mut looked = process.look(self.began.elapsed(), (&self.options, self.size, self.least), see);
+        let mut scanned = process.scan_if_changed(self.began.elapsed(), (&self.options, self.size, self.least), see);
         self.clock.scans += self.clock.read().saturating_sub(before);
         // Another process of that number, or another program: a new address space, which the next list has.
         if identity.is_some() && process.identity() != identity {
-            looked = Ok(Look::Gone);
+            scanned = Ok(Scanned::Gone);
         }
-        match looked {
-            Ok(Look::Gone) => {
+        match scanned {
+            Ok(Scanned::Gone) => {
                 self.processes.remove(&(space.0 as i32));
                 self.gone.insert(space);
             }
-            Ok(Look::Unchanged) => self.counters.quiet_looks += 1,
-            Ok(Look::Closed) => {}
-            Ok(Look::Seen | Look::Anew) => {
+            Ok(Scanned::Unchanged) => self.counters.quiet_scans += 1,
+            Ok(Scanned::Closed) => {}
+            Ok(Scanned::Seen | Scanned::Anew) => {
                 self.counters.scans += 1;
                 let (pid, name, seen) = (process.pid, process.name.as_str(), process.seen);
                 tracing::trace!(
@@ -434,7 +435,7 @@ impl System for Live {
             }
             Err(ref error) => tracing::warn!(pid = process.pid, "{error}"),
         }
-        looked.unwrap_or(Look::Closed)
+        scanned.unwrap_or(Scanned::Closed)
     }
 
     fn rate(&self, space: SpaceId) -> f64 {
@@ -469,7 +470,7 @@ impl System for Live {
             return Err(Hold::Space(nanos(now.saturating_add(self.options.interval.0))));
         };
         if let Some(cpu) = process_cpu(process.pid) {
-            process.pace.look(now, cpu);
+            process.pace.measure(now, cpu);
         }
         let Some(place) = self.headroom.pressed(process.pid) else { return Ok(()) };
         tracing::debug!(pid = process.pid, "tasks wait for memory in {place}: promotion waits");

@@ -29,7 +29,7 @@ pub(super) struct Pace {
 
 impl Pace {
     /// Records the CPU time of the process while no batch is running.
-    pub(super) fn look(&mut self, now: Duration, cpu: Duration) {
+    pub(super) fn measure(&mut self, now: Duration, cpu: Duration) {
         if let Some((then, before)) = self.seen {
             let window = now.saturating_sub(then);
             if window < SHORTEST_WINDOW {
@@ -82,21 +82,21 @@ mod tests {
     #[test]
     fn a_process_that_goes_on_is_not_left_alone() {
         let mut pace = Pace::default();
-        pace.look(ms(0), ms(0));
-        pace.look(ms(100), ms(100));
+        pace.measure(ms(0), ms(0));
+        pace.measure(ms(100), ms(100));
         assert!(!pace.batch((ms(100), ms(100)), (ms(110), ms(110)), 0.02));
         assert_eq!(pace.until(), ms(110));
         let mut idle = Pace::default();
-        idle.look(ms(0), ms(5));
-        idle.look(ms(100), ms(5));
+        idle.measure(ms(0), ms(5));
+        idle.measure(ms(100), ms(5));
         assert!(!idle.batch((ms(100), ms(5)), (ms(110), ms(5)), 0.02));
     }
 
     #[test]
     fn what_is_lost_is_spread_thin_and_stalls_in_a_row_double_it() {
         let mut pace = Pace::default();
-        pace.look(ms(0), ms(0));
-        pace.look(ms(1000), ms(1000));
+        pace.measure(ms(0), ms(0));
+        pace.measure(ms(1000), ms(1000));
         let mut now = ms(1000);
         let mut pauses = Vec::new();
         for _ in 0..4 {

@@ -12,7 +12,7 @@ use rustix::fd::OwnedFd;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::collections::BTreeMap;
 use std::time::Duration;
-use superpage_vm::{Candidate, Check, Look, Sample};
+use superpage_vm::{Candidate, Check, Sample, Scanned};
 
 /// Why nothing is promoted in a process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -131,19 +131,19 @@ impl Process {
     ///
     /// # Errors
     /// A system call failed, for another reason than the end of the process.
-    pub(super) fn look(
+    pub(super) fn scan_if_changed(
         &mut self,
         now: Duration,
         (options, size, least): (&Options, u64, u32),
         see: &mut dyn FnMut(Sample),
-    ) -> Result<Look, Error> {
-        let Some(cpu) = process_cpu(self.pid) else { return Ok(Look::Gone) };
-        self.pace.look(now, cpu);
+    ) -> Result<Scanned, Error> {
+        let Some(cpu) = process_cpu(self.pid) else { return Ok(Scanned::Gone) };
+        self.pace.measure(now, cpu);
         let measure = self.unmeasured && now >= self.next_measure;
         if self.cpu.replace(cpu) == Some(cpu) && self.memory.is_some() && !measure {
-            return Ok(Look::Unchanged);
+            return Ok(Scanned::Unchanged);
         }
-        let Some(stat) = Stat::read(self.pid) else { return Ok(Look::Gone) };
+        let Some(stat) = Stat::read(self.pid) else { return Ok(Scanned::Gone) };
         let anew = self.identity.replace(stat.identity) != Some(stat.identity);
         if anew {
             self.begin(&stat);
@@ -151,17 +151,17 @@ impl Process {
         let memory = (stat.faults, stat.resident_pages);
         if self.excluded == Some(Excluded::Kernel) || (self.memory.replace(memory) == Some(memory) && !measure) {
             self.memory = Some(memory);
-            return Ok(Look::Unchanged);
+            return Ok(Scanned::Unchanged);
         }
         match self.scan(now, (options, size, least), see) {
             Ok(()) if self.excluded == Some(Excluded::Disabled) => {
                 let resident = stat.resident_pages * rustix::param::page_size() as u64;
                 self.left = [(Why::Disabled, resident)].into();
-                Ok(Look::Closed)
+                Ok(Scanned::Closed)
             }
             Ok(()) => {
                 self.excluded = None;
-                Ok(if anew { Look::Anew } else { Look::Seen })
+                Ok(if anew { Scanned::Anew } else { Scanned::Seen })
             }
             Err(error) => {
                 self.seen = Seen::default();
@@ -189,16 +189,16 @@ impl Process {
         }
     }
 
-    fn cannot(&mut self, error: Error) -> Result<Look, Error> {
+    fn cannot(&mut self, error: Error) -> Result<Scanned, Error> {
         let source = match &error {
             Error::File { source, .. } | Error::System { source, .. } => source.raw_os_error(),
             _ => None,
         };
         match source {
-            Some(libc::ENOENT | libc::ESRCH) => Ok(Look::Gone),
+            Some(libc::ENOENT | libc::ESRCH) => Ok(Scanned::Gone),
             Some(libc::EACCES | libc::EPERM) => {
                 self.excluded = Some(Excluded::Rights);
-                Ok(Look::Closed)
+                Ok(Scanned::Closed)
             }
             _ => Err(error),
         }

@@ -106,7 +106,7 @@ impl Collector for Shared {
         sum("no_room", "Candidates left alone: too little memory would be left", counters.no_room as f64)?;
         sum("calls", "Calls that promote", counters.calls as f64)?;
         sum("scans", "Scans of a process", counters.scans as f64)?;
-        sum("quiet_looks", "Looks that found a process unchanged", counters.quiet_looks as f64)?;
+        sum("quiet_scans", "Scans that found a process unchanged", counters.quiet_scans as f64)?;
         sum("backoffs", "Pauses of a process that promotion had slowed", counters.backoffs as f64)?;
         sum("memory_backoffs", "Pauses because no free huge page could be had", counters.memory_backoffs as f64)?;
         sum("pressure_backoffs", "Pauses because tasks waited for memory", counters.pressure_backoffs as f64)?;

@@ -36,7 +36,7 @@ pub trait Background: fmt::Debug + Send {
 
     /// An address space ended, or its program was replaced by another: the number may stand for another address space from now on.
     /// Called only if [`Background::events`] asks for it. The manager calls it at once; live Linux after the call in which the end
-    /// was noticed, when processes were listed ([`System::spaces`]) or that one was scanned ([`System::look`]).
+    /// was noticed, when processes were listed ([`System::spaces`]) or that one was scanned ([`System::scan`]).
     fn gone(&mut self, _space: SpaceId) {}
 
     /// Checks the invariants of its state.
@@ -67,9 +67,9 @@ impl Events {
     }
 }
 
-/// What a scan of an address space ([`System::look`]) found.
+/// What a scan of an address space ([`System::scan`]) found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Look {
+pub enum Scanned {
     /// The address space has ended, or the number stands for another one.
     Gone,
     /// Nothing has changed since the last scan, and no region was reported.
@@ -134,7 +134,7 @@ pub trait System {
 
     /// Reports to `see`, in ascending order, the regions of `level` that hold a page and lie in memory that can be
     /// promoted. O(populated regions).
-    fn look(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Look;
+    fn scan(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned;
 
     /// The recent load of an address space, in processor seconds per second; 0 if that is not known.
     fn rate(&self, _space: SpaceId) -> f64 {

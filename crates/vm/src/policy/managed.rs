@@ -2,7 +2,7 @@
 
 use crate::fault::promotion::Window;
 use crate::object::Growth;
-use crate::policy::background::{Check, Look, Outcome, System, Time};
+use crate::policy::background::{Check, Outcome, Scanned, System, Time};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Candidate, How, Memory, Pmap, Refused, Region, Sample, SpaceId};
@@ -101,8 +101,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
         spaces.filter(|(_, space)| space.is_some()).map(|(number, _)| SpaceId(number as u32)).collect()
     }
 
-    fn look(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Look {
-        let Ok(map) = self.vm.space(space) else { return Look::Gone };
+    fn scan(&mut self, space: SpaceId, level: Level, see: &mut dyn FnMut(Sample)) -> Scanned {
+        let Ok(map) = self.vm.space(space) else { return Scanned::Gone };
         let (ladder, mut seen) = (&self.vm.frames.ladder, 0);
         let pages = ladder.pages(level);
         let mut runs = Vec::new();
@@ -142,7 +142,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
             current.into_iter().for_each(&mut tell);
         }
         self.vm.frames.stats.background_scanned += seen;
-        Look::Seen
+        Scanned::Seen
     }
 
     fn accessed(&mut self, space: SpaceId, level: Level, region: u64) -> Option<u32> {

@@ -6,7 +6,7 @@
 //! simulation, in a kernel and on live Linux.
 
 use super::{Answers, Definition, Demoting, Given, Made, Need, Parameter, SWITCH, Values, base};
-use crate::policy::background::{Background, Check, Events, Hold, Look, Outcome, System, Time};
+use crate::policy::background::{Background, Check, Events, Hold, Outcome, Scanned, System, Time};
 use crate::policy::budget::Budget;
 use crate::{Candidate, How, Scanner, SpaceId};
 use alloc::collections::BTreeMap;
@@ -69,7 +69,7 @@ struct Promote {
     burst: Time,
     budget: Budget,
     /// Half of the budget: what scans may use.
-    looks: Budget,
+    scans: Budget,
     /// The part of the time spent that has been charged.
     charged: Time,
     spaces: BTreeMap<SpaceId, Watched>,
@@ -86,7 +86,7 @@ struct Promote {
 #[derive(Debug)]
 struct Watched {
     scanner: Scanner,
-    next_look: Time,
+    next_scan: Time,
     /// The number of scans in a row that found nothing new.
     quiet: u32,
     /// Candidates to promote, the first one last.
@@ -116,7 +116,7 @@ impl Promote {
             batch: given.number("batch").expect("it has a default") as usize,
             burst: nanos(burst),
             budget: Budget::new(cpu, burst),
-            looks: Budget::new(cpu / 2.0, burst / 2),
+            scans: Budget::new(cpu / 2.0, burst / 2),
             charged: 0,
             spaces: BTreeMap::new(),
             cut: None,
@@ -136,7 +136,7 @@ impl Promote {
     }
 
     /// Updates the list of address spaces, and scans those that are due, from where the last call was cut off.
-    fn look(&mut self, now: Time, level: Level, system: &mut dyn System) {
+    fn scan(&mut self, now: Time, level: Level, system: &mut dyn System) {
         if now >= self.next_members {
             self.next_members = now.saturating_add(self.interval);
             let members = system.spaces();
@@ -145,7 +145,7 @@ impl Promote {
                 let pages = system.ladder().pages(level) as u32;
                 let watched = || Watched {
                     scanner: Scanner::new(pages, self.share, self.age).expect("a share that was checked"),
-                    next_look: now.saturating_add(self.interval),
+                    next_scan: now.saturating_add(self.interval),
                     quiet: 0,
                     queue: Vec::new(),
                     held: 0,
@@ -154,7 +154,7 @@ impl Promote {
             }
         }
         let began = system.spent();
-        let due = self.spaces.iter().filter(|(_, watched)| watched.next_look <= now);
+        let due = self.spaces.iter().filter(|(_, watched)| watched.next_scan <= now);
         let mut due: Vec<SpaceId> = due.map(|(space, _)| *space).collect();
         let cut = self.cut.take();
         let done = due.partition_point(|space| Some(*space) <= cut);
@@ -163,13 +163,13 @@ impl Promote {
             let watched = self.spaces.get_mut(&space).expect("it was found there");
             let before = watched.scanner.census();
             let again = now.saturating_add(self.interval);
-            match watched.look(now, (space, level), system) {
-                Look::Gone => drop(self.spaces.remove(&space)),
-                Look::Closed => (watched.next_look, watched.quiet) = (now.saturating_add(self.idle), 0),
-                Look::Seen | Look::Anew if watched.scanner.census() != before => {
-                    (watched.next_look, watched.quiet) = (again, 0);
+            match watched.scan(now, (space, level), system) {
+                Scanned::Gone => drop(self.spaces.remove(&space)),
+                Scanned::Closed => (watched.next_scan, watched.quiet) = (now.saturating_add(self.idle), 0),
+                Scanned::Seen | Scanned::Anew if watched.scanner.census() != before => {
+                    (watched.next_scan, watched.quiet) = (again, 0);
                 }
-                Look::Unchanged | Look::Seen | Look::Anew => watched.rest(now, self.interval, self.idle),
+                Scanned::Unchanged | Scanned::Seen | Scanned::Anew => watched.rest(now, self.interval, self.idle),
             }
             // One scan of much memory may use the whole budget: the others are due again at the next call.
             if system.spent() - began > self.burst / 2 {
@@ -195,7 +195,7 @@ impl Promote {
         }
         let batch = watched.take_batch(now, (space, level), self.batch, system);
         if batch.changed {
-            watched.next_look = watched.next_look.min(now.saturating_add(self.interval));
+            watched.next_scan = watched.next_scan.min(now.saturating_add(self.interval));
             watched.quiet = 0;
         }
         let outcomes = system.promote(space, level, &batch.regions, How::Either);
@@ -211,7 +211,7 @@ impl Promote {
                 Outcome::Later => watched.scanner.put_off(candidate.region, now),
                 Outcome::Stale => {
                     watched.scanner.put_off(candidate.region, now);
-                    (watched.next_look, watched.quiet) = (now, 0);
+                    (watched.next_scan, watched.quiet) = (now, 0);
                 }
                 Outcome::NoExtent => failed = true,
             }
@@ -228,9 +228,9 @@ impl Promote {
     /// The next time at which something is to be done, as far as known at `now`.
     fn rest(&mut self, now: Time) -> Time {
         let wait = |budget: &mut Budget| now.saturating_add(nanos(budget.wait(Duration::from_nanos(now))));
-        let (all, looks) = (wait(&mut self.budget), wait(&mut self.looks));
-        let next = self.spaces.values().map(|watched| watched.next_look).min().unwrap_or(self.next_members);
-        let next = next.min(self.next_members).max(looks);
+        let (all, scans) = (wait(&mut self.budget), wait(&mut self.scans));
+        let next = self.spaces.values().map(|watched| watched.next_scan).min().unwrap_or(self.next_members);
+        let next = next.min(self.next_members).max(scans);
         let due = self.spaces.values().filter_map(Watched::due_at).min();
         due.map_or(next, |due| next.min(due.max(self.pause.0))).max(all)
     }
@@ -250,10 +250,10 @@ impl Background for Promote {
         self.charge(system);
         let at = Duration::from_nanos(now);
         if self.budget.wait(at).is_zero() {
-            if self.looks.wait(at).is_zero() {
-                self.look(now, level, system);
+            if self.scans.wait(at).is_zero() {
+                self.scan(now, level, system);
                 let used = self.charge(system);
-                self.looks.spend(used);
+                self.scans.spend(used);
             }
             self.promote(now, level, system);
             let used = self.charge(system);
@@ -289,25 +289,25 @@ struct Batch {
 
 impl Watched {
     /// Scans the address space.
-    fn look(&mut self, now: Time, (space, level): (SpaceId, Level), system: &mut dyn System) -> Look {
+    fn scan(&mut self, now: Time, (space, level): (SpaceId, Level), system: &mut dyn System) -> Scanned {
         let mut samples = Vec::new();
-        let look = system.look(space, level, &mut |sample| samples.push(sample));
-        match look {
-            Look::Gone | Look::Unchanged => return look,
-            Look::Anew | Look::Closed => self.scanner.clear(),
-            Look::Seen => {}
+        let scanned = system.scan(space, level, &mut |sample| samples.push(sample));
+        match scanned {
+            Scanned::Gone | Scanned::Unchanged => return scanned,
+            Scanned::Anew | Scanned::Closed => self.scanner.clear(),
+            Scanned::Seen => {}
         }
         self.queue.clear();
         let mut sweep = self.scanner.sweep(now);
         samples.into_iter().for_each(|sample| sweep.see(sample));
         sweep.finish();
-        look
+        scanned
     }
 
     /// Waits twice as long as before, up to the longest time.
     fn rest(&mut self, now: Time, interval: Time, idle: Time) {
         self.quiet = (self.quiet + 1).min(16);
-        self.next_look = now.saturating_add(interval.saturating_mul(1 << self.quiet).min(idle));
+        self.next_scan = now.saturating_add(interval.saturating_mul(1 << self.quiet).min(idle));
     }
 
     /// When the next candidate may be promoted, if any will be.

@@ -43,7 +43,7 @@ impl Background for Hot {
         let least = self.share * system.ladder().pages(level) as f64;
         for space in system.spaces() {
             let mut seen = Vec::new();
-            system.look(space, level, &mut |sample| seen.push(sample));
+            system.scan(space, level, &mut |sample| seen.push(sample));
             let mut hot: Vec<Candidate> = Vec::new();
             for sample in seen.into_iter().filter(|sample| !sample.superpage) {
                 // If accesses are not known, populated pages count instead.
