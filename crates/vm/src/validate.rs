@@ -137,16 +137,16 @@ impl Vm {
 
     /// Checks the page lists, the cache pages and swap space, and the links from frames back to pages.
     fn validate_pages(&self, populated: u64) -> Result<(), String> {
-        let (frames, away) = (&self.frames, &self.frames.away);
-        away.validate()?;
+        let (frames, swap_and_cache) = (&self.frames, &self.frames.swap_and_cache);
+        swap_and_cache.validate()?;
         let known = |page: PageOf| self.objects.iter().any(|(id, _)| id == page.object);
-        for page in away.all_swapped() {
+        for page in swap_and_cache.all_swapped() {
             check(known(page), || format!("page {page:?} in swap space has no object"))?;
         }
         let Some(pages) = &frames.pages else { return Ok(()) };
         pages.validate()?;
         let mut cached = 0;
-        for (page, frame) in away.all_cached() {
+        for (page, frame) in swap_and_cache.all_cached() {
             cached += 1;
             check(known(page), || format!("cache page {page:?} has no object"))?;
             let walk = frames.population.walk(page.object, page.index);
@@ -167,7 +167,7 @@ impl Vm {
         for (object, known) in self.objects.iter() {
             for index in self.populated(object) {
                 let frame = frames.population.walk(object, index).frame;
-                let place = known.file.is_some() || away.slot(object.page(index)).is_some();
+                let place = known.file.is_some() || swap_and_cache.slot(object.page(index)).is_some();
                 check(!place || pages.list(frame) != Some(List::Unswappable), || {
                     format!("page {index:#x} of {object:?} is marked unswappable but has a place to be written to")
                 })?;
@@ -292,10 +292,10 @@ impl Vm {
             }
         }
         for (object, _) in self.objects.iter().filter(|(_, known)| known.file.is_none()) {
-            let (cached, swapped) = self.frames.away.pages_in(object, 0, PAGES_LIMIT);
-            let away = cached.into_iter().map(|(index, _)| index).chain(swapped);
+            let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, 0, PAGES_LIMIT);
+            let unpopulated = cached.into_iter().map(|(index, _)| index).chain(swapped);
             let open = windows.get(&object).map_or(&[][..], Vec::as_slice);
-            for index in self.populated(object).into_iter().chain(away) {
+            for index in self.populated(object).into_iter().chain(unpopulated) {
                 check(open.iter().any(|(low, high)| (*low..*high).contains(&index)), || {
                     format!("page {index:#x} of {object:?} lies outside every window through which it can be reached")
                 })?;

@@ -8,8 +8,8 @@ use crate::object::Objects;
 use crate::object::population::Population;
 use crate::object::reservation::Reservations;
 use crate::policy::{Answers, Place, Policy, Reclaim};
-use crate::reclaim::away::Away;
 use crate::reclaim::pages::{List, Pages};
+use crate::reclaim::swap_and_cache::SwapAndCache;
 use crate::space::Space;
 use crate::{Background, Buddy, Error, Events, PAGES_LIMIT, Pmap, SpaceId, Stats, Time};
 use alloc::boxed::Box;
@@ -71,7 +71,7 @@ impl Vm {
             population: Population::new(&ladder),
             reservations: Reservations::new(),
             pages: reclaims.then(|| Pages::new(frames, &orders)),
-            away: Away::new(if reclaims { swap_pages } else { 0 }),
+            swap_and_cache: SwapAndCache::new(if reclaims { swap_pages } else { 0 }),
             busy: Busy::default(),
             untouched: None,
             digests: HashMap::default(),
@@ -124,7 +124,7 @@ impl Vm {
             stats.cache_pages = pages.count(List::Cache);
             stats.unswappable_pages = pages.count(List::Unswappable);
         }
-        stats.swap_used_pages = self.frames.away.slots_used();
+        stats.swap_used_pages = self.frames.swap_and_cache.slots_used();
         stats
     }
 

@@ -227,8 +227,8 @@ fn a_slot_that_is_given_back_is_used_with_a_look_at_as_many_pages() {
     assert!(machine.try_put(600, 1).is_err());
     assert_eq!(machine.vm.stats().unswappable_pages, 512);
     // Of what is unmapped three pages are in swap space, where the first have gone.
-    let away: Vec<u64> = (0..552).filter(|page| machine.frame(*page).is_none()).take(3).collect();
-    away.iter().for_each(|page| machine.unmap(*page, 1));
+    let evicted: Vec<u64> = (0..552).filter(|page| machine.frame(*page).is_none()).take(3).collect();
+    evicted.iter().for_each(|page| machine.unmap(*page, 1));
     assert!(machine.vm.daemon_wanted(), "memory is short, and three pages could go now");
     let (count, room) = sampled(&mut machine);
     assert!(room && count <= 12, "{count} pages sampled for three slots");

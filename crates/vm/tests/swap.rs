@@ -137,7 +137,7 @@ fn after_fork_both_read_from_swap_and_a_write_copies() {
     assert_eq!(machine.read(3).kind, FaultKind::Swap);
     machine.space = parent;
     assert_eq!(machine.read(3).kind, FaultKind::Resident, "one page for both");
-    // The write of a page that is away: it is read into the copy, and stays away for the parent.
+    // The write of a page in swap space: it is read into the copy, and stays in swap space for the parent.
     machine.space = child;
     let faults = machine.vm.stats();
     machine.put(4, 1000);
@@ -163,7 +163,7 @@ fn a_shadow_takes_over_pages_that_are_in_swap_space() {
     let child = machine.vm.fork(&mut machine.pmap, parent).unwrap();
     (0..8).for_each(|page| machine.put(page, 100 + page));
     machine.squeeze();
-    // Of what is away, some is back, in the shadow and behind it.
+    // Of what was in swap space, some is back, in the copy-on-write object and behind it.
     assert_eq!([2, 10].map(|page| machine.get(page)), [102, value(10)]);
     let collapses = machine.vm.stats().collapses;
     machine.vm.exit(&mut machine.pmap, child).unwrap();
@@ -203,14 +203,14 @@ fn dirty_pages_of_a_file_need_no_swap_space() {
 #[test]
 fn with_swap_space_full_a_page_can_still_go_to_its_own_slot() {
     let mut machine = filled("base", FRAMES + 5, 5);
-    let away: Vec<u64> = (0..FRAMES + 5).filter(|page| machine.frame(*page).is_none()).collect();
-    assert_eq!(away.len(), 5, "swap space is full");
+    let evicted: Vec<u64> = (0..FRAMES + 5).filter(|page| machine.frame(*page).is_none()).collect();
+    assert_eq!(evicted.len(), 5, "swap space is full");
     machine.unmap(FRAMES - 1, 1);
     // Brought in and written, it is dirty and has its slot; then only it can go.
-    machine.put(away[0], 77);
+    machine.put(evicted[0], 77);
     machine.anonymous(1024, 1, Growth::Fixed);
     machine.put(1024, 78);
-    assert_eq!((machine.frame(away[0]), machine.get(1024)), (None, 78));
+    assert_eq!((machine.frame(evicted[0]), machine.get(1024)), (None, 78));
     assert_eq!(machine.disk.stored.values().filter(|it| **it == 77).count(), 1);
     machine.end();
 }

@@ -181,7 +181,7 @@ impl Vm {
         let (alone, file) = (front.backing.is_none(), front.file);
         let walk = self.frames.population.walk(entry.object, site.index());
         let mut context = FaultContext { pmap, memory, site };
-        let fault = if alone && !entry.copy && !walk.populated && self.frames.away.is_empty() {
+        let fault = if alone && !entry.copy && !walk.populated && self.frames.swap_and_cache.is_empty() {
             let content = Content::new(entry.object, file, site.index());
             self.fill(&mut context, walk, content)?
         } else {
@@ -264,9 +264,10 @@ impl Vm {
 
     /// Where the contents are of a page that has some but is not populated.
     fn content(&self, page: PageOf) -> Content {
-        let away = &self.frames.away;
-        let cached = away.cached(page).map(Content::Cached);
-        let swapped = away.slot(page).map(|slot| Content::Read { from: Backed::Swap { slot }, of: page.object });
+        let swap_and_cache = &self.frames.swap_and_cache;
+        let cached = swap_and_cache.cached(page).map(Content::Cached);
+        let swapped =
+            swap_and_cache.slot(page).map(|slot| Content::Read { from: Backed::Swap { slot }, of: page.object });
         cached.or(swapped).expect("the page was found to have contents")
     }
 
@@ -469,7 +470,7 @@ impl Vm {
             Content::Read { from: Backed::File { .. }, .. } => (FaultKind::File, !in_file),
             // The slot may be that of the page behind this one.
             Content::Read { from: Backed::Swap { slot }, .. } => {
-                (FaultKind::Swap, self.frames.away.slot(page) != Some(slot))
+                (FaultKind::Swap, self.frames.swap_and_cache.slot(page) != Some(slot))
             }
             Content::Cached(_) => (FaultKind::Cached, false),
             Content::Left => (FaultKind::Cached, true),

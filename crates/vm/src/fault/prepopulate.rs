@@ -31,7 +31,7 @@ impl Vm {
             let pages = self.frames.population.pages(level);
             let (low, at) = (index & !(pages - 1), at.align_down(pages));
             let inside = low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at;
-            let (cached, swapped) = self.frames.away.pages_in(object, low, low + pages);
+            let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, low, low + pages);
             let populated = self.frames.population.count(level, walk.slots[level as usize]);
             let enough = 8 * populated >= u64::from(self.answers.populate.threshold) * pages;
             let allowed = self.answers.place.hints.allow(entry.hint);
@@ -57,7 +57,7 @@ impl Vm {
         let index = entry.index(site.at.0);
         let (low, at) = (index & !(pages - 1), site.at.align_down(pages));
         let known = self.objects.get(object);
-        let (cached, swapped) = self.frames.away.pages_in(object, low, low + pages);
+        let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, low, low + pages);
         let plain = known.backing.is_none() && known.file.is_none() && object == entry.object;
         let inside = low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at;
         plain && !entry.copy && !entry.shared && inside && cached.is_empty() && swapped.is_empty()

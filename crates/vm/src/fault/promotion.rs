@@ -113,7 +113,7 @@ impl Vm {
         let start = leaf.at.align_down(ladder.pages(child.up()));
         let first = leaf.frame - (leaf.at - start) as u32;
         let near = (leaf.at - start) / step;
-        let outward = (1..parts).flat_map(|away| [near.checked_add(away), near.checked_sub(away)]);
+        let outward = (1..parts).flat_map(|distance| [near.checked_add(distance), near.checked_sub(distance)]);
         let order = core::iter::once(near).chain(outward.flatten().filter(|part| *part < parts));
         for part in order {
             let (at, frame) = (start + part * step, first + (part * step) as u32);
@@ -137,9 +137,9 @@ impl Vm {
     /// The walk to the page in the first object of a chain that has it: populated, cached or in swap space.
     pub(crate) fn holder(&self, front: ObjectId, index: u64) -> Option<Walk> {
         let mut walks = self.objects.chain(front).map(|object| self.frames.population.walk(object, index));
-        let away = &self.frames.away;
-        let elsewhere = |page| away.cached(page).is_some() || away.slot(page).is_some();
-        walks.find(|walk| walk.populated || !away.is_empty() && elsewhere(walk.page))
+        let swap_and_cache = &self.frames.swap_and_cache;
+        let elsewhere = |page| swap_and_cache.cached(page).is_some() || swap_and_cache.slot(page).is_some();
+        walks.find(|walk| walk.populated || !swap_and_cache.is_empty() && elsewhere(walk.page))
     }
 
     /// For an object of one mapping: changes the count of superpages at `level` on the path.

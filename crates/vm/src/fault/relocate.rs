@@ -66,7 +66,7 @@ pub enum Refused {
     Shared,
     /// Pages of it are in swap space, or in the cache.
     #[error("pages of it are in swap space or in the cache")]
-    Away,
+    SwapOrCache,
     /// A page of it is being read in.
     #[error("a page of it is being read in")]
     Busy,
@@ -161,14 +161,14 @@ impl Vm {
         let frame = |index| self.frames.population.walk(object, index).frame;
         let populated: Vec<(u64, u32)> =
             runs.iter().flat_map(|run| run.0..run.1).map(|index| (index - low, frame(index))).collect();
-        let away = &self.frames.away;
-        let (cached, swapped) = away.pages_in(object, low, high);
+        let swap_and_cache = &self.frames.swap_and_cache;
+        let (cached, swapped) = swap_and_cache.pages_in(object, low, high);
         let held = |index: u64| populated.binary_search_by_key(&(index - low), |page| page.0).is_ok();
         if !cached.is_empty() || !swapped.iter().all(|index| held(*index)) {
-            return Err(Refused::Away);
+            return Err(Refused::SwapOrCache);
         }
         if populated.iter().any(|(_, frame)| self.frames.is_held(*frame)) {
-            return Err(Refused::Away);
+            return Err(Refused::SwapOrCache);
         }
         let behind = |index| !held(index) && known.backing.is_some_and(|behind| self.holder(behind, index).is_some());
         // With a file behind it, every page has contents.

@@ -18,8 +18,8 @@ use crate::object::population::{NONE, NodeId, Population, Walk};
 use crate::object::reservation::Reservations;
 use crate::object::{ObjectId, PageOf};
 use crate::policy::{Answers, Lists, Pieces, Place, Scarce};
-use crate::reclaim::away::Away;
 use crate::reclaim::pages::{List, Pages};
+use crate::reclaim::swap_and_cache::SwapAndCache;
 use crate::{Buddy, Stats};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -35,7 +35,7 @@ pub(crate) struct Frames {
     pub(crate) reservations: Reservations,
     /// For the page daemon; `None` where the policy reclaims nothing.
     pub(crate) pages: Option<Pages>,
-    pub(crate) away: Away,
+    pub(crate) swap_and_cache: SwapAndCache,
     pub(crate) busy: Busy,
     /// Frames populated although nobody touched their page; allocated when the first one is.
     pub(crate) untouched: Option<Bitmap>,
@@ -307,7 +307,7 @@ impl Frames {
     pub(crate) fn frame_used(&mut self, frame: u32) {
         if let Some(pages) = &mut self.pages {
             if pages.list(frame).is_some() {
-                self.away.uncache(frame);
+                self.swap_and_cache.uncache(frame);
                 self.buddy.forget_cached(Pfn(u64::from(frame)));
                 pages.remove(frame);
             }
@@ -352,7 +352,7 @@ impl Frames {
     /// Whether the frame holds a cache page that is still populated.
     pub(crate) fn is_held(&self, frame: u32) -> bool {
         self.pages.as_ref().is_some_and(|pages| pages.list(frame) == Some(List::Cache))
-            && self.away.cached_in(frame).is_none()
+            && self.swap_and_cache.cached_in(frame).is_none()
     }
 
     /// Whether anything is kept by frame that [`Frames::frame_freed`] must undo.
@@ -362,8 +362,8 @@ impl Frames {
 
     /// Drops the cache page in a frame, if there is one.
     pub(crate) fn drop_cached(&mut self, frame: u32) {
-        if self.away.cached_in(frame).is_some() {
-            self.away.uncache(frame);
+        if self.swap_and_cache.cached_in(frame).is_some() {
+            self.swap_and_cache.uncache(frame);
             self.buddy.forget_cached(Pfn(u64::from(frame)));
             if let Some(pages) = &mut self.pages {
                 pages.remove(frame);
@@ -416,10 +416,10 @@ impl Frames {
             let start = self.population.start_of(node);
             let within = u64::from(frame) & (self.population.pages(node.level) - 1);
             return Some(PageOf { index: start.index + within, ..start })
-                .filter(|_| self.away.cached_in(frame).is_none());
+                .filter(|_| self.swap_and_cache.cached_in(frame).is_none());
         }
         let slot = self.pages.as_ref()?.single(frame);
-        if slot == NONE || self.away.cached_in(frame).is_some() {
+        if slot == NONE || self.swap_and_cache.cached_in(frame).is_some() {
             return None;
         }
         let start = self.population.start_of(NodeId { level: 1, slot });
@@ -434,7 +434,7 @@ impl Frames {
         }
         self.unpopulate(page.object, page.index, page.index + 1);
         if keep {
-            self.away.cache(page, frame);
+            self.swap_and_cache.cache(page, frame);
             if let Some(pages) = &mut self.pages {
                 pages.put(frame, List::Cache);
             }
@@ -491,9 +491,9 @@ impl Frames {
     /// Frees the pages of an object from `low` up to `high`. Frames in an extent of which something else stays
     /// populated stay reserved, if the policy reserves; an extent that becomes wholly unpopulated is freed. O(nodes in the range).
     pub(crate) fn release(&mut self, object: ObjectId, low: u64, high: u64) {
-        let (cached, swapped) = self.away.pages_in(object, low, high);
+        let (cached, swapped) = self.swap_and_cache.pages_in(object, low, high);
         cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
-        swapped.into_iter().for_each(|index| self.away.free_slot(object.page(index)));
+        swapped.into_iter().for_each(|index| self.swap_and_cache.free_slot(object.page(index)));
         self.unpopulate(object, low, high);
     }
 
@@ -591,7 +591,7 @@ impl Frames {
     /// Moves the pages of `from` to `into` where `into` has none, and frees those that it hides. O(nodes of `from` in
     /// regions that both populate), and one step for every other region of the largest size.
     pub(crate) fn absorb(&mut self, pieces: Pieces, from: ObjectId, into: ObjectId) {
-        self.absorb_away(from, into);
+        self.absorb_swap_and_cache(from, into);
         let roots: Vec<u32> = self.population.roots_of(from).collect();
         for slot in roots {
             match self.population.root(into, self.population.owner(slot).index) {
@@ -605,20 +605,20 @@ impl Frames {
     }
 
     /// The same for swap and cache pages, and for populated pages that these hide.
-    fn absorb_away(&mut self, from: ObjectId, into: ObjectId) {
-        let (cached, swapped) = self.away.pages_in(into, 0, crate::PAGES_LIMIT);
+    fn absorb_swap_and_cache(&mut self, from: ObjectId, into: ObjectId) {
+        let (cached, swapped) = self.swap_and_cache.pages_in(into, 0, crate::PAGES_LIMIT);
         for index in cached.into_iter().map(|(index, _)| index).chain(swapped) {
             self.release(from, index, index + 1);
         }
-        let (cached, swapped) = self.away.pages_in(from, 0, crate::PAGES_LIMIT);
+        let (cached, swapped) = self.swap_and_cache.pages_in(from, 0, crate::PAGES_LIMIT);
         for index in cached.into_iter().map(|(index, _)| index).chain(swapped) {
             if self.population.walk(into, index).populated {
                 // The slot of a populated page is freed as well: the page itself is hidden.
-                let (cached, _) = self.away.pages_in(from, index, index + 1);
+                let (cached, _) = self.swap_and_cache.pages_in(from, index, index + 1);
                 cached.into_iter().for_each(|(_, frame)| self.drop_cached(frame));
-                self.away.free_slot(from.page(index));
+                self.swap_and_cache.free_slot(from.page(index));
             } else {
-                self.away.move_page(from.page(index), into.page(index));
+                self.swap_and_cache.move_page(from.page(index), into.page(index));
             }
         }
     }
@@ -703,7 +703,7 @@ impl Frames {
             + self.population.metadata_bytes()
             + self.reservations.metadata_bytes()
             + self.pages.as_ref().map_or(0, Pages::metadata_bytes)
-            + self.away.metadata_bytes()
+            + self.swap_and_cache.metadata_bytes()
             + self.zeroed.metadata_bytes()
             + self.busy.bytes()
             + self.untouched.as_ref().map_or(0, Bitmap::bytes)

@@ -94,7 +94,7 @@ impl Vm {
             return Ok(Fault::new(FaultKind::Resident, Pfn(u64::from(walk.frame)), Level::BASE));
         }
         let preferred = self.preferred(None, &walk);
-        let cached = self.frames.away.cached(object.page(page));
+        let cached = self.frames.swap_and_cache.cached(object.page(page));
         let (content, populated) = match cached {
             Some(frame) => (Content::Cached(frame), self.frames.reactivate(&self.answers, &mut walk, preferred, frame)),
             None => (content, self.frames.populate(&self.answers, &mut walk, preferred)),

@@ -49,7 +49,7 @@ impl Vm {
         // If the whole inactive list did not help, it will not until something changes.
         let mut goals = self.frames.wanted.iter().zip(&self.exhausted);
         let contiguity = goals.any(|(goal, exhausted)| *goal > 0 && *exhausted != Some(pages.changes()));
-        let swappable = pages.count(List::Unswappable) > 0 && self.frames.away.vacant_slots() > 0;
+        let swappable = pages.count(List::Unswappable) > 0 && self.frames.swap_and_cache.vacant_slots() > 0;
         let hope = |at| self.frames.stats.resident_pages < at || swappable;
         let short = self.available() < self.least() && self.futile.is_none_or(hope);
         short || self.answers.scarce.wake == Wake::Contiguity && contiguity
@@ -136,7 +136,7 @@ impl Vm {
 
     /// Makes pages inactive again that swap space had no room for, as many as it has room for now.
     fn readmit(&mut self) {
-        for _ in 0..self.frames.away.vacant_slots() {
+        for _ in 0..self.frames.swap_and_cache.vacant_slots() {
             let Some(frame) = self.head_of(List::Unswappable) else { return };
             self.put(frame, List::Inactive);
         }

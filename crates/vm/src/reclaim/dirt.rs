@@ -115,15 +115,17 @@ impl Vm {
 
     /// Whether there is a place to write a page to.
     pub(crate) fn can_be_written(&self, page: PageOf) -> bool {
-        let away = &self.frames.away;
-        self.objects.get(page.object).file.is_some() || away.slot(page).is_some() || away.vacant_slots() > 0
+        let swap_and_cache = &self.frames.swap_and_cache;
+        self.objects.get(page.object).file.is_some()
+            || swap_and_cache.slot(page).is_some()
+            || swap_and_cache.vacant_slots() > 0
     }
 
     /// Where a page is written to; `None` if swap space is full.
     fn backing(&mut self, page: PageOf) -> Option<Backed> {
         match self.objects.get(page.object).file {
             Some(file) => Some(Backed::File { file, page: page.index }),
-            None => self.frames.away.assign_slot(page).map(|slot| Backed::Swap { slot }),
+            None => self.frames.swap_and_cache.assign_slot(page).map(|slot| Backed::Swap { slot }),
         }
     }
 

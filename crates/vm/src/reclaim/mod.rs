@@ -1,6 +1,6 @@
 //! What happens when memory is short: the queues of pages, the page daemon, swap and cache pages, and what of a page is dirty.
 
-pub(crate) mod away;
 pub(crate) mod daemon;
 pub(crate) mod dirt;
 pub(crate) mod pages;
+pub(crate) mod swap_and_cache;

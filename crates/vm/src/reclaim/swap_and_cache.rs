@@ -11,7 +11,7 @@ use rustc_hash::FxBuildHasher;
 
 /// Where the contents of unpopulated pages are: the cache pages, by page and by frame, and the slot of each page in
 /// swap space. A page may have both a cached frame and a slot; a slot belongs to at most one page.
-pub(crate) struct Away {
+pub(crate) struct SwapAndCache {
     /// The frame of each cache page that counts as free.
     cached: BTreeMap<PageOf, u32>,
     /// The same by frame.
@@ -24,10 +24,10 @@ pub(crate) struct Away {
     slots: u64,
 }
 
-impl Away {
+impl SwapAndCache {
     /// With `slots` pages of swap space, all free.
-    pub(crate) fn new(slots: u64) -> Away {
-        Away {
+    pub(crate) fn new(slots: u64) -> SwapAndCache {
+        SwapAndCache {
             cached: BTreeMap::new(),
             cached_in: HashMap::default(),
             swapped: BTreeMap::new(),
