@@ -89,22 +89,22 @@ fn churn(region: &Region, accesses: usize) {
     std::thread::scope(|scope| {
         for thread in 0..2_usize {
             scope.spawn(move || {
-                let mut shadow = vec![0_u64; words.len() / 2];
+                let mut model = vec![0_u64; words.len() / 2];
                 let mut state = 0x9e37_79b9_7f4a_7c15 + thread as u64;
                 for access in 0..accesses / 2 {
                     let value = random(&mut state);
                     let far = value >> 32 & 63 == 0;
-                    let within = if far { shadow.len() } else { shadow.len() / 4 };
-                    let hot = if far { 0 } else { shadow.len() / 8 * (access / 100_000) };
-                    let at = (hot + (value & 0xffff_ffff) as usize % within) % shadow.len();
+                    let within = if far { model.len() } else { model.len() / 4 };
+                    let hot = if far { 0 } else { model.len() / 8 * (access / 100_000) };
+                    let at = (hot + (value & 0xffff_ffff) as usize % within) % model.len();
                     let word = &words[2 * at + thread];
-                    assert_eq!(word.load(Ordering::Relaxed), shadow[at], "word {at} of thread {thread}");
+                    assert_eq!(word.load(Ordering::Relaxed), model[at], "word {at} of thread {thread}");
                     if value >> 62 != 0 {
                         word.store(value, Ordering::Relaxed);
-                        shadow[at] = value;
+                        model[at] = value;
                     }
                 }
-                for (at, value) in shadow.iter().enumerate().step_by(PAGE / 16) {
+                for (at, value) in model.iter().enumerate().step_by(PAGE / 16) {
                     assert_eq!(words[2 * at + thread].load(Ordering::Relaxed), *value);
                 }
             });

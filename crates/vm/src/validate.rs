@@ -265,17 +265,17 @@ impl Vm {
             self.spaces.iter().flatten().flat_map(|space| space.iter().map(|entry| entry.object)).collect();
         for (id, object) in self.objects.iter() {
             let stand = entries.iter().filter(|entry| **entry == id).count();
-            let shadows: Vec<ObjectId> =
+            let copies: Vec<ObjectId> =
                 self.objects.iter().filter(|(_, other)| other.backing == Some(id)).map(|(other, _)| other).collect();
-            check((object.entries, object.shadows) == (stand as u32, shadows.len() as u32), || {
-                format!("object {id:?} counts {} entries, {} shadows", object.entries, object.shadows)
+            check((object.entries, object.copies) == (stand as u32, copies.len() as u32), || {
+                format!("object {id:?} counts {} entries, {} copy-on-write objects", object.entries, object.copies)
             })?;
             let busy = self.frames.busy.of_all(id).is_some();
             let cache = object.file.is_some() && (self.frames.pages.is_some() || object.opens > 0 || busy);
-            check(stand + shadows.len() > 0 || cache, || format!("object {id:?} is not needed"))?;
-            check(self.objects.only_shadow(id).is_none(), || format!("object {id:?} should have been taken over"))?;
+            check(stand + copies.len() > 0 || cache, || format!("object {id:?} is not needed"))?;
+            check(self.objects.only_copy(id).is_none(), || format!("object {id:?} should have been taken over"))?;
             check(object.low <= object.high, || format!("object {id:?} ends before it starts"))?;
-            check(shadows.is_empty() || !object.sole, || {
+            check(copies.is_empty() || !object.sole, || {
                 format!("object {id:?} has copy-on-write objects in front and is marked sole")
             })?;
         }

@@ -63,7 +63,7 @@ fn a_parent_that_is_alone_again_copies_nothing() {
 }
 
 #[test]
-fn a_shadow_takes_over_what_nobody_else_needs() {
+fn a_copy_takes_over_what_nobody_else_needs() {
     let (mut machine, child) = forked();
     machine.write(530);
     assert_eq!(machine.vm.stats().resident_pages, 65);

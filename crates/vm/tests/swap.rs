@@ -155,7 +155,7 @@ fn after_fork_both_read_from_swap_and_a_write_copies() {
 }
 
 #[test]
-fn a_shadow_takes_over_pages_that_are_in_swap_space() {
+fn a_copy_takes_over_pages_that_are_in_swap_space() {
     let mut machine = Machine::with_swap("8K 64K", FRAMES, "reservation", 1000);
     machine.anonymous(0, 16, Growth::Fixed);
     (0..16).for_each(|page| machine.put(page, value(page)));

@@ -181,7 +181,7 @@ impl Vm {
     /// A file has one open or mapping less: if it was the last, its pages are deactivated or freed.
     pub(crate) fn closed(&mut self, object: ObjectId) {
         let known = *self.objects.get(object);
-        if known.file.is_none() || known.opens > 0 || known.entries > 0 || known.shadows > 0 {
+        if known.file.is_none() || known.opens > 0 || known.entries > 0 || known.copies > 0 {
             return;
         }
         if self.frames.busy.of_all(object).is_some() {

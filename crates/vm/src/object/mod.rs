@@ -10,10 +10,10 @@
 //! aligned in the object (and so in physical memory) is aligned in virtual memory too. Copy-on-write objects keep the
 //! indices.
 
+pub(crate) mod copy_on_write;
 pub(crate) mod file;
 pub(crate) mod population;
 pub(crate) mod reservation;
-pub(crate) mod shadow;
 
 use crate::policy::{Answers, PastEnd, Reserve};
 use alloc::collections::BTreeSet;
@@ -63,7 +63,7 @@ pub(crate) struct Object {
     /// The number of map entries that map it.
     pub(crate) entries: u32,
     /// The number of copy-on-write objects in front of it: those whose backing it is.
-    pub(crate) shadows: u32,
+    pub(crate) copies: u32,
     /// The number of opens of the file.
     pub(crate) opens: u32,
     /// Whether the file was deleted: its pages are freed when nothing needs them any more.
@@ -83,7 +83,7 @@ impl Object {
             low,
             high,
             entries: 0,
-            shadows: 0,
+            copies: 0,
             opens: 0,
             removed: false,
             backing: None,
@@ -124,12 +124,12 @@ pub(crate) struct Objects {
     vacant: Vec<u32>,
     files: HashMap<u32, ObjectId, FxBuildHasher>,
     /// All pairs (backing, copy-on-write object in front of it).
-    shadows: BTreeSet<(ObjectId, ObjectId)>,
+    copies: BTreeSet<(ObjectId, ObjectId)>,
 }
 
 impl Objects {
     pub(crate) fn new() -> Objects {
-        Objects { slots: Vec::new(), vacant: Vec::new(), files: HashMap::default(), shadows: BTreeSet::new() }
+        Objects { slots: Vec::new(), vacant: Vec::new(), files: HashMap::default(), copies: BTreeSet::new() }
     }
 
     pub(crate) fn add(&mut self, object: Object) -> ObjectId {
@@ -147,7 +147,7 @@ impl Objects {
             self.files.insert(file, id);
         }
         if let Some(backing) = object.backing {
-            self.shadow_added(backing, id);
+            self.copy_added(backing, id);
         }
         id
     }
@@ -179,44 +179,44 @@ impl Objects {
             self.files.remove(&file);
         }
         if let Some(backing) = object.backing {
-            self.shadow_removed(backing, id);
+            self.copy_removed(backing, id);
         }
         object.backing
     }
 
     /// The only copy-on-write object in front of one that nothing else needs; `None` unless it could take that over.
-    pub(crate) fn only_shadow(&self, id: ObjectId) -> Option<ObjectId> {
+    pub(crate) fn only_copy(&self, id: ObjectId) -> Option<ObjectId> {
         let object = self.get(id);
-        let alone = object.entries == 0 && object.shadows == 1 && object.file.is_none();
-        if alone { self.shadows_of(id).next() } else { None }
+        let alone = object.entries == 0 && object.copies == 1 && object.file.is_none();
+        if alone { self.copies_of(id).next() } else { None }
     }
 
     /// The copy-on-write objects whose backing it is.
-    pub(crate) fn shadows_of(&self, id: ObjectId) -> impl Iterator<Item = ObjectId> + '_ {
-        self.shadows.range((id, ObjectId(0))..=(id, ObjectId(u32::MAX))).map(|(_, shadow)| *shadow)
+    pub(crate) fn copies_of(&self, id: ObjectId) -> impl Iterator<Item = ObjectId> + '_ {
+        self.copies.range((id, ObjectId(0))..=(id, ObjectId(u32::MAX))).map(|(_, copy)| *copy)
     }
 
     /// Takes a backing without pages out of the chain, between the only object in front of it and the one behind it.
-    pub(crate) fn bypass(&mut self, backing: ObjectId, shadow: ObjectId) {
+    pub(crate) fn bypass(&mut self, backing: ObjectId, copy: ObjectId) {
         let behind = self.get(backing).backing;
-        self.shadow_removed(backing, shadow);
-        self.get_mut(shadow).backing = behind;
+        self.copy_removed(backing, copy);
+        self.get_mut(copy).backing = behind;
         if let Some(behind) = behind {
-            self.shadow_added(behind, shadow);
+            self.copy_added(behind, copy);
         }
         self.remove(backing);
     }
 
-    fn shadow_added(&mut self, backing: ObjectId, shadow: ObjectId) {
-        self.shadows.insert((backing, shadow));
+    fn copy_added(&mut self, backing: ObjectId, copy: ObjectId) {
+        self.copies.insert((backing, copy));
         let backing = self.get_mut(backing);
-        backing.shadows += 1;
+        backing.copies += 1;
         backing.sole = false;
     }
 
-    fn shadow_removed(&mut self, backing: ObjectId, shadow: ObjectId) {
-        self.shadows.remove(&(backing, shadow));
-        self.get_mut(backing).shadows -= 1;
+    fn copy_removed(&mut self, backing: ObjectId, copy: ObjectId) {
+        self.copies.remove(&(backing, copy));
+        self.get_mut(backing).copies -= 1;
     }
 
     /// The object of a file, if the file has one.
@@ -237,6 +237,6 @@ impl Objects {
         self.slots.capacity() * size_of::<Option<Object>>()
             + self.vacant.capacity() * 4
             + self.files.allocation_size()
-            + self.shadows.len() * size_of::<(ObjectId, ObjectId)>()
+            + self.copies.len() * size_of::<(ObjectId, ObjectId)>()
     }
 }

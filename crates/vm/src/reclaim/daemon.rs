@@ -208,7 +208,7 @@ impl Vm {
             }
             let sample = self.sample(pmap, page, frame, true);
             let known = self.objects.get(page.object);
-            let needed = known.entries > 0 || known.shadows > 0;
+            let needed = known.entries > 0 || known.copies > 0;
             left -= self.age(frame, &sample, !needed, rounds).min(left);
             if sample.referenced && sample.level == Level::BASE {
                 self.repromote(pmap, page, frame);

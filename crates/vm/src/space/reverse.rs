@@ -51,8 +51,8 @@ impl Vm {
                 }
             }
         }
-        if known.shadows > 0 {
-            self.objects.shadows_of(object).for_each(|shadow| self.mappings_of(pmap, shadow.page(index), frame, found));
+        if known.copies > 0 {
+            self.objects.copies_of(object).for_each(|copy| self.mappings_of(pmap, copy.page(index), frame, found));
         }
     }
 }

@@ -50,20 +50,20 @@ impl Vm {
             return own;
         }
         let original = *self.objects.get(entry.object);
-        let mut shadow = Object::new(original.growth, entry.offset, entry.offset_end());
-        shadow.low = shadow.low.min(original.low.max(entry.offset));
-        shadow.entries = 1;
-        shadow.backing = Some(entry.object);
-        let shadow = self.objects.add(shadow);
+        let mut copy = Object::new(original.growth, entry.offset, entry.offset_end());
+        copy.low = copy.low.min(original.low.max(entry.offset));
+        copy.entries = 1;
+        copy.backing = Some(entry.object);
+        let copy = self.objects.add(copy);
         self.objects.get_mut(entry.object).entries -= 1;
-        let own = Entry { object: shadow, copy: false, ..entry };
+        let own = Entry { object: copy, copy: false, ..entry };
         self.space_mut(space).put(own);
         own
     }
 
     /// Undoes [`Vm::own`]: removes a copy-on-write object that holds nothing yet, so that `entry` is as it was.
-    pub(crate) fn disown(&mut self, space: SpaceId, entry: Entry, shadow: ObjectId) {
-        self.objects.remove(shadow);
+    pub(crate) fn disown(&mut self, space: SpaceId, entry: Entry, copy: ObjectId) {
+        self.objects.remove(copy);
         self.objects.get_mut(entry.object).entries += 1;
         self.space_mut(space).put(entry);
     }
@@ -72,7 +72,7 @@ impl Vm {
     /// one space, none is then within reach of two mappings.
     pub(crate) fn only_user(&self, space: SpaceId, object: ObjectId) -> bool {
         let known = self.objects.get(object);
-        if known.file.is_some() || known.shadows > 0 {
+        if known.file.is_some() || known.copies > 0 {
             return false;
         }
         let here = self.spaces[space.0 as usize].iter().flat_map(|space| space.iter());
@@ -94,13 +94,13 @@ impl Vm {
             let known = self.objects.get(object);
             if known.file.is_some() {
                 self.closed(object);
-            } else if known.entries == 0 && known.shadows == 0 {
+            } else if known.entries == 0 && known.copies == 0 {
                 next = self.objects.remove(object);
-            } else if let Some(shadow) = self.objects.only_shadow(object) {
+            } else if let Some(copy) = self.objects.only_copy(object) {
                 // The pages that are taken over may be mapped with fewer rights, or not at all.
-                self.objects.get_mut(shadow).sole = false;
-                self.frames.absorb(self.answers.scarce.pieces, object, shadow);
-                self.objects.bypass(object, shadow);
+                self.objects.get_mut(copy).sole = false;
+                self.frames.absorb(self.answers.scarce.pieces, object, copy);
+                self.objects.bypass(object, copy);
                 self.frames.stats.collapses += 1;
             }
         }
@@ -138,7 +138,7 @@ impl Vm {
                 windows.into_iter().for_each(|window| subtract(pages, &window));
             }
         }
-        self.objects.shadows_of(object).for_each(|shadow| self.subtract_reached(shadow, pages));
+        self.objects.copies_of(object).for_each(|copy| self.subtract_reached(copy, pages));
     }
 }
 
