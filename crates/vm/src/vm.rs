@@ -45,7 +45,7 @@ pub struct Vm {
     /// Frames whose pages are to be hashed.
     pub(crate) to_hash: VecDeque<u32>,
     /// The state of the generator for speculative demotions: the same history yields the same decisions.
-    pub(crate) dice: u64,
+    pub(crate) random: u64,
     /// By level: the value of [`Pages::changes`] when the whole inactive list had no more contiguity to offer.
     pub(crate) exhausted: [Option<u64>; MAX_LEVELS],
     /// How many pages were resident when memory was short and the daemon found none that it could evict.
@@ -93,7 +93,7 @@ impl Vm {
             background,
             now: 0,
             to_hash: VecDeque::new(),
-            dice: 0,
+            random: 0,
             exhausted: [None; MAX_LEVELS],
             futile: None,
         })

@@ -282,8 +282,8 @@ impl Vm {
             0 => false,
             4.. => true,
             quarters => {
-                self.dice = self.dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-                (self.dice >> 62) < u64::from(quarters)
+                self.random = self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+                (self.random >> 62) < u64::from(quarters)
             }
         }
     }
