@@ -53,6 +53,30 @@ fn a_region_in_an_extent_is_filled_where_it_lies() {
     machine.end();
 }
 
+/// Mappings with different rights, and none, as a fork leaves them behind.
+#[test]
+fn mappings_that_differ_are_made_anew_where_they_lie() {
+    for missing in [512, 700, 1023] {
+        let mut machine = Machine::new(X86, 4096, "reservation");
+        machine.anonymous(512, 512, Growth::Fixed);
+        (512..1024).filter(|page| *page != missing).for_each(|page| machine.put(page, page));
+        let child = machine.vm.fork(&mut machine.pmap, machine.space).unwrap();
+        machine.vm.exit(&mut machine.pmap, child).unwrap();
+        machine.put(600, 600);
+        let frame = machine.frame(513).unwrap();
+        assert_eq!(promote(&mut machine, 512, How::InPlace), Ok(Promoted { copied: 0, zeroed: 1 }));
+        assert_eq!((machine.level(512), machine.frame(513)), (Some(Level(1)), Some(frame)));
+        let stats = machine.vm.stats();
+        assert_eq!((stats.promotions_by_copying, stats.mapped[..2].to_vec()), (0, vec![0, 1]));
+        let faults = machine.vm.stats().faults;
+        for page in 512..1024 {
+            assert_eq!(machine.get(page), if page == missing { 0 } else { page });
+        }
+        assert_eq!(machine.vm.stats().faults, faults, "all of it is mapped");
+        machine.end();
+    }
+}
+
 #[test]
 fn what_others_have_and_what_does_not_fit_is_left_alone() {
     let mut machine = Machine::new(X86, 1024, "base");

@@ -443,3 +443,19 @@ fn a_fault_that_finds_no_frame_for_a_table_leaves_nothing_behind() {
         assert_eq!(kernel.vm.buddy().free_frames(), 1024, "{policy}");
     }
 }
+
+/// An extent of 1 GB is free, but not the 513 tables that it would take.
+#[test]
+fn an_extent_whose_tables_cannot_be_had_is_not_taken() {
+    const GIGABYTE: u64 = 1 << 18;
+    let mut kernel = Kernel::new(GIGABYTE + 64, "mthp:size=1G", 0);
+    let space = kernel.begin();
+    kernel.map(space, GIGABYTE, GIGABYTE);
+    kernel.use_page(space, GIGABYTE + 7, Some((1, 1)));
+    kernel.check();
+    let stats = kernel.vm.stats();
+    assert_eq!((stats.resident_pages, &stats.mapped[..3], stats.faults_out_of_memory), (1, &[1, 0, 0][..], 0));
+    kernel.exit(space);
+    kernel.check();
+    assert_eq!(kernel.vm.buddy().free_frames(), GIGABYTE + 64);
+}

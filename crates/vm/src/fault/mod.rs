@@ -79,6 +79,8 @@ pub(crate) struct Site {
     pub(crate) entry: Entry,
     pub(crate) at: Vpn,
     pub(crate) access: Access,
+    /// The largest extent that may be taken: less than the ladder's where page tables for more cannot be had.
+    pub(crate) most: Level,
 }
 
 impl Site {
@@ -176,7 +178,7 @@ impl Vm {
             self.frames.stats.faults_out_of_memory += 1;
             return Err(FaultError::OutOfMemory(at));
         }
-        let site = Site { space, entry, at, access };
+        let site = Site { space, entry, at, access, most: self.frames.ladder.largest() };
         let front = self.objects.get(entry.object);
         let (alone, file) = (front.backing.is_none(), front.file);
         let walk = self.frames.population.walk(entry.object, site.index());
@@ -294,7 +296,10 @@ impl Vm {
         if walk.covered > 0 || site.is_some_and(|site| !self.answers.place.hints.allow(site.entry.hint)) {
             return Level::BASE;
         }
-        let largest = self.frames.largest_without_overlap(&self.answers, walk);
+        let mut largest = self.frames.largest_without_overlap(&self.answers, walk);
+        if let Some(site) = site {
+            largest = largest.min(site.most);
+        }
         let PageOf { object, index } = walk.page;
         let (known, ladder) = (self.objects.get(object), &self.frames.ladder);
         let mut preferred = known.preferred(&self.answers, ladder, largest, index);
@@ -351,18 +356,26 @@ impl Vm {
         let mappable = !one || self.give_tables(context.pmap, space, at, taken);
         let filled = if mappable {
             let to = Destination { page: context.site.page(), frames };
-            let filled = self.provide(context.memory, to, content, &populated);
-            filled.map_err(|NoContents| FaultError::Contents(at))
+            self.provide(context.memory, to, content, &populated).map_err(|NoContents| FaultError::Contents(at))
         } else {
-            self.frames.stats.faults_out_of_memory += 1;
             Err(FaultError::OutOfMemory(at))
         };
-        let filled = filled.inspect_err(|_| {
-            // Undo, as if it had never been asked for.
-            let pages = self.frames.ladder.pages(taken);
-            self.frames.unpopulate(object, index & !(pages - 1), (index | (pages - 1)) + 1);
-            self.objects.get_mut(object).low = low;
-        })?;
+        let filled = match filled {
+            Ok(filled) => filled,
+            Err(error) => {
+                // Undo, as if it had never been asked for.
+                let pages = self.frames.ladder.pages(taken);
+                self.frames.unpopulate(object, index & !(pages - 1), (index | (pages - 1)) + 1);
+                self.objects.get_mut(object).low = low;
+                if mappable {
+                    return Err(error);
+                }
+                // A smaller extent needs fewer tables, a base page none.
+                context.site.most = taken.down();
+                let walk = self.frames.population.walk(object, index);
+                return self.fill(context, walk, content);
+            }
+        };
         let base = self.frames.ladder.base();
         if let Content::Copy(frame) = content
             && context.pmap.lookup(space, at).is_some()
@@ -375,6 +388,7 @@ impl Vm {
             self.frames.stats.mapped[0] -= 1;
         }
         let zeroed_before = self.frames.stats.bytes_zeroed;
+        let zeroed_ahead = populated.zeroed && taken == populated.allocated && matches!(content, Content::Zero);
         let kind = self.note_content(walk.page, walk.frame, content);
         let stats = &mut self.frames.stats;
         stats.faults += 1;
@@ -394,10 +408,6 @@ impl Vm {
         let (mut full, mut mapped) = (populated.full, Level::BASE);
         if taken > Level::BASE {
             mapped = self.enter_extent(context.pmap, &context.site, &walk, rights);
-            if populated.zeroed && matches!(content, Content::Zero) {
-                // That was counted when it was done.
-                self.frames.stats.bytes_zeroed = zeroed_before;
-            }
         } else {
             context.pmap.enter(
                 space,
@@ -406,9 +416,13 @@ impl Vm {
                 access,
             );
             self.frames.stats.mapped[0] += 1;
-            if self.answers.populate.threshold < 8 {
-                full = full.max(self.prepopulate(context, object, rights));
-            }
+        }
+        if zeroed_ahead {
+            // That was counted when it was done.
+            self.frames.stats.bytes_zeroed = zeroed_before;
+        }
+        if taken == Level::BASE && self.answers.populate.threshold < 8 {
+            full = full.max(self.prepopulate(context, object, rights));
         }
         self.frames.served(walk.frame);
         if mapped == Level::BASE && full > 0 {

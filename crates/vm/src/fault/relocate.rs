@@ -76,9 +76,6 @@ pub enum Refused {
     /// It cannot be promoted in this way: [`How::ByCopying`] of one extent, or [`How::InPlace`] of anything else.
     #[error("it cannot be promoted in this way")]
     Otherwise,
-    /// Its mappings differ in rights or dirty bits.
-    #[error("its mappings differ")]
-    Mixed,
     /// [`crate::Memory`] could not fill a frame.
     #[error("a frame could not be filled")]
     Contents,
@@ -188,7 +185,8 @@ impl Vm {
         Ok(Fit { region, entry, object, low, in_place, populated })
     }
 
-    /// Populates the rest of a region in the extent that it lies in, and promotes its mappings size by size.
+    /// Populates the rest of a region in the extent that it lies in, and promotes its mappings size by size. Where that
+    /// fails, since they differ or the hardware lacks a size between, the region is mapped anew.
     fn promote_in_place(
         &mut self,
         pmap: &mut impl Pmap,
@@ -199,9 +197,9 @@ impl Vm {
         let pages = self.frames.ladder.pages(level);
         let (position, frame) = fit.populated[0];
         let at = start + position;
-        let mapped = pmap.lookup(space, at).ok_or(Refused::Mixed)?;
-        let rights = mapped.protection;
-        let site = Site { space, entry, at, access: Access::Read };
+        let mapped = pmap.lookup(space, at);
+        let rights = mapped.map_or(entry.protection, |mapped| mapped.protection);
+        let site = Site { space, entry, at, access: Access::Read, most: level };
         let mut context = FaultContext { pmap, memory, site };
         let mut zeroed = 0;
         for index in low..low + pages {
@@ -213,9 +211,28 @@ impl Vm {
             }
             zeroed += 1;
         }
-        let leaf = Leaf { at, frame, level: self.level(mapped.size), rights };
-        if self.climb_to(context.pmap, site.window(object), leaf, level) < level {
-            return Err(Refused::Mixed);
+        let promoted = mapped.is_some_and(|mapped| {
+            let leaf = Leaf { at, frame, level: self.level(mapped.size), rights };
+            self.climb_to(context.pmap, site.window(object), leaf, level) == level
+        });
+        if !promoted {
+            if !self.give_spare_tables(pmap, space, start, level) {
+                return Err(Refused::NoExtent);
+            }
+            let used = self.remove_region(pmap, fit);
+            if self.objects.get(object).sole {
+                // Superpages in it, of which none is left.
+                for smaller in (1..level.0).map(|level| Level(level + 1)) {
+                    for index in (low..low + pages).step_by(self.frames.ladder.pages(smaller) as usize) {
+                        let walk = self.frames.population.walk(object, index);
+                        self.count_children(&walk, smaller, 0);
+                    }
+                }
+            }
+            let first = frame - position as u32;
+            let mut frames = first..first + pages as u32;
+            let dirty = frames.any(|frame| self.frames.pages.as_ref().is_some_and(|pages| pages.dirty(frame)));
+            self.enter_region(pmap, fit, Pfn(u64::from(first)), (used, dirty));
         }
         Ok(Promoted { copied: 0, zeroed })
     }
@@ -226,7 +243,7 @@ impl Vm {
         memory: &mut impl Memory,
         fit: &Fit,
     ) -> Result<Promoted, Refused> {
-        let Fit { region: Region { space, start, level }, entry, object, low, .. } = *fit;
+        let Fit { region: Region { space, start, level }, object, low, .. } = *fit;
         let (pages, base) = (self.frames.ladder.pages(level), self.frames.ladder.base());
         if !self.give_spare_tables(pmap, space, start, level) {
             return Err(Refused::NoExtent);
@@ -241,22 +258,7 @@ impl Vm {
             self.frames.buddy.free(extent);
             return Err(Refused::Contents);
         }
-        pmap.gather(space, start..start + pages);
-        let mut used = Used::default();
-        let mut at = start;
-        while at < start + pages {
-            let Some(mapped) = pmap.lookup(space, at) else {
-                at = at + 1;
-                continue;
-            };
-            let smaller = self.level(mapped.size);
-            let of = pmap.remove(space, at, mapped.size);
-            used = Used { referenced: used.referenced || of.referenced, modified: used.modified || of.modified };
-            self.note_modified(of, mapped.frame.0 as u32, self.frames.ladder.pages(smaller));
-            self.frames.stats.mapped[smaller.index()] -= 1;
-            at = at + self.frames.ladder.pages(smaller);
-        }
-        pmap.flush_gathered(space);
+        let used = self.remove_region(pmap, fit);
         let states: Vec<(u64, bool, bool)> = fit
             .populated
             .iter()
@@ -272,25 +274,51 @@ impl Vm {
         let stats = &mut self.frames.stats;
         stats.bytes_copied += states.len() as u64 * base.bytes();
         stats.bytes_zeroed += if ready { 0 } else { zeroed * base.bytes() };
-        stats.promotions[level.index()] += 1;
         stats.promotions_by_copying += 1;
-        stats.mapped[level.index()] += 1;
-        let modified = used.modified || states.iter().any(|(_, dirty, _)| *dirty);
-        let rights = if modified { entry.protection } else { self.rights_if_clean(object, entry.protection) };
+        self.enter_region(pmap, fit, extent.start, (used, states.iter().any(|(_, dirty, _)| *dirty)));
+        Ok(Promoted { copied: states.len() as u64, zeroed })
+    }
+
+    /// Removes all mappings of a region with one shootdown, and returns how it was used.
+    fn remove_region(&mut self, pmap: &mut impl Pmap, fit: &Fit) -> Used {
+        let Region { space, start, level } = fit.region;
+        let end = start + self.frames.ladder.pages(level);
+        pmap.gather(space, start..end);
+        let mut used = Used::default();
+        let mut at = start;
+        while at < end {
+            let Some(mapped) = pmap.lookup(space, at) else {
+                at = at + 1;
+                continue;
+            };
+            let smaller = self.level(mapped.size);
+            let of = pmap.remove(space, at, mapped.size);
+            used = Used { referenced: used.referenced || of.referenced, modified: used.modified || of.modified };
+            self.note_modified(of, mapped.frame.0 as u32, self.frames.ladder.pages(smaller));
+            self.frames.stats.mapped[smaller.index()] -= 1;
+            at = at + self.frames.ladder.pages(smaller);
+        }
+        pmap.flush_gathered(space);
+        used
+    }
+
+    /// Maps a region, of which nothing is mapped and which fills the extent that begins with this frame, as one superpage;
+    /// `dirty`: whether a page of it is.
+    fn enter_region(&mut self, pmap: &mut impl Pmap, fit: &Fit, frame: Pfn, (used, dirty): (Used, bool)) {
+        let Fit { region: Region { space, start, level }, entry, object, low, .. } = *fit;
+        let modified = used.modified || dirty;
+        let protection = if modified { entry.protection } else { self.rights_if_clean(object, entry.protection) };
         let access = if used.modified { Access::Write } else { Access::Read };
-        pmap.enter(
-            space,
-            start,
-            Mapped { frame: extent.start, size: self.frames.ladder.size(level), protection: rights },
-            access,
-        );
+        pmap.enter(space, start, Mapped { frame, size: self.frames.ladder.size(level), protection }, access);
+        let stats = &mut self.frames.stats;
+        stats.promotions[level.index()] += 1;
+        stats.mapped[level.index()] += 1;
         if self.objects.get(object).sole {
             let walk = self.frames.population.walk(object, low);
             self.count_superpage(&walk, level, 1);
             self.count_children(&walk, level, 0);
         }
         self.take_tables(pmap);
-        Ok(Promoted { copied: states.len() as u64, zeroed })
     }
 }
 

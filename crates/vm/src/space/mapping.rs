@@ -251,7 +251,8 @@ impl Vm {
     }
 
     /// Sets the length of the growing mapping that starts at `start` (`brk`). It may also shrink; 0 unmaps it. Whatever
-    /// it grows over is unmapped first. The part that is added has no hint, as in Linux.
+    /// it grows over is unmapped first; another growing mapping that follows without a gap counts as part of it. What is
+    /// added has no hint, as in Linux.
     ///
     /// # Errors
     /// The address space does not exist, no mapping starts there, the range is too long, or a page to be released is
