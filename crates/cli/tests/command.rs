@@ -1,7 +1,7 @@
 //! The command as its users meet it: what it prints, what it refuses and with which status, what it leaves behind.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 fn superpage(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_superpage")).args(arguments).output().unwrap()
@@ -288,16 +288,16 @@ fn a_file_limit_is_one_sentence_and_leaves_nothing() {
 #[test]
 fn an_interrupt_leaves_whole_rows_that_say_that_they_are_partial() {
     let _turn = superpage_testing::turn_of("command");
-    for (signal, status) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131)] {
-        // As in the background of a script, where shells have these two ignored.
+    let signals = [("INT", 130), ("TERM", 143), ("HUP", 129), ("QUIT", 131)];
+    // As in the background of a script, where shells have these two ignored.
+    let children = signals.map(|_| {
         let line = "trap '' INT QUIT; exec \"$0\" sim random:bytes=256M,references=1G --format json";
-        let child = Command::new("sh")
-            .args(["-c", line, env!("CARGO_BIN_EXE_superpage")])
-            .stdout(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
-            .spawn()
-            .unwrap();
-        std::thread::sleep(std::time::Duration::from_secs(2));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", line, env!("CARGO_BIN_EXE_superpage")]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shell.spawn().unwrap()
+    });
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    for (child, (signal, status)) in children.into_iter().zip(signals) {
         let killed = Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]).status().unwrap();
         assert!(killed.success());
         let output = child.wait_with_output().unwrap();

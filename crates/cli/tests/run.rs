@@ -344,7 +344,7 @@ fn promote_makes_settled_memory_huge() {
     let _turn = superpage_testing::turn_of("run");
     let _alone = alone();
     // A program of 64 MB in small pieces, which waits for its input to end.
-    let script = "(head -c 67108864 /dev/zero; sleep 3) | tail -c 67108864 >/dev/null; exit 5";
+    let script = "(head -c 67108864 /dev/zero; sleep 1.5) | tail -c 67108864 >/dev/null; exit 5";
     let output = output(&mut run("promote:age=100ms,interval=50ms,cpu=0.5", &["sh", "-c", script]));
     match output.status.code() {
         Some(5) => assert!(sentences(&output).is_empty(), "without -v nothing is said: {:?}", sentences(&output)),

@@ -172,12 +172,13 @@ fn launched(line: &str, way: Way, fail_at: Option<usize>) -> (Output, Output, Pl
         shell.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         shell
     };
-    let before = shell().output().unwrap();
+    let before = shell().spawn().unwrap();
     let mut command = shell();
     prepare(&mut command).unwrap();
     let child = command.spawn().unwrap();
     let placed = place(child.id(), way, fail_at);
-    (before, child.wait_with_output().unwrap(), placed)
+    let ended = child.wait_with_output().unwrap();
+    (before.wait_with_output().unwrap(), ended, placed)
 }
 
 #[test]
@@ -223,10 +224,11 @@ fn a_launcher_is_followed_to_its_program() {
         assert_eq!(after, before, "step {step} of {}: {placed:?}", whole.steps);
     }
     // One that takes its time, and one that executes nothing, run on as they were.
-    for line in [
-        format!("sleep 2.5; exec {name} one two"),
-        "(sleep 2.5; kill -STOP $$; kill -CONT $$) & sleep 3; exit 7".into(),
-    ] {
+    let slow = [
+        format!("sleep 1.6; exec {name} one two"),
+        "(sleep 1.6; kill -STOP $$; kill -CONT $$) & sleep 2; exit 7".to_string(),
+    ];
+    for line in slow {
         let (before, after, placed) = launched(&line, Way::Remap, None);
         assert_eq!((before.status.code(), &after), (Some(7), &before), "{line}: {placed:?}");
         assert!(placed.code.is_empty(), "{placed:?}");

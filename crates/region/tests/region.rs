@@ -249,7 +249,7 @@ fn contents_are_right_under_half_the_memory() {
     let (bytes, limit) = (8 << 20, 4 << 20);
     let directory = std::env::temp_dir();
     let Some(region) = region(Region::builder().bytes(bytes).limit(limit).swap_dir(directory)) else { return };
-    churn(&region, 1_000_000);
+    churn(&region, 400_000);
     region.validate().unwrap();
     let stats = region.stats();
     println!("{stats:?}");

@@ -253,7 +253,7 @@ fn programs_read_what_they_wrote_whatever_the_kernel_does_meanwhile() {
         let areas = [0, 1 << 20, 1 << 27, (1 << 35) - 4096];
         kernel.map(spaces[0], 0, 3000);
         let (mut promotions, mut tables) = (0, 0);
-        for step in 0..700 {
+        for step in 0..400 {
             let space = spaces[random.below(spaces.len() as u64) as usize];
             let area = areas[random.below(4) as usize];
             let (start, pages) = (area + random.below(3000), 1 + random.below(1000));
