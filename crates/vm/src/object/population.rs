@@ -220,10 +220,12 @@ impl Population {
 
     /// Sets the frame of a page of a lowest node.
     pub(crate) fn set_single(&mut self, slot: u32, position: u32, frame: u32) {
-        if self.node(1, slot).extra == NONE {
-            self.node_mut(1, slot).extra = self.singles.add();
+        let mut array = self.node(1, slot).extra;
+        if array == NONE {
+            array = self.singles.add();
+            self.node_mut(1, slot).extra = array;
         }
-        self.singles.set(self.node(1, slot).extra, position, frame);
+        self.singles.set(array, position, frame);
     }
 
     /// The page of a lowest node that was placed singly in this frame. O(R).
@@ -232,7 +234,7 @@ impl Population {
         if array == NONE {
             return None;
         }
-        self.singles.positions(array, frame).find(|position| self.bit(slot, *position))
+        self.singles.find(array, frame, |position| self.bit(slot, position))
     }
 
     /// The object and the first index of a node's region. O(R) for each level up to the root.
@@ -240,7 +242,7 @@ impl Population {
         let mut within = 0;
         while level < self.top {
             let parent = self.node(level, slot).parent;
-            let position = self.levels[level as usize].children.positions(parent, slot).next();
+            let position = self.levels[level as usize].children.find(parent, slot, |_| true);
             within += u64::from(position.expect("a node is a child of its parent")) << self.orders[level as usize];
             (level, slot) = (level + 1, parent);
         }

@@ -9,10 +9,11 @@ const STRETCH: u32 = 4;
 
 /// Arrays of one length. Elements that were not set are [`NONE`].
 pub(super) struct Arrays {
-    /// Numbers of an array, and of a stretch, as powers of two.
-    order: u32,
+    /// Stretches of an array, and numbers of a stretch, as powers of two.
+    spread: u32,
     stretch: u32,
-    /// For each stretch of each array its place; in an unused array, the first one holds the next unused array.
+    /// For each stretch of each array its place; in an unused array, the first one holds the next unused array. Empty if an
+    /// array is one stretch, with the same number.
     places: Vec<u32>,
     stretches: Vec<u32>,
     /// The unused ones, as lists.
@@ -23,13 +24,14 @@ pub(super) struct Arrays {
 impl Arrays {
     /// No arrays yet, of `1 << order` numbers each.
     pub(super) fn new(order: u32) -> Arrays {
+        let stretch = order.min(STRETCH);
         let (places, stretches) = (Vec::new(), Vec::new());
-        Arrays { order, stretch: order.min(STRETCH), places, stretches, vacant: NONE, vacant_stretch: NONE }
+        Arrays { spread: order - stretch, stretch, places, stretches, vacant: NONE, vacant_stretch: NONE }
     }
 
     /// Where the stretch with this number is noted.
     fn place(&self, array: u32, position: u32) -> usize {
-        ((array as usize) << (self.order - self.stretch)) + (position >> self.stretch) as usize
+        ((array as usize) << self.spread) + (position >> self.stretch) as usize
     }
 
     /// A number within a stretch.
@@ -37,15 +39,24 @@ impl Arrays {
         ((stretch as usize) << self.stretch) + (position & ((1 << self.stretch) - 1)) as usize
     }
 
+    /// The stretch of an array that has this position; `NONE` if nothing in it was set.
+    #[inline]
+    fn stretch(&self, array: u32, position: u32) -> u32 {
+        if self.spread == 0 { array } else { self.places[self.place(array, position)] }
+    }
+
     /// A new array.
     pub(super) fn add(&mut self) -> u32 {
+        if self.spread == 0 {
+            return self.add_stretch();
+        }
         if self.vacant != NONE {
             let array = self.vacant;
             let place = self.place(array, 0);
             self.vacant = core::mem::replace(&mut self.places[place], NONE);
             return array;
         }
-        let (len, places) = (self.places.len(), 1 << (self.order - self.stretch));
+        let (len, places) = (self.places.len(), 1 << self.spread);
         reserve_some(&mut self.places, places);
         self.places.resize(len + places, NONE);
         (len / places) as u32
@@ -53,13 +64,14 @@ impl Arrays {
 
     /// Frees an array.
     pub(super) fn remove(&mut self, array: u32) {
+        if self.spread == 0 {
+            return self.remove_stretch(array);
+        }
         let first = self.place(array, 0);
         for place in first..self.place(array + 1, 0) {
             let stretch = core::mem::replace(&mut self.places[place], NONE);
             if stretch != NONE {
-                let head = self.within(stretch, 0);
-                self.stretches[head] = self.vacant_stretch;
-                self.vacant_stretch = stretch;
+                self.remove_stretch(stretch);
             }
         }
         self.places[first] = self.vacant;
@@ -67,24 +79,29 @@ impl Arrays {
     }
 
     /// The number at a position.
+    #[inline]
     pub(super) fn get(&self, array: u32, position: u32) -> u32 {
-        match self.places[self.place(array, position)] {
+        match self.stretch(array, position) {
             NONE => NONE,
             stretch => self.stretches[self.within(stretch, position)],
         }
     }
 
     /// Sets the number at a position.
+    #[inline]
     pub(super) fn set(&mut self, array: u32, position: u32, number: u32) {
-        let place = self.place(array, position);
-        if self.places[place] == NONE {
-            self.places[place] = self.add_stretch();
+        let mut stretch = self.stretch(array, position);
+        if stretch == NONE {
+            stretch = self.add_stretch();
+            let place = self.place(array, position);
+            self.places[place] = stretch;
         }
-        let within = self.within(self.places[place], position);
+        let within = self.within(stretch, position);
         self.stretches[within] = number;
     }
 
     /// A new stretch, in which nothing is set.
+    #[cold]
     fn add_stretch(&mut self) -> u32 {
         let numbers = 1 << self.stretch;
         if self.vacant_stretch != NONE {
@@ -100,15 +117,46 @@ impl Arrays {
         (len >> self.stretch) as u32
     }
 
-    /// The positions of an array that have this number, ascending. O(length).
-    pub(super) fn positions(&self, array: u32, number: u32) -> impl Iterator<Item = u32> {
+    /// Frees a stretch.
+    fn remove_stretch(&mut self, stretch: u32) {
+        let head = self.within(stretch, 0);
+        self.stretches[head] = self.vacant_stretch;
+        self.vacant_stretch = stretch;
+    }
+
+    /// The first position of an array that has this number and is one of those asked for. O(length).
+    pub(super) fn find(&self, array: u32, number: u32, asked: impl Fn(u32) -> bool) -> Option<u32> {
+        if self.spread == 0 {
+            return self.find_in(array, 0, number, asked);
+        }
         let first = self.place(array, 0);
-        let stretches = (0..).zip(&self.places[first..self.place(array + 1, 0)]);
-        stretches.filter(|(_, stretch)| **stretch != NONE).flat_map(move |(nth, stretch)| {
-            let head = self.within(*stretch, 0);
-            let numbers = (nth << self.stretch..).zip(&self.stretches[head..head + (1 << self.stretch)]);
-            numbers.filter(move |(_, other)| **other == number).map(|(position, _)| position)
-        })
+        let stretches = (0..).zip(&self.places[first..][..1 << self.spread]).filter(|(_, stretch)| **stretch != NONE);
+        for (nth, stretch) in stretches {
+            let found = self.find_in(*stretch, nth << self.stretch, number, &asked);
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// The same in one stretch, whose first number is at the position `first`.
+    #[inline]
+    fn find_in(&self, stretch: u32, first: u32, number: u32, asked: impl Fn(u32) -> bool) -> Option<u32> {
+        let head = self.within(stretch, 0);
+        let numbers = &self.stretches[head..][..1 << self.stretch];
+        // Few stretches have the number: those of full length are compared as a whole first.
+        if let Ok(numbers) = <&[u32; 1 << STRETCH]>::try_from(numbers)
+            && !numbers.iter().fold(false, |any, other| any | (*other == number))
+        {
+            return None;
+        }
+        for (position, other) in (first..).zip(numbers) {
+            if *other == number && asked(position) {
+                return Some(position);
+            }
+        }
+        None
     }
 
     /// Bytes held.
@@ -130,7 +178,9 @@ mod tests {
             made.iter().for_each(|array| arrays.set(*array, last, array + 7));
             for array in &made {
                 assert_eq!((arrays.get(*array, last), arrays.get(*array, 0)), (array + 7, NONE));
-                assert!(arrays.positions(*array, array + 7).eq([last]));
+                assert_eq!(arrays.find(*array, array + 7, |_| true), Some(last));
+                assert_eq!(arrays.find(*array, array + 7, |position| position != last), None);
+                assert_eq!(arrays.find(*array, array + 6, |_| true), None);
             }
             assert!(arrays.metadata_bytes() < 1000 * 220, "{}", arrays.metadata_bytes());
             // What is freed is reused, and empty.
