@@ -300,6 +300,9 @@ impl Vm {
         if let Some(site) = site {
             largest = largest.min(site.most);
         }
+        if largest == Level::BASE {
+            return Level::BASE;
+        }
         let PageOf { object, index } = walk.page;
         let (known, ladder) = (self.objects.get(object), &self.frames.ladder);
         let mut preferred = known.preferred(&self.answers, ladder, largest, index);
@@ -439,7 +442,7 @@ impl Vm {
     }
 
     /// Fills the frames in which a page, or an extent around it, was populated.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn provide(
         &self,
         memory: &mut impl Memory,
@@ -468,7 +471,6 @@ impl Vm {
     #[inline]
     pub(crate) fn note_content(&mut self, page: PageOf, frame: u32, content: Content) -> FaultKind {
         let bytes = self.frames.ladder.base().bytes();
-        let in_file = self.objects.get(page.object).file.is_some();
         let stats = &mut self.frames.stats;
         let (kind, differs) = match content {
             Content::Zero => {
@@ -481,7 +483,9 @@ impl Vm {
                 (FaultKind::Copy, true)
             }
             // A private page of a file has no copy of its own yet.
-            Content::Read { from: Backed::File { .. }, .. } => (FaultKind::File, !in_file),
+            Content::Read { from: Backed::File { .. }, .. } => {
+                (FaultKind::File, self.objects.get(page.object).file.is_none())
+            }
             // The slot may be that of the page behind this one.
             Content::Read { from: Backed::Swap { slot }, .. } => {
                 (FaultKind::Swap, self.frames.swap_and_cache.slot(page) != Some(slot))

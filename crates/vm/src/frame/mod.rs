@@ -235,15 +235,19 @@ impl Frames {
         if preferred > Level::BASE {
             self.stats.contiguity_requests += 1;
         }
-        let ladder = self.ladder;
-        let sizes = |level: &u8| *level == 0 || answers.place.size.allows(&ladder, Level(*level));
-        for level in (0..=preferred.0).rev().filter(sizes) {
+        for level in (0..=preferred.0).rev() {
+            if level > 0 && !answers.place.size.allows(&self.ladder, Level(level)) {
+                continue;
+            }
             loop {
                 // What is filled as a whole is best full of zeroes.
                 let ready = if level > 0 && answers.takes_extents() { self.zeroed.find(Level(level)) } else { None };
-                let ready = ready.filter(|extent| self.buddy.allocate_at(*extent));
-                if let Some(extent) = ready.or_else(|| self.buddy.allocate(Level(level))) {
-                    let zeroed = self.zeroed.claim(&ladder, extent);
+                let extent = match ready {
+                    Some(extent) if self.buddy.allocate_at(extent) => Some(extent),
+                    _ => self.buddy.allocate(Level(level)),
+                };
+                if let Some(extent) = extent {
+                    let zeroed = self.zeroed.claim(&self.ladder, extent);
                     return Some(Allocated { extent, preempted, zeroed });
                 }
                 if level == 0
