@@ -94,7 +94,7 @@ impl<C: Reach> Cache<C> {
     /// Drops what covers these translations of the mapping `tag`; `noted` is what its record remembers. Returns the number of
     /// entries dropped.
     #[inline(always)]
-    pub(crate) fn forget(&mut self, numbers: Range<u64>, noted: usize, tag: u32) -> u64 {
+    pub(crate) fn forget(&mut self, numbers: &Range<u64>, noted: usize, tag: u32) -> u64 {
         let here = self.shape.set_of(numbers.start) * self.shape.ways + noted;
         if C::WHOLE && self.shape.noted >= self.shape.ways && self.tags[here] != tag {
             return 0;
@@ -102,7 +102,7 @@ impl<C: Reach> Cache<C> {
         self.drop_all(numbers, noted, tag)
     }
 
-    fn drop_all(&mut self, numbers: Range<u64>, noted: usize, tag: u32) -> u64 {
+    fn drop_all(&mut self, numbers: &Range<u64>, noted: usize, tag: u32) -> u64 {
         on_sets!(self, sets => sets.forget(numbers, noted, tag))
     }
 
@@ -257,17 +257,17 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         *self.vacant = self.tags.len();
     }
 
-    fn forget(&mut self, numbers: Range<u64>, noted: usize, tag: u32) -> u64 {
+    fn forget(&mut self, numbers: &Range<u64>, noted: usize, tag: u32) -> u64 {
         let (set, ways) = (self.shape.set_of(numbers.start), self.shape.ways);
         if C::WHOLE && self.shape.noted >= ways {
-            return self.drop_part(set, noted, tag, &numbers);
+            return self.drop_part(set, noted, tag, numbers);
         }
         let mut dropped = 0;
         // Numbers in a row select sets in a row.
         for number in numbers.start..numbers.end.min(numbers.start + self.shape.sets as u64) {
             let set = self.shape.set_of(number);
             for way in 0..ways {
-                dropped += self.drop_part(set, way, tag, &numbers);
+                dropped += self.drop_part(set, way, tag, numbers);
             }
         }
         dropped

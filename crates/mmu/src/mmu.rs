@@ -175,7 +175,7 @@ impl Mmu {
             return Err(trap);
         }
         self.shot = None;
-        self.caches.tlbs.translate(&mut self.mappings, &self.batch);
+        self.caches.tlbs.load(&mut self.mappings, &self.batch);
         Ok(())
     }
 

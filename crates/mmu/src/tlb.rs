@@ -152,6 +152,26 @@ impl Tlbs {
         served
     }
 
+    /// The same for a batch of one request, uncounted.
+    #[inline(always)]
+    pub(crate) fn load(&mut self, mappings: &mut Mappings, batch: &Batch) {
+        if self.inclusive {
+            self.translate_inclusive(mappings, batch);
+            return;
+        }
+        let records = &mut mappings.records[..];
+        let kind = batch.groups()[0].0;
+        for tlb in self.all.iter_mut().filter(|tlb| tlb.kinds >> (kind & 31) & 1 != 0) {
+            let place = tlb.place;
+            let missed = on_entries!(&mut tlb.entries, cache => {
+                on_sets!(cache, sets => pass(&mut sets, records, batch, place, 1))
+            });
+            if missed == 0 {
+                return;
+            }
+        }
+    }
+
     /// The same where a level includes nearer ones, request by request: the farthest is filled first, and what it
     /// evicts is dropped from those.
     #[inline(never)]
@@ -296,10 +316,10 @@ fn pass_unnoted<C: Reach, R: Replace>(sets: &mut Sets<'_, C, R>, batch: &Batch, 
 
 /// Drops these translations of a page from those TLBs whose bit is set in `which`.
 fn drop_from(tlbs: &mut [Tlb], which: u32, head: u32, numbers: Range<u64>, record: Record) -> u64 {
-    let holders = tlbs.iter_mut().filter(|tlb| which >> tlb.index & tlb.rungs >> record.rung() & 1 != 0);
-    let dropped = holders.map(|tlb| {
+    let (rung, mut dropped) = (1 << record.rung(), 0);
+    for tlb in tlbs.iter_mut().filter(|tlb| tlb.rungs & rung != 0 && which >> tlb.index & 1 != 0) {
         let noted = tlb.noted(record);
-        on_entries!(&mut tlb.entries, cache => cache.forget(numbers.clone(), noted, head))
-    });
-    dropped.sum()
+        dropped += on_entries!(&mut tlb.entries, cache => cache.forget(&numbers, noted, head));
+    }
+    dropped
 }

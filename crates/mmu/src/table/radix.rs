@@ -77,14 +77,27 @@ impl TableFormat for Radix {
     fn walk_absent(&mut self, mappings: &mut Mappings, (space, page): (u32, Vpn), reads: Reads<'_>) {
         mappings.make_root(space, page);
         let found = mappings.find(space, page, 1).expect("the root was just made");
-        let (mut levels, mut entries) = ([0; MAX_LEVELS], [0; BATCH]);
-        (levels[found.level - 1], entries[0]) = (1, found.id);
-        self.climb(mappings, &entries, levels, reads);
+        // From the absent entry up to the one whose pointer a walk cache holds, as `climb` does for many.
+        let Mappings { records, parents, .. } = mappings;
+        let (mut path, mut count) = ([found.id; MAX_LEVELS], 1);
+        for level in found.level..self.levels.min(MAX_LEVELS) {
+            let id = parents[(path[count - 1] >> self.node_bits) as usize];
+            if let Some(cache) = &mut self.caches[level]
+                && on_sets!(cache, sets => look_up_one(&mut sets, records, id))
+            {
+                reads.counters.walk_cache_hits[level] += 1;
+                break;
+            }
+            path[count] = id;
+            count += 1;
+        }
+        path[..count].iter().rev().enumerate().for_each(|(place, id)| reads.lines.want(place, *id));
+        reads.lines.read(count, records.len(), reads.counters);
     }
 
     fn forget(&mut self, id: u32, level: usize, record: Record) {
         if let Some(cache) = &mut self.caches[level - 1] {
-            cache.forget(0..1, record.walk_place(), id);
+            cache.forget(&(0..1), record.walk_place(), id);
         }
     }
 
@@ -167,12 +180,20 @@ fn look_up<R: Replace>(
 ) -> u64 {
     let mut missed = 0;
     for index in each(asking) {
-        let id = pointers[index];
-        let record = &mut records[id as usize];
-        if !sets.hit(0, record.walk_place(), id) {
-            record.set_walk_place(sets.fill(0, id).0);
+        if !look_up_one(sets, records, pointers[index]) {
             missed |= 1 << index;
         }
     }
     missed
+}
+
+/// Looks up one pointer, and fills the walk cache if it misses; returns whether it hit.
+#[inline(always)]
+fn look_up_one<R: Replace>(sets: &mut Sets<'_, Exact, R>, records: &mut [Record], id: u32) -> bool {
+    let record = &mut records[id as usize];
+    let hit = sets.hit(0, record.walk_place(), id);
+    if !hit {
+        record.set_walk_place(sets.fill(0, id).0);
+    }
+    hit
 }
