@@ -8,6 +8,9 @@ use crate::record::{MAX_WALK_CACHE, MAX_WAYS};
 use crate::table::MAX_TABLE_LEVELS;
 use superpage_pages::{Access, Ladder};
 
+/// The most bits of an address that page tables translate: page numbers of base pages are shifted by what is left of it.
+const ADDRESS_BITS: u32 = u64::BITS;
+
 /// Why a machine could not be made: one sentence with the file, the key and what was expected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{0}")]
@@ -193,6 +196,12 @@ impl Machine {
         if let Some(wide) = bits.iter().find(|bits| !(1..=16).contains(*bits)) {
             return Err(("page-table.bits", format!("each level has 1 to 16 bits, not {wide}")));
         }
+        let address = ladder.base().shift() + bits.iter().map(|bits| u32::from(*bits)).sum::<u32>();
+        if address > ADDRESS_BITS {
+            let base = ladder.base();
+            let what = format!("with pages of {base} it translates {address} address bits, expected at most {ADDRESS_BITS}");
+            return Err(("page-table.bits", what));
+        }
         match self.page_table.kind.refuses(bits, ladder) {
             Some(why) => Err(("page-table.bits", why)),
             None => Ok(()),
@@ -245,6 +254,22 @@ impl Machine {
 #[cfg(test)]
 mod tests {
     use super::Machine;
+
+    #[test]
+    fn page_tables_translate_at_most_64_bits() {
+        for name in Machine::names() {
+            Machine::builtin(name).unwrap();
+        }
+        let cove = include_str!("../../machines/golden-cove.toml");
+        let with = |bits: &str| Machine::parse(&cove.replace("[9, 9, 9, 9, 9]", bits), "test.toml");
+        for bits in ["[16, 16, 16, 16, 16]", "[16, 16, 16, 16, 1]", "[16, 16, 16, 5]", "[13, 13, 13, 14]"] {
+            let said = with(bits).unwrap_err().to_string();
+            assert!(said.contains("page-table.bits: with pages of 4K it translates"), "{bits}: {said}");
+        }
+        for bits in ["[16, 16, 16, 2, 2]", "[12, 10, 10, 10, 10]"] {
+            assert_eq!(with(bits).map(drop), Ok(()), "{bits}");
+        }
+    }
 
     #[test]
     fn a_disk_must_be_there_and_move_something() {
