@@ -6,6 +6,9 @@ use superpage_pages::{Access, Hint, Protection};
 /// Page numbers in a trace count pages of this many bits, whatever machine the trace comes from or runs on.
 pub const TRACE_PAGE_SHIFT: u32 = 12;
 
+/// The end of memory and of files in a trace: page numbers of accesses, mappings and files are below this.
+pub const PAGES_LIMIT: u64 = 1 << (64 - TRACE_PAGE_SHIFT);
+
 /// The number of a process in a trace. The first is 0; numbers are not reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProcessId(pub u32);

@@ -142,7 +142,7 @@ proptest! {
     fn what_is_written_comes_back(batches in prop::collection::vec(batch(400), 0..6), again in 1usize..40) {
         // Repeated, so that some cases have several blocks.
         let batches: Vec<_> = std::iter::repeat_n(batches, again).flatten().collect();
-        let mut reader = Reader::from_bytes(encode(&example_info(), &batches), "a trace", false).unwrap();
+        let mut reader = Reader::from_bytes(encode(&example_info(), &batches), "a trace", false).unwrap().unchecked();
         prop_assert_eq!(read_all(&mut reader).unwrap(), joined(&batches));
         prop_assert!(reader.lost().is_none());
     }
@@ -161,7 +161,8 @@ proptest! {
         }
         let changed = bytes != before;
         for up_to_cut in [false, true] {
-            match Reader::from_bytes(bytes.clone(), "a trace", up_to_cut).and_then(|mut reader| read_all(&mut reader)) {
+            let opened = Reader::from_bytes(bytes.clone(), "a trace", up_to_cut).map(Reader::unchecked);
+            match opened.and_then(|mut reader| read_all(&mut reader)) {
                 Ok(read) if changed && up_to_cut => prop_assert!(whole.runs.starts_with(&read.runs)),
                 // The one change that goes unseen: none.
                 Ok(read) => prop_assert!(!changed && read == whole),
@@ -206,7 +207,8 @@ proptest! {
             raw[place] = value;
         }
         raw.truncate(cut.map_or(raw.len(), |cut| cut.index(raw.len())));
-        let mut reader = Reader::from_bytes(sealed(&raw, word(4) + more, word(5) + more), "a trace", true).unwrap();
+        let bytes = sealed(&raw, word(4) + more, word(5) + more);
+        let mut reader = Reader::from_bytes(bytes, "a trace", true).unwrap().unchecked();
         let read = read_all(&mut reader).unwrap();
         prop_assert!(!untouched || read.runs == batch.runs);
         let all = reader.info().runs.unwrap();
@@ -415,7 +417,7 @@ fn long_notes_are_cut_and_many_events_end_a_block() {
     for page in 0..300_000 {
         batch.event(Event::Unmap { start: 1 << 50, pages: page });
     }
-    let mut reader = Reader::from_bytes(encode(&Info::default(), &[batch.clone()]), "a trace", false).unwrap();
+    let mut reader = Reader::from_bytes(encode(&Info::default(), &[batch.clone()]), "a trace", false).unwrap().unchecked();
     assert!(reader.blocks() > 1);
     batch.events[0].1 = Event::Note("é".repeat(NOTE_BYTES / 2));
     assert_eq!(read_all(&mut reader).unwrap().events, batch.events);
@@ -432,7 +434,7 @@ fn a_trace_of_version_1_is_read() {
     let sum = xxhash_rust::xxh3::xxh3_64(&old[..header]);
     old[header..header + 8].copy_from_slice(&sum.to_le_bytes());
     // The footer sums up the header too: up to there.
-    let mut reader = Reader::from_bytes(old, "a trace", true).unwrap();
+    let mut reader = Reader::from_bytes(old, "a trace", true).unwrap().unchecked();
     assert_eq!(reader.version(), 1);
     assert!(reader.info().loads_in_writes);
     assert_eq!(read_all(&mut reader).unwrap().runs, written.runs);
@@ -459,4 +461,51 @@ fn a_sample_of_version_3_begins_its_windows_with_anything_and_a_copy_too() {
     assert_eq!(*reader.info(), Info { runs: reader.info().runs, ..info });
     assert_eq!(Reader::from_bytes(encode(reader.info(), &[]), "a copy", false).unwrap().version(), 3);
     assert!(!Reader::from_bytes(encode(&example_info(), &[]), "a trace", false).unwrap().info().cold_windows);
+}
+
+/// What reading a trace of these events, and a run after them, says.
+fn told(events: &[Event], run: Option<Run>) -> String {
+    let mut batch = Batch::default();
+    events.iter().for_each(|event| batch.event(event.clone()));
+    run.into_iter().for_each(|run| batch.run(run));
+    let mut reader = Reader::from_bytes(encode(&Info::default(), &[batch]), "a trace", false).unwrap();
+    let error = read_all(&mut reader).expect_err("a trace that breaks a rule was read");
+    assert_eq!(error.status(), 2);
+    error.to_string()
+}
+
+#[test]
+fn events_that_no_memory_can_follow_are_bad_input() {
+    let switch = Event::Switch { process: ProcessId(0), thread: 0 };
+    let map = |start, pages, backing| {
+        let (protection, shared, growth) = (Protection::READ, false, Growth::Fixed);
+        Event::Map { start, pages, protection, shared, backing, growth }
+    };
+    let file = |file_pages, offset| Backing::File { file: 1, file_pages, offset };
+    let limit = superpage_trace::PAGES_LIMIT;
+    for (event, says) in [
+        (map(1, u64::MAX, Backing::Anonymous), "map of 18446744073709551615 pages from page 0x1 on"),
+        (map(1, 0, Backing::Anonymous), "at least one page"),
+        (map(limit, 1, Backing::Anonymous), "up to page 2^52"),
+        (map(1, 1, file(limit + 1, 0)), "up to page 2^52"),
+        (map(1, 2, file(1, limit - 1)), "up to page 2^52"),
+        (Event::Unmap { start: 1, pages: limit }, "unmap of"),
+        (Event::Discard { start: u64::MAX, pages: 1 }, "discard of"),
+        (Event::Advise { start: 1, pages: limit, hint: Hint::from_number(1).unwrap() }, "advise of"),
+        (Event::Grow { start: 1, pages: limit }, "grow of"),
+        (Event::Remap { from: 1, from_pages: 1, to: 5, to_pages: 0 }, "remap of 0 pages"),
+        (Event::Wire { pages: limit + 1 }, "wire of"),
+        (Event::Fork { child: ProcessId(0) }, "fork of process 0, which exists"),
+        (Event::Close { file: 7 }, "has open"),
+    ] {
+        let said = told(&[switch.clone(), event.clone()], None);
+        assert!(said.starts_with("a trace: block 0, event 1: ") && said.contains(says), "{event:?}: {said}");
+    }
+    let said = told(&[Event::Exec], None);
+    assert!(said.contains("event 0: exec of no process, expected a switch"), "{said}");
+    let run = Run::new(1, Access::Read, 1, 0);
+    let said = told(&[switch.clone(), Event::Exit], Some(run));
+    assert!(said.contains("event 2: accesses of no process"), "{said}");
+    let said = told(&[switch], Some(Run::new(limit, Access::Read, 1, 0)));
+    assert!(said.contains("block 0, an access to page 0x10000000000000, expected pages below 2^52"), "{said}");
 }

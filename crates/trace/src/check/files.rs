@@ -81,7 +81,7 @@ impl Files {
 
     fn opened(&self, process: ProcessId, event: &Event, file: u32) -> Result<(), String> {
         let open = self.opens.contains_key(&(process, file));
-        if open { Ok(()) } else { Err(format!("{event:?}, expected a file that {process:?} has open")) }
+        if open { Ok(()) } else { Err(format!("{event:?}, expected a file that process {} has open", process.0)) }
     }
 
     fn open(&mut self, process: ProcessId, file: u32, times: u64) {

@@ -1,9 +1,11 @@
 //! The rules of a stream: what every source must guarantee, and every consumer may assume.
 
+mod events;
 mod files;
 mod space;
 
 use crate::{Batch, Error, Event, Info, ProcessId, Run, Source};
+pub(crate) use events::{Rules, ranges};
 use files::Files;
 use space::Space;
 use std::collections::{HashMap, HashSet};
@@ -29,6 +31,7 @@ pub struct Counts {
 /// The rules are those of [`Run`] and [`Event`]:
 /// - a [`Event::Switch`] comes before anything but notes, marks and idle time, and a process that has exited does
 ///   nothing more;
+/// - every range ends within [`PAGES_LIMIT`](crate::PAGES_LIMIT), and what is mapped or moved is not empty;
 /// - a batch is not empty, and the positions of its events ascend and lie within it;
 /// - every run has at least one reference, and its page is mapped with the right that it needs;
 /// - while a stream (data, instructions) stays on a page, with no event but notes between, there is one run of each
@@ -161,6 +164,7 @@ impl Checker {
         if matches!(event, Event::Note(_)) {
             return Ok(());
         }
+        events::ranges(event).map_err(|rule| self.broken(rule))?;
         self.last = [None; 3];
         if let Event::Switch { process, .. } = event {
             if self.exited.contains(process) {
@@ -320,7 +324,8 @@ mod tests {
             ("opened or mapped", with(Event::Remove { file: 1 }), vec![]),
             ("nobody has open", [begin(), vec![open(), switch(1), Event::Remove { file: 1 }]].concat(), vec![]),
             ("the 3 pages", [begin(), vec![Event::Wire { pages: 3 }, Event::Unwire { pages: 4 }]].concat(), vec![]),
-            ("beyond", with(Event::Rewrite { start: u64::MAX, pages: 1 }), vec![]),
+            ("up to page 2^52", with(Event::Rewrite { start: u64::MAX, pages: 1 }), vec![]),
+            ("at least one page", with(map(0, 0, Protection::READ, Growth::Fixed)), vec![]),
         ] {
             let found = check(false, vec![(events, runs)]).unwrap_err();
             assert!(found.contains(says), "{found}, expected {says}");

@@ -294,6 +294,12 @@ impl Decoder {
         self.current
     }
 
+    /// The largest number of a page that the block accesses.
+    pub(crate) fn largest_page(&self) -> Option<u64> {
+        // The dictionary ascends.
+        self.tags.last().map(|run| run.page()).filter(|_| self.runs > 0)
+    }
+
     /// Whether everything has been read.
     pub(crate) fn is_done(&self) -> bool {
         self.next_run == self.runs && self.next_event == self.events.len()

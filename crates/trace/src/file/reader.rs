@@ -6,7 +6,8 @@ use super::frame::{self, Front, Kind, NOBODY};
 use super::layout::{Block, Input, Layout, read_at};
 use super::totals::{Counter, Totals};
 use crate::Error;
-use crate::event::{Batch, Event, Info, ProcessId, Source};
+use crate::check::{Rules, ranges};
+use crate::event::{Batch, Event, Info, PAGES_LIMIT, ProcessId, Source};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io;
@@ -42,6 +43,10 @@ impl std::fmt::Display for Lost {
 
 /// A trace file as a [`Source`].
 ///
+/// What is read keeps the rules that consumers rely on: page numbers below [`PAGES_LIMIT`], and, when read from the
+/// start, events and accesses only of processes that exist and files that are open; anything else is an error
+/// ([`Error::Input`]) that names the block and the event. [`check_stream`](crate::check_stream) knows them all.
+///
 /// Memory: about a megabyte, and 32 bytes per block of up to 65536 runs. Malformed or hostile bytes cause errors,
 /// never panics, and use no more memory than those of a good file.
 pub struct Reader {
@@ -58,6 +63,8 @@ pub struct Reader {
     lost: Option<Lost>,
     /// Set once the note about what is lost has been returned.
     told: bool,
+    /// What events must keep; `None` if everything may come.
+    rules: Option<Checked>,
     /// The digest of the checksums of the blocks read since the start.
     digest: Xxh3,
 }
@@ -101,12 +108,19 @@ impl Reader {
             resume: None,
             lost: None,
             told: false,
+            rules: Some(Checked::default()),
             digest: Xxh3::new(),
         };
         if let Some((byte, damage)) = reader.layout.cut {
             reader.damaged(reader.layout.blocks.len(), byte, damage)?;
         }
         Ok(reader)
+    }
+
+    /// Lets events and accesses come that break the rules of a stream, to look at the file as it is.
+    pub fn unchecked(mut self) -> Reader {
+        self.rules = None;
+        self
     }
 
     /// The free keys and values of the header.
@@ -152,6 +166,8 @@ impl Reader {
         self.decoder.raw();
         self.digest = Xxh3::new();
         self.next_block = block;
+        // What came before another block is not known.
+        self.rules = self.rules.is_some().then(|| Checked { rules: (block == 0).then(Rules::default), events: 0 });
         self.resume = None;
         if block < self.blocks() && self.load()? {
             self.resume = Some(self.decoder.current()).filter(|&current| current != NOBODY);
@@ -177,6 +193,9 @@ impl Reader {
                 if let Event::Switch { process, thread } = *event {
                     self.resume = Some((process.0, thread));
                 }
+            }
+            if let Some(checked) = self.rules.as_mut().filter(|_| run > first_run) {
+                checked.rules = None;
             }
         }
         Ok(())
@@ -232,6 +251,15 @@ impl Reader {
         }
     }
 
+    /// Checks what was just read of a block.
+    fn check(&mut self, batch: &Batch) -> Result<(), Error> {
+        let Some(checked) = &mut self.rules else { return Ok(()) };
+        checked.batch(batch, self.decoder.largest_page()).map_err(|problem| {
+            let what = format!("{}: block {}, {problem}", self.path.display(), self.next_block.saturating_sub(1));
+            Error::input(what, "record or import the trace again")
+        })
+    }
+
     fn io(&self, source: io::Error) -> Error {
         Error::Io { path: self.path.clone(), source }
     }
@@ -274,6 +302,48 @@ impl Reader {
         self.layout.blocks.truncate(block);
         self.layout.info.runs = Some(self.layout.blocks.last().map_or(0, |block| block.first_run + block.runs));
         Ok(())
+    }
+}
+
+/// The state of the rules.
+struct Checked {
+    /// Those that need what came before; `None` after a seek.
+    rules: Option<Rules>,
+    /// The events so far.
+    events: u64,
+}
+
+impl Default for Checked {
+    fn default() -> Checked {
+        Checked { rules: Some(Rules::default()), events: 0 }
+    }
+}
+
+impl Checked {
+    /// Checks a piece of a block that accesses pages up to `largest`; an error is where and what is wrong.
+    fn batch(&mut self, batch: &Batch, largest: Option<u64>) -> Result<(), String> {
+        if let Some(page) = largest.filter(|page| *page >= PAGES_LIMIT) {
+            return Err(format!("an access to page {page:#x}, expected pages below 2^52"));
+        }
+        let mut at = 0;
+        for (place, event) in &batch.events {
+            let checked = match &mut self.rules {
+                Some(rules) => {
+                    let before = if *place > at { rules.accesses() } else { Ok(()) };
+                    before.and_then(|()| rules.event(event))
+                }
+                None => ranges(event),
+            };
+            checked.map_err(|problem| format!("event {}: {problem}", self.events))?;
+            at = *place;
+            self.events += 1;
+        }
+        match &self.rules {
+            Some(rules) if at < batch.runs.len() as u32 => {
+                rules.accesses().map_err(|problem| format!("event {}: {problem}", self.events))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -320,6 +390,7 @@ impl Source for Reader {
             batch.event(Event::Switch { process: ProcessId(process), thread });
         }
         self.decoder.read(Batch::RUNS, batch);
+        self.check(batch)?;
         Ok(true)
     }
 }
