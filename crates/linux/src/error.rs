@@ -51,6 +51,12 @@ impl Error {
         move |source| Error::File { what, path: path.into(), source: source.into() }
     }
 
+    /// For `map_err`: the error that a thread could not be started.
+    pub fn thread(source: io::Error) -> Error {
+        let what = "start a thread (raise the limit of processes: ulimit -u, or pids.max of the control group)";
+        Error::System { what: what.to_string(), source }
+    }
+
     /// The exit status of a command that ends with this: 2 for bad usage or input, otherwise 1.
     pub fn status(&self) -> u8 {
         match self {

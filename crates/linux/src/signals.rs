@@ -12,6 +12,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
 /// The signals that are passed on. SIGKILL and SIGSTOP cannot be, and SIGCHLD, SIGTTIN and SIGTTOU are this process's
@@ -91,16 +92,17 @@ impl Signals {
         std::iter::from_fn(|| self.read()).map(|got| got.signal).find(|signal| ENDING.contains(signal))
     }
 
-    /// Passes signals on to a process from a thread of its own, until the returned value is dropped. They stay blocked for as long as
-    /// these [`Signals`] live.
+    /// A thread that passes signals on to a process once it is told which ([`Passing::begin`]), until the returned value is dropped.
+    /// They stay blocked for as long as these [`Signals`] live.
     ///
     /// # Errors
     /// [`Error::System`] if no thread or descriptor can be created.
-    pub fn pass_on(&self, pid: i32, pidfd: BorrowedFd<'_>) -> Result<Passing, Error> {
-        let pidfd = pidfd.try_clone_to_owned().map_err(Error::system("copy a descriptor"))?;
+    pub fn pass_on(&self) -> Result<Passing, Error> {
+        let (begin, begun) = channel::<(i32, OwnedFd)>();
         let (stop, stopped) = UnixStream::pair().map_err(Error::system("make a pipe"))?;
         let held = self.held.try_clone().map_err(Error::system("copy a descriptor"))?;
         let thread = std::thread::Builder::new().name("signals".into()).spawn(move || {
+            let Ok((pid, pidfd)) = begun.recv() else { return };
             loop {
                 let mut ready = [PollFd::new(&held, PollFlags::IN), PollFd::new(&stopped, PollFlags::IN)];
                 match poll(&mut ready, None) {
@@ -114,8 +116,8 @@ impl Signals {
                 }
             }
         });
-        let thread = thread.map_err(Error::system("start a thread"))?;
-        Ok(Passing { stop: Some(stop), thread: Some(thread) })
+        let thread = thread.map_err(Error::thread)?;
+        Ok(Passing { begin: Some(begin), stop: Some(stop), thread: Some(thread) })
     }
 
     fn read(&self) -> Option<Got> {
@@ -130,14 +132,32 @@ impl Drop for Signals {
     }
 }
 
-/// Signals are being passed on. Dropping it ends that.
+/// Signals are being passed on, or will be. Dropping it ends that.
 pub struct Passing {
+    /// Tells to whom, once.
+    begin: Option<Sender<(i32, OwnedFd)>>,
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
+impl Passing {
+    /// Passes signals on to this process from now on, those that have waited too.
+    ///
+    /// # Errors
+    /// [`Error::System`] if no descriptor can be created.
+    pub fn begin(&mut self, pid: i32, pidfd: BorrowedFd<'_>) -> Result<(), Error> {
+        let pidfd = pidfd.try_clone_to_owned().map_err(Error::system("copy a descriptor"))?;
+        if let Some(begin) = self.begin.take() {
+            // The thread waits for it.
+            let _ = begin.send((pid, pidfd));
+        }
+        Ok(())
+    }
+}
+
 impl Drop for Passing {
     fn drop(&mut self) {
+        drop(self.begin.take());
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use superpage_linux::Error;
 use superpage_linux::proc::{self, bytes_of};
 use superpage_linux::tree::descendants;
 use superpage_vm::Sizes;
@@ -82,8 +83,10 @@ enum Ask {
     End,
 }
 
-/// A thread that samples the tree of this process's descendants.
+/// A thread that samples the tree of this process's descendants. Dropping it ends the thread with the next look.
 pub struct Sampler {
+    /// Dropped to begin.
+    waits: Option<Sender<()>>,
     ask: Sender<Ask>,
     /// Set when the run has ended: what goes on then is given up.
     over: Arc<AtomicBool>,
@@ -93,13 +96,19 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Starts sampling.
-    pub fn start(plan: Plan) -> Sampler {
+    /// Starts the thread, which waits for [`begin`](Sampler::begin).
+    ///
+    /// # Errors
+    /// [`Error::System`]: no thread can be started.
+    pub fn start(plan: Plan) -> Result<Sampler, Error> {
         let own = status(std::process::id() as i32).map_or(0, |status| status.resident);
         let (ask, asked) = channel();
         let over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&over);
-        let thread = std::thread::spawn(move || {
+        let (waits, begun) = channel::<()>();
+        let thread = std::thread::Builder::new().name("sampler".into()).spawn(move || {
+            // It ends with an error: when the other end is dropped.
+            let _ = begun.recv();
             let mut look = Look::new(plan, flag);
             let mut pause = look.look(false);
             loop {
@@ -113,7 +122,12 @@ impl Sampler {
                 }
             }
         });
-        Sampler { ask, over, thread, own }
+        Ok(Sampler { waits: Some(waits), ask, over, thread: thread.map_err(Error::thread)?, own })
+    }
+
+    /// Samples from now on.
+    pub fn begin(&mut self) {
+        self.waits = None;
     }
 
     /// To be called when a process of the tree is about to exit and waits: samples the tree at once, whatever it costs,
@@ -135,7 +149,8 @@ impl Sampler {
     }
 
     /// Like [`finish`](Sampler::finish), with what the program requested, if that was sampled.
-    pub fn finish_thorough(self, most: u64) -> (Memory, Option<Reach>) {
+    pub fn finish_thorough(mut self, most: u64) -> (Memory, Option<Reach>) {
+        self.begin();
         self.over.store(true, Ordering::Relaxed);
         let _ = self.ask.send(Ask::End);
         let seen = self.thread.join().expect("looking does not panic");

@@ -74,7 +74,9 @@ impl<'s> Session<'s> {
             text::prepare(&mut task.command)?;
         }
         let looks = task.looks.clone().filter(|_| task.at_ends);
-        Ok(Session { task, sampler: looks.map(Sampler::start), arrangement, signals })
+        let mut sampler = looks.map(Sampler::start).transpose()?;
+        sampler.iter_mut().for_each(Sampler::begin);
+        Ok(Session { task, sampler, arrangement, signals })
     }
 
     /// A signal that has come and would have ended this process: then there is to be no command.
@@ -85,13 +87,19 @@ impl<'s> Session<'s> {
     /// Starts the command. What is watched costs nothing before that, unless its processes are looked at when they end.
     ///
     /// # Errors
-    /// [`Error::Exec`] when the command cannot be started; [`Error::System`]. Nothing of it lives then.
+    /// [`Error::Exec`] when the command cannot be started; [`Error::System`], as where a thread cannot be. Nothing of it lives then.
     pub(crate) fn start(self) -> Result<Running<'s>, Error> {
         // What fails below drops these from the last to the first: a signal that waits ends this process, and must not before the
         // settings are put back.
         let signals = self.signals;
         let arrangement = self.arrangement;
         let Session { mut task, sampler, .. } = self;
+        // All threads are there before the command: where one cannot be had, it is not started. They wait for it.
+        let mut passing = signals.as_ref().map(Signals::pass_on).transpose()?;
+        let mut promoting = arrangement.promoter()?;
+        let waiting = sampler.is_none().then(|| task.looks.take()).flatten();
+        let waiting = waiting.map(Sampler::start).transpose()?;
+        let mut watch = task.reach.then(Watch::start).transpose()?;
         let started = Instant::now();
         let tree = match &sampler {
             Some(sampler) => Tree::spawn_traced(&mut task.command, sampler.at_ends())?,
@@ -99,23 +107,12 @@ impl<'s> Session<'s> {
         };
         // Within the time of the command: it is what the policy costs.
         let placed = task.way.map(|way| text::place(tree.pid() as u32, way, None)).unwrap_or_default();
-        let passing = signals.as_ref().map(|signals| signals.pass_on(tree.pid(), tree.pidfd())).transpose()?;
-        // From here on it is dropped in order, whatever fails.
-        let mut running = Running {
-            watch: None,
-            sampler,
-            promoting: None,
-            placed,
-            started,
-            tree,
-            passing,
-            arrangement,
-            _signals: signals,
-        };
-        running.promoting = running.arrangement.promote()?;
-        running.sampler = running.sampler.or_else(|| task.looks.map(Sampler::start));
-        running.watch = task.reach.then(Watch::start);
-        Ok(running)
+        passing.as_mut().map_or(Ok(()), |passing| passing.begin(tree.pid(), tree.pidfd()))?;
+        promoting.iter_mut().for_each(Promoting::begin);
+        let mut sampler = sampler.or(waiting);
+        sampler.iter_mut().for_each(Sampler::begin);
+        watch.iter_mut().for_each(Watch::begin);
+        Ok(Running { watch, sampler, promoting, placed, started, tree, passing, arrangement, _signals: signals })
     }
 
     /// Puts back what was set, without having started the command. Returns what was done for the whole system, as sentences.

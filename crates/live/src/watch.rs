@@ -4,14 +4,18 @@ use crate::inspect::Reach;
 use crate::sample::Walk;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+use superpage_linux::Error;
 use superpage_linux::tree::descendants;
 
 /// A thread that looks at what the policy comes to, ever more rarely: each time that the command has run a quarter longer.
 pub(crate) struct Watch {
     /// Set when the command has ended: a look that goes on is given up.
     over: Arc<AtomicBool>,
+    /// Dropped to begin.
+    waits: Option<Sender<()>>,
     thread: Option<JoinHandle<Option<Reach>>>,
 }
 
@@ -24,12 +28,25 @@ impl Watch {
     /// How long a look waits that the budget does not allow yet.
     const AGAIN: Duration = Duration::from_secs(1);
 
-    /// Begins to look.
-    pub(crate) fn start() -> Watch {
+    /// Starts the thread, which waits for [`begin`](Watch::begin).
+    ///
+    /// # Errors
+    /// [`Error::System`]: no thread can be started.
+    pub(crate) fn start() -> Result<Watch, Error> {
         let over = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&over);
-        let thread = std::thread::spawn(move || Watch::looks(&|| flag.load(Ordering::Relaxed)));
-        Watch { over, thread: Some(thread) }
+        let (waits, begun) = channel::<()>();
+        let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
+            // It ends with an error: when the other end is dropped.
+            let _ = begun.recv();
+            Watch::looks(&|| flag.load(Ordering::Relaxed))
+        });
+        Ok(Watch { over, waits: Some(waits), thread: Some(thread.map_err(Error::thread)?) })
+    }
+
+    /// Begins to look.
+    pub(crate) fn begin(&mut self) {
+        self.waits = None;
     }
 
     /// Stops sampling. Returns the last sample near the peak of memory.
@@ -40,6 +57,7 @@ impl Watch {
     fn end(&mut self) -> Option<Reach> {
         let thread = self.thread.take()?;
         self.over.store(true, Ordering::Relaxed);
+        self.waits = None;
         thread.thread().unpark();
         thread.join().expect("looking does not panic")
     }

@@ -312,7 +312,7 @@ impl Arrangement<'_> {
     ///
     /// # Errors
     /// Those of [`Promoter::new`](crate::promote::Promoter::new), or no thread can be created.
-    pub fn promote(&self) -> Result<Option<Promoting>, Error> {
+    pub fn promoter(&self) -> Result<Option<Promoting>, Error> {
         let target = Target::tree(std::process::id() as i32);
         let promoter = match &self.plan.policy {
             Policy::Promote(options) => Promoter::new(options.clone(), target)?,

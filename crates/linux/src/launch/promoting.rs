@@ -5,11 +5,14 @@ use crate::promote::{Counters, Promoter};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
 
 /// A thread that promotes the memory of this process's descendants. Dropping it ends the thread.
 #[derive(Debug)]
 pub struct Promoting {
+    /// Dropped to begin.
+    waits: Option<Sender<()>>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Work>>,
 }
@@ -26,10 +29,14 @@ pub struct Work {
 }
 
 impl Promoting {
+    /// Starts the thread, which waits for [`begin`](Promoting::begin).
     pub(super) fn start(mut promoter: Promoter) -> Result<Promoting, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
+        let (waits, begun) = channel();
         let thread = thread::Builder::new().name("promoter".into()).spawn(move || {
+            // It ends with an error: when the other end is dropped.
+            let _ = begun.recv();
             let mut work = Work::default();
             while !stopped.load(Ordering::Relaxed) {
                 let rest = promoter.step();
@@ -41,7 +48,12 @@ impl Promoting {
             }
             Work { counters: promoter.counters(), ..work }
         });
-        Ok(Promoting { stop, thread: Some(thread.map_err(Error::system("start a thread"))?) })
+        Ok(Promoting { waits: Some(waits), stop, thread: Some(thread.map_err(Error::thread)?) })
+    }
+
+    /// Promotes from now on.
+    pub fn begin(&mut self) {
+        self.waits = None;
     }
 
     /// Stops the promoter after the current batch, and returns its counters: takes milliseconds.
@@ -57,6 +69,7 @@ impl Promoting {
     fn end(&mut self) -> Option<Work> {
         let thread = self.thread.take()?;
         self.stop.store(true, Ordering::Relaxed);
+        self.waits = None;
         thread.thread().unpark();
         Some(thread.join().expect("promoting does not panic"))
     }
