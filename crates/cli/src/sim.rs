@@ -154,10 +154,7 @@ impl Sim {
         let limits = limits();
         check_memory(&setups, Extent::default(), &limits)?;
         if let Some(threads) = self.threads {
-            rayon::ThreadPoolBuilder::new()
-                .num_threads(threads.into())
-                .build_global()
-                .map_err(|error| Failure::Run(format!("cannot start {threads} threads: {error}")))?;
+            superpage_sim::use_threads(threads.into())?;
         }
         // Everything named is opened before anything runs.
         let mut sources = match &self.workload {
@@ -195,9 +192,13 @@ impl Sim {
     /// Records and simulates at once. Standard output is for the rows; the program's goes to standard error.
     fn program(&self, setups: &[Setup], stop: &Stop) -> Result<(Vec<Row>, ExitCode), Failure> {
         let command = record::Command { output_to_stderr: true, ..record::Command::new(&self.command) };
+        // The thread is there before the program: where it cannot be had, that is not started.
+        let (tell, told) = std::sync::mpsc::channel::<record::Stop>();
+        stop.then(move || told.iter().for_each(|stopper| stopper.stop()))?;
         let mut recording = record::start(&command)?;
-        let stopper = recording.stopper();
-        stop.then(move || stopper.stop());
+        // The thread waits for it, or has nothing to stop any more.
+        let _ = tell.send(recording.stopper());
+        drop(tell);
         let bar = Bar::new(String::new());
         // Only the program is stopped: what it did until then is simulated completely.
         let whole = AtomicBool::new(false);

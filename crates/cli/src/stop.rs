@@ -1,5 +1,6 @@
 //! Signals that would end this process: a flag that long work tests between steps, and the exit status.
 
+use crate::Failure;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -74,14 +75,21 @@ impl Stop {
 
     /// Calls `then` once a signal has arrived, for code that may block in a system call. The thread ends with the
     /// process.
-    pub(crate) fn then(&self, then: impl FnOnce() + Send + 'static) {
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn then(&self, then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         let flag = Arc::clone(&self.flag);
-        std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().name("stop".into()).spawn(move || {
             while !flag.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(50));
             }
             then();
         });
+        thread.map(drop).map_err(|error| {
+            let way_out = "raise the limit of processes: ulimit -u, or pids.max of the control group";
+            Failure::Run(format!("cannot start a thread ({way_out}): {error}"))
+        })
     }
 }
 

@@ -637,6 +637,39 @@ fn too_few_open_files_are_told_before_the_command_is_started() {
     }
 }
 
+/// As another user, whose processes are counted from none. Whatever the limit: either nothing is started and a sentence says why, or
+/// it is run to its end; a simulation needs no thread but its own.
+#[test]
+fn too_few_processes_are_told_before_the_command_is_started() {
+    let _turn = superpage_testing::turn_of("run");
+    let nobody = |limit: u32, words: &str| {
+        let script = format!("ulimit -u {limit}; exec \"$0\" {words}");
+        Command::new("bash").args(["-c", &script, SUPERPAGE]).uid(65534).gid(65534).output()
+    };
+    if !nobody(1000, "--version").is_ok_and(|output| output.status.success()) {
+        superpage_testing::skip!("system", "the command cannot be run as another user");
+        return;
+    }
+    for limit in 1..8 {
+        for how in ["-v -p base", "-v -p thp:malloc=on", "-p base --text"] {
+            let output = nobody(limit, &format!("run {how} -- sh -c 'echo begun; exit 7'")).unwrap();
+            let (said, error) = (stdout(&output), String::from_utf8_lossy(&output.stderr).into_owned());
+            match output.status.code() {
+                Some(7) => assert_eq!(said, "begun\n", "{limit} {how}: {error}"),
+                Some(1 | 126) => {
+                    assert!(said.is_empty() && lines(&output).len() == 1, "{limit} {how}: {said}, {error}")
+                }
+                status => panic!("{limit} {how}: {status:?}, {said}, {error}"),
+            }
+        }
+        let output = nobody(limit, "sim touch:bytes=64K").unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{limit}: {:?}", lines(&output));
+        let output = nobody(limit, "compare -r 1 -w 0 --cold-host --policy base -- true").unwrap();
+        let panics = lines(&output).iter().any(|line| line.contains("panicked"));
+        assert!(matches!(output.status.code(), Some(0 | 1)) && !panics, "{limit}: {:?}", lines(&output));
+    }
+}
+
 #[test]
 fn without_proc_one_sentence_says_so() {
     let _turn = superpage_testing::turn_of("run");

@@ -10,6 +10,9 @@ pub enum Error {
     /// The stream of events failed: a damaged trace, a program that does not start.
     #[error(transparent)]
     Trace(#[from] superpage_trace::Error),
+    /// The threads that were asked for cannot be started.
+    #[error("{0}")]
+    Threads(String),
     /// The result could not be written.
     #[error("cannot write {what}: {problem}")]
     Output {

@@ -5,6 +5,7 @@ use crate::estimate;
 use crate::piece::{Phases, Piece};
 use crate::requests::Course;
 use crate::simulation::Simulation;
+use crate::workers;
 use crate::{Digest, Error, Files, Fragment, Row, Run, Setup, Watch};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,7 +109,7 @@ pub struct Progress {
 
 /// Runs all `setups` over `source` in one pass, and returns a row for each, in their order.
 ///
-/// The simulations are independent; the global rayon pool runs them, while the next piece of the stream is prepared.
+/// The simulations are independent; threads run them, one for each core or those of the rayon pool of the caller ([`use_threads`](crate::use_threads)), while the next piece of the stream is prepared.
 /// The rows do not depend on the number of threads. When `stop` is set, the run ends at the next piece, with rows that
 /// say so.
 ///
@@ -158,17 +159,27 @@ pub fn run_parts(
             complete = false;
             break;
         }
-        let (filled, ()) = rayon::join(
-            || next.fill(source, &mut phases, &mut courses),
-            || simulations.par_iter_mut().for_each(|simulation| simulation.step(&now)),
-        );
+        let filled = workers::with(|threads| match threads {
+            true => {
+                let fill = || next.fill(source, &mut phases, &mut courses);
+                rayon::join(fill, || simulations.par_iter_mut().for_each(|simulation| simulation.step(&now))).0
+            }
+            false => {
+                simulations.iter_mut().for_each(|simulation| simulation.step(&now));
+                next.fill(source, &mut phases, &mut courses)
+            }
+        });
         more = filled?;
         done.runs += now.batch.runs.len() as u64;
         progress(done);
         std::mem::swap(&mut now, &mut next);
     }
     let info = source.info().clone();
-    let mut runs: Vec<Run> = simulations.into_par_iter().map(|simulation| simulation.finish(&info, complete)).collect();
+    let finish = |simulation: Simulation| simulation.finish(&info, complete);
+    let mut runs: Vec<Run> = workers::with(|threads| match threads {
+        true => simulations.into_par_iter().map(finish).collect(),
+        false => simulations.into_iter().map(finish).collect(),
+    });
     let digest = source.digest();
     for run in &mut runs {
         run.parts.iter_mut().map(|part| &mut part.row).chain([&mut run.row]).for_each(|row| {

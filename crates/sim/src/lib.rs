@@ -29,6 +29,7 @@ mod row;
 mod setup;
 mod simulation;
 mod touched;
+mod workers;
 
 pub use disk::Files;
 pub use error::Error;
@@ -41,3 +42,4 @@ pub use report::{Format, write};
 pub use room::{Extent, Limit, check_memory};
 pub use row::{Row, Sampled};
 pub use setup::{Digest, Setup};
+pub use workers::use_threads;

@@ -417,7 +417,8 @@ fn long_notes_are_cut_and_many_events_end_a_block() {
     for page in 0..300_000 {
         batch.event(Event::Unmap { start: 1 << 50, pages: page });
     }
-    let mut reader = Reader::from_bytes(encode(&Info::default(), &[batch.clone()]), "a trace", false).unwrap().unchecked();
+    let mut reader =
+        Reader::from_bytes(encode(&Info::default(), &[batch.clone()]), "a trace", false).unwrap().unchecked();
     assert!(reader.blocks() > 1);
     batch.events[0].1 = Event::Note("é".repeat(NOTE_BYTES / 2));
     assert_eq!(read_all(&mut reader).unwrap().events, batch.events);

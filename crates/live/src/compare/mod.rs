@@ -219,7 +219,7 @@ pub fn compare_with(
     notes.extend(busy());
     let available = Available::among(&Event::HARDWARE);
     notes.extend(available.note());
-    let memory_before = look_under(options, entries.len() > 1, &mut notes);
+    let memory_before = look_under(options, entries.len() > 1, &mut notes)?;
     let traces = exits::check().map_err(|error| error.to_string());
     let mut comparing =
         Comparing { options, settings, available, warms: memory_before == WARMED, traces, left: 0, notes: Vec::new() };
@@ -340,15 +340,17 @@ const WARMED: &str = "warmed";
 const COLD: &str = "cold host";
 
 /// What lies under this machine, and what that means for the rows. `huge` says whether huge pages are compared at all.
-fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> &'static str {
+fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> Result<&'static str, Error> {
     let (guest, reports) = (host::is_virtual(), host::reports_free_memory());
     if !guest && !reports {
-        return METAL;
+        return Ok(METAL);
     }
     if guest && huge {
         // On a thread of its own, since it chooses a processor for itself.
-        let asked = std::thread::scope(|scope| scope.spawn(crate::probe::host_fractured).join());
-        let finding = asked.expect("probing does not panic");
+        let finding = std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().spawn_scoped(scope, crate::probe::host_fractured);
+            thread.map_err(Error::thread).map(|thread| thread.join().expect("probing does not panic"))
+        })?;
         notes.push(match finding.is_so() {
             Some(true) => format!(
                 "host-fractured: the host backs huge pages with small ones, so they reach no further in the TLB; gains come \
@@ -367,10 +369,10 @@ fn look_under(options: &Options, huge: bool, notes: &mut Vec<String>) -> &'stati
         notes.push(format!(
             "cold host: {why}, and nothing was touched before the runs; huge pages look worse than they are"
         ));
-        return COLD;
+        return Ok(COLD);
     }
     notes.push(format!("{why}: before each run as much memory as any run needed so far was touched and freed"));
-    WARMED
+    Ok(WARMED)
 }
 
 /// One run among all.

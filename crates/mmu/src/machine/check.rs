@@ -199,7 +199,8 @@ impl Machine {
         let address = ladder.base().shift() + bits.iter().map(|bits| u32::from(*bits)).sum::<u32>();
         if address > ADDRESS_BITS {
             let base = ladder.base();
-            let what = format!("with pages of {base} it translates {address} address bits, expected at most {ADDRESS_BITS}");
+            let what =
+                format!("with pages of {base} it translates {address} address bits, expected at most {ADDRESS_BITS}");
             return Err(("page-table.bits", what));
         }
         match self.page_table.kind.refuses(bits, ladder) {

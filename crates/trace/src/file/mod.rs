@@ -17,8 +17,8 @@ mod writer;
 
 pub use block::BLOCK_RUNS;
 pub use events::NOTE_BYTES;
-pub use header::VERSION;
 pub(crate) use events::kind_name;
+pub use header::VERSION;
 pub(crate) use reader::open_file;
 pub use reader::{Lost, Reader};
 pub(crate) use sink::Sink;
