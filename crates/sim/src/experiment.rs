@@ -110,8 +110,8 @@ pub struct Progress {
 /// Runs all `setups` over `source` in one pass, and returns a row for each, in their order.
 ///
 /// The simulations are independent; threads run them, one for each core or those of the rayon pool of the caller ([`use_threads`](crate::use_threads)), while the next piece of the stream is prepared.
-/// The rows do not depend on the number of threads. When `stop` is set, the run ends at the next piece, with rows that
-/// say so.
+/// The rows do not depend on the number of threads. When `stop` is set, the run ends at the next piece, or within
+/// idle time, with rows that say so.
 ///
 /// # Errors
 /// The stream fails, or a setup cannot be built.
@@ -162,10 +162,10 @@ pub fn run_parts(
         let filled = workers::with(|threads| match threads {
             true => {
                 let fill = || next.fill(source, &mut phases, &mut courses);
-                rayon::join(fill, || simulations.par_iter_mut().for_each(|simulation| simulation.step(&now))).0
+                rayon::join(fill, || simulations.par_iter_mut().for_each(|simulation| simulation.step(&now, stop))).0
             }
             false => {
-                simulations.iter_mut().for_each(|simulation| simulation.step(&now));
+                simulations.iter_mut().for_each(|simulation| simulation.step(&now, stop));
                 next.fill(source, &mut phases, &mut courses)
             }
         });

@@ -2,6 +2,7 @@
 
 use crate::hardware::Hardware;
 use crate::simulation::{Problem, Simulation};
+use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::Request;
 use superpage_pages::{Access, PageRange, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
@@ -144,14 +145,14 @@ impl Simulation {
     }
 
     /// Handles an event: anything in the stream but accesses.
-    pub(crate) fn event(&mut self, event: &Event) -> Result<(), Problem> {
+    pub(crate) fn event(&mut self, event: &Event, stop: &AtomicBool) -> Result<(), Problem> {
         match *event {
             Event::Switch { process, .. } => self.switch(process),
             Event::Exit if self.processes.dead => (self.processes.dead, self.processes.current) = (false, None),
             // The children of a process that was killed do not exist either.
             Event::Fork { child } if self.processes.dead => drop(self.processes.ended.insert(child)),
             Event::Mark(ref name) => self.mark(name),
-            Event::Idle { microseconds } => self.idle(microseconds),
+            Event::Idle { microseconds } => self.idle(microseconds, stop),
             Event::Note(_) | Event::Phase { .. } => {}
             _ if self.processes.dead => {}
             Event::Skipped { references, instructions } => self.windows.skip(references, instructions),
@@ -185,8 +186,9 @@ impl Simulation {
         Ok(())
     }
 
-    /// The idle loop, which may compute digests; the background is called each time that it is due meanwhile.
-    fn idle(&mut self, microseconds: u64) {
+    /// The idle loop, which may compute digests; the background is called each time that it is due meanwhile. `stop` ends it
+    /// and the run early.
+    fn idle(&mut self, microseconds: u64, stop: &AtomicBool) {
         let mut left = microseconds;
         while let Some(due) = self.vm.due() {
             let until = due.max(self.work.background_time);
@@ -197,6 +199,10 @@ impl Simulation {
             self.counted.idle_microseconds += wait;
             left -= wait;
             self.run_background();
+            if stop.load(Ordering::Relaxed) {
+                self.outcome.stopped = true;
+                return;
+            }
         }
         self.counted.idle_microseconds += left;
         let machine = &self.setup.machine;

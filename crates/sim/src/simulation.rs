@@ -12,6 +12,7 @@ use crate::piece::{Mark, Piece};
 use crate::row::Sampled;
 use crate::{Digest, Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Mmu, Request};
 use superpage_pages::{Access, MAX_LEVELS, Mapped, PageSize};
 use superpage_trace::{Info, ProcessId};
@@ -90,6 +91,8 @@ pub(crate) struct Outcome {
     pub(crate) failed: Option<String>,
     /// Why processes were killed, in order.
     pub(crate) reasons: Vec<String>,
+    /// The run was interrupted within a piece of the stream: the rest of it is left out.
+    pub(crate) stopped: bool,
 }
 
 /// What is recorded along the way: parts and samples.
@@ -166,11 +169,11 @@ impl Simulation {
         self.setup.ladder.base().shift()
     }
 
-    /// Simulates one piece of the stream.
-    pub(crate) fn step(&mut self, piece: &Piece) {
+    /// Simulates one piece of the stream. `stop` ends idle time within it, and all that would come after that.
+    pub(crate) fn step(&mut self, piece: &Piece, stop: &AtomicBool) {
         let requests = piece.requests(self.base_shift());
         for (index, stretch) in piece.stretches.iter().enumerate() {
-            if self.outcome.failed.is_some() {
+            if self.outcome.failed.is_some() || self.outcome.stopped {
                 return;
             }
             if !self.processes.dead {
@@ -187,7 +190,7 @@ impl Simulation {
             self.note_touched(requests.touched(index, requests.stretch(index).len(), &self.processes.ended));
             match stretch.mark {
                 Some(Mark::Event(event)) => {
-                    if let Err(problem) = self.event(&piece.batch.events[event].1) {
+                    if let Err(problem) = self.event(&piece.batch.events[event].1, stop) {
                         self.give_up(problem);
                     }
                 }
@@ -366,6 +369,7 @@ impl Simulation {
             frames_leaked,
             ..self.row()
         };
+        let complete = complete && !self.outcome.stopped;
         row.complete &= complete;
         let by_time = self.vm.has_background();
         estimate::own_errors(&mut row, evidence.as_ref().filter(|_| !by_time));
