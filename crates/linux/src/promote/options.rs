@@ -299,6 +299,8 @@ mod tests {
             ("age=-1", "250ms"),
             ("cpu=200%", "at most 1"),
             ("idle=1ms", "interval"),
+            ("interval=0", "a time of at least 1ms"),
+            ("interval=999us", "a time of at least 1ms"),
             ("batch=0", "from 1 to 1024"),
             ("age", "key=value"),
             ("age=1s,age=2s", "age is given twice"),

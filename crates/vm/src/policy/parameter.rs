@@ -40,6 +40,8 @@ pub enum Values {
     Share,
     /// A time of at most centuries: `100us`, `250ms`, `2s`, `1m`, `1h`, or in `ns`; a plain number means seconds.
     Time,
+    /// A time as [`Time`](Values::Time), of at least this.
+    TimeFrom(Duration),
     /// A number in this range, both ends included.
     Count(u64, u64),
 }
@@ -53,6 +55,9 @@ impl Values {
             Values::Bytes => "a size of memory such as 512M".to_string(),
             Values::Share => "a share such as 0.9 or 90%, above 0 and at most 1".to_string(),
             Values::Time => "a time such as 100us, 250ms, 2s, 1m or a number of seconds".to_string(),
+            Values::TimeFrom(least) => {
+                format!("a time of at least {least:?}, such as 250ms, 2s, 1m or a number of seconds")
+            }
             Values::Count(least, most) => format!("a number from {least} to {most}"),
         }
     }
@@ -64,6 +69,7 @@ impl Values {
             Values::Bytes => parse_bytes(text).ok().filter(|bytes| *bytes > 0).map(Value::Number),
             Values::Share => share(text).filter(|share| *share > 0.0 && *share <= 1.0).map(Value::Share),
             Values::Time => time(text).map(Value::Time),
+            Values::TimeFrom(least) => time(text).filter(|time| *time >= least).map(Value::Time),
             Values::Count(least, most) => {
                 text.parse().ok().filter(|number| (least..=most).contains(number)).map(Value::Number)
             }
@@ -79,7 +85,7 @@ impl fmt::Display for Values {
             Values::PageSizes => f.write_str("SIZE+SIZE..."),
             Values::Bytes => f.write_str("SIZE"),
             Values::Share => f.write_str("SHARE"),
-            Values::Time => f.write_str("TIME"),
+            Values::Time | Values::TimeFrom(_) => f.write_str("TIME"),
             Values::Count(..) => f.write_str("NUMBER"),
         }
     }

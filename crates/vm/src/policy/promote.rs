@@ -38,7 +38,12 @@ pub(super) static POLICY: Definition = Definition {
             "the most processor time that is used over time, as a share of one core",
         ),
         parameter("burst", Values::Time, "100ms", "processor time that may be saved up and used at once"),
-        parameter("interval", Values::Time, "1s", "between two scans for processes, and of a process that changes"),
+        parameter(
+            "interval",
+            Values::TimeFrom(Duration::from_millis(1)),
+            "1s",
+            "between two scans for processes, and of a process that changes",
+        ),
         parameter("idle", Values::Time, "10s", "between two scans of a process that does not change, at most"),
         live("slowdown", Values::Share, "0.02", "the most by which promotion may slow a process"),
         parameter("batch", Values::Count(1, 1024), "4", "regions promoted in one call"),
