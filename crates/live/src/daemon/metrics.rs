@@ -59,21 +59,20 @@ impl Metrics {
     /// Writes the file, if there is one: a reader sees the old or the new contents completely, see [`Output`].
     ///
     /// # Errors
-    /// It cannot be written.
+    /// [`Error::Usage`] if its place cannot take it, as a missing folder; else [`Error::File`].
     pub fn write(&self) -> Result<(), Error> {
         let Some(path) = &self.file else { return Ok(()) };
         // It would be waited for who reads it, and nothing promoted meanwhile.
         if std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
             let shown = path.display();
-            return Err(Error::Unable(format!(
+            return Err(Error::Usage(format!(
                 "{shown} is a pipe, which takes no metrics: name a file, or give an address"
             )));
         }
-        let written = Output::create(path).and_then(|mut output| {
-            output.write_all(render(&self.shared).as_bytes()).map_err(explain)?;
-            output.commit().map_err(explain)
-        });
-        written.map_err(Error::file("write", path))
+        let mut output =
+            Output::create(path).map_err(|error| Error::Usage(Error::file("write", path)(error).to_string()))?;
+        let written = output.write_all(render(&self.shared).as_bytes()).and_then(|()| output.commit());
+        written.map_err(|error| Error::file("write", path)(explain(error)))
     }
 }
 
@@ -168,6 +167,16 @@ mod tests {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
+    }
+
+    #[test]
+    fn a_place_that_takes_no_file_is_bad_usage() {
+        let folder = tempfile::tempdir().unwrap();
+        let start = |file| Metrics::start(&MetricsConfig { listen: None, file: Some(file) }, Counters::default());
+        for file in [folder.path().join("none/superpage.prom"), folder.path().to_path_buf()] {
+            let error = start(file).unwrap_err();
+            assert!(error.status() == 2 && error.to_string().starts_with("cannot write "), "{error}");
+        }
     }
 
     #[test]
