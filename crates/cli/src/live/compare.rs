@@ -109,7 +109,7 @@ fn after_help() -> String {
          memory. `time / now` is the ratio to the time of the system as it is, with an interval: all intervals hold\n\
          together in 95 of 100 comparisons. Each policy says what it really did; one that reached nothing of the\n\
          program's memory gets no verdict. Settings of the whole system are put back after each run; where this process is killed, by the\n\
-         next call of superpage.\n\nPolicies:\n{}",
+         next call of any live verb.\n\nPolicies:\n{}",
         Policy::help()
     )
 }

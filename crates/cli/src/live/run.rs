@@ -50,7 +50,7 @@ fn after_help() -> String {
          superpage run -v --text -- node server.js\n\n\
          The command's exit status is passed on: 126 and 127 tell that it could not be started, 128 and a number that a\n\
          signal ended it. Signals are passed on to it. Settings of the whole system are put back when the command has\n\
-         ended; where this process is killed, by the next call of superpage.\n\nPolicies:\n{}",
+         ended; where this process is killed, by the next call of any live verb.\n\nPolicies:\n{}",
         Policy::help()
     )
 }
