@@ -7,6 +7,11 @@ use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, fchown};
+use std::path::Path;
+use std::time::Duration;
+
+/// What temporary names begin with; sixteen hexadecimal digits follow.
+const PREFIX: &str = ".superpage-";
 
 /// How often a new name is drawn if one is taken.
 const DRAWS: usize = 16;
@@ -124,7 +129,7 @@ fn draw<T>(make: impl Fn(&OsString) -> rustix::io::Result<T>) -> io::Result<(OsS
     for _ in 0..DRAWS {
         // The standard library draws the keys of its hash tables from the system's random numbers.
         let random = std::hash::RandomState::new().build_hasher().finish();
-        let name = OsString::from(format!(".superpage-{random:016x}"));
+        let name = OsString::from(format!("{PREFIX}{random:016x}"));
         made = make(&name);
         match made {
             Ok(made) => return Ok((name, made)),
@@ -133,6 +138,24 @@ fn draw<T>(make: impl Fn(&OsString) -> rustix::io::Result<T>) -> io::Result<(OsS
         }
     }
     Err(made.err().unwrap_or(rustix::io::Errno::EXIST).into())
+}
+
+/// How old a file with a temporary name is when it counts as left behind.
+const LEFT: Duration = Duration::from_secs(60);
+
+/// Removes from a folder of superpage's own what processes that were killed have left there under temporary names. A minute
+/// must have gone by: another process may be about to give such a file its own name. What cannot be removed stays.
+pub fn remove_leftovers(folder: &Path) {
+    let Ok(files) = std::fs::read_dir(folder) else { return };
+    for file in files.flatten() {
+        let name = file.file_name();
+        let drawn = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        let drawn = drawn.is_some_and(|end| end.len() == 16 && end.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        let age = || file.metadata().ok().filter(|data| data.is_file())?.modified().ok()?.elapsed().ok();
+        if drawn && age().is_some_and(|age| age >= LEFT) {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
 }
 
 /// Sets a file's mode to that of the one that it replaces, and its owner and group as far as this user may.
@@ -178,5 +201,27 @@ mod tests {
         assert_eq!((fs::read(&path).unwrap(), count()), (b"first".to_vec(), 2));
         drop(second);
         assert_eq!((fs::read(&path).unwrap(), count()), (b"first".to_vec(), 1));
+    }
+
+    #[test]
+    fn what_a_kill_left_is_removed_after_a_minute() {
+        let folder = tempfile::tempdir().unwrap();
+        let ago = std::time::SystemTime::now() - 2 * LEFT;
+        for (name, old) in [
+            (".superpage-0123456789abcdef", true),
+            (".superpage-0123456789abcdee", false),
+            (".superpage-0123456789abcde", true),
+            ("settings.json", true),
+        ] {
+            let file = File::create(folder.path().join(name)).unwrap();
+            if old {
+                file.set_modified(ago).unwrap();
+            }
+        }
+        remove_leftovers(folder.path());
+        let left = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
+        let mut left: Vec<_> = left.collect();
+        left.sort();
+        assert_eq!(left, [".superpage-0123456789abcde", ".superpage-0123456789abcdee", "settings.json"]);
     }
 }

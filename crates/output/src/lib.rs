@@ -15,9 +15,10 @@ mod quoted;
 mod small;
 mod tell;
 
+pub use beside::remove_leftovers;
 pub use foreign::{foreign, foreign_json};
 pub use quoted::quoted;
-pub use small::read_text;
+pub use small::{open_regular, read_text};
 pub use tell::tell;
 
 use beside::Beside;

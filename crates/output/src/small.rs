@@ -8,26 +8,35 @@ use std::path::Path;
 /// The maximal size of such a file: 1 MB.
 const MOST: u64 = 1 << 20;
 
+/// Opens a file to read it: a regular one. Never blocks, as opening a pipe without a writer would.
+///
+/// # Errors
+/// The file cannot be opened, or is not a regular one. The text says what was expected.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let kind = file.metadata()?;
+    if kind.is_dir() {
+        return Err(io::ErrorKind::IsADirectory.into());
+    }
+    if !kind.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "is not a regular file: save it to one"));
+    }
+    Ok(file)
+}
+
 /// Reads a small file: a regular one, of at most 1 MB, in UTF-8. Never blocks, as opening a pipe without a writer
 /// would.
 ///
 /// # Errors
 /// The file is none of this, or cannot be read. The text says what was expected.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
-    let kind = file.metadata()?;
-    let wrong = |text: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-    if kind.is_dir() {
-        return Err(io::ErrorKind::IsADirectory.into());
-    }
-    if !kind.is_file() {
-        return wrong("is not a regular file: save it to one");
-    }
+    let file = open_regular(path)?;
     let mut bytes = Vec::new();
     file.take(MOST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MOST {
-        return wrong("has more than 1 MB, which is too much for such a file");
+        let text = "has more than 1 MB, which is too much for such a file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
     }
     String::from_utf8(bytes).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "is not UTF-8 text"))
 }

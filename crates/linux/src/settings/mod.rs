@@ -187,6 +187,7 @@ impl Settings {
             eprintln!("superpage: waiting until {holder} has put back the settings of this kernel");
             told = true;
         }
+        superpage_output::remove_leftovers(&self.system.run);
         if let Some(recovered) = undo_journal(&self.system)? {
             eprintln!("superpage: {recovered}");
         }
@@ -308,7 +309,7 @@ impl Settings {
 impl Drop for Settings {
     fn drop(&mut self) {
         if let Err(error) = self.restore() {
-            eprintln!("superpage: {error}; the next call of superpage tries again");
+            eprintln!("superpage: {error}; the next call of any live verb of superpage tries again");
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::Error;
 use crate::check::{Rules, ranges};
 use crate::event::{Batch, Event, Info, PAGES_LIMIT, ProcessId, Source};
 use serde::Serialize;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
@@ -356,13 +356,14 @@ fn check_block(frame: &[u8], number: usize, block: Block) -> Result<(Front, &[u8
     Ok((front, packed))
 }
 
-/// Opens a file for reading; a directory is an error.
+/// Opens a file for reading; a directory, a pipe or a device is an error.
 pub(crate) fn open_file(path: &Path) -> Result<File, Error> {
-    let io = |source| Error::Io { path: path.to_owned(), source };
-    if fs::metadata(path).map_err(io)?.is_dir() {
-        return Err(Error::input(path.display().to_string(), "is a directory; expected the name of a trace file"));
-    }
-    File::open(path).map_err(io)
+    superpage_output::open_regular(path).map_err(|source| match source.kind() {
+        io::ErrorKind::IsADirectory => {
+            Error::input(path.display().to_string(), "is a directory; expected the name of a trace file")
+        }
+        _ => Error::Io { path: path.to_owned(), source },
+    })
 }
 
 impl Source for Reader {
