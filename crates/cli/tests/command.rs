@@ -308,6 +308,24 @@ fn an_interrupt_leaves_whole_rows_that_say_that_they_are_partial() {
     }
 }
 
+/// The background of a policy, which has much to look at in that time, does not hold up the end.
+#[cfg(unix)]
+#[test]
+fn an_interrupt_ends_idle_time() {
+    let _turn = superpage_testing::turn_of("command");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_superpage"));
+    command.args(["sim", "seek:times=3,idle=1000000s", "-p", "promote", "--format", "json"]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
+    let asked = std::time::Instant::now();
+    let output = child.wait_with_output().unwrap();
+    assert!(asked.elapsed().as_secs() < 20, "{:?}", asked.elapsed());
+    assert_eq!(output.status.code(), Some(143));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(rows.as_array().unwrap().iter().any(|row| row["complete"] == false), "{rows}");
+}
+
 #[cfg(unix)]
 #[test]
 fn a_hangup_that_is_ignored_stays_ignored() {
@@ -447,6 +465,13 @@ fn inputs_that_never_end_or_never_come_are_refused() {
             refused(words, &["is not a regular file"]);
         }
     }
+    for file in [&zero, &pipe] {
+        refused(&["trace", "info", file], &["is not a regular file"]);
+        refused(&["trace", "export", "csv", file], &["is not a regular file"]);
+        refused(&["sim", "--trace", file], &["is not a regular file"]);
+    }
+    refused(&["sim", "touch:bytes=64K", "-p", "promote:interval=0"], &["a time of at least 1ms", "not `0`"]);
+    refused(&["run", "-p", "promote:interval=0", "--", "true"], &["a time of at least 1ms", "not `0`"]);
     refused(&["trace", "import", "champsim", &pipe, "-o", &path("x.sp")], &["is not a regular file"]);
     // In the place of the journal of settings: an inspect does not wait for it.
     assert!(Command::new("mkfifo").arg(path("settings.json")).status().unwrap().success());
