@@ -40,9 +40,14 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
+    /// The number of sets.
+    pub(crate) fn sets(&self) -> usize {
+        self.sets
+    }
+
     /// The set of the page (or line) with this number.
     #[inline(always)]
-    fn set_of(&self, number: u64) -> usize {
+    pub(crate) fn set_of(&self, number: u64) -> usize {
         if self.mask != usize::MAX { number as usize & self.mask } else { self.remainder(number) }
     }
 

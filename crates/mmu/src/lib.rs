@@ -16,6 +16,7 @@ mod machine;
 mod mappings;
 mod mmu;
 mod reach;
+mod recent;
 mod record;
 mod replacement;
 mod request;

@@ -6,6 +6,7 @@ use crate::counters::Counters;
 use crate::lines::{Lines, Reads};
 use crate::machine::Machine;
 use crate::mappings::{MappingId, Mappings, Watch, Work};
+use crate::recent::Recent;
 use crate::record::Record;
 use crate::request::{Request, Trap};
 use crate::table::{Format, TableFormat, on_format};
@@ -26,6 +27,7 @@ pub struct Mmu {
     levels: usize,
     numbers: Numbers,
     batch: Batch,
+    recent: Recent,
     /// The last shootdown, its space and pages, if nothing was translated since: no TLB holds any of them.
     shot: Option<(u32, Range<u64>)>,
 }
@@ -96,9 +98,11 @@ impl Mmu {
         let (format, lines) = (Format::new(machine, &shape), Lines::new(machine));
         let mut numbers = Numbers::new(machine.spaces.number_bits);
         numbers.switch(0);
+        let tlbs = Tlbs::new(machine);
         Mmu {
             mappings: Mappings::new(machine.ladder(), &shape),
-            caches: Caches { tlbs: Tlbs::new(machine), format, lines, dropped: 0 },
+            recent: Recent::new(tlbs.first_level()),
+            caches: Caches { tlbs, format, lines, dropped: 0 },
             counters: Counters::default(),
             faulting: Counters::default(),
             space: 0,
@@ -137,6 +141,7 @@ impl Mmu {
         self.space = space;
         self.counters.switches += 1;
         self.mappings.forget_stretches();
+        self.recent.forget();
         if self.numbers.switch(space) {
             self.counters.flushes += 1;
             self.caches.tlbs.flush();
@@ -153,11 +158,11 @@ impl Mmu {
         self.shot = None;
         let mut done = 0;
         while done < requests.len() {
-            let trap = self.locate(&requests[done..requests.len().min(done + BATCH)]);
+            let (taken, trap) = self.locate(&requests[done..]);
             if self.batch.len > 0 {
                 self.translate();
             }
-            done += self.batch.len;
+            done += taken;
             if let Some(trap) = trap {
                 self.count_trap(requests[done], trap);
                 return Some((done, trap));
@@ -171,7 +176,7 @@ impl Mmu {
     /// # Errors
     /// It would trap again; then nothing changes.
     pub fn retry(&mut self, request: Request) -> Result<(), Trap> {
-        if let Some(trap) = self.locate(&[request]) {
+        if let (_, Some(trap)) = self.locate(&[request]) {
             return Err(trap);
         }
         self.shot = None;
@@ -179,33 +184,46 @@ impl Mmu {
         Ok(())
     }
 
-    /// Finds the mappings of as many requests as do not trap, sets their use bits and makes a batch of them; returns
-    /// why the next one traps. Nothing that happens in the TLBs can change these results, so all requests of a batch
+    /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits and makes a batch of
+    /// those that may change something; the others are counted. Returns how many it took, and why the next one traps.
+    /// Nothing that happens in the TLBs can change these results, so all requests of a batch
     /// are located before the first is translated: their loads overlap.
     #[inline(always)]
-    fn locate(&mut self, requests: &[Request]) -> Option<Trap> {
+    fn locate(&mut self, requests: &[Request]) -> (usize, Option<Trap>) {
         self.mappings.refresh();
-        for (index, request) in requests.iter().enumerate() {
+        let (mut index, mut taken, mut trap, mut repeated) = (0, 0, None, [0; 4]);
+        while taken < requests.len() && index < BATCH {
+            let request = requests[taken];
             let (page, access) = (request.page(), request.access_bits());
+            if self.recent.repeats(request) {
+                repeated[access as usize] += 1;
+                taken += 1;
+                continue;
+            }
             let Some(entry) = self.mappings.entry(self.space, page) else {
-                self.batch.close(index);
-                return Some(Trap::Absent);
+                trap = Some(Trap::Absent);
+                break;
             };
             let (mut head, mut record) = (entry, self.mappings.records[entry as usize]);
             if !record.is_ready(access) {
                 match self.make_ready(entry, access) {
                     Ok(found) => (head, record) = (found, self.mappings.records[found as usize]),
-                    Err(trap) => {
-                        self.batch.close(index);
-                        return Some(trap);
+                    Err(reason) => {
+                        trap = Some(reason);
+                        break;
                     }
                 }
             }
             let number = self.caches.tlbs.number(page, record);
-            self.batch.set(index, Located { head, entry, number, kind: kind(record, access) });
+            let located = Located { head, entry, number, kind: kind(record, access) };
+            self.recent.note(request, &located);
+            self.batch.set(index, located);
+            index += 1;
+            taken += 1;
         }
-        self.batch.close(requests.len());
-        None
+        self.counters.references.iter_mut().zip(repeated).for_each(|(count, more)| *count += more);
+        self.batch.close(index);
+        (taken, trap)
     }
 
     /// The head of the mapping that the page-table entry belongs to, with the use bits that the access sets; or the
@@ -258,7 +276,9 @@ impl Mmu {
                 let head = Mappings::head(entry, self.mappings.records[entry as usize]);
                 let record = self.mappings.records[head as usize];
                 let number = self.caches.tlbs.number(page, record);
-                self.batch.set(0, Located { head, entry, number, kind: kind(record, access) });
+                let located = Located { head, entry, number, kind: kind(record, access) };
+                self.recent.note_use(&located);
+                self.batch.set(0, located);
                 self.batch.close(1);
                 self.translate();
             }
@@ -282,6 +302,7 @@ impl Mmu {
     }
 
     fn count_shootdown(&mut self, work: Work, space: u32, at: Vpn, size: PageSize) {
+        self.recent.forget();
         self.count_work(work);
         self.counters.shootdown_entries += std::mem::take(&mut self.caches.dropped);
         self.shoot(space, at.0..at.0 + (size.bytes() >> self.mappings.ladder().base().shift()));
@@ -369,6 +390,7 @@ impl Mmu {
 
     /// Frees the tables of a space, whose number may be reused.
     pub fn destroy(&mut self, space: u32) {
+        self.recent.forget();
         self.mappings.destroy(space, &mut self.caches);
         self.counters.shootdown_entries += std::mem::take(&mut self.caches.dropped);
     }

@@ -7,7 +7,7 @@
 //! page.
 
 use crate::batch::{Batch, KINDS, each};
-use crate::cache::{Cache, EMPTY, Sets, on_sets};
+use crate::cache::{Cache, EMPTY, Sets, Shape, on_sets};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::Machine;
 use crate::mappings::Mappings;
@@ -104,6 +104,13 @@ impl Tlbs {
             parts[rung] = (size.shift() - translated(*size).shift()) as u8;
         }
         Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), all, orders, parts }
+    }
+
+    /// The kinds of request that each TLB of the first level serves, as a bit set, and its shape; nothing where a level
+    /// includes nearer ones, and may drop what they hold.
+    pub(crate) fn first_level(&self) -> impl Iterator<Item = (u32, Shape)> {
+        let first = self.all.iter().filter(|tlb| tlb.level == 0 && !self.inclusive);
+        first.map(|tlb| (tlb.kinds, on_entries!(&tlb.entries, cache => cache.shape)))
     }
 
     /// The number of the translation of this base page, in the page with this page-table entry.
