@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use superpage_pages::{Access, Ladder, Level, Pfn, Protection, Random, Vpn};
-use superpage_vm::{Backed, Config, FaultError, Filled, How, Map, Memory, NoContents, Page, Region, SpaceId, Vm};
+use superpage_vm::{Backed, Config, FaultError, Filled, How, Map, Memory, NoContents, Page, Pmap, Region, SpaceId, Vm};
 use tables::{Machine, Tables};
 
 const PAGE: usize = 4096;
@@ -411,6 +411,24 @@ fn what_one_call_takes_away_is_invalidated_once() {
     kernel.exit(space);
     kernel.check();
     assert_eq!(kernel.vm.stats().mapped[Level::BASE.index()], 0);
+}
+
+/// To a place whose tables the move itself empties: those of the page alone, or the next level's too.
+#[test]
+fn a_page_moves_to_where_its_own_table_was() {
+    for by in [1, 512, 1 << 18, 1 << 27] {
+        let mut kernel = Kernel::new(64, "base", 0);
+        let space = kernel.begin();
+        kernel.map(space, 4096, 1);
+        kernel.use_page(space, 4096, Some((9, 1)));
+        kernel.vm.remap(&mut kernel.pmap, space, Vpn(4096).pages(1), Vpn(4096 + by).pages(1)).unwrap();
+        kernel.check();
+        let moved = kernel.pmap.lookup(space, Vpn(4096 + by)).expect("it is mapped there");
+        assert_eq!(kernel.memory.0.borrow_mut().frame(moved.frame)[9], 1);
+        kernel.exit(space);
+        kernel.check();
+        assert_eq!(kernel.vm.buddy().free_frames(), 64);
+    }
 }
 
 #[test]

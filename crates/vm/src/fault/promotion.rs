@@ -6,7 +6,7 @@ use crate::object::population::Walk;
 use crate::policy::{Demote, Promote};
 use crate::space::Entry;
 use crate::vm::Vm;
-use crate::{Pmap, SpaceId};
+use crate::{Pmap, SpaceId, Used};
 use alloc::vec::Vec;
 use superpage_pages::{Access, Level, Mapped, PageSize, Pfn, Protection, Vpn};
 
@@ -270,6 +270,12 @@ impl Vm {
 
     /// Removes a mapping of pages of the entry.
     fn remove_one(&mut self, pmap: &mut impl Pmap, space: SpaceId, entry: &Entry, leaf: Leaf) {
+        let used = pmap.remove(space, leaf.at, self.frames.ladder.size(leaf.level));
+        self.note_removed(entry, leaf, used);
+    }
+
+    /// A mapping of pages of the entry was removed.
+    fn note_removed(&mut self, entry: &Entry, leaf: Leaf, used: Used) {
         let Leaf { at, frame, level, .. } = leaf;
         let holder = if level > Level::BASE { self.holder(entry.object, entry.index(at.0)) } else { None };
         if let Some(walk) = holder
@@ -277,7 +283,6 @@ impl Vm {
         {
             self.count_superpage(&walk, level, -1);
         }
-        let used = pmap.remove(space, at, self.frames.ladder.size(level));
         self.note_modified(used, frame, self.frames.ladder.pages(level));
         self.frames.stats.mapped[level.index()] -= 1;
     }
@@ -304,16 +309,18 @@ impl Vm {
         let (Move { space, entry, .. }, Leaf { at, frame, level, rights }) = (by, leaf);
         let to = by.to + (at.0 - entry.start);
         let (size, pages) = (self.frames.ladder.size(level), self.frames.ladder.pages(level));
-        let aligned = to.is_aligned(pages);
-        if aligned && !self.give_spare_tables(pmap, space, to, level) {
-            // The program's next access there maps it again; until then the object has populated pages that are not mapped.
-            let holder = self.holder(entry.object, entry.index(at.0));
-            self.remove_one(pmap, space, entry, leaf);
-            if let Some(walk) = holder {
-                self.objects.get_mut(walk.page.object).sole = false;
-            }
-        } else if aligned {
+        if to.is_aligned(pages) {
             let used = pmap.remove(space, at, size);
+            // Only now: that may have emptied the tables that both places share.
+            if !self.give_spare_tables(pmap, space, to, level) {
+                // The program's next access there maps it again; until then the object has populated pages that are not
+                // mapped.
+                self.note_removed(entry, leaf, used);
+                if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {
+                    self.objects.get_mut(walk.page.object).sole = false;
+                }
+                return;
+            }
             let access = if used.modified { Access::Write } else { Access::Read };
             pmap.enter(space, to, Mapped { frame: Pfn(u64::from(frame)), size, protection: rights }, access);
         } else if let Some(walk) = self.holder(entry.object, entry.index(at.0)) {

@@ -61,7 +61,7 @@ impl Vm {
     /// frame and nothing else can be evicted: then as much of it goes as that request needs, the oldest first.
     ///
     /// Returns whether it evicted any page. After [`crate::FaultError::OutOfMemory`], `true` means that the same call
-    /// now finds a frame; `false` means that only the end of a process frees memory, or, if a page is busy
+    /// now finds a frame, unless page tables need some too and take it: then run the daemon once more. `false` means that only the end of a process frees memory, or, if a page is busy
     /// ([`Vm::busy_frames`]), the end of a read. O(pages on the lists): each page is examined in at most six passes,
     /// and a page for which swap space had no room is skipped until it has.
     pub fn run_daemon(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) -> bool {
