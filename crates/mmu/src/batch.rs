@@ -30,7 +30,22 @@ pub(crate) struct Batch {
     /// The kinds that occur, and which requests are of each.
     groups: [(u8, u64); KINDS],
     group_count: usize,
+    /// Hits in first-level TLBs between them, in their order.
+    pub(crate) touches: Vec<Touch>,
 }
+
+/// A hit in a first-level TLB that is known beforehand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Touch {
+    /// The request of the batch that comes after it.
+    pub(crate) before: u8,
+    /// The TLB, by its place among all, and the way.
+    pub(crate) tlb: u8,
+    pub(crate) way: u16,
+}
+
+/// The most touches of a batch.
+pub(crate) const TOUCHES: usize = 512;
 
 /// A request whose page is mapped: one row of a batch.
 #[derive(Clone, Copy)]
@@ -54,6 +69,7 @@ impl Batch {
             kinds: [0; BATCH],
             groups: [(0, 0); KINDS],
             group_count: 0,
+            touches: Vec::with_capacity(TOUCHES),
         }
     }
 

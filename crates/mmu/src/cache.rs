@@ -45,6 +45,11 @@ impl Shape {
         self.sets
     }
 
+    /// The number of ways of each.
+    pub(crate) fn ways(&self) -> usize {
+        self.ways
+    }
+
     /// The set of the page (or line) with this number.
     #[inline(always)]
     pub(crate) fn set_of(&self, number: u64) -> usize {

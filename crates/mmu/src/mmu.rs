@@ -1,12 +1,12 @@
 //! The hardware of one core as the rest of the simulator sees it: it takes requests, returns traps and counts, and
 //! provides the page-table operations that an operating system needs.
 
-use crate::batch::{BATCH, Batch, Located, kind};
+use crate::batch::{BATCH, Batch, Located, TOUCHES, Touch, kind};
 use crate::counters::Counters;
 use crate::lines::{Lines, Reads};
 use crate::machine::Machine;
 use crate::mappings::{MappingId, Mappings, Watch, Work};
-use crate::recent::Recent;
+use crate::recent::{Recent, Seen};
 use crate::record::Record;
 use crate::request::{Request, Trap};
 use crate::table::{Format, TableFormat, on_format};
@@ -158,8 +158,8 @@ impl Mmu {
         self.shot = None;
         let mut done = 0;
         while done < requests.len() {
-            let (taken, trap) = self.locate(&requests[done..]);
-            if self.batch.len > 0 {
+            let (taken, trap) = self.locate::<false>(&requests[done..]);
+            if self.batch.len > 0 || !self.batch.touches.is_empty() {
                 self.translate();
             }
             done += taken;
@@ -176,29 +176,39 @@ impl Mmu {
     /// # Errors
     /// It would trap again; then nothing changes.
     pub fn retry(&mut self, request: Request) -> Result<(), Trap> {
-        if let (_, Some(trap)) = self.locate(&[request]) {
+        if let (_, Some(trap)) = self.locate::<true>(&[request]) {
             return Err(trap);
         }
         self.shot = None;
         self.caches.tlbs.load(&mut self.mappings, &self.batch);
+        self.recent.settle();
         Ok(())
     }
 
     /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits and makes a batch of
-    /// those that may change something; the others are counted. Returns how many it took, and why the next one traps.
+    /// those that may change something, or of `ALL`; the others are counted. Returns how many it took, and why the next one traps.
     /// Nothing that happens in the TLBs can change these results, so all requests of a batch
     /// are located before the first is translated: their loads overlap.
     #[inline(always)]
-    fn locate(&mut self, requests: &[Request]) -> (usize, Option<Trap>) {
+    fn locate<const ALL: bool>(&mut self, requests: &[Request]) -> (usize, Option<Trap>) {
         self.mappings.refresh();
         let (mut index, mut taken, mut trap, mut repeated) = (0, 0, None, [0; 4]);
-        while taken < requests.len() && index < BATCH {
+        self.batch.touches.clear();
+        while taken < requests.len() && index < BATCH && self.batch.touches.len() < TOUCHES {
             let request = requests[taken];
             let (page, access) = (request.page(), request.access_bits());
-            if self.recent.repeats(request) {
-                repeated[access as usize] += 1;
-                taken += 1;
-                continue;
+            match if ALL { Seen::No } else { self.recent.see(request) } {
+                Seen::No => {}
+                seen => {
+                    if let Seen::Touches { head, set } = seen {
+                        let (tlb, place) = self.recent.ordered(set);
+                        let way = self.mappings.records[head as usize].place(place);
+                        self.batch.touches.push(Touch { before: index as u8, tlb: tlb as u8, way: way as u16 });
+                    }
+                    repeated[access as usize] += 1;
+                    taken += 1;
+                    continue;
+                }
             }
             let Some(entry) = self.mappings.entry(self.space, page) else {
                 trap = Some(Trap::Absent);
@@ -251,6 +261,7 @@ impl Mmu {
     #[inline(always)]
     fn translate(&mut self) {
         let served = self.caches.tlbs.translate(&mut self.mappings, &self.batch);
+        self.recent.settle();
         for (kind, requests) in self.batch.groups() {
             let access = *kind as usize & 3;
             self.counters.references[access % 3] += requests.count_ones() as u64;
@@ -278,6 +289,7 @@ impl Mmu {
                 let number = self.caches.tlbs.number(page, record);
                 let located = Located { head, entry, number, kind: kind(record, access) };
                 self.recent.note_use(&located);
+                self.batch.touches.clear();
                 self.batch.set(0, located);
                 self.batch.close(1);
                 self.translate();
@@ -403,6 +415,14 @@ impl Mmu {
         self.mappings.validate()?;
         self.caches.tlbs.validate(&self.mappings)?;
         self.caches.lines.validate()?;
+        for (request, head, number, tlb) in self.recent.certain() {
+            let record = self.mappings.records[head as usize];
+            let low = self.caches.tlbs.number(request.page(), record) as u32;
+            let ready = record.allows(request.access_bits()) && record.used_by(request.access_bits()) == record;
+            if !ready || low != number || !self.caches.tlbs.holds(tlb, request.page(), (head, record)) {
+                return Err(format!("{request:?} would not hit TLB {tlb} unchanged: {record:?}"));
+            }
+        }
         on_format!(&self.caches.format, format => format.validate(&self.mappings))
     }
 }

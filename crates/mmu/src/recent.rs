@@ -1,11 +1,12 @@
-//! Requests that change nothing: those for what was used last in its set of a first-level TLB.
+//! Requests that hit for certain in a first-level TLB, and so need not be translated one by one.
 //!
-//! Such a request hits, whatever the TLB replaces: every replacement keeps what was used last, and a second use in a row
-//! changes no state of it. Its use bits are set, since the one before it set them. So it is counted and needs no more,
-//! neither its page-table entry nor a place in a batch. What is known is known of one space, and forgotten with every
-//! change of a mapping.
+//! What was used last in its set hits, whatever the TLB replaces: every replacement keeps it, and a second use in a row
+//! changes no state of it. Such a request *repeats*. In a TLB of one set with LRU, what was used within as many uses as
+//! it has ways hits too; there only its use must be put in order: it is a *touch*. Use bits are set, since a request of
+//! the same kind has set them. So neither needs its page-table entry, or a place in a batch.
 //!
-//! Nothing is filtered where a level includes nearer ones: what it evicts is dropped from those.
+//! What is known is known of one space, and forgotten with every change of a mapping. Nothing is known where a level
+//! includes nearer ones: what it evicts is dropped from those.
 
 use crate::batch::{KINDS, Located};
 use crate::cache::Shape;
@@ -13,18 +14,59 @@ use crate::request::Request;
 use superpage_pages::{Access, Vpn};
 
 /// How many requests are known at a time.
-const KNOWN: usize = 1024;
+const KNOWN: usize = 512;
+/// A use of nothing: no page-table entry has this number.
+const NOTHING: u64 = u64::MAX;
+
+/// A first-level TLB.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FirstLevel {
+    /// Its place among all TLBs.
+    pub(crate) index: usize,
+    /// The kinds of request that it serves, as a bit set.
+    pub(crate) kinds: u32,
+    pub(crate) shape: Shape,
+    /// The place in page-table entries that notes the way, if the TLB is one set with LRU.
+    pub(crate) ordered: Option<usize>,
+}
+
+/// What is known of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Seen {
+    /// Nothing: it must be translated.
+    No,
+    /// It changes nothing.
+    Repeats,
+    /// It is a use of what this mapping has in a TLB with LRU.
+    Touches { head: u32, set: u32 },
+}
 
 /// The last uses of the sets of all first-level TLBs.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
     /// By kind of request, its first-level TLB: the number of its first set, and its shape; `None` if it has none.
     serving: [Option<(u32, Shape)>; KINDS],
-    /// By set: what was used last, as the key of the mapping and the low bits of the translation's number.
-    last: Vec<u64>,
+    sets: Vec<Set>,
+    /// The sets of which touches may be known.
+    ordered: Vec<u32>,
     known: Box<[Known; KNOWN]>,
     /// How often all was forgotten: so that is one addition.
     round: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Set {
+    /// What was used last: the key of the mapping, and the low bits of the translation's number.
+    last: u64,
+    /// Uses so far, without those that repeat.
+    uses: u32,
+    /// How many of them the TLB has seen.
+    settled: u32,
+    /// Within how many uses what was used hits: 0 if that is not certain.
+    certain: u32,
+    /// The TLB's place among all, and that of the way in page-table entries.
+    tlb: u32,
+    place: u32,
 }
 
 /// A request that was served, and what it used.
@@ -34,38 +76,63 @@ struct Known {
     used: u64,
     set: u32,
     round: u32,
+    /// The number of its last use, and of the last one that was translated, by which the way is known.
+    at: u32,
+    translated: u32,
 }
 
-/// A use of nothing: no page-table entry has this number.
-const NOTHING: u64 = u64::MAX;
-
 impl Recent {
-    /// Of first-level TLBs that serve these kinds, as bit sets, and are of these shapes.
-    pub(crate) fn new(first_level: impl Iterator<Item = (u32, Shape)>) -> Recent {
-        let (mut serving, mut sets) = ([None; KINDS], 0);
-        for (kinds, shape) in first_level {
+    /// Of these first-level TLBs.
+    pub(crate) fn new(first_level: impl Iterator<Item = FirstLevel>) -> Recent {
+        let (mut serving, mut sets) = ([None; KINDS], Vec::new());
+        for FirstLevel { index, kinds, shape, ordered } in first_level {
             for kind in (0..KINDS).filter(|kind| kinds >> kind & 1 != 0) {
-                serving[kind] = Some((sets, shape));
+                serving[kind] = Some((sets.len() as u32, shape));
             }
-            sets += shape.sets() as u32;
+            let (certain, place) = ordered.map_or((0, 0), |place| (shape.ways() as u32, place as u32));
+            let set = Set { last: NOTHING, uses: 0, settled: 0, certain, tlb: index as u32, place };
+            sets.resize(sets.len() + shape.sets(), set);
         }
-        let unknown = Known { request: Request::new(Vpn(0), Access::Read), used: NOTHING, set: 0, round: 0 };
-        Recent { serving, last: vec![NOTHING; sets as usize], known: Box::new([unknown; KNOWN]), round: 1 }
+        let request = Request::new(Vpn(0), Access::Read);
+        let unknown = Known { request, used: NOTHING, set: 0, round: 0, at: 0, translated: 0 };
+        let ordered = (0..sets.len() as u32).filter(|set| sets[*set as usize].certain > 0).collect();
+        Recent { serving, sets, ordered, known: Box::new([unknown; KNOWN]), round: 1 }
     }
 
-    /// Whether a request is for what was used last in its set, by an access of the same kind.
+    /// What is known of the next request, which is one more use.
     #[inline(always)]
-    pub(crate) fn repeats(&self, request: Request) -> bool {
-        let known = &self.known[request.bits() as usize % KNOWN];
-        known.request == request && known.round == self.round && self.last[known.set as usize] == known.used
+    pub(crate) fn see(&mut self, request: Request) -> Seen {
+        let known = &mut self.known[request.bits() as usize % KNOWN];
+        if known.request != request || known.round != self.round {
+            return Seen::No;
+        }
+        let set = &mut self.sets[known.set as usize];
+        if set.last == known.used {
+            return Seen::Repeats;
+        }
+        if set.uses - known.at >= set.certain || known.translated > set.settled {
+            return Seen::No;
+        }
+        set.last = known.used;
+        set.uses += 1;
+        known.at = set.uses;
+        Seen::Touches { head: (known.used >> 32) as u32, set: known.set }
+    }
+
+    /// The TLB of a set in which something is touched, and the place of its way.
+    #[inline(always)]
+    pub(crate) fn ordered(&self, set: u32) -> (usize, usize) {
+        let set = &self.sets[set as usize];
+        (set.tlb as usize, set.place as usize)
     }
 
     /// A request is about to be translated.
     #[inline(always)]
     pub(crate) fn note(&mut self, request: Request, located: &Located) {
         if let Some(set) = self.note_use(located) {
-            self.known[request.bits() as usize % KNOWN] =
-                Known { request, used: used(located), set, round: self.round };
+            let (round, at) = (self.round, self.sets[set as usize].uses);
+            let known = Known { request, used: used(located), set, round, at, translated: at };
+            self.known[request.bits() as usize % KNOWN] = known;
         }
     }
 
@@ -73,9 +140,40 @@ impl Recent {
     #[inline(always)]
     pub(crate) fn note_use(&mut self, located: &Located) -> Option<u32> {
         let (first, shape) = self.serving[located.kind % KINDS]?;
-        let set = first + shape.set_of(located.number) as u32;
-        self.last[set as usize] = used(located);
-        Some(set)
+        let number = first + shape.set_of(located.number) as u32;
+        let set = &mut self.sets[number as usize];
+        set.last = used(located);
+        // Of sets without touches the number does not matter.
+        set.uses = set.uses.wrapping_add(1);
+        Some(number)
+    }
+
+    /// All that was noted has been translated.
+    #[inline(always)]
+    pub(crate) fn settle(&mut self) {
+        for set in &self.ordered {
+            let set = &mut self.sets[*set as usize];
+            set.settled = set.uses;
+            if set.uses > u32::MAX / 2 {
+                (set.uses, set.settled) = (0, 0);
+                self.round = u32::MAX;
+            }
+        }
+        if self.round == u32::MAX {
+            self.forget();
+        }
+    }
+
+    /// The requests that need not be translated now: each with the key and the low bits of the number of what it uses, and
+    /// the TLB's place among all.
+    pub(crate) fn certain(&self) -> impl Iterator<Item = (Request, u32, u32, usize)> {
+        let known = self.known.iter().filter(|known| known.round == self.round);
+        let seen = known.map(|known| (known, &self.sets[known.set as usize]));
+        let certain = seen.filter(|(known, set)| {
+            let touches = set.uses.wrapping_sub(known.at) < set.certain && known.translated <= set.settled;
+            set.last == known.used || touches
+        });
+        certain.map(|(known, set)| (known.request, (known.used >> 32) as u32, known.used as u32, set.tlb as usize))
     }
 
     /// Mappings, TLBs or the space have changed.

@@ -6,14 +6,15 @@
 //! rights and the dirty bit, which hardware would read from the TLB entry, are read from the page-table entry of the
 //! page.
 
-use crate::batch::{Batch, KINDS, each};
-use crate::cache::{Cache, EMPTY, Sets, Shape, on_sets};
+use crate::batch::{Batch, KINDS, Touch, each};
+use crate::cache::{Cache, EMPTY, Sets, on_sets};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::Machine;
 use crate::mappings::Mappings;
 use crate::reach::{Entries, Reach, on_entries};
+use crate::recent::FirstLevel;
 use crate::record::{PLACES, Record, WAYS_NOTED};
-use crate::replacement::Replace;
+use crate::replacement::{Replace, Replacement};
 
 use std::ops::Range;
 use superpage_pages::{MAX_LEVELS, PageSize, Vpn};
@@ -34,6 +35,8 @@ struct Tlb {
     level: usize,
     /// Its position in the machine file.
     index: usize,
+    /// Whether it is one set with LRU, and page-table entries note the way of all that it holds.
+    ordered: bool,
     /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of positions in the file.
     encloses: u32,
 }
@@ -95,7 +98,9 @@ impl Tlbs {
             let entries = Entries::new(machine, tlb, if place < PLACES { WAYS_NOTED } else { 1 });
             let (shift, mask) = if place < PLACES { (8 * place as u32, 0xff) } else { (0, 0) };
             let (level, encloses) = (tlb.level - 1, machine.enclosed_by(tlb));
-            all.push(Tlb { entries, kinds, rungs, place, shift, mask, level, index, encloses });
+            let noted = place < PLACES && tlb.ways() <= WAYS_NOTED && machine.host.is_none();
+            let ordered = noted && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
+            all.push(Tlb { entries, kinds, rungs, place, shift, mask, level, index, ordered, encloses });
         }
         all.sort_by_key(|tlb| tlb.level);
         let (mut orders, mut parts) = ([0; MAX_LEVELS], [0; MAX_LEVELS]);
@@ -106,11 +111,15 @@ impl Tlbs {
         Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), all, orders, parts }
     }
 
-    /// The kinds of request that each TLB of the first level serves, as a bit set, and its shape; nothing where a level
-    /// includes nearer ones, and may drop what they hold.
-    pub(crate) fn first_level(&self) -> impl Iterator<Item = (u32, Shape)> {
-        let first = self.all.iter().filter(|tlb| tlb.level == 0 && !self.inclusive);
-        first.map(|tlb| (tlb.kinds, on_entries!(&tlb.entries, cache => cache.shape)))
+    /// The TLBs of the first level; none where a level includes nearer ones, and may drop what they hold.
+    pub(crate) fn first_level(&self) -> impl Iterator<Item = FirstLevel> {
+        let first = self.all.iter().enumerate().filter(|(_, tlb)| tlb.level == 0 && !self.inclusive);
+        first.map(|(index, tlb)| FirstLevel {
+            index,
+            kinds: tlb.kinds,
+            shape: on_entries!(&tlb.entries, cache => cache.shape),
+            ordered: tlb.ordered.then_some(tlb.place),
+        })
     }
 
     /// The number of the translation of this base page, in the page with this page-table entry.
@@ -144,10 +153,18 @@ impl Tlbs {
         }
         let records = &mut mappings.records[..];
         let mut served = Served { walks: batch.all(), ..Served::default() };
-        for tlb in &mut self.all {
+        for (at, tlb) in self.all.iter_mut().enumerate() {
             let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
             let asking = asking.fold(0, |asking, (_, requests)| asking | requests) & served.walks;
-            if asking != 0 {
+            if tlb.ordered && tlb.level == 0 && !batch.touches.is_empty() {
+                let touches = batch.touches.iter().filter(|touch| touch.tlb as usize == at);
+                let place = tlb.place;
+                let missed = on_entries!(&mut tlb.entries, cache => {
+                    on_sets!(cache, sets => pass_touched(&mut sets, records, batch, (touches, place), asking))
+                });
+                served.hits[0] |= asking & !missed;
+                served.walks &= !asking | missed;
+            } else if asking != 0 {
                 let place = tlb.place;
                 let missed = on_entries!(&mut tlb.entries, cache => {
                     on_sets!(cache, sets => pass(&mut sets, records, batch, place, asking))
@@ -253,6 +270,12 @@ impl Tlbs {
         self.all.iter().try_for_each(|tlb| on_entries!(&tlb.entries, cache => self.validate_one(tlb, cache, mappings)))
     }
 
+    /// Whether a TLB holds the translation of this page.
+    pub(crate) fn holds(&self, tlb: usize, page: Vpn, (head, record): (u32, Record)) -> bool {
+        let (number, noted) = (self.number(page, record), self.all[tlb].noted(record));
+        on_entries!(&self.all[tlb].entries, cache => cache.find(number, noted, head).is_some())
+    }
+
     fn validate_one<C: Reach>(&self, tlb: &Tlb, cache: &Cache<C>, mappings: &Mappings) -> Result<(), String> {
         let index = tlb.index;
         cache.validate().map_err(|error| format!("TLB {index}: {error}"))?;
@@ -304,6 +327,26 @@ fn pass<C: Reach, R: Replace>(
             missed |= 1 << index;
         }
     }
+    missed
+}
+
+/// The same of a TLB of one set, with touches in between.
+#[inline(always)]
+fn pass_touched<'a, C: Reach, R: Replace>(
+    sets: &mut Sets<'_, C, R>,
+    records: &mut [Record],
+    batch: &Batch,
+    (touches, place): (impl Iterator<Item = &'a Touch>, usize),
+    asking: u64,
+) -> u64 {
+    let (mut missed, mut touches) = (0, touches.peekable());
+    for index in each(asking) {
+        while let Some(touch) = touches.next_if(|touch| touch.before as usize <= index) {
+            sets.kept.touch(0, touch.way as usize);
+        }
+        missed |= pass(sets, records, batch, place, 1 << index);
+    }
+    touches.for_each(|touch| sets.kept.touch(0, touch.way as usize));
     missed
 }
 
