@@ -83,6 +83,12 @@ impl Batch {
         self.kinds[index] = kind as u8;
     }
 
+    /// The request with this index.
+    pub(crate) fn located(&self, index: usize) -> Located {
+        let (head, entry) = (self.heads[index], self.entries[index]);
+        Located { head, entry, number: self.numbers[index], kind: self.kinds[index] as usize }
+    }
+
     /// Completes the batch, whose first `len` requests were all set.
     #[inline(always)]
     pub(crate) fn close(&mut self, len: usize) {

@@ -158,7 +158,10 @@ impl Mmu {
         self.shot = None;
         let mut done = 0;
         while done < requests.len() {
-            let (taken, trap) = self.locate::<false>(&requests[done..]);
+            let (taken, trap) = match self.recent.begin() {
+                true => self.locate::<true>(&requests[done..]),
+                false => self.locate::<false>(&requests[done..]),
+            };
             if self.batch.len > 0 || !self.batch.touches.is_empty() {
                 self.translate();
             }
@@ -176,37 +179,44 @@ impl Mmu {
     /// # Errors
     /// It would trap again; then nothing changes.
     pub fn retry(&mut self, request: Request) -> Result<(), Trap> {
-        if let (_, Some(trap)) = self.locate::<true>(&[request]) {
+        if let (_, Some(trap)) = self.locate::<false>(&[request]) {
             return Err(trap);
         }
         self.shot = None;
         self.caches.tlbs.load(&mut self.mappings, &self.batch);
-        self.recent.settle();
+        if self.recent.notes() {
+            self.recent.note(request, &self.batch.located(0));
+            self.recent.settle();
+        }
         Ok(())
     }
 
     /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits and makes a batch of
-    /// those that may change something, or of `ALL`; the others are counted. Returns how many it took, and why the next one traps.
+    /// those that must be translated: all, or without those that `SPARE` leaves out, which are counted. Returns how many it
+    /// took, and why the next one traps.
     /// Nothing that happens in the TLBs can change these results, so all requests of a batch
     /// are located before the first is translated: their loads overlap.
     #[inline(always)]
-    fn locate<const ALL: bool>(&mut self, requests: &[Request]) -> (usize, Option<Trap>) {
+    fn locate<const SPARE: bool>(&mut self, requests: &[Request]) -> (usize, Option<Trap>) {
         self.mappings.refresh();
         let (mut index, mut taken, mut trap, mut repeated) = (0, 0, None, [0; 4]);
         self.batch.touches.clear();
-        while taken < requests.len() && index < BATCH && self.batch.touches.len() < TOUCHES {
+        while taken < requests.len() && index < BATCH {
             let request = requests[taken];
             let (page, access) = (request.page(), request.access_bits());
-            match if ALL { Seen::No } else { self.recent.see(request) } {
+            match if SPARE { self.recent.see(request) } else { Seen::No } {
                 Seen::No => {}
                 seen => {
+                    repeated[access as usize] += 1;
+                    taken += 1;
                     if let Seen::Touches { head, set } = seen {
                         let (tlb, place) = self.recent.ordered(set);
                         let way = self.mappings.records[head as usize].place(place);
                         self.batch.touches.push(Touch { before: index as u8, tlb: tlb as u8, way: way as u16 });
+                        if self.batch.touches.len() == TOUCHES {
+                            break;
+                        }
                     }
-                    repeated[access as usize] += 1;
-                    taken += 1;
                     continue;
                 }
             }
@@ -226,12 +236,17 @@ impl Mmu {
             }
             let number = self.caches.tlbs.number(page, record);
             let located = Located { head, entry, number, kind: kind(record, access) };
-            self.recent.note(request, &located);
+            if SPARE {
+                self.recent.note(request, &located);
+            }
             self.batch.set(index, located);
             index += 1;
             taken += 1;
         }
-        self.counters.references.iter_mut().zip(repeated).for_each(|(count, more)| *count += more);
+        if SPARE {
+            self.recent.judge((taken - index) as u32, index as u32);
+            self.counters.references.iter_mut().zip(repeated).for_each(|(count, more)| *count += more);
+        }
         self.batch.close(index);
         (taken, trap)
     }
@@ -261,7 +276,9 @@ impl Mmu {
     #[inline(always)]
     fn translate(&mut self) {
         let served = self.caches.tlbs.translate(&mut self.mappings, &self.batch);
-        self.recent.settle();
+        if self.recent.notes() {
+            self.recent.settle();
+        }
         for (kind, requests) in self.batch.groups() {
             let access = *kind as usize & 3;
             self.counters.references[access % 3] += requests.count_ones() as u64;

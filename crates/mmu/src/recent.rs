@@ -5,6 +5,8 @@
 //! it has ways hits too; there only its use must be put in order: it is a *touch*. Use bits are set, since a request of
 //! the same kind has set them. So neither needs its page-table entry, or a place in a batch.
 //!
+//! Where few requests are so, knowing them costs more than it saves: then nothing is noted for some time.
+//!
 //! What is known is known of one space, and forgotten with every change of a mapping. Nothing is known where a level
 //! includes nearer ones: what it evicts is dropped from those.
 
@@ -15,6 +17,11 @@ use superpage_pages::{Access, Vpn};
 
 /// How many requests are known at a time.
 const KNOWN: usize = 512;
+/// After so many translated requests it is judged whether that was worth it: if one of [`WORTH`] needed no translation.
+const JUDGED: u32 = 256;
+const WORTH: u32 = 8;
+/// For how many batches nothing is noted if it was not.
+const PAUSE: u32 = 128;
 /// A use of nothing: no page-table entry has this number.
 const NOTHING: u64 = u64::MAX;
 
@@ -52,6 +59,11 @@ pub(crate) struct Recent {
     known: Box<[Known; KNOWN]>,
     /// How often all was forgotten: so that is one addition.
     round: u32,
+    /// Batches for which nothing is noted yet.
+    pause: u32,
+    /// Requests since it was judged last: those that needed no translation, and those that did.
+    spared: u32,
+    translated: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -96,7 +108,45 @@ impl Recent {
         let request = Request::new(Vpn(0), Access::Read);
         let unknown = Known { request, used: NOTHING, set: 0, round: 0, at: 0, translated: 0 };
         let ordered = (0..sets.len() as u32).filter(|set| sets[*set as usize].certain > 0).collect();
-        Recent { serving, sets, ordered, known: Box::new([unknown; KNOWN]), round: 1 }
+        Recent {
+            serving,
+            sets,
+            ordered,
+            known: Box::new([unknown; KNOWN]),
+            round: 1,
+            pause: 0,
+            spared: 0,
+            translated: 0,
+        }
+    }
+
+    /// A batch begins: returns whether its requests are to be seen and noted.
+    #[inline(always)]
+    pub(crate) fn begin(&mut self) -> bool {
+        if self.pause == 0 {
+            return true;
+        }
+        self.pause -= 1;
+        if self.pause == 0 {
+            self.forget();
+        }
+        self.pause == 0
+    }
+
+    /// A batch that was noted ends, with so many requests that needed no translation, and that did.
+    #[inline(always)]
+    pub(crate) fn judge(&mut self, spared: u32, translated: u32) {
+        (self.spared, self.translated) = (self.spared + spared, self.translated + translated);
+        if self.translated >= JUDGED {
+            self.pause = if self.spared < self.translated / WORTH { PAUSE } else { 0 };
+            (self.spared, self.translated) = (0, 0);
+        }
+    }
+
+    /// Whether requests are noted now.
+    #[inline(always)]
+    pub(crate) fn notes(&self) -> bool {
+        self.pause == 0
     }
 
     /// What is known of the next request, which is one more use.
@@ -167,7 +217,7 @@ impl Recent {
     /// The requests that need not be translated now: each with the key and the low bits of the number of what it uses, and
     /// the TLB's place among all.
     pub(crate) fn certain(&self) -> impl Iterator<Item = (Request, u32, u32, usize)> {
-        let known = self.known.iter().filter(|known| known.round == self.round);
+        let known = self.known.iter().filter(|known| known.round == self.round && self.notes());
         let seen = known.map(|known| (known, &self.sets[known.set as usize]));
         let certain = seen.filter(|(known, set)| {
             let touches = set.uses.wrapping_sub(known.at) < set.certain && known.translated <= set.settled;
