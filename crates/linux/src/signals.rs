@@ -34,9 +34,15 @@ const PASSED: [i32; 10] = [
 const ENDING: [i32; 7] =
     [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2, libc::SIGALRM];
 
+/// The signal by which the GNU C library changes the user of all threads. The first thread that it starts makes it catch the signal,
+/// and what is caught is not ignored by the command any more, even if the caller of this process had it ignored.
+const BETWEEN_THREADS: i32 = 33;
+
 /// Signals blocked in this thread, and in the threads that it starts from now on. Dropping it unblocks them.
 pub struct Signals {
     before: libc::sigset_t,
+    /// Whether [`BETWEEN_THREADS`] was ignored.
+    ignored: bool,
     held: OwnedFd,
 }
 
@@ -70,20 +76,23 @@ impl Signals {
         let held = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: both sets are variables of this frame.
         unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before) };
-        Ok(Signals { before, held })
+        Ok(Signals { before, ignored: between_threads_ignored(), held })
     }
 
-    /// Unblocks the signals in a command that is started.
+    /// Unblocks the signals in a command that is started, and has it ignore what was ignored.
     pub fn prepare(&self, command: &mut Command) {
-        let before = self.before;
+        let (before, ignored) = (self.before, self.ignored);
         let unblock = move || {
+            if ignored {
+                ignore_between_threads();
+            }
             // SAFETY: the set is a copy that the closure owns; this call is allowed between fork and exec.
             match unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) } {
                 0 => Ok(()),
                 error => Err(io::Error::from_raw_os_error(error)),
             }
         };
-        // SAFETY: the closure makes one system call and allocates nothing.
+        // SAFETY: the closure makes system calls and allocates nothing.
         unsafe { command.pre_exec(unblock) };
     }
 
@@ -210,6 +219,30 @@ pub fn ignored(signal: i32) -> bool {
     let known = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) } == 0;
     // SAFETY: it was written.
     known && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+/// The kernel's form of an action, at least as long as it is: the handler comes first. The C library does not let its own signals
+/// be looked at or changed.
+type Action = [usize; 8];
+
+/// The length of the kernel's signal sets, in bytes.
+const SET_BYTES: usize = 8;
+
+fn between_threads_ignored() -> bool {
+    let mut action: Action = [0; 8];
+    let none = std::ptr::null::<Action>();
+    // SAFETY: nothing is changed; the action is written where the call succeeds, and has room for it.
+    let known =
+        unsafe { libc::syscall(libc::SYS_rt_sigaction, BETWEEN_THREADS, none, &raw mut action, SET_BYTES) } == 0;
+    known && action[0] == libc::SIG_IGN
+}
+
+fn ignore_between_threads() {
+    let mut action: Action = [0; 8];
+    action[0] = libc::SIG_IGN;
+    let none = std::ptr::null_mut::<Action>();
+    // SAFETY: the action is one of the kernel's form without flags, handler or mask; the command that follows has one thread.
+    unsafe { libc::syscall(libc::SYS_rt_sigaction, BETWEEN_THREADS, &raw const action, none, SET_BYTES) };
 }
 
 fn empty_set() -> libc::sigset_t {
