@@ -49,3 +49,17 @@ fn the_background_runs_while_nothing_else_does() {
     };
     assert_eq!([1, 2, 3, 50, 500].map(promoted), [2; 5]);
 }
+
+#[test]
+fn an_empty_file_may_be_mapped() {
+    let mut script = Script::new();
+    script.process(0);
+    let (protection, growth) = (superpage_pages::Protection::READ_WRITE, superpage_trace::Growth::Fixed);
+    let backing = superpage_trace::Backing::File { file: 1, file_pages: 0, offset: 0 };
+    script.event(Event::Map { start: 0x1000, pages: 4, protection, shared: true, backing, growth });
+    script.touch(0x1000..0x1004, Access::Write);
+    for policy in ["base", "reservation", "thp"] {
+        let row = row(script.clone(), policy);
+        assert_eq!((row.error, row.peak_touched_bytes, row.frames_leaked), (None, 4 * 4096, 0), "{policy}");
+    }
+}

@@ -8,6 +8,7 @@ use superpage_sim::{Conditions, Row, plan, run};
 use superpage_trace::{Backing, Batch, Error, Event, Growth, Info, ProcessId, Run, Source};
 
 /// A stream of one batch.
+#[derive(Clone)]
 pub(crate) struct Script {
     info: Info,
     batch: Batch,
