@@ -101,7 +101,8 @@ fn main() -> ExitCode {
                 Failure::Usage(sentence) => (sentence, 2),
                 Failure::Run(sentence) => (sentence, 1),
             };
-            eprintln!("superpage: {sentence}");
+            // Of several, each on a line.
+            sentence.lines().for_each(|line| eprintln!("superpage: {line}"));
             ExitCode::from(status)
         }
     }

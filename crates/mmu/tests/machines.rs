@@ -133,7 +133,7 @@ fn what_an_overlay_says_is_assumed_if_it_says_so() {
 fn what_is_wrong_with_an_overlay_is_told() {
     let refused = |text: &str| laid("zen5", text).unwrap_err();
     let entries = refused("[[tlb]]\nname = \"L1 DTLB\"\nentries = 0\n");
-    assert!(entries.contains("machines/zen5.toml with mine.toml: ") && entries.contains("from 1"), "{entries}");
+    assert!(entries.contains("built-in machine zen5 with mine.toml: ") && entries.contains("from 1"), "{entries}");
     let lacking = refused("[[tlb]]\nname = \"L9\"\n");
     assert!(
         lacking.contains("[[tlb]] \"L9\": missing field `level`; ") && lacking.contains("\"L1 DTLB\", "),

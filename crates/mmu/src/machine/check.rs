@@ -17,8 +17,7 @@ const ADDRESS_BITS: u32 = u64::BITS;
 pub struct MachineError(String);
 
 impl MachineError {
-    pub(super) fn unknown(folder: &str, name: &str, known: &[(&str, &str)]) -> MachineError {
-        let what = if folder == "machines" { "machine" } else { "overlay" };
+    pub(super) fn unknown(what: &str, name: &str, known: &[(&str, &str)]) -> MachineError {
         let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         MachineError(format!(
             "there is no built-in {what} \"{name}\"; take one of {}, or the path of a file of your own that ends in .toml",
@@ -33,7 +32,7 @@ impl MachineError {
 
     /// The value of a key is wrong.
     pub(super) fn of(origin: &str, key: &str, problem: &str) -> MachineError {
-        MachineError(format!("machine file {origin}: {key}: {problem}"))
+        MachineError(format!("{origin}: {key}: {problem}"))
     }
 
     pub(super) fn syntax(origin: &str, error: &toml::de::Error) -> MachineError {
@@ -41,7 +40,7 @@ impl MachineError {
         let place = error.to_string();
         let line = place.lines().next().and_then(|first| first.split("at ").nth(1)).map(|at| format!(" at {at}"));
         let message = error.message().replace('\n', ", ");
-        MachineError(format!("machine file {origin}{}: {message}", line.unwrap_or_default()))
+        MachineError(format!("{origin}{}: {message}", line.unwrap_or_default()))
     }
 
     /// The types of a file with overlays do not fit. Such an error knows no line: it names the key, and in a list the part.
@@ -53,18 +52,18 @@ impl MachineError {
         let problem = error.message().replace('\n', ", ");
         let Some(at) = parts.iter().position(|part| !fits(list, part)) else {
             let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
-            return MachineError(format!("machine file {origin}: {key}{problem}"));
+            return MachineError(format!("{origin}: {key}{problem}"));
         };
         let named = |part: &toml::Value| part.as_table().and_then(label).map(toml::Value::to_string);
         let name = named(&parts[at]).unwrap_or_else(|| "without a name".to_string());
         if !problem.starts_with("missing field") {
-            return MachineError(format!("machine file {origin}: [[{list}]] {name}: {problem}"));
+            return MachineError(format!("{origin}: [[{list}]] {name}: {problem}"));
         }
         let others = parts.iter().enumerate().filter(|(index, _)| *index != at);
         let others: Vec<String> = others.filter_map(|(_, part)| named(part)).collect();
         let others = if others.is_empty() { "none".to_string() } else { others.join(", ") };
         MachineError(format!(
-            "machine file {origin}: [[{list}]] {name}: {problem}; one that the machine does not have is new, and must be \
+            "{origin}: [[{list}]] {name}: {problem}; one that the machine does not have is new, and must be \
              complete: it has {others}"
         ))
     }
@@ -111,7 +110,7 @@ pub(super) fn assumed(file: &toml::Table, origin: &str) -> Result<Vec<(String, S
                 if named.peek().is_none() {
                     let keys = table.keys().filter(|key| !about(key)).cloned().collect::<Vec<_>>().join(", ");
                     return Err(MachineError(format!(
-                        "machine file {origin}: {label}.assumed names \"{key}\", which is not a key there; expected \"all\" \
+                        "{origin}: {label}.assumed names \"{key}\", which is not a key there; expected \"all\" \
                          or some of {keys}"
                     )));
                 }
@@ -125,7 +124,7 @@ pub(super) fn assumed(file: &toml::Table, origin: &str) -> Result<Vec<(String, S
 impl Machine {
     /// Checks everything that the simulator assumes, beyond the ranges of single numbers.
     pub(super) fn check(&self, origin: &str) -> Result<(), MachineError> {
-        let fail = |key: &str, what: String| Err(MachineError(format!("machine file {origin}: {key}: {what}")));
+        let fail = |key: &str, what: String| Err(MachineError(format!("{origin}: {key}: {what}")));
         let ladder = match Ladder::new(&self.pages.sizes) {
             Ok(ladder) => ladder,
             Err(error) => return fail("pages.sizes", error.to_string()),

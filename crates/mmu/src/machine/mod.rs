@@ -397,6 +397,13 @@ const MACHINES: &[(&str, &str)] =
 /// The built-in overlays.
 const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "fractured");
 
+/// What the text of a machine comes from, as errors name it: a file of the user's, where it is none of the built-in ones.
+const FILE: &str = "machine file ";
+
+fn of_file(path: &str) -> String {
+    format!("{FILE}{path}")
+}
+
 impl Machine {
     /// The names of the built-in machines, oldest first.
     pub fn names() -> impl Iterator<Item = &'static str> {
@@ -422,19 +429,19 @@ impl Machine {
     /// # Errors
     /// A part is unknown or cannot be read, or the result is not a valid machine.
     pub fn named(name: &str, read: impl Fn(&str) -> Result<String, MachineError>) -> Result<Machine, MachineError> {
-        let text = |part: &str, folder: &str, known: &[(&'static str, &'static str)]| {
+        let text = |part: &str, what: &str, known: &[(&'static str, &'static str)]| {
             if part.ends_with(".toml") {
-                return Ok((part.to_string(), read(part)?));
+                return Ok((of_file(part), read(part)?));
             }
             match known.iter().find(|(name, _)| *name == part) {
-                Some((name, text)) => Ok((format!("{folder}/{name}.toml"), text.to_string())),
-                None => Err(MachineError::unknown(folder, part, known)),
+                Some((name, text)) => Ok((format!("built-in {what} {name}"), text.to_string())),
+                None => Err(MachineError::unknown(what, part, known)),
             }
         };
         let mut parts = name.split('+');
-        let (origin, machine) = text(parts.next().unwrap_or_default(), "machines", MACHINES)?;
+        let (origin, machine) = text(parts.next().unwrap_or_default(), "machine", MACHINES)?;
         let overlays: Vec<(String, String)> =
-            parts.map(|part| text(part, "machines/overlays", OVERLAYS)).collect::<Result<_, _>>()?;
+            parts.map(|part| text(part, "overlay", OVERLAYS)).collect::<Result<_, _>>()?;
         Machine::overlaid(&machine, &origin, &overlays)
     }
 
@@ -443,7 +450,7 @@ impl Machine {
     /// # Errors
     /// The file is not a valid machine.
     pub fn parse(text: &str, origin: &str) -> Result<Machine, MachineError> {
-        Machine::overlaid(text, origin, &[])
+        Machine::overlaid(text, &of_file(origin), &[])
     }
 
     /// Parses a machine file and applies overlays to it in order, each given as origin and text.
@@ -455,7 +462,7 @@ impl Machine {
         for (patch, text) in overlays {
             let patched = check::table(text, patch)?;
             overlay::lay(&mut file, &patched).map_err(|problem| MachineError::of(patch, "overlay", &problem))?;
-            origin = format!("{origin} with {patch}");
+            origin = format!("{origin} with {}", patch.strip_prefix(FILE).unwrap_or(patch));
             machine = Machine::read(&file, file.clone().try_into(), &origin)?;
         }
         Ok(machine)

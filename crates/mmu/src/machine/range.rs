@@ -1,6 +1,7 @@
 //! The ranges of the numbers in a machine file. They are wide: a value outside is a slip, or would overflow sums of
 //! cycles in a long run. What a machine needs beyond these ranges is checked in [`super::check`].
 
+use crate::counters::MAX_TLB_LEVELS;
 use toml::{Table, Value};
 
 /// Cycles of one step of the hardware. With 2^43 steps, days of simulation, sums stay within 64 bits.
@@ -14,7 +15,7 @@ const RANGES: [(&str, &str, i64, i64); 17] = [
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
     ("spaces", "number-bits", 0, 32),
-    ("tlb", "level", 1, 16),
+    ("tlb", "level", 1, MAX_TLB_LEVELS as i64),
     ("tlb", "entries", 1, 1 << 24),
     ("tlb", "ways", 1, 1 << 24),
     ("tlb", "hit-cycles", 0, STEP_CYCLES),
