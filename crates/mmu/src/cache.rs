@@ -146,11 +146,12 @@ impl<C: Reach> Cache<C> {
 
     /// Checks that no entry is in a set twice, and the replacement state.
     pub(crate) fn validate(&self) -> Result<(), String> {
+        let mut held: Vec<(u32, C::Payload)> = Vec::with_capacity(self.shape.ways);
         for set in 0..self.shape.sets {
             let (first, end) = (set * self.shape.ways, (set + 1) * self.shape.ways);
             let entries = self.tags[first..end].iter().zip(&self.payloads[first..end]);
-            let held: Vec<(u32, C::Payload)> =
-                entries.map(|(tag, payload)| (*tag, *payload)).filter(|(tag, _)| *tag != EMPTY).collect();
+            held.clear();
+            held.extend(entries.map(|(tag, payload)| (*tag, *payload)).filter(|(tag, _)| *tag != EMPTY));
             if (1..held.len()).any(|at| held[..at].contains(&held[at])) {
                 return Err(format!("set {set} holds an entry twice: {held:x?}"));
             }

@@ -102,7 +102,8 @@ pub(crate) trait Replace: Sized {
     /// shape.
     fn new(sets: usize, ways: usize) -> Option<Self>;
 
-    /// The way was used: a hit, or the fill of a way that was vacant.
+    /// The way was used: a hit, or the fill of a way that was vacant. A second use in a row must change nothing, since it may
+    /// be left out (see [`crate::recent`]).
     fn touch(&mut self, set: usize, way: usize);
 
     /// Chooses the way to fill and counts the fill as a use of it.
@@ -136,6 +137,13 @@ fn possible(wrong: Option<usize>) -> Result<(), String> {
 
 /// Whether these are the numbers below `count`, each once.
 fn is_permutation(numbers: impl Iterator<Item = usize>, count: usize) -> bool {
+    if count <= 64 {
+        let (mut seen, mut those) = (0u64, 0);
+        for number in numbers.filter(|number| *number < 64) {
+            (seen, those) = (seen | 1 << number, those + 1);
+        }
+        return those == count && seen == u64::MAX >> (64 - count);
+    }
     let mut seen = vec![false; count];
     let fresh = |number: usize| number < count && !std::mem::replace(&mut seen[number], true);
     numbers.map(fresh).filter(|fresh| *fresh).count() == count
