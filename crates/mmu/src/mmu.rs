@@ -158,9 +158,12 @@ impl Mmu {
         self.shot = None;
         let mut done = 0;
         while done < requests.len() {
-            let (taken, trap) = match self.recent.begin() {
-                true => self.locate::<true>(&requests[done..]),
-                false => self.locate::<false>(&requests[done..]),
+            let (taken, trap) = if self.recent.notes() {
+                self.locate::<true>(&requests[done..])
+            } else {
+                let located = self.locate::<false>(&requests[done..]);
+                self.recent.skip(located.0);
+                located
             };
             if self.batch.len > 0 || !self.batch.touches.is_empty() {
                 self.translate();
