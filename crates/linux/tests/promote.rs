@@ -211,7 +211,11 @@ fn program() {
             pause();
             check(start, 0..100);
             let pid = std::process::id() as i32;
-            assert_eq!(populations(&Pagemap::open(pid).unwrap(), pid), [(100, false)]);
+            // If the program before it was found full, and it came between that and the promotion, it is promoted in its
+            // place: no call of the kernel excludes that. It reads what it wrote all the same.
+            let now = populations(&Pagemap::open(pid).unwrap(), pid);
+            assert!([[(100, false)], [(512, true)]].contains(&now[..].try_into().unwrap()), "{now:?}");
+            check(start, 0..100);
         }
         _ => panic!("no program {what:?}"),
     }
