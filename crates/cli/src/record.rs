@@ -58,13 +58,7 @@ impl Record {
         ];
         let mut writer = Writer::create(&self.output, &command.info(), &notes)?;
         let stop = Stop::catch();
-        // The thread is there before the program: where it cannot be had, that is not started.
-        let (tell, told) = std::sync::mpsc::channel::<record::Stop>();
-        stop.then(move || told.iter().for_each(|stopper| stopper.stop()))?;
-        let mut recording = record::start(&command)?;
-        // The thread waits for it, or has nothing to stop any more.
-        let _ = tell.send(recording.stopper());
-        drop(tell);
+        let mut recording = stop.recording(&command)?;
         let bar = Bar::new(String::new());
         let (mut batch, mut runs) = (Batch::default(), 0);
         while recording.fill(&mut batch)? {

@@ -192,13 +192,7 @@ impl Sim {
     /// Records and simulates at once. Standard output is for the rows; the program's goes to standard error.
     fn program(&self, setups: &[Setup], stop: &Stop) -> Result<(Vec<Row>, ExitCode), Failure> {
         let command = record::Command { output_to_stderr: true, ..record::Command::new(&self.command) };
-        // The thread is there before the program: where it cannot be had, that is not started.
-        let (tell, told) = std::sync::mpsc::channel::<record::Stop>();
-        stop.then(move || told.iter().for_each(|stopper| stopper.stop()))?;
-        let mut recording = record::start(&command)?;
-        // The thread waits for it, or has nothing to stop any more.
-        let _ = tell.send(recording.stopper());
-        drop(tell);
+        let mut recording = stop.recording(&command)?;
         let bar = Bar::new(String::new());
         // Only the program is stopped: what it did until then is simulated completely.
         let whole = AtomicBool::new(false);

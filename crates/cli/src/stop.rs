@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
+use superpage_trace::record::{self, Recording};
 
 /// The signals that end a process that does not catch them, and that are sent as a request to end. Those that report a
 /// broken program (SIGSEGV and the like) are not among them.
@@ -73,23 +74,28 @@ impl Stop {
         ExitCode::from(128 + self.signal.load(Ordering::Relaxed) as u8)
     }
 
-    /// Calls `then` once a signal has arrived, for code that may block in a system call. The thread ends with the
-    /// process.
+    /// Starts a recording, which a signal stops from a thread of its own: the caller may block in a system call. The thread is
+    /// there before the program: where it cannot be had, that is not started.
     ///
     /// # Errors
-    /// No thread can be started.
-    pub(crate) fn then(&self, then: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    /// No thread can be started, or what [`record::start`] says.
+    pub(crate) fn recording(&self, command: &record::Command) -> Result<Recording, Failure> {
         let flag = Arc::clone(&self.flag);
+        let (tell, told) = std::sync::mpsc::channel::<record::Stop>();
         let thread = std::thread::Builder::new().name("stop".into()).spawn(move || {
             while !flag.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(50));
             }
-            then();
+            // It waits for the recording, or has nothing to stop any more.
+            told.iter().for_each(|stopper| stopper.stop());
         });
-        thread.map(drop).map_err(|error| {
+        thread.map_err(|error| {
             let way_out = "raise the limit of processes: ulimit -u, or pids.max of the control group";
             Failure::Run(format!("cannot start a thread ({way_out}): {error}"))
-        })
+        })?;
+        let recording = record::start(command)?;
+        let _ = tell.send(recording.stopper());
+        Ok(recording)
     }
 }
 
