@@ -19,7 +19,7 @@ pub(crate) const KINDS: usize = MAX_LEVELS * 4;
 pub(crate) struct Batch {
     /// How many there are.
     pub(crate) len: usize,
-    /// The page-table entry with the rights and places of each mapping.
+    /// The page-table entry with the rights of each mapping: its key.
     pub(crate) heads: [u32; BATCH],
     /// The page-table entry that a walk reads last: the entry of the page itself, where a mapping has several.
     pub(crate) entries: [u32; BATCH],
@@ -39,9 +39,10 @@ pub(crate) struct Batch {
 pub(crate) struct Touch {
     /// The request of the batch that comes after it.
     pub(crate) before: u8,
-    /// The TLB, by its place among all, and the way.
+    /// The TLB, by its place among those of the first level.
     pub(crate) tlb: u8,
-    pub(crate) way: u16,
+    /// What is used.
+    pub(crate) head: u32,
 }
 
 /// The most touches of a batch.
@@ -50,7 +51,7 @@ pub(crate) const TOUCHES: usize = 512;
 /// A request whose page is mapped: one row of a batch.
 #[derive(Clone, Copy)]
 pub(crate) struct Located {
-    /// The page-table entry with the rights and places of the mapping.
+    /// The page-table entry with the rights of the mapping.
     pub(crate) head: u32,
     /// The page-table entry that a walk reads last.
     pub(crate) entry: u32,

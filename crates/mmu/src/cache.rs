@@ -1,9 +1,9 @@
-//! Set-associative structures of tags, whose owner remembers where each tag was put.
+//! Set-associative structures of tags, which remember where each tag was put.
 //!
-//! TLBs, page-walk caches and line caches are all this. Each caches *records* (a page-table entry, a line of a table)
-//! that exist in the simulator anyway, and a record remembers the way that it was last given. So a lookup compares one
-//! tag, whatever the number of ways: what the record remembers is only a hint, the tag decides. A set is searched only where
-//! a record cannot remember enough: it tells few ways apart, or has several entries there (see [`crate::reach`]).
+//! TLBs, page-walk caches and line caches are all this. The tag of an entry is its *key*: the number of a page-table
+//! entry, a table or a line, all of which are small. For each key a structure remembers the way where it put it last. So
+//! a lookup compares one tag, whatever the number of ways: what is remembered is only a hint, the tag decides. A set is
+//! searched only where a key may have several entries (see [`crate::reach`]).
 //!
 //! Many lookups of one cache are made one after the other (see [`crate::batch`]), so its replacement is asked for once, by
 //! [`on_sets`], and what works on the [`Sets`] is compiled for each.
@@ -13,15 +13,22 @@ use crate::replacement::{Kept, Replace, Replacement, on_kept};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// The tag of an empty place: no page-table entry and no line has this number.
+/// The tag of an empty place: no page-table entry, table or line has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;
+/// The most ways of a set: they are numbered in 16 bits.
+pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
+/// Places are made for so many keys at a time.
+const PLACES: usize = 512;
 
 /// One set-associative structure: tags, payloads and the state of its replacement.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache<C: Reach = Exact> {
     pub(crate) tags: Vec<u32>,
     pub(crate) payloads: Vec<C::Payload>,
+    /// By key, the way where it was put last; 0 for those behind the end, which never were.
+    pub(crate) places: Vec<u16>,
     pub(crate) shape: Shape,
+    pub(crate) replacement: Replacement,
     pub(crate) kept: Kept,
     /// Empty places, counted only for replacements that fill them first.
     pub(crate) vacant: usize,
@@ -35,8 +42,6 @@ pub(crate) struct Shape {
     ways: usize,
     /// `sets - 1` if that is a mask, else `usize::MAX`: then the index is a remainder.
     mask: usize,
-    /// How many ways of a set a record tells apart by what it remembers: of more, it is the remainder.
-    noted: usize,
 }
 
 impl Shape {
@@ -66,6 +71,7 @@ impl Shape {
 pub(crate) struct Sets<'a, C: Reach, R> {
     pub(crate) tags: &'a mut [u32],
     pub(crate) payloads: &'a mut [C::Payload],
+    pub(crate) places: &'a mut Vec<u16>,
     pub(crate) shape: Shape,
     pub(crate) vacant: &'a mut usize,
     pub(crate) kept: &'a mut R,
@@ -75,10 +81,10 @@ pub(crate) struct Sets<'a, C: Reach, R> {
 /// Evaluates an expression with the [`Sets`] of a [`Cache`], compiled for each replacement.
 macro_rules! on_sets {
     ($cache:expr, $sets:ident => $body:expr) => {{
-        let crate::cache::Cache { tags, payloads, shape, kept, vacant, reach } = $cache;
+        let crate::cache::Cache { tags, payloads, places, shape, kept, vacant, reach, .. } = $cache;
         let (tags, payloads, shape) = (&mut tags[..], &mut payloads[..], *shape);
         crate::replacement::on_kept!(kept, kept => {
-            let mut $sets = crate::cache::Sets { tags, payloads, shape, vacant, kept, reach: *reach };
+            let mut $sets = crate::cache::Sets { tags, payloads, places, shape, vacant, kept, reach: *reach };
             $body
         })
     }};
@@ -86,34 +92,34 @@ macro_rules! on_sets {
 pub(crate) use on_sets;
 
 impl<C: Reach> Cache<C> {
-    /// An empty structure of `sets` x `ways` entries, both at least 1, of whose ways a record tells `noted` apart.
-    pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement, noted: usize) -> Cache<C> {
+    /// An empty structure of `sets` x `ways` entries, both at least 1, and at most [`MAX_WAYS`] ways.
+    pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
         let mask = if sets.is_power_of_two() { sets - 1 } else { usize::MAX };
-        let shape = Shape { sets, ways, mask, noted };
+        let shape = Shape { sets, ways, mask };
         let (tags, payloads) = (vec![EMPTY; sets * ways], vec![C::Payload::default(); sets * ways]);
         Cache {
             vacant: tags.len(),
             tags,
             payloads,
+            places: Vec::new(),
             shape,
+            replacement,
             kept: Kept::new(replacement, sets, ways),
             reach: PhantomData,
         }
     }
 
-    /// Drops what covers these translations of the mapping `tag`; `noted` is what its record remembers. Returns the number of
-    /// entries dropped.
+    /// Drops what covers these translations of the mapping `key`. Returns the number of entries dropped.
     #[inline(always)]
-    pub(crate) fn forget(&mut self, numbers: &Range<u64>, noted: usize, tag: u32) -> u64 {
-        let here = self.shape.set_of(numbers.start) * self.shape.ways + noted;
-        if C::WHOLE && self.shape.noted >= self.shape.ways && self.tags[here] != tag {
+    pub(crate) fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
+        if C::WHOLE && self.find(numbers.start, key).is_none() {
             return 0;
         }
-        self.drop_all(numbers, noted, tag)
+        self.drop_all(numbers, key)
     }
 
-    fn drop_all(&mut self, numbers: &Range<u64>, noted: usize, tag: u32) -> u64 {
-        on_sets!(self, sets => sets.forget(numbers, noted, tag))
+    fn drop_all(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
+        on_sets!(self, sets => sets.forget(numbers, key))
     }
 
     /// Drops everything. A round-robin pointer and a random generator stay where they are.
@@ -128,15 +134,15 @@ impl<C: Reach> Cache<C> {
         places.map(move |(at, (tag, payload))| (at / ways, at % ways, *tag, *payload))
     }
 
-    /// The way that holds this translation of the mapping `tag`, if one does.
-    pub(crate) fn find(&self, number: u64, noted: usize, tag: u32) -> Option<usize> {
-        let at = self.shape.set_of(number) * self.shape.ways + noted;
-        let here = self.tags[at] == tag && C::covers(self.payloads[at], number);
-        if here {
-            Some(noted)
-        } else {
-            search::<C>(&self.tags, &self.payloads, self.shape, Sought { number, noted, tag })
+    /// The way that holds this translation of the mapping `key`, if one does.
+    #[inline(always)]
+    pub(crate) fn find(&self, number: u64, key: u32) -> Option<usize> {
+        let first = self.shape.set_of(number) * self.shape.ways;
+        let noted = self.places.get(key as usize).map_or(0, |way| *way as usize);
+        if self.tags[first + noted] == key && C::covers(self.payloads[first + noted], number) {
+            return Some(noted);
         }
+        if C::WHOLE { None } else { search::<C>(&self.tags, &self.payloads, self.shape, number, key) }
     }
 
     /// Whether the number selects this set.
@@ -168,42 +174,57 @@ impl<C: Reach> Cache<C> {
     }
 }
 
-/// A translation that is searched for: its number, the way that its mapping's record remembers, and the mapping.
-#[derive(Clone, Copy)]
-struct Sought {
-    number: u64,
-    noted: usize,
-    tag: u32,
-}
-
-/// The way that holds a translation, of those that a record does not tell from the one that it remembers.
+/// The way that holds this translation of the mapping `key`, of which a set may hold several.
 #[cold]
-fn search<C: Reach>(tags: &[u32], payloads: &[C::Payload], shape: Shape, sought: Sought) -> Option<usize> {
-    let Sought { number, noted, tag } = sought;
+fn search<C: Reach>(tags: &[u32], payloads: &[C::Payload], shape: Shape, number: u64, key: u32) -> Option<usize> {
     let first = shape.set_of(number) * shape.ways;
-    let mut ways = (noted % shape.noted..shape.ways).step_by(shape.noted);
-    ways.find(|way| tags[first + way] == tag && C::covers(payloads[first + way], number))
+    (0..shape.ways).find(|way| tags[first + way] == key && C::covers(payloads[first + way], number))
 }
 
 impl<C: Reach, R: Replace> Sets<'_, C, R> {
-    /// Looks a translation of the mapping `tag` up and counts a hit as a use; on a miss nothing changes. `noted` is the way
-    /// that the mapping's record remembers.
+    /// The way where this key was put last.
     #[inline(always)]
-    pub(crate) fn hit(&mut self, number: u64, noted: usize, tag: u32) -> bool {
-        let set = self.shape.set_of(number);
+    fn noted(&self, key: u32) -> usize {
+        self.places.get(key as usize).map_or(0, |way| *way as usize)
+    }
+
+    #[inline(always)]
+    fn note(&mut self, key: u32, way: usize) {
+        if key as usize >= self.places.len() {
+            self.make_places(key);
+        }
+        self.places[key as usize] = way as u16;
+    }
+
+    #[cold]
+    fn make_places(&mut self, key: u32) {
+        self.places.resize((key as usize | (PLACES - 1)) + 1, 0);
+    }
+
+    /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing changes.
+    #[inline(always)]
+    pub(crate) fn hit(&mut self, number: u64, key: u32) -> bool {
+        let (set, noted) = (self.shape.set_of(number), self.noted(key));
         let at = set * self.shape.ways + noted;
-        if self.tags[at] == tag && C::covers(self.payload(at), number) {
+        if self.tags[at] == key && C::covers(self.payload(at), number) {
             self.kept.touch(set, noted);
             return true;
         }
-        if self.shape.noted >= self.shape.ways {
+        if C::WHOLE {
             return false;
         }
-        let found = search::<C>(self.tags, self.payloads, self.shape, Sought { number, noted, tag });
+        let found = search::<C>(self.tags, self.payloads, self.shape, number, key);
         if let Some(way) = found {
             self.kept.touch(set, way);
         }
         found.is_some()
+    }
+
+    /// A use of a whole mapping that is there for certain.
+    #[inline(always)]
+    pub(crate) fn touch(&mut self, number: u64, key: u32) {
+        let noted = self.noted(key);
+        self.kept.touch(self.shape.set_of(number), noted);
     }
 
     /// The payload of an entry: no load, and no bounds check, where payloads are `()`.
@@ -212,36 +233,38 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         self.payloads.get(at).copied().unwrap_or_default()
     }
 
-    /// Puts a translation that is not there into its set; returns the way, for its record to remember, and the tag and payload
-    /// of what was in the place ([`EMPTY`] if nothing was).
+    /// Puts a translation that is not there into its set; returns the tag and payload of what was in its place ([`EMPTY`]
+    /// if nothing was).
     #[inline(always)]
-    pub(crate) fn fill(&mut self, number: u64, tag: u32) -> (usize, u32, C::Payload) {
+    pub(crate) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
         let set = self.shape.set_of(number);
         let first = set * self.shape.ways;
         let way = match self.vacant(set) {
             Some(way) => way,
             None => self.kept.victim(set),
         };
+        self.note(key, way);
         let payload = self.payload(first + way);
         if let Some(held) = self.payloads.get_mut(first + way) {
             *held = C::fill(number);
         }
-        (way, std::mem::replace(&mut self.tags[first + way], tag), payload)
+        (std::mem::replace(&mut self.tags[first + way], key), payload)
     }
 
-    /// Looks up a line, whose tag is unique, and inserts it on a miss. Returns whether it hit, and the way. For hits
+    /// Looks up what has one entry at most, and inserts it on a miss. Returns whether it hit. For hits
     /// and misses in an unpredictable mix: if the replacement can, this does the same work for both.
     #[inline(always)]
-    pub(crate) fn access(&mut self, number: u64, way: usize, tag: u32) -> (bool, usize) {
-        let set = self.shape.set_of(number);
+    pub(crate) fn access(&mut self, number: u64, key: u32) -> bool {
+        let (set, noted) = (self.shape.set_of(number), self.noted(key));
         let first = set * self.shape.ways;
-        let hit = self.tags[first + way] == tag;
+        let hit = self.tags[first + noted] == key;
         let way = match if hit { None } else { self.vacant(set) } {
             Some(way) => way,
-            None => self.kept.touch_or_victim(set, hit, way),
+            None => self.kept.touch_or_victim(set, hit, noted),
         };
-        self.tags[first + way] = tag;
-        (hit, way)
+        self.tags[first + way] = key;
+        self.note(key, way);
+        hit
     }
 
     /// The translations that an entry with this payload covers, of those that its mapping has.
@@ -268,17 +291,17 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         *self.vacant = self.tags.len();
     }
 
-    fn forget(&mut self, numbers: &Range<u64>, noted: usize, tag: u32) -> u64 {
+    fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
         let (set, ways) = (self.shape.set_of(numbers.start), self.shape.ways);
-        if C::WHOLE && self.shape.noted >= ways {
-            return self.drop_part(set, noted, tag, numbers);
+        if C::WHOLE {
+            return self.drop_part(set, self.noted(key), key, numbers);
         }
         let mut dropped = 0;
         // Numbers in a row select sets in a row.
         for number in numbers.start..numbers.end.min(numbers.start + self.shape.sets as u64) {
             let set = self.shape.set_of(number);
             for way in 0..ways {
-                dropped += self.drop_part(set, way, tag, numbers);
+                dropped += self.drop_part(set, way, key, numbers);
             }
         }
         dropped
@@ -286,9 +309,9 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
 
     /// Drops the part of one way's entry that covers these translations. Returns 1 if nothing was left of the entry.
     #[inline(always)]
-    fn drop_part(&mut self, set: usize, way: usize, tag: u32, numbers: &Range<u64>) -> u64 {
+    fn drop_part(&mut self, set: usize, way: usize, key: u32, numbers: &Range<u64>) -> u64 {
         let at = set * self.shape.ways + way;
-        if self.tags[at] != tag {
+        if self.tags[at] != key {
             return 0;
         }
         if let Some(left) = C::without(self.payload(at), numbers) {

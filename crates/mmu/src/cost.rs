@@ -41,9 +41,13 @@ impl Machine {
         for (cache, hits) in self.line_cache.iter().zip(counters.line_hits) {
             cycles.walks += hits * cache.hit_cycles;
         }
-        let traps = |by: SetBy, count: u64| if by == SetBy::Trap { count * self.costs.use_trap } else { 0 };
-        cycles.use_traps = traps(self.page_table.dirty, counters.dirty_updates)
-            + traps(self.page_table.referenced, counters.reference_updates);
+        cycles.use_traps = self.use_traps(counters.dirty_updates, counters.reference_updates);
         cycles
+    }
+
+    /// The cycles of traps for so many dirty and reference bits that accesses set: none where the hardware sets them.
+    pub fn use_traps(&self, dirty: u64, referenced: u64) -> u64 {
+        let traps = |by: SetBy, count: u64| if by == SetBy::Trap { count * self.costs.use_trap } else { 0 };
+        traps(self.page_table.dirty, dirty) + traps(self.page_table.referenced, referenced)
     }
 }

@@ -1,5 +1,6 @@
 //! The counters of the hardware.
 
+use std::ops::Add;
 use superpage_pages::Access;
 
 /// The most TLB levels.
@@ -44,6 +45,28 @@ pub struct Counters {
     pub switches: u64,
     /// Times that all TLBs and walk caches were emptied: at a switch, or because address space numbers ran out.
     pub flushes: u64,
+}
+
+impl Add for Counters {
+    type Output = Counters;
+
+    fn add(mut self, other: Counters) -> Counters {
+        self.add_walks(&other);
+        for (hits, more) in self.lower_hits.iter_mut().zip(other.lower_hits) {
+            hits.iter_mut().zip(more).for_each(|(hits, more)| *hits += more);
+        }
+        Counters {
+            dirty_updates: self.dirty_updates + other.dirty_updates,
+            reference_updates: self.reference_updates + other.reference_updates,
+            pte_writes: self.pte_writes + other.pte_writes,
+            pte_traversals: self.pte_traversals + other.pte_traversals,
+            shootdowns: self.shootdowns + other.shootdowns,
+            shootdown_entries: self.shootdown_entries + other.shootdown_entries,
+            switches: self.switches + other.switches,
+            flushes: self.flushes + other.flushes,
+            ..self
+        }
+    }
 }
 
 impl Counters {

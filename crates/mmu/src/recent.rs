@@ -28,13 +28,13 @@ const NOTHING: u64 = u64::MAX;
 /// A first-level TLB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FirstLevel {
-    /// Its place among all TLBs.
+    /// Its place among those of the level.
     pub(crate) index: usize,
     /// The kinds of request that it serves, as a bit set.
     pub(crate) kinds: u32,
     pub(crate) shape: Shape,
-    /// The place in page-table entries that notes the way, if the TLB is one set with LRU.
-    pub(crate) ordered: Option<usize>,
+    /// Whether it is one set with LRU.
+    pub(crate) ordered: bool,
 }
 
 /// What is known of a request.
@@ -45,7 +45,7 @@ pub(crate) enum Seen {
     /// It changes nothing.
     Repeats,
     /// It is a use of what this mapping has in a TLB with LRU.
-    Touches { head: u32, set: u32 },
+    Touches { head: u32, tlb: u8 },
 }
 
 /// The last uses of the sets of all first-level TLBs.
@@ -54,8 +54,6 @@ pub(crate) struct Recent {
     /// By kind of request, its first-level TLB: the number of its first set, and its shape; `None` if it has none.
     serving: [Option<(u32, Shape)>; KINDS],
     sets: Vec<Set>,
-    /// The sets of which touches may be known.
-    ordered: Vec<u32>,
     known: Box<[Known; KNOWN]>,
     /// How often all was forgotten: so that is one addition.
     round: u32,
@@ -71,14 +69,11 @@ struct Set {
     /// What was used last: the key of the mapping, and the low bits of the translation's number.
     last: u64,
     /// Uses so far, without those that repeat.
-    uses: u32,
-    /// How many of them the TLB has seen.
-    settled: u32,
+    uses: u64,
     /// Within how many uses what was used hits: 0 if that is not certain.
-    certain: u32,
-    /// The TLB's place among all, and that of the way in page-table entries.
+    certain: u64,
+    /// The TLB's place among those of the level.
     tlb: u32,
-    place: u32,
 }
 
 /// A request that was served, and what it used.
@@ -88,9 +83,8 @@ struct Known {
     used: u64,
     set: u32,
     round: u32,
-    /// The number of its last use, and of the last one that was translated, by which the way is known.
-    at: u32,
-    translated: u32,
+    /// The number of its last use.
+    at: u64,
 }
 
 impl Recent {
@@ -101,23 +95,13 @@ impl Recent {
             for kind in (0..KINDS).filter(|kind| kinds >> kind & 1 != 0) {
                 serving[kind] = Some((sets.len() as u32, shape));
             }
-            let (certain, place) = ordered.map_or((0, 0), |place| (shape.ways() as u32, place as u32));
-            let set = Set { last: NOTHING, uses: 0, settled: 0, certain, tlb: index as u32, place };
+            let certain = if ordered { shape.ways() as u64 } else { 0 };
+            let set = Set { last: NOTHING, uses: 0, certain, tlb: index as u32 };
             sets.resize(sets.len() + shape.sets(), set);
         }
         let request = Request::new(Vpn(0), Access::Read);
-        let unknown = Known { request, used: NOTHING, set: 0, round: 0, at: 0, translated: 0 };
-        let ordered = (0..sets.len() as u32).filter(|set| sets[*set as usize].certain > 0).collect();
-        Recent {
-            serving,
-            sets,
-            ordered,
-            known: Box::new([unknown; KNOWN]),
-            round: 1,
-            pause: 0,
-            spared: 0,
-            translated: 0,
-        }
+        let unknown = Known { request, used: NOTHING, set: 0, round: 0, at: 0 };
+        Recent { serving, sets, known: Box::new([unknown; KNOWN]), round: 1, pause: 0, spared: 0, translated: 0 }
     }
 
     /// So many requests were neither seen nor noted.
@@ -156,20 +140,13 @@ impl Recent {
         if set.last == known.used {
             return Seen::Repeats;
         }
-        if set.uses - known.at >= set.certain || known.translated > set.settled {
+        if set.uses - known.at >= set.certain {
             return Seen::No;
         }
         set.last = known.used;
         set.uses += 1;
         known.at = set.uses;
-        Seen::Touches { head: (known.used >> 32) as u32, set: known.set }
-    }
-
-    /// The TLB of a set in which something is touched, and the place of its way.
-    #[inline(always)]
-    pub(crate) fn ordered(&self, set: u32) -> (usize, usize) {
-        let set = &self.sets[set as usize];
-        (set.tlb as usize, set.place as usize)
+        Seen::Touches { head: (known.used >> 32) as u32, tlb: set.tlb as u8 }
     }
 
     /// A request is about to be translated.
@@ -177,7 +154,7 @@ impl Recent {
     pub(crate) fn note(&mut self, request: Request, located: &Located) {
         if let Some(set) = self.note_use(located) {
             let (round, at) = (self.round, self.sets[set as usize].uses);
-            let known = Known { request, used: used(located), set, round, at, translated: at };
+            let known = Known { request, used: used(located), set, round, at };
             self.known[request.bits() as usize % KNOWN] = known;
         }
     }
@@ -189,34 +166,17 @@ impl Recent {
         let number = first + shape.set_of(located.number) as u32;
         let set = &mut self.sets[number as usize];
         set.last = used(located);
-        // Of sets without touches the number does not matter.
-        set.uses = set.uses.wrapping_add(1);
+        set.uses += 1;
         Some(number)
     }
 
-    /// All that was noted has been translated.
-    #[inline(always)]
-    pub(crate) fn settle(&mut self) {
-        for set in &self.ordered {
-            let set = &mut self.sets[*set as usize];
-            set.settled = set.uses;
-            if set.uses > u32::MAX / 2 {
-                (set.uses, set.settled) = (0, 0);
-                self.round = u32::MAX;
-            }
-        }
-        if self.round == u32::MAX {
-            self.forget();
-        }
-    }
-
     /// The requests that need not be translated now: each with the key and the low bits of the number of what it uses, and
-    /// the TLB's place among all.
+    /// the TLB's place among those of the first level.
     pub(crate) fn certain(&self) -> impl Iterator<Item = (Request, u32, u32, usize)> {
         let known = self.known.iter().filter(|known| known.round == self.round && self.notes());
         let seen = known.map(|known| (known, &self.sets[known.set as usize]));
         let certain = seen.filter(|(known, set)| {
-            let touches = set.uses.wrapping_sub(known.at) < set.certain && known.translated <= set.settled;
+            let touches = set.uses - known.at < set.certain;
             set.last == known.used || touches
         });
         certain.map(|(known, set)| (known.request, (known.used >> 32) as u32, known.used as u32, set.tlb as usize))

@@ -2,27 +2,17 @@
 
 use superpage_pages::Protection;
 
-/// A page-table entry (Pte) as the simulator keeps it: the contents of the modelled entry, and where TLBs or walk
-/// caches last put it (see [`crate::cache`]). It is absent, a pointer to a table below, or a leaf.
+/// A page-table entry (Pte) as the simulator keeps it: absent, a pointer to a table below, or a leaf.
 ///
-/// A page that is replicated over several entries (section 6.1) has its rights, use bits and places in the first one,
+/// A page that is replicated over several entries (section 6.1) has its rights and use bits in the first one,
 /// its *head*; the others only hold that they are leaves, and the number of entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(C, align(8))]
 pub(crate) struct Record {
     bits: u32,
-    /// A leaf: its way in each of the TLBs that may hold it. A pointer: the first page-table entry of the table.
-    places: [u8; PLACES],
+    /// Of a pointer, the first page-table entry of the table.
+    child: u32,
 }
-
-/// In how many of the TLBs that may hold a page its page-table entry notes the way; in others the way is searched for.
-pub(crate) const PLACES: usize = 4;
-/// How many ways a place can distinguish.
-pub(crate) const WAYS_NOTED: usize = 1 << 8;
-/// The most ways of a TLB's set: replacements number ways in 16 bits.
-pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
-/// How many entries of a walk cache a pointer's place can distinguish.
-pub(crate) const MAX_WALK_CACHE: usize = 1 << 16;
 
 const LEAF: u32 = 1 << 3;
 const REFERENCED: u32 = 1 << 4;
@@ -31,7 +21,6 @@ const TABLE: u32 = 1 << 6;
 const RUNG: u32 = 7;
 const REPLICAS: u32 = 10;
 const REPLICAS_MASK: u32 = 31 << REPLICAS;
-const WALK_PLACE: u32 = 16;
 
 /// What a leaf of one entry must have so that an access of this number (0 read, 1 write, 2 execute) leaves it
 /// unchanged: the right, and the use bits that the access would set.
@@ -40,18 +29,18 @@ const READY: [u32; 4] =
 
 impl Record {
     /// The absent entry.
-    pub(crate) const ABSENT: Record = Record { bits: 0, places: [0; PLACES] };
+    pub(crate) const ABSENT: Record = Record { bits: 0, child: 0 };
 
     /// A pointer to the table whose first page-table entry is `child`.
     pub(crate) fn table(child: u32) -> Record {
-        Record { bits: TABLE, places: child.to_le_bytes() }
+        Record { bits: TABLE, child }
     }
 
     /// A leaf for a page at this level of the ladder, replicated over `1 << replicas` entries.
     pub(crate) fn leaf(rung: usize, replicas: u32, protection: Protection, used: (bool, bool)) -> Record {
         let used = if used.0 { REFERENCED } else { 0 } | if used.1 { DIRTY } else { 0 };
         let bits = LEAF | used | protection.bits() as u32 | replicas << REPLICAS | (rung as u32) << RUNG;
-        Record { bits, places: [0; PLACES] }
+        Record { bits, child: 0 }
     }
 
     #[inline(always)]
@@ -72,7 +61,7 @@ impl Record {
     /// The first page-table entry of the table that this points to.
     #[inline(always)]
     pub(crate) fn child(self) -> u32 {
-        u32::from_le_bytes(self.places)
+        self.child
     }
 
     /// The base-two logarithm of the number of entries that repeat this one.
@@ -129,36 +118,6 @@ impl Record {
 
     pub(crate) fn without_dirty(self) -> Record {
         Record { bits: self.bits & !DIRTY, ..self }
-    }
-
-    /// The way that was noted for the TLB with this index among those of the size.
-    #[inline(always)]
-    pub(crate) fn place(&self, index: usize) -> usize {
-        self.places[index % PLACES] as usize
-    }
-
-    /// All places in one word, eight bits each from the lowest up.
-    #[inline(always)]
-    pub(crate) fn places(self) -> u32 {
-        u32::from_le_bytes(self.places)
-    }
-
-    /// Notes a way.
-    #[inline(always)]
-    pub(crate) fn set_place(&mut self, index: usize, way: usize) {
-        self.places[index % PLACES] = way as u8;
-    }
-
-    /// The place of a pointer in the walk cache of its level.
-    #[inline(always)]
-    pub(crate) fn walk_place(self) -> usize {
-        (self.bits >> WALK_PLACE) as usize
-    }
-
-    /// Notes the place of a pointer.
-    #[inline(always)]
-    pub(crate) fn set_walk_place(&mut self, place: usize) {
-        self.bits = self.bits & ((1 << WALK_PLACE) - 1) | (place as u32) << WALK_PLACE;
     }
 }
 

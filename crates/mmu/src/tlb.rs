@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::mappings::Mappings;
 use crate::reach::{Entries, Reach, on_entries};
 use crate::recent::FirstLevel;
-use crate::record::{PLACES, Record, WAYS_NOTED};
+use crate::record::Record;
 use crate::replacement::{Replace, Replacement};
 
 use std::ops::Range;
@@ -27,26 +27,13 @@ struct Tlb {
     kinds: u32,
     /// The levels of the ladder whose pages it holds, as a bit set.
     rungs: u32,
-    /// Which of a page-table entry's places notes the way; none if this is [`PLACES`] or more.
-    place: usize,
-    /// The shift and the mask of that place in the page-table entry's word; the mask is 0 if there is none.
-    shift: u32,
-    mask: u32,
     level: usize,
     /// Its position in the machine file.
     index: usize,
-    /// Whether it is one set with LRU, and page-table entries note the way of all that it holds.
+    /// Whether it is one set with LRU, in which an entry is a whole mapping.
     ordered: bool,
     /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of positions in the file.
     encloses: u32,
-}
-
-impl Tlb {
-    /// The way that a mapping's page-table entry remembers.
-    #[inline(always)]
-    fn noted(&self, record: Record) -> usize {
-        (record.places() >> (self.shift & 31) & self.mask) as usize
-    }
 }
 
 /// How many pages of one size a TLB holds.
@@ -60,7 +47,7 @@ pub struct Held {
     pub entries: u64,
 }
 
-/// All TLBs.
+/// The TLBs of some levels.
 #[derive(Clone, Debug)]
 pub(crate) struct Tlbs {
     /// From the nearest level on.
@@ -71,6 +58,8 @@ pub(crate) struct Tlbs {
     parts: [u8; MAX_LEVELS],
     /// Whether any of them is inclusive of others.
     inclusive: bool,
+    /// The number of levels up to the last of them.
+    levels: usize,
 }
 
 /// Where the requests of a batch were served, as bit sets.
@@ -78,29 +67,34 @@ pub(crate) struct Tlbs {
 pub(crate) struct Served {
     /// By TLB level.
     pub(crate) hits: [u64; MAX_TLB_LEVELS],
-    /// By no TLB: they must be walked.
-    pub(crate) walks: u64,
+    /// By none of these TLBs.
+    pub(crate) missed: u64,
 }
 
 impl Tlbs {
-    /// Empty TLBs, as the machine file describes them; it has been checked.
-    pub(crate) fn new(machine: &Machine) -> Tlbs {
+    /// The empty TLBs of a machine: those of the first level, which depend on no others, and those behind them. Where a
+    /// level includes nearer ones, and may drop what they hold, all are among the latter. The machine file has been checked.
+    pub(crate) fn new(machine: &Machine) -> [Tlbs; 2] {
+        let inclusive = machine.tlb.iter().any(|tlb| machine.enclosed_by(tlb) != 0);
+        let first = |level: usize| level == 1 && !inclusive;
+        [Tlbs::of(machine, first), Tlbs::of(machine, |level| !first(level))]
+    }
+
+    /// Those of some levels, counted from 1.
+    fn of(machine: &Machine, level: impl Fn(usize) -> bool) -> Tlbs {
         let ladder = machine.ladder();
         // A translation is no larger than what the host maps in one piece.
         let largest = machine.host.as_ref().map(|host| host.backs_by.unwrap_or(ladder.base()));
         let translated = |size: PageSize| largest.map_or(size, |largest| size.min(largest));
         let mut all: Vec<Tlb> = Vec::new();
-        for (index, (tlb, place)) in machine.tlb.iter().zip(machine.places()).enumerate() {
+        for (index, tlb) in machine.tlb.iter().enumerate().filter(|(_, tlb)| level(tlb.level)) {
             let held = ladder.sizes().iter().enumerate().filter(|(_, size)| tlb.sizes.contains(&translated(**size)));
             let rungs: u32 = held.map(|(rung, _)| 1 << rung).sum();
             let asks = |kind: &usize| rungs >> (kind >> 2) & 1 != 0 && kind & 3 != 3 && tlb.serves.covers(kind & 3);
             let kinds = (0..KINDS).filter(asks).map(|kind| 1 << kind).sum();
-            let entries = Entries::new(machine, tlb, if place < PLACES { WAYS_NOTED } else { 1 });
-            let (shift, mask) = if place < PLACES { (8 * place as u32, 0xff) } else { (0, 0) };
-            let (level, encloses) = (tlb.level - 1, machine.enclosed_by(tlb));
-            let noted = place < PLACES && tlb.ways() <= WAYS_NOTED && machine.host.is_none();
-            let ordered = noted && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
-            all.push(Tlb { entries, kinds, rungs, place, shift, mask, level, index, ordered, encloses });
+            let (entries, encloses) = (Entries::new(machine, tlb), machine.enclosed_by(tlb));
+            let ordered = machine.host.is_none() && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
+            all.push(Tlb { entries, kinds, rungs, level: tlb.level - 1, index, ordered, encloses });
         }
         all.sort_by_key(|tlb| tlb.level);
         let (mut orders, mut parts) = ([0; MAX_LEVELS], [0; MAX_LEVELS]);
@@ -108,17 +102,37 @@ impl Tlbs {
             orders[rung] = (translated(*size).shift() - ladder.base().shift()) as u8;
             parts[rung] = (size.shift() - translated(*size).shift()) as u8;
         }
-        Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), all, orders, parts }
+        let levels = all.last().map_or(0, |tlb| tlb.level + 1);
+        Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), levels, all, orders, parts }
     }
 
-    /// The TLBs of the first level; none where a level includes nearer ones, and may drop what they hold.
+    /// The number of levels up to the last of them, with those before the first.
+    #[inline(always)]
+    pub(crate) fn levels(&self) -> usize {
+        self.levels
+    }
+
+    /// Whether all that is asked of them has the same answers: the shapes are the same.
+    pub(crate) fn is_like(&self, other: &Tlbs) -> bool {
+        let shapes = |tlbs: &Tlbs| -> Vec<_> {
+            let shape = |tlb: &Tlb| {
+                let (sets, ways, replacement) = on_entries!(&tlb.entries, cache => {
+                    (cache.shape.sets(), cache.shape.ways(), cache.replacement)
+                });
+                (tlb.kinds, tlb.rungs, tlb.index, sets, ways, replacement)
+            };
+            tlbs.all.iter().map(shape).collect()
+        };
+        (self.orders, self.parts) == (other.orders, other.parts) && shapes(self) == shapes(other)
+    }
+
+    /// Each as the first level.
     pub(crate) fn first_level(&self) -> impl Iterator<Item = FirstLevel> {
-        let first = self.all.iter().enumerate().filter(|(_, tlb)| tlb.level == 0 && !self.inclusive);
-        first.map(|(index, tlb)| FirstLevel {
+        self.all.iter().enumerate().map(|(index, tlb)| FirstLevel {
             index,
             kinds: tlb.kinds,
             shape: on_entries!(&tlb.entries, cache => cache.shape),
-            ordered: tlb.ordered.then_some(tlb.place),
+            ordered: tlb.ordered,
         })
     }
 
@@ -145,74 +159,63 @@ impl Tlbs {
         self.all.iter_mut().for_each(|tlb| on_entries!(&mut tlb.entries, cache => cache.flush()));
     }
 
-    /// Takes a batch through all levels, and fills those in which requests miss.
+    /// Takes those requests of a batch whose bits are set through all levels, and fills those in which they miss.
     #[inline(always)]
-    pub(crate) fn translate(&mut self, mappings: &mut Mappings, batch: &Batch) -> Served {
+    pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch, requests: u64) -> Served {
         if self.inclusive {
-            return self.translate_inclusive(mappings, batch);
+            return self.translate_inclusive(mappings, batch, requests);
         }
-        let records = &mut mappings.records[..];
-        let mut served = Served { walks: batch.all(), ..Served::default() };
-        for (at, tlb) in self.all.iter_mut().enumerate() {
+        let mut served = Served { missed: requests, ..Served::default() };
+        for tlb in &mut self.all {
             let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
-            let asking = asking.fold(0, |asking, (_, requests)| asking | requests) & served.walks;
-            if tlb.ordered && tlb.level == 0 && !batch.touches.is_empty() {
-                let touches = batch.touches.iter().filter(|touch| touch.tlb as usize == at);
-                let place = tlb.place;
+            let asking = asking.fold(0, |asking, (_, requests)| asking | requests) & served.missed;
+            if asking != 0 {
                 let missed = on_entries!(&mut tlb.entries, cache => {
-                    on_sets!(cache, sets => pass_touched(&mut sets, records, batch, (touches, place), asking))
-                });
-                served.hits[0] |= asking & !missed;
-                served.walks &= !asking | missed;
-            } else if asking != 0 {
-                let place = tlb.place;
-                let missed = on_entries!(&mut tlb.entries, cache => {
-                    on_sets!(cache, sets => pass(&mut sets, records, batch, place, asking))
+                    on_sets!(cache, sets => pass(&mut sets, batch, asking))
                 });
                 served.hits[tlb.level % MAX_TLB_LEVELS] |= asking & !missed;
-                served.walks &= !asking | missed;
+                served.missed &= !asking | missed;
             }
         }
         served
     }
 
-    /// The same for a batch of one request, uncounted.
+    /// The same of a first level, with the touches of the batch in between; returns which missed.
     #[inline(always)]
-    pub(crate) fn load(&mut self, mappings: &mut Mappings, batch: &Batch) {
-        if self.inclusive {
-            self.translate_inclusive(mappings, batch);
-            return;
-        }
-        let records = &mut mappings.records[..];
-        let kind = batch.groups()[0].0;
-        for tlb in self.all.iter_mut().filter(|tlb| tlb.kinds >> (kind & 31) & 1 != 0) {
-            let place = tlb.place;
-            let missed = on_entries!(&mut tlb.entries, cache => {
-                on_sets!(cache, sets => pass(&mut sets, records, batch, place, 1))
-            });
-            if missed == 0 {
-                return;
+    pub(crate) fn translate_first(&mut self, batch: &Batch) -> u64 {
+        let mut missed = batch.all();
+        for (at, tlb) in self.all.iter_mut().enumerate() {
+            let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
+            let asking = asking.fold(0, |asking, (_, requests)| asking | requests);
+            if tlb.ordered && !batch.touches.is_empty() {
+                let touches = batch.touches.iter().filter(|touch| touch.tlb as usize == at);
+                missed &= !asking
+                    | on_entries!(&mut tlb.entries, cache => {
+                        on_sets!(cache, sets => pass_touched(&mut sets, batch, touches, asking))
+                    });
+            } else if asking != 0 {
+                missed &= !asking
+                    | on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => pass(&mut sets, batch, asking)));
             }
         }
+        missed
     }
 
     /// The same where a level includes nearer ones, request by request: the farthest is filled first, and what it
     /// evicts is dropped from those.
     #[inline(never)]
-    fn translate_inclusive(&mut self, mappings: &mut Mappings, batch: &Batch) -> Served {
+    fn translate_inclusive(&mut self, mappings: &Mappings, batch: &Batch, requests: u64) -> Served {
         let mut served = Served::default();
-        for index in each(batch.all()) {
+        for index in each(requests) {
             let (head, number) = (batch.heads[index], batch.numbers[index]);
             let asked =
                 |tlb: &Tlb| batch.groups().iter().any(|(k, which)| which >> index & tlb.kinds as u64 >> k & 1 != 0);
             let hit = self.all.iter_mut().position(|tlb| {
-                let noted = tlb.noted(mappings.records[head as usize]);
-                asked(tlb)
-                    && on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => sets.hit(number, noted, head)))
+                asked(tlb) && on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => sets.hit(number, head)))
             });
             match hit {
                 Some(at) => served.hits[self.all[at].level] |= 1 << index,
-                None => served.walks |= 1 << index,
+                None => served.missed |= 1 << index,
             }
             for at in (0..hit.unwrap_or(self.all.len())).rev() {
                 if asked(&self.all[at]) {
@@ -224,23 +227,19 @@ impl Tlbs {
     }
 
     /// Fills one TLB, and drops what it evicts from the nearer ones that it includes.
-    fn fill_inclusive(&mut self, at: usize, number: u64, head: u32, mappings: &mut Mappings) {
+    fn fill_inclusive(&mut self, at: usize, number: u64, head: u32, mappings: &Mappings) {
         let Mappings { records, nodes, .. } = mappings;
         let (orders, parts) = (self.orders, self.parts);
         let tlb = &mut self.all[at];
         let encloses = tlb.encloses;
-        let (way, evicted) = on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => {
-            let (way, evicted, payload) = sets.fill(number, head);
-            let covered = (encloses != 0 && evicted != EMPTY).then(|| {
+        let evicted = on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => {
+            let (evicted, payload) = sets.fill(number, head);
+            (encloses != 0 && evicted != EMPTY).then(|| {
                 let rung = records[evicted as usize].rung();
                 let first = nodes.first_page(evicted).0 >> orders[rung];
                 (evicted, sets.covered(payload, first..first + (1 << parts[rung])))
-            });
-            (way, covered)
+            })
         }));
-        if tlb.place < PLACES {
-            records[head as usize].set_place(tlb.place, way);
-        }
         if let Some((evicted, numbers)) = evicted {
             drop_from(&mut self.all, encloses, evicted, numbers, records[evicted as usize]);
         }
@@ -248,7 +247,7 @@ impl Tlbs {
 
     /// How many pages of each size each TLB holds, without zeroes.
     pub(crate) fn held(&self, mappings: &Mappings) -> Vec<Held> {
-        let mut held: Vec<Held> = Vec::new();
+        let mut held = Vec::new();
         for tlb in &self.all {
             for (rung, size) in mappings.ladder().sizes().iter().enumerate() {
                 let of_size = |id: u32| mappings.records[id as usize].rung() == rung;
@@ -260,11 +259,10 @@ impl Tlbs {
                 }
             }
         }
-        held.sort_by_key(|held| held.tlb);
         held
     }
 
-    /// Checks that every entry is a mapping of a size that its TLB holds, in its set, where its page-table entry says,
+    /// Checks that every entry is a mapping of a size that its TLB holds, in its set, where it is looked for,
     /// so that no page is in a TLB twice; and that inclusive levels hold what they must.
     pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
         self.all.iter().try_for_each(|tlb| on_entries!(&tlb.entries, cache => self.validate_one(tlb, cache, mappings)))
@@ -272,8 +270,8 @@ impl Tlbs {
 
     /// Whether a TLB holds the translation of this page.
     pub(crate) fn holds(&self, tlb: usize, page: Vpn, (head, record): (u32, Record)) -> bool {
-        let (number, noted) = (self.number(page, record), self.all[tlb].noted(record));
-        on_entries!(&self.all[tlb].entries, cache => cache.find(number, noted, head).is_some())
+        let number = self.number(page, record);
+        on_entries!(&self.all[tlb].entries, cache => cache.find(number, head).is_some())
     }
 
     fn validate_one<C: Reach>(&self, tlb: &Tlb, cache: &Cache<C>, mappings: &Mappings) -> Result<(), String> {
@@ -290,13 +288,10 @@ impl Tlbs {
             }
             let covered = C::covered(payload, self.numbers(mappings.nodes.first_page(id), record));
             let number = covered.start;
-            if !cache.selects(number, set) || cache.find(number, tlb.noted(record), id) != Some(way) {
+            if !cache.selects(number, set) || cache.find(number, id) != Some(way) {
                 return wrong("the entry is not where its page belongs");
             }
-            let holds = |outer: &Tlb| {
-                let noted = outer.noted(record);
-                on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find(number, noted, id).is_some()))
-            };
+            let holds = |outer: &Tlb| on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find(number, id).is_some()));
             let must = |outer: &&Tlb| outer.rungs >> record.rung() & 1 != 0 && outer.encloses >> index & 1 != 0;
             if !self.all.iter().filter(must).all(holds) {
                 return wrong("an inclusive level lacks the page");
@@ -308,22 +303,12 @@ impl Tlbs {
 
 /// Takes some requests of a batch through one TLB, which is filled for those that miss; returns which missed.
 #[inline(always)]
-fn pass<C: Reach, R: Replace>(
-    sets: &mut Sets<'_, C, R>,
-    records: &mut [Record],
-    batch: &Batch,
-    place: usize,
-    asking: u64,
-) -> u64 {
-    if place >= PLACES {
-        return pass_unnoted(sets, batch, asking);
-    }
+fn pass<C: Reach, R: Replace>(sets: &mut Sets<'_, C, R>, batch: &Batch, asking: u64) -> u64 {
     let mut missed = 0;
     for index in each(asking) {
         let (head, number) = (batch.heads[index], batch.numbers[index]);
-        let record = &mut records[head as usize];
-        if !sets.hit(number, record.place(place), head) {
-            record.set_place(place, sets.fill(number, head).0);
+        if !sets.hit(number, head) {
+            sets.fill(number, head);
             missed |= 1 << index;
         }
     }
@@ -334,33 +319,18 @@ fn pass<C: Reach, R: Replace>(
 #[inline(always)]
 fn pass_touched<'a, C: Reach, R: Replace>(
     sets: &mut Sets<'_, C, R>,
-    records: &mut [Record],
     batch: &Batch,
-    (touches, place): (impl Iterator<Item = &'a Touch>, usize),
+    touches: impl Iterator<Item = &'a Touch>,
     asking: u64,
 ) -> u64 {
     let (mut missed, mut touches) = (0, touches.peekable());
     for index in each(asking) {
         while let Some(touch) = touches.next_if(|touch| touch.before as usize <= index) {
-            sets.kept.touch(0, touch.way as usize);
+            sets.touch(0, touch.head);
         }
-        missed |= pass(sets, records, batch, place, 1 << index);
+        missed |= pass(sets, batch, 1 << index);
     }
-    touches.for_each(|touch| sets.kept.touch(0, touch.way as usize));
-    missed
-}
-
-/// The same where page-table entries have no place for the TLB.
-#[inline(never)]
-fn pass_unnoted<C: Reach, R: Replace>(sets: &mut Sets<'_, C, R>, batch: &Batch, asking: u64) -> u64 {
-    let mut missed = 0;
-    for index in each(asking) {
-        let (head, number) = (batch.heads[index], batch.numbers[index]);
-        if !sets.hit(number, 0, head) {
-            sets.fill(number, head);
-            missed |= 1 << index;
-        }
-    }
+    touches.for_each(|touch| sets.touch(0, touch.head));
     missed
 }
 
@@ -368,8 +338,7 @@ fn pass_unnoted<C: Reach, R: Replace>(sets: &mut Sets<'_, C, R>, batch: &Batch, 
 fn drop_from(tlbs: &mut [Tlb], which: u32, head: u32, numbers: Range<u64>, record: Record) -> u64 {
     let (rung, mut dropped) = (1 << record.rung(), 0);
     for tlb in tlbs.iter_mut().filter(|tlb| tlb.rungs & rung != 0 && which >> tlb.index & 1 != 0) {
-        let noted = tlb.noted(record);
-        dropped += on_entries!(&mut tlb.entries, cache => cache.forget(&numbers, noted, head));
+        dropped += on_entries!(&mut tlb.entries, cache => cache.forget(&numbers, head));
     }
     dropped
 }

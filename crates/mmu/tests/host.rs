@@ -27,7 +27,7 @@ fn touch(machine: &Machine, pages: u64, rounds: u64) -> (Counters, Mmu) {
     let requests: Vec<Request> = (0..pages).map(|page| Request::new(Vpn(page), Access::Read)).collect();
     (0..rounds).for_each(|_| assert_eq!(mmu.run(&requests), None));
     mmu.validate().unwrap();
-    (*mmu.counters(), mmu)
+    (mmu.counters(0), mmu)
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_superpage_takes_an_entry_for_each_piece_that_is_used() {
         assert_eq!(touch(&metal, pages, 3).0.walks[0], pages / 512);
         let (counters, mmu) = touch(&guest(), pages, 3);
         assert_eq!(counters.walks[0], walks, "{pages}");
-        let second = mmu.held().into_iter().find(|held| held.tlb == 2).unwrap();
+        let second = mmu.held(0).into_iter().find(|held| held.tlb == 2).unwrap();
         assert_eq!((second.size, second.entries), (size("2M"), pages.min(3072)));
     }
 }
@@ -58,10 +58,10 @@ fn walks_to_pieces_are_as_short_as_to_the_superpage() {
     let requests: Vec<Request> = (0..4096).map(|page| Request::new(Vpn(page), Access::Read)).collect();
     assert_eq!(mmu.run(&requests), None);
     let references = |counters: &Counters| counters.line_hits.iter().sum::<u64>() + counters.line_misses;
-    assert_eq!(huge.walks[0], mmu.counters().walks[0]);
+    assert_eq!(huge.walks[0], mmu.counters(0).walks[0]);
     // Eight superpages have their entries in one line on each of four levels; 4096 base pages have 512 lines of entries.
     assert_eq!((huge.line_misses, huge.walk_cache_hits[1]), (4, 0));
-    assert!(references(&huge) <= references(mmu.counters()) && mmu.counters().line_misses > 512);
+    assert!(references(&huge) <= references(&mmu.counters(0)) && mmu.counters(0).line_misses > 512);
 }
 
 #[test]

@@ -30,7 +30,7 @@ fn every_pte_is_traversed_six_times() {
     for (pair, step) in ladder.windows(2).rev().zip([512, 64, 8]) {
         (0..512).step_by(step).for_each(|page| mmu.demote(0, Vpn(page), pair[1], pair[0]));
     }
-    assert_eq!(mmu.counters().pte_traversals, 6 * 512);
+    assert_eq!(mmu.counters(0).pte_traversals, 6 * 512);
     assert_eq!(
         mmu.lookup(0, Vpn(77)),
         Some(Mapped { frame: Pfn(77), size: ladder[0], protection: Protection::READ_WRITE })
@@ -56,20 +56,20 @@ fn a_superpage_is_one_shootdown_and_a_space_that_ends_one_flush() {
     assert_eq!(mmu.run(&[request(0), request(8), request(16)]), None);
     mmu.demote(0, Vpn(0), large, base);
     (0..8).for_each(|page| _ = mmu.remove(0, Vpn(page), base));
-    assert_eq!((mmu.counters().shootdowns, mmu.counters().pte_traversals), (1, 8));
+    assert_eq!((mmu.counters(0).shootdowns, mmu.counters(0).pte_traversals), (1, 8));
     mmu.demote(0, Vpn(8), large, base);
     mmu.remove(0, Vpn(8), base);
-    assert_eq!(mmu.counters().shootdowns, 2);
+    assert_eq!(mmu.counters(0).shootdowns, 2);
     assert_eq!(mmu.run(&[request(9)]), None);
     mmu.remove(0, Vpn(9), base);
     mmu.remove(0, Vpn(10), base);
-    assert_eq!(mmu.counters().shootdowns, 4, "pages that were used since, each for itself");
+    assert_eq!(mmu.counters(0).shootdowns, 4, "pages that were used since, each for itself");
     mmu.flush(0);
     (11..16).for_each(|page| _ = mmu.remove(0, Vpn(page), base));
     mmu.remove(0, Vpn(16), large);
-    assert_eq!(mmu.counters().shootdowns, 5);
+    assert_eq!(mmu.counters(0).shootdowns, 5);
     mmu.flush(7);
-    assert_eq!(mmu.counters().shootdowns, 5, "a space that has no tables");
+    assert_eq!(mmu.counters(0).shootdowns, 5, "a space that has no tables");
     mmu.validate().unwrap();
 }
 
@@ -89,7 +89,7 @@ fn a_fault_is_one_miss() {
         );
         assert_eq!(mmu.retry(request), Ok(()));
         assert_eq!(mmu.run(&[request]), None);
-        let counters = mmu.counters();
+        let counters = mmu.counters(0);
         assert_eq!((counters.references, counters.tlb_misses()), ([0, 2, 0], 1), "{name}");
         assert_eq!(counters.dirty_updates, 0, "{name}: the fault was for a write");
         // Another page of the same table misses later, and finds its entry: that walk ended in no fault.
@@ -99,10 +99,10 @@ fn a_fault_is_one_miss() {
             Mapped { frame: Pfn(10), size: machine.ladder().base(), protection: Protection::READ_WRITE },
             Access::Write,
         );
-        let walked = *mmu.counters();
+        let walked = mmu.counters(0);
         assert_eq!(mmu.run(&[Request::new(Vpn(6), Access::Read)]), None);
-        assert_eq!((mmu.counters().tlb_misses(), mmu.faulting().tlb_misses()), (2, 1), "{name}");
-        assert_eq!(mmu.faulting().walk_memory_references(), walked.walk_memory_references(), "{name}");
+        assert_eq!((mmu.counters(0).tlb_misses(), mmu.faulting(0).tlb_misses()), (2, 1), "{name}");
+        assert_eq!(mmu.faulting(0).walk_memory_references(), walked.walk_memory_references(), "{name}");
     }
 }
 
@@ -121,7 +121,7 @@ fn a_first_write_is_no_miss() {
         assert!(!mmu.used(0, Vpn(5), machine.ladder().base()).modified);
         let [read, write] = [Access::Read, Access::Write].map(|access| Request::new(Vpn(5), access));
         assert_eq!(mmu.run(&[read, write, write, read]), None);
-        assert_eq!((mmu.counters().tlb_misses(), mmu.counters().dirty_updates), (1, 1), "{name}");
+        assert_eq!((mmu.counters(0).tlb_misses(), mmu.counters(0).dirty_updates), (1, 1), "{name}");
         assert!(mmu.used(0, Vpn(5), machine.ladder().base()).modified);
     }
 }
@@ -144,7 +144,7 @@ fn switches_flush_only_without_numbers() {
             mmu.switch(space);
             assert_eq!(mmu.run(&[Request::new(Vpn(5), Access::Execute)]), None);
         }
-        assert_eq!((mmu.counters().switches, mmu.counters().instruction_misses()), (3, misses), "{name}");
+        assert_eq!((mmu.counters(0).switches, mmu.counters(0).instruction_misses()), (3, misses), "{name}");
     }
 }
 
@@ -160,5 +160,5 @@ fn rights_are_checked_on_a_hit() {
     mmu.protect(0, Vpn(5), base, Protection::READ_WRITE);
     assert_eq!(mmu.retry(write), Ok(()));
     // The write missed in the TLB for stores and hit in the second level.
-    assert_eq!((mmu.counters().tlb_misses(), mmu.counters().hits(1, Access::Write)), (1, 1));
+    assert_eq!((mmu.counters(0).tlb_misses(), mmu.counters(0).hits(1, Access::Write)), (1, 1));
 }

@@ -11,6 +11,105 @@ pub(crate) fn program(machine: &Machine, whole: &Whole) -> u64 {
     (whole.instructions as f64 * machine.costs.cycles_per_instruction) as u64
 }
 
+/// The kernel's work as counts, which are the same on all machines; each makes its own cycles of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Effort {
+    faults: u64,
+    dirty_updates: u64,
+    reference_updates: u64,
+    pte_writes: u64,
+    pte_traversals: u64,
+    shootdowns: u64,
+    switches: u64,
+    zeroed_bytes: u64,
+    copied_bytes: u64,
+    promotions: u64,
+    demotions: u64,
+    preemptions: u64,
+    /// Pages that the daemon sampled, and regions that the background of a policy scanned.
+    scanned: u64,
+    digests: u64,
+}
+
+impl Effort {
+    /// All so far; `copied` are bytes that it copied for reads and writes of files, `idle` digests of the idle loop, which
+    /// take no time from others.
+    pub(crate) fn new(counters: &Counters, stats: &Stats, copied: u64, idle: u64) -> Effort {
+        Effort {
+            faults: stats.faults,
+            dirty_updates: counters.dirty_updates,
+            reference_updates: counters.reference_updates,
+            pte_writes: counters.pte_writes,
+            pte_traversals: counters.pte_traversals,
+            shootdowns: counters.shootdowns,
+            switches: counters.switches,
+            zeroed_bytes: stats.bytes_zeroed,
+            copied_bytes: stats.bytes_copied + copied,
+            // A superpage that a fault makes at once costs the same as any other mapping.
+            promotions: stats.promotions.iter().sum::<u64>() - stats.promotions_at_fault,
+            demotions: stats.demotions.iter().sum(),
+            preemptions: stats.reservations_preempted,
+            scanned: stats.daemon_scanned + stats.background_scanned,
+            digests: stats.pages_hashed - idle,
+        }
+    }
+
+    fn with(self, other: Effort, both: impl Fn(u64, u64) -> u64) -> Effort {
+        Effort {
+            faults: both(self.faults, other.faults),
+            dirty_updates: both(self.dirty_updates, other.dirty_updates),
+            reference_updates: both(self.reference_updates, other.reference_updates),
+            pte_writes: both(self.pte_writes, other.pte_writes),
+            pte_traversals: both(self.pte_traversals, other.pte_traversals),
+            shootdowns: both(self.shootdowns, other.shootdowns),
+            switches: both(self.switches, other.switches),
+            zeroed_bytes: both(self.zeroed_bytes, other.zeroed_bytes),
+            copied_bytes: both(self.copied_bytes, other.copied_bytes),
+            promotions: both(self.promotions, other.promotions),
+            demotions: both(self.demotions, other.demotions),
+            preemptions: both(self.preemptions, other.preemptions),
+            scanned: both(self.scanned, other.scanned),
+            digests: both(self.digests, other.digests),
+        }
+    }
+
+    /// The work by purpose, in cycles of this machine, on which a digest takes so many.
+    pub(crate) fn on(&self, machine: &Machine, digest: u64) -> Kernel {
+        let costs = &machine.costs;
+        let kilobytes = |bytes: u64| bytes.div_ceil(1024);
+        Kernel {
+            fault: self.faults * costs.fault
+                + machine.use_traps(self.dirty_updates, self.reference_updates)
+                + self.pte_writes * costs.pte_write
+                + self.shootdowns * costs.shootdown
+                + self.switches * costs.switch,
+            zero: kilobytes(self.zeroed_bytes) * costs.zero_per_kb,
+            copy: kilobytes(self.copied_bytes) * costs.copy_per_kb,
+            promotion: self.pte_traversals * costs.pte_traversal
+                + self.promotions * costs.promotion
+                + self.demotions * costs.demotion
+                + self.preemptions * costs.preemption,
+            background: self.scanned * costs.daemon_page + self.digests * digest,
+        }
+    }
+}
+
+impl Add for Effort {
+    type Output = Effort;
+
+    fn add(self, other: Effort) -> Effort {
+        self.with(other, |a, b| a + b)
+    }
+}
+
+impl Sub for Effort {
+    type Output = Effort;
+
+    fn sub(self, other: Effort) -> Effort {
+        self.with(other, |a, b| a - b)
+    }
+}
+
 /// The kernel's work by purpose, in cycles, without the disk's time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Kernel {
@@ -18,76 +117,17 @@ pub(crate) struct Kernel {
     pub(crate) fault: u64,
     pub(crate) zero: u64,
     pub(crate) copy: u64,
-    /// See [`superpages`].
+    /// What only superpages cause: promotions, demotions, preemptions, and traversals of replicated entries. What it
+    /// would cost a program that has no benefit from them (Navarro et al., section 6.6, "Overhead in practice").
     pub(crate) promotion: u64,
     /// Pages that the daemon sampled, regions that the background of a policy scanned, and digests.
     pub(crate) background: u64,
 }
 
 impl Kernel {
-    /// All so far; `copied` are bytes that it copied for reads and writes of files, `digests` cycles spent on digests.
-    pub(crate) fn new(machine: &Machine, counters: &Counters, stats: &Stats, copied: u64, digests: u64) -> Kernel {
-        let costs = &machine.costs;
-        let kilobytes = |bytes: u64| bytes.div_ceil(1024);
-        Kernel {
-            fault: stats.faults * costs.fault
-                + machine.translation_cycles(counters).use_traps
-                + counters.pte_writes * costs.pte_write
-                + counters.shootdowns * costs.shootdown
-                + counters.switches * costs.switch,
-            zero: kilobytes(stats.bytes_zeroed) * costs.zero_per_kb,
-            copy: kilobytes(stats.bytes_copied + copied) * costs.copy_per_kb,
-            promotion: superpages(machine, counters, stats),
-            background: (stats.daemon_scanned + stats.background_scanned) * costs.daemon_page + digests,
-        }
-    }
-
     pub(crate) fn total(&self) -> u64 {
         self.fault + self.zero + self.copy + self.promotion + self.background
     }
-
-    /// The same with all of the daemon's work counted as background.
-    pub(crate) fn with_daemon_apart(self, daemon: Kernel) -> Kernel {
-        let rest = self - daemon;
-        Kernel { background: rest.background + daemon.total(), ..rest }
-    }
-
-    fn with(self, other: Kernel, both: impl Fn(u64, u64) -> u64) -> Kernel {
-        Kernel {
-            fault: both(self.fault, other.fault),
-            zero: both(self.zero, other.zero),
-            copy: both(self.copy, other.copy),
-            promotion: both(self.promotion, other.promotion),
-            background: both(self.background, other.background),
-        }
-    }
-}
-
-impl Add for Kernel {
-    type Output = Kernel;
-
-    fn add(self, other: Kernel) -> Kernel {
-        self.with(other, |a, b| a + b)
-    }
-}
-
-impl Sub for Kernel {
-    type Output = Kernel;
-
-    fn sub(self, other: Kernel) -> Kernel {
-        self.with(other, |a, b| a - b)
-    }
-}
-
-/// The part of the kernel's work that only superpages cause: promotions, demotions, preemptions, and traversals of
-/// replicated entries. What it would cost a program that has no benefit from them (Navarro et al., section 6.6,
-/// "Overhead in practice"). A superpage that a fault makes at once costs the same as any other mapping.
-pub(crate) fn superpages(machine: &Machine, counters: &Counters, stats: &Stats) -> u64 {
-    let costs = &machine.costs;
-    counters.pte_traversals * costs.pte_traversal
-        + (stats.promotions.iter().sum::<u64>() - stats.promotions_at_fault) * costs.promotion
-        + stats.demotions.iter().sum::<u64>() * costs.demotion
-        + stats.reservations_preempted * costs.preemption
 }
 
 /// The values of the machine file that nobody has published, as `key = value`.

@@ -16,7 +16,7 @@
 use crate::piece::Window;
 use crate::row::{Row, Sampled};
 use crate::simulation::Counted;
-use superpage_mmu::{Counters, Machine, Mmu, Replacement};
+use superpage_mmu::{Counters, Machine, Replacement};
 use superpage_pages::Access;
 use superpage_trace::{Info, Sampling};
 
@@ -54,6 +54,14 @@ impl Walks {
     }
 }
 
+/// What the hardware of a machine has counted so far.
+pub(crate) struct Translated<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) counters: Counters,
+    /// The part due to walks that found no page.
+    pub(crate) faulting: &'a Counters,
+}
+
 /// The counts of a window, or of everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Tally {
@@ -75,9 +83,8 @@ fn by_stream(count: impl Fn(Access) -> u64) -> [u64; 2] {
 }
 
 impl Tally {
-    fn now(machine: &Machine, mmu: &Mmu, accesses: u64) -> Tally {
-        let counters = mmu.counters();
-        let faulting = Walks::of(machine, mmu.faulting());
+    fn now(Translated { machine, counters, faulting }: &Translated<'_>, accesses: u64) -> Tally {
+        let faulting = Walks::of(machine, faulting);
         Tally {
             accesses,
             second_hits: by_stream(|access| counters.hits(1, access)),
@@ -146,10 +153,6 @@ pub(crate) struct Windows {
     begun: Tally,
     /// The windows by number, with their periods if these are their own.
     windows: Vec<(Tally, Option<u64>)>,
-    /// All accesses, recorded and left out.
-    accesses: u64,
-    /// Data references and instructions left out.
-    skipped: [u64; 2],
 }
 
 /// Counts for the whole stream: exact, or estimated from a sample.
@@ -170,20 +173,9 @@ pub(crate) struct Whole {
 }
 
 impl Windows {
-    /// Counts accesses that were made.
-    pub(crate) fn accesses(&mut self, accesses: u64) {
-        self.accesses += accesses;
-    }
-
-    /// Counts accesses that were left out of the stream.
-    pub(crate) fn skip(&mut self, references: u64, instructions: u64) {
-        self.skipped[0] += references;
-        self.skipped[1] += instructions;
-    }
-
-    /// What follows belongs to this window, new or resumed, or to none.
-    pub(crate) fn turn(&mut self, window: Option<Window>, machine: &Machine, mmu: &Mmu) {
-        let now = Tally::now(machine, mmu, self.accesses);
+    /// What follows belongs to this window, new or resumed, or to none; so many accesses were made before.
+    pub(crate) fn turn(&mut self, window: Option<Window>, translated: &Translated<'_>, accesses: u64) {
+        let now = Tally::now(translated, accesses);
         if let Some(Window { number, period }) = self.window {
             let more = now.with(&self.begun, |now, then| now - then);
             self.windows.resize(self.windows.len().max(number + 1), (Tally::default(), None));
@@ -193,11 +185,11 @@ impl Windows {
     }
 
     /// The counts for the whole stream, of which `counted` was recorded.
-    pub(crate) fn whole(&self, info: &Info, machine: &Machine, mmu: &Mmu, counted: &Counted) -> Whole {
-        let Counted { references, instructions, .. } = *counted;
-        let all = Tally::now(machine, mmu, self.accesses);
+    pub(crate) fn whole(&self, info: &Info, translated: &Translated<'_>, counted: &Counted) -> Whole {
+        let Counted { references, instructions, accesses, skipped, .. } = *counted;
+        let all = Tally::now(translated, accesses);
         let walks = all.walks();
-        let Some(evidence) = self.evidence(info, machine, mmu) else {
+        let Some(evidence) = self.evidence(info, translated, counted) else {
             return Whole {
                 references,
                 instructions,
@@ -217,8 +209,8 @@ impl Windows {
         let whole = |known: u64, count: f64| known + (count * evidence.factor(&evidence.measured)).round() as u64;
         let (known, measured) = (&evidence.known, &evidence.measured);
         Whole {
-            references: references + self.skipped[0],
-            instructions: instructions + self.skipped[1],
+            references: references + skipped[0],
+            instructions: instructions + skipped[1],
             data_misses: misses[0],
             instruction_misses: misses[1],
             walk_references: counts.walk_references.round() as u64,
@@ -231,7 +223,7 @@ impl Windows {
             sampled: Some(Sampled {
                 on: sampling.on,
                 period: sampling.period,
-                share: self.accesses as f64 / evidence.accesses,
+                share: accesses as f64 / evidence.accesses,
                 windows: evidence.windows.len() as u64,
                 recorded_references: references,
                 recorded_tlb_misses: walks.count(),
@@ -241,10 +233,11 @@ impl Windows {
     }
 
     /// The evidence to estimate from; `None` if nothing was left out.
-    pub(crate) fn evidence(&self, info: &Info, machine: &Machine, mmu: &Mmu) -> Option<Evidence> {
-        let sampling = info.sampling.filter(|_| self.skipped != [0; 2])?;
+    pub(crate) fn evidence(&self, info: &Info, translated: &Translated<'_>, counted: &Counted) -> Option<Evidence> {
+        let Counted { accesses, skipped, .. } = *counted;
+        let sampling = info.sampling.filter(|_| skipped != [0; 2])?;
         let mut all = self.clone();
-        all.turn(None, machine, mmu);
+        all.turn(None, translated, accesses);
         // A window that stands for no more than it contains is known.
         let (known, windows): (Vec<_>, Vec<_>) =
             all.windows.into_iter().partition(|(_, period)| period.is_some_and(|period| period <= sampling.on));
@@ -253,16 +246,16 @@ impl Windows {
         let windows: Vec<_> = windows.into_iter().map(|(window, period)| (window, weigh(period))).collect();
         let measured = windows.iter().fold(Sum::default(), |sum, (window, weight)| sum.and(window, *weight));
         // Instructions are accesses only if their fetches are in the stream.
-        let skipped = self.skipped[0] + if info.fetches { self.skipped[1] } else { 0 };
+        let skipped = skipped[0] + if info.fetches { skipped[1] } else { 0 };
         Some(Evidence {
             windows,
             measured,
             known,
-            recorded: Tally::now(machine, mmu, self.accesses),
-            accesses: (self.accesses + skipped) as f64,
+            recorded: Tally::now(translated, accesses),
+            accesses: (accesses + skipped) as f64,
             placed: sampling.seed.is_some(),
-            forgets: forgets(machine),
-            warms: warms(machine),
+            forgets: forgets(translated.machine),
+            warms: warms(translated.machine),
             cold: info.cold_windows,
         })
     }

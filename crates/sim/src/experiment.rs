@@ -2,6 +2,7 @@
 //! pass over each stream.
 
 use crate::estimate;
+use crate::group::groups;
 use crate::piece::{Phases, Piece};
 use crate::requests::Course;
 use crate::simulation::Simulation;
@@ -109,6 +110,7 @@ pub struct Progress {
 
 /// Runs all `setups` over `source` in one pass, and returns a row for each, in their order.
 ///
+/// Machines on which the kernel does the same are one simulation: they share it, its mappings and TLBs of the first level that are alike.
 /// The simulations are independent; threads run them, one for each core or those of the rayon pool of the caller ([`use_threads`](crate::use_threads)), while the next piece of the stream is prepared.
 /// The rows do not depend on the number of threads. When `stop` is set, the run ends at the next piece, or within
 /// idle time, with rows that say so.
@@ -142,8 +144,11 @@ pub fn run_parts(
     }
     let mut phases = Phases::new(source);
     let info = source.info().clone();
-    let begin = |setup: &Setup| Simulation::new(setup, &info, watch);
-    let mut simulations = setups.iter().map(begin).collect::<Result<Vec<_>, Error>>()?;
+    let begin = |group: Vec<usize>| {
+        let group: Vec<(usize, &Setup)> = group.into_iter().map(|place| (place, &setups[place])).collect();
+        Simulation::new(&group, &info, watch)
+    };
+    let mut simulations = groups(setups, watch).into_iter().map(begin).collect::<Result<Vec<_>, Error>>()?;
     let mut shifts: Vec<u32> = setups.iter().map(|setup| setup.ladder.base().shift()).collect();
     shifts.sort_unstable();
     shifts.dedup();
@@ -176,10 +181,12 @@ pub fn run_parts(
     }
     let info = source.info().clone();
     let finish = |simulation: Simulation| simulation.finish(&info, complete);
-    let mut runs: Vec<Run> = workers::with(|threads| match threads {
-        true => simulations.into_par_iter().map(finish).collect(),
-        false => simulations.into_iter().map(finish).collect(),
+    let mut runs: Vec<(usize, Run)> = workers::with(|threads| match threads {
+        true => simulations.into_par_iter().flat_map_iter(finish).collect(),
+        false => simulations.into_iter().flat_map(finish).collect(),
     });
+    runs.sort_unstable_by_key(|(place, _)| *place);
+    let mut runs: Vec<Run> = runs.into_iter().map(|(_, run)| run).collect();
     let digest = source.digest();
     for run in &mut runs {
         run.parts.iter_mut().map(|part| &mut part.row).chain([&mut run.row]).for_each(|row| {

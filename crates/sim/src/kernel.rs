@@ -73,9 +73,9 @@ impl Simulation {
     /// Runs the page daemon; returns whether that freed a page.
     pub(crate) fn run_daemon(&mut self) -> bool {
         self.note_peak();
-        let before = self.kernel_work();
+        let before = self.effort();
         let room = self.vm.run_daemon(&mut Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk);
-        self.work.daemon = self.work.daemon + (self.kernel_work() - before);
+        self.work.daemon = self.work.daemon + (self.effort() - before);
         room
     }
 
@@ -89,16 +89,17 @@ impl Simulation {
 
     fn run_background(&mut self) {
         // An estimate of a sampled stream may go back; time does not.
-        let now = nanoseconds(self.seconds());
+        let now = nanoseconds(self.seconds(self.only()));
         if now < self.work.background_time || self.vm.due().is_none_or(|due| now < due) {
             return;
         }
         self.work.background_time = now;
         self.note_peak();
-        let before = self.kernel_work();
-        let spent = nanoseconds(self.work.background.total() as f64 / self.setup.machine.clock.hertz as f64);
+        let before = self.effort();
+        let spent = self.only().kernel(&self.work.background).total();
+        let spent = nanoseconds(spent as f64 / self.setup.machine.clock.hertz as f64);
         self.vm.advance(&mut Hardware::gathering(&mut self.mmu, &self.setup.machine), &mut self.disk, now, spent);
-        let work = self.kernel_work() - before;
+        let work = self.effort() - before;
         self.work.background = self.work.background + work;
         self.work.daemon = self.work.daemon + work;
     }
@@ -155,7 +156,10 @@ impl Simulation {
             Event::Idle { microseconds } => self.idle(microseconds, stop),
             Event::Note(_) | Event::Phase { .. } => {}
             _ if self.processes.dead => {}
-            Event::Skipped { references, instructions } => self.windows.skip(references, instructions),
+            Event::Skipped { references, instructions } => {
+                self.counted.skipped[0] += references;
+                self.counted.skipped[1] += instructions;
+            }
             Event::Exit => self.exit().map_err(Problem::run)?,
             Event::Rewrite { start, pages } => {
                 let PageRange { start: first, pages: count } = inward(self.shift, start, pages);
@@ -192,7 +196,7 @@ impl Simulation {
         let mut left = microseconds;
         while let Some(due) = self.vm.due() {
             let until = due.max(self.work.background_time);
-            let wait = until.saturating_sub(nanoseconds(self.seconds())).div_ceil(1000).max(1);
+            let wait = until.saturating_sub(nanoseconds(self.seconds(self.only()))).div_ceil(1000).max(1);
             if wait > left {
                 break;
             }
@@ -205,9 +209,9 @@ impl Simulation {
             }
         }
         self.counted.idle_microseconds += left;
-        let machine = &self.setup.machine;
-        let cycles = u128::from(microseconds) * u128::from(machine.clock.hertz) / 1_000_000;
-        let pages = cycles / u128::from(self.digest_cycles().max(1));
+        // Where this matters there is no other machine.
+        let cycles = u128::from(microseconds) * u128::from(self.setup.machine.clock.hertz) / 1_000_000;
+        let pages = cycles / u128::from(self.members[0].digest_cycles().max(1));
         self.counted.idle_hashed +=
             self.vm.idle(&Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk, pages as u64);
     }

@@ -15,6 +15,7 @@ mod estimate;
 mod experiment;
 mod files;
 mod fragment;
+mod group;
 mod hardware;
 mod kernel;
 mod machine;

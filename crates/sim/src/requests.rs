@@ -181,8 +181,8 @@ mod tests {
                     mmu.enter(0, Vpn(page), Mapped { frame: Pfn(page), size, protection: rights }, Access::Read)
                 });
                 assert_eq!(mmu.run(requests), None);
-                let (counters, kinds) = (*mmu.counters(), [Access::Read, Access::Write]);
-                (kinds.map(|kind| counters.misses(0, kind)), counters.walks, counters.dirty_updates, mmu.held())
+                let (counters, kinds) = (mmu.counters(0), [Access::Read, Access::Write]);
+                (kinds.map(|kind| counters.misses(0, kind)), counters.walks, counters.dirty_updates, mmu.held(0))
             });
             assert_eq!(counted[0], counted[1], "{name}");
         }

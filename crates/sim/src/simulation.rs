@@ -1,16 +1,17 @@
-//! One simulation of a grid: a machine with a kernel on it, driven by the stream.
+//! One simulation of a grid: a machine with a kernel on it, or several on which it does the same, driven by the stream.
 
-use crate::cost::{self, Kernel};
+use crate::cost::{self, Effort};
 use crate::disk::Disk;
-use crate::estimate::{self, Whole, Windows};
+use crate::estimate::{self, Evidence, Translated, Whole};
 use crate::files::Held;
 use crate::fragment::{Fragmented, fragment};
+use crate::group::Member;
 use crate::hardware::Hardware;
 use crate::memory::contiguity;
 use crate::parts::Peak;
-use crate::piece::{Mark, Piece};
+use crate::piece::{Mark, Piece, Window};
 use crate::row::Sampled;
-use crate::{Digest, Error, Part, Row, Run, Sample, Setup, Watch};
+use crate::{Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Mmu, Request};
@@ -18,9 +19,11 @@ use superpage_pages::{Access, MAX_LEVELS, Mapped, PageSize};
 use superpage_trace::{Info, ProcessId};
 use superpage_vm::{Config, Hash, SpaceId, Stats, Vm};
 
-/// A machine with a kernel on it, in the middle of a stream.
+/// A kernel, and the machines on which it does the same, in the middle of a stream.
 pub(crate) struct Simulation {
+    /// The first machine's, for all that is the same on the others.
     pub(crate) setup: Setup,
+    pub(crate) members: Vec<Member>,
     info: Info,
     pub(crate) vm: Vm,
     pub(crate) mmu: Mmu,
@@ -33,7 +36,6 @@ pub(crate) struct Simulation {
     pub(crate) counted: Counted,
     touched: TouchedPages,
     pub(crate) work: Work,
-    pub(crate) windows: Windows,
     pub(crate) outcome: Outcome,
     pub(crate) record: Record,
 }
@@ -56,6 +58,10 @@ pub(crate) struct Processes {
 pub(crate) struct Counted {
     pub(crate) references: u64,
     pub(crate) instructions: u64,
+    /// All accesses that were made.
+    pub(crate) accesses: u64,
+    /// Data references and instructions that were left out of the stream.
+    pub(crate) skipped: [u64; 2],
     pub(crate) unmapped_accesses: u64,
     pub(crate) widened_rights: u64,
     pub(crate) idle_microseconds: u64,
@@ -78,9 +84,9 @@ struct TouchedPages {
 #[derive(Default)]
 pub(crate) struct Work {
     /// By the daemon, or the background of the policy.
-    pub(crate) daemon: Kernel,
+    pub(crate) daemon: Effort,
     /// The background's part of it, and the modelled time at which it was called last, in nanoseconds.
-    pub(crate) background: Kernel,
+    pub(crate) background: Effort,
     pub(crate) background_time: u64,
 }
 
@@ -97,7 +103,6 @@ pub(crate) struct Outcome {
 
 /// What is recorded along the way: parts and samples.
 pub(crate) struct Record {
-    parts: Vec<Part>,
     /// The current part.
     pub(crate) part: Option<Open>,
     watch: Watch,
@@ -106,11 +111,9 @@ pub(crate) struct Record {
     due: f64,
 }
 
-/// The current part: the state when it began.
+/// The current part. Its state when it began is each machine's own.
 pub(crate) struct Open {
     name: String,
-    start_seconds: f64,
-    before: Row,
     pub(crate) peak: Peak,
 }
 
@@ -129,7 +132,9 @@ impl Problem {
 }
 
 impl Simulation {
-    pub(crate) fn new(setup: &Setup, info: &Info, watch: &Watch) -> Result<Simulation, Error> {
+    /// Of a group of setups, with their places in the grid: one kernel for all.
+    pub(crate) fn new(group: &[(usize, &Setup)], info: &Info, watch: &Watch) -> Result<Simulation, Error> {
+        let setup = group[0].1;
         let cannot = |error: superpage_vm::Error| Error::Usage(format!("machine {}: {error}", setup.machine.name));
         let Setup { ladder, frames, swap_pages, .. } = *setup;
         let hashes = setup.policy.answers.reclaim.hash != Hash::Off;
@@ -140,7 +145,12 @@ impl Simulation {
         let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
         let mut simulation = Simulation {
             vm,
-            mmu: Mmu::new(&setup.machine),
+            mmu: Mmu::of(&group.iter().map(|(_, setup)| &setup.machine).collect::<Vec<_>>()),
+            members: group
+                .iter()
+                .enumerate()
+                .map(|(number, (place, setup))| Member::new(*place, number, setup))
+                .collect(),
             disk: Disk::new(setup.files, ladder.base().bytes(), hashes),
             held: Held::default(),
             fragmented,
@@ -155,9 +165,8 @@ impl Simulation {
             counted: Counted::default(),
             touched: TouchedPages::default(),
             work: Work::default(),
-            windows: Windows::default(),
             outcome: Outcome::default(),
-            record: Record { parts: Vec::new(), part: None, watch: *watch, samples: Vec::new(), due: 0.0 },
+            record: Record { part: None, watch: *watch, samples: Vec::new(), due: 0.0 },
             setup: setup.clone(),
             info: info.clone(),
         };
@@ -185,7 +194,7 @@ impl Simulation {
                 }
                 self.counted.references += done.references;
                 self.counted.instructions += done.instructions;
-                self.windows.accesses(done.accesses);
+                self.counted.accesses += done.accesses;
             }
             self.note_touched(requests.touched(index, requests.stretch(index).len(), &self.processes.ended));
             match stretch.mark {
@@ -194,11 +203,26 @@ impl Simulation {
                         self.give_up(problem);
                     }
                 }
-                Some(Mark::Window(window)) => self.windows.turn(window, &self.setup.machine, &self.mmu),
+                Some(Mark::Window(window)) => self.turn(window),
                 None => {}
             }
             self.run_due();
         }
+    }
+
+    /// What follows belongs to this window of a sampled stream, or to none.
+    fn turn(&mut self, window: Option<Window>) {
+        for member in &mut self.members {
+            let mut windows = std::mem::take(&mut member.windows);
+            windows.turn(window, &member.translated(&self.mmu), self.counted.accesses);
+            member.windows = windows;
+        }
+    }
+
+    /// The machine, where a policy asks for its misses or its time: then there is one.
+    pub(crate) fn only(&self) -> &Member {
+        debug_assert!(self.members.len() == 1, "machines with different times");
+        &self.members[0]
     }
 
     /// Makes the requests; on failure returns which one could not be made, and why.
@@ -221,12 +245,12 @@ impl Simulation {
     /// The same for a policy that wants to know of each miss, one by one.
     fn requests_telling(&mut self, requests: &[Request]) -> Result<(), (usize, Problem)> {
         for (at, request) in requests.iter().enumerate() {
-            let before: u64 = self.mmu.counters().walks.iter().sum();
+            let before = self.mmu.misses(self.only().number);
             match self.mmu.run(&requests[at..=at]) {
                 Some(_) => self.trap(*request).map_err(|problem| (at, problem))?,
                 None => self.note_writes(&requests[at..=at]),
             }
-            if self.mmu.counters().walks.iter().sum::<u64>() > before {
+            if self.mmu.misses(self.only().number) > before {
                 let hardware = Hardware::new(&mut self.mmu, &self.setup.machine);
                 self.vm.missed(&hardware, self.processes.space, request.page());
                 self.run_due();
@@ -262,7 +286,7 @@ impl Simulation {
     fn run_due(&mut self) {
         self.background();
         let Some(step) = self.record.watch.sample_seconds else { return };
-        let seconds = self.seconds();
+        let seconds = self.seconds(self.only());
         if seconds < self.record.due {
             return;
         }
@@ -281,38 +305,27 @@ impl Simulation {
         });
     }
 
-    /// The modelled time so far, including idle time.
-    pub(crate) fn seconds(&self) -> f64 {
-        self.cycles(&self.whole()) as f64 / self.setup.machine.clock.hertz as f64
-            + self.counted.idle_microseconds as f64 / 1e6
+    /// The modelled time so far on a machine, including idle time.
+    pub(crate) fn seconds(&self, member: &Member) -> f64 {
+        let cycles = self.cycles(member, &self.whole(member, &member.translated(&self.mmu)));
+        cycles as f64 / member.setup.machine.clock.hertz as f64 + self.counted.idle_microseconds as f64 / 1e6
     }
 
-    fn whole(&self) -> Whole {
-        self.windows.whole(&self.info, &self.setup.machine, &self.mmu, &self.counted)
+    fn whole(&self, member: &Member, translated: &Translated<'_>) -> Whole {
+        member.windows.whole(&self.info, translated, &self.counted)
     }
 
-    /// The modelled time so far, in cycles.
-    fn cycles(&self, whole: &Whole) -> u64 {
-        let machine = &self.setup.machine;
+    /// The modelled time so far on a machine, in cycles.
+    fn cycles(&self, member: &Member, whole: &Whole) -> u64 {
+        let machine = &member.setup.machine;
         let translation = whole.tlb_hit_cycles + whole.walk_cycles;
-        cost::program(machine, whole) + translation + self.kernel_work().total() + self.disk.cycles(machine)
+        let kernel = member.kernel(&self.effort());
+        cost::program(machine, whole) + translation + kernel.total() + self.disk.cycles(machine)
     }
 
-    /// The kernel's part of it.
-    pub(crate) fn kernel_work(&self) -> Kernel {
-        let (stats, counters, machine) = (self.vm.stats(), self.mmu.counters(), &self.setup.machine);
-        let digests = (stats.pages_hashed - self.counted.idle_hashed) * self.digest_cycles();
-        Kernel::new(machine, counters, &stats, self.counted.copied_bytes, digests)
-    }
-
-    /// The cost of a digest of a base page.
-    pub(crate) fn digest_cycles(&self) -> u64 {
-        let costs = &self.setup.machine.costs;
-        let each = match self.setup.digest {
-            Digest::Fast => costs.hash_per_kb,
-            Digest::Sha1 => costs.sha1_per_kb,
-        };
-        (self.setup.ladder.base().bytes() >> 10) * each
+    /// The kernel's work so far.
+    pub(crate) fn effort(&self) -> Effort {
+        Effort::new(&self.mmu.shared(), &self.vm.stats(), self.counted.copied_bytes, self.counted.idle_hashed)
     }
 
     /// Begins a part, and ends the current one.
@@ -320,24 +333,29 @@ impl Simulation {
         self.close_part();
         let mut peak = Peak::default();
         peak.note(&self.setup.ladder, &self.vm.stats(), self.touched.now);
-        let (start_seconds, before) = (self.seconds(), self.row());
-        self.record.part = Some(Open { name: name.into(), start_seconds, before, peak });
+        let begun: Vec<_> = self.members.iter().map(|member| (self.seconds(member), self.row(member))).collect();
+        self.members.iter_mut().zip(begun).for_each(|(member, begun)| member.begun = Some(begun));
+        self.record.part = Some(Open { name: name.into(), peak });
     }
 
     fn close_part(&mut self) {
-        let Some(Open { name, start_seconds, before, mut peak }) = self.record.part.take() else { return };
+        let Some(Open { name, mut peak }) = self.record.part.take() else { return };
         let ladder = &self.setup.ladder;
         peak.note(ladder, &self.vm.stats(), self.touched.now);
-        let row = self.row();
         let base = ladder.base().bytes();
-        let row = Row {
-            peak_touched_bytes: peak.touched_pages * base,
-            peak_resident_bytes: peak.resident_pages * base,
-            bloat_percent: bloat(peak.touched_pages, peak.resident_pages),
-            pages: peak.pages(ladder),
-            ..row.since(&before)
+        let part = |member: &Member| {
+            let (start_seconds, before) = member.begun.as_ref().expect("the part has begun on all machines");
+            let row = Row {
+                peak_touched_bytes: peak.touched_pages * base,
+                peak_resident_bytes: peak.resident_pages * base,
+                bloat_percent: bloat(peak.touched_pages, peak.resident_pages),
+                pages: peak.pages(ladder),
+                ..self.row(member).since(before)
+            };
+            Part { name: name.clone(), start_seconds: *start_seconds, row }
         };
-        self.record.parts.push(Part { name, start_seconds, row });
+        let parts: Vec<Part> = self.members.iter().map(part).collect();
+        self.members.iter_mut().zip(parts).for_each(|(member, part)| member.parts.push(part));
     }
 
     /// Called before mappings or pages are removed.
@@ -347,12 +365,16 @@ impl Simulation {
         }
     }
 
-    /// Ends all processes, checks that no frame is leaked, and returns the counts.
-    pub(crate) fn finish(mut self, info: &Info, complete: bool) -> Run {
+    /// Ends all processes, checks that no frame is leaked, and returns the counts of each machine, with its place in the
+    /// grid.
+    pub(crate) fn finish(mut self, info: &Info, complete: bool) -> Vec<(usize, Run)> {
         self.info = info.clone();
         self.close_part();
-        let left = self.row();
-        let evidence = self.windows.evidence(&self.info, &self.setup.machine, &self.mmu);
+        let state = |member: &Member| {
+            let translated = member.translated(&self.mmu);
+            (self.row(member), member.windows.evidence(&self.info, &translated, &self.counted))
+        };
+        let left: Vec<(Row, Option<Evidence>)> = self.members.iter().map(state).collect();
         let spaces: Vec<SpaceId> = self.processes.spaces.values().copied().collect();
         for space in spaces {
             if let Err(error) = self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine), space) {
@@ -360,40 +382,47 @@ impl Simulation {
             }
         }
         let frames_leaked = self.vm.leaked_frames();
-        let mut row = Row {
-            active_bytes: left.active_bytes,
-            inactive_bytes: left.inactive_bytes,
-            cache_bytes: left.cache_bytes,
-            swap_used_bytes: left.swap_used_bytes,
-            contiguity: left.contiguity,
-            frames_leaked,
-            ..self.row()
-        };
         let complete = complete && !self.outcome.stopped;
-        row.complete &= complete;
         let by_time = self.vm.has_background();
-        estimate::own_errors(&mut row, evidence.as_ref().filter(|_| !by_time));
-        for part in &mut self.record.parts {
-            part.row.workload.clone_from(&row.workload);
-        }
-        if let Some(last) = self.record.parts.last_mut() {
-            last.row.complete &= complete;
-        }
-        Run { row, parts: self.record.parts, samples: self.record.samples, evidence }
+        let samples = std::mem::take(&mut self.record.samples);
+        let members = std::mem::take(&mut self.members);
+        let run = |(mut member, (left, evidence)): (Member, (Row, Option<Evidence>))| {
+            let mut row = Row {
+                active_bytes: left.active_bytes,
+                inactive_bytes: left.inactive_bytes,
+                cache_bytes: left.cache_bytes,
+                swap_used_bytes: left.swap_used_bytes,
+                contiguity: left.contiguity,
+                frames_leaked,
+                ..self.row(&member)
+            };
+            row.complete &= complete;
+            estimate::own_errors(&mut row, evidence.as_ref().filter(|_| !by_time));
+            for part in &mut member.parts {
+                part.row.workload.clone_from(&row.workload);
+            }
+            if let Some(last) = member.parts.last_mut() {
+                last.row.complete &= complete;
+            }
+            (member.place, Run { row, parts: member.parts, samples: samples.clone(), evidence })
+        };
+        members.into_iter().zip(left).map(run).collect()
     }
 
-    /// The counts so far.
-    fn row(&self) -> Row {
-        let (stats, counters, machine) = (self.vm.stats(), self.mmu.counters(), &self.setup.machine);
+    /// The counts so far on a machine.
+    fn row(&self, member: &Member) -> Row {
+        let (stats, translated, machine) = (self.vm.stats(), member.translated(&self.mmu), &member.setup.machine);
+        let counters = &translated.counters;
         let base = self.setup.ladder.base().bytes();
-        let whole = self.whole();
-        let cycles = self.cycles(&whole);
-        let kernel = self.kernel_work().with_daemon_apart(self.work.daemon);
+        let whole = self.whole(member, &translated);
+        let cycles = self.cycles(member, &whole);
+        let effort = self.effort();
+        let (daemon, kernel) = (member.kernel(&self.work.daemon), member.kernel(&(effort - self.work.daemon)));
         let error: Vec<&str> = self.outcome.reasons.iter().chain(&self.outcome.failed).map(String::as_str).collect();
         Row {
             workload: self.info.workload.clone(),
             machine: machine.name.clone(),
-            policy: self.setup.name.clone(),
+            policy: member.setup.name.clone(),
             references: whole.references,
             instructions: whole.instructions,
             faults: stats.faults,
@@ -415,7 +444,7 @@ impl Simulation {
             zero_cycles: kernel.zero,
             copy_cycles: kernel.copy,
             promotion_cycles: kernel.promotion,
-            background_cycles: kernel.background,
+            background_cycles: kernel.background + daemon.total(),
             io_cycles: self.disk.cycles(machine),
             seconds: cycles as f64 / machine.clock.hertz as f64,
             idle_seconds: self.counted.idle_microseconds as f64 / 1e6,
@@ -443,8 +472,8 @@ impl Simulation {
             evictions: stats.evictions,
             cache_reactivated: stats.cache_reactivated,
             daemon_runs: stats.daemon_runs,
-            daemon_cycles: self.work.daemon.total(),
-            superpage_cycles: cost::superpages(machine, counters, &stats),
+            daemon_cycles: daemon.total(),
+            superpage_cycles: member.kernel(&effort).promotion,
             contiguity_requests: stats.contiguity_requests,
             contiguity_failed: stats.contiguity_failed,
             contiguity_satisfied: stats.contiguity_requests - stats.contiguity_failed,
@@ -467,7 +496,7 @@ impl Simulation {
             memory_bytes: self.setup.frames * base,
             swap_bytes: self.setup.swap_pages * base,
             files: self.setup.files,
-            hash: self.setup.digest,
+            hash: member.setup.digest,
             fragment: self.setup.fragment,
             fragmented: {
                 let share = |(size, hit, all): &(PageSize, u64, u64)| (*size, *hit as f64 / *all as f64);

@@ -11,6 +11,7 @@ mod navarro02;
 mod parts;
 mod pressure;
 mod sampling;
+mod together;
 mod touched;
 mod tutorial;
 

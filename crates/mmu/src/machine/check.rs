@@ -2,9 +2,9 @@
 
 use super::overlay::label;
 use super::{LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
+use crate::cache::MAX_WAYS;
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use crate::lines::ENTRY_BYTES;
-use crate::record::{MAX_WALK_CACHE, MAX_WAYS};
 use crate::table::MAX_TABLE_LEVELS;
 use superpage_pages::{Access, Ladder};
 
@@ -219,8 +219,8 @@ impl Machine {
             if std::mem::replace(&mut seen[level], true) {
                 return Err((key, "there are two; expected one".into()));
             }
-            if cache.entries == 0 || cache.entries > MAX_WALK_CACHE - 1 {
-                return Err((key, format!("expected 1 to {} entries", MAX_WALK_CACHE - 1)));
+            if cache.entries == 0 || cache.entries > MAX_WAYS {
+                return Err((key, format!("expected 1 to {MAX_WAYS} entries")));
             }
         }
         if self.line_cache.len() > MAX_LINE_LEVELS {

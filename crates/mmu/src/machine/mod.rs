@@ -497,20 +497,16 @@ impl Machine {
         Ladder::new(&self.pages.sizes).expect("a machine's sizes were checked when its file was read")
     }
 
+    /// Whether the same kernel maps the same in page tables of this machine and of another: both have pages of the same sizes, and
+    /// tables of the same format. TLBs, walkers and costs may differ.
+    pub fn shares_mappings(&self, other: &Machine) -> bool {
+        let tables = |machine: &Machine| (machine.page_table.kind, machine.page_table.bits.clone());
+        self.pages.sizes == other.pages.sizes && tables(self) == tables(other)
+    }
+
     /// The number of TLB levels.
     pub fn tlb_levels(&self) -> usize {
         self.tlb.iter().map(|tlb| tlb.level).max().unwrap_or(0)
-    }
-
-    /// For each TLB a number that is not used by any other one that may hold the same page.
-    pub(crate) fn places(&self) -> Vec<usize> {
-        let mut places: Vec<usize> = Vec::new();
-        for (index, tlb) in self.tlb.iter().enumerate() {
-            let beside = |other: &usize| self.tlb[*other].sizes.iter().any(|size| tlb.sizes.contains(size));
-            let taken: Vec<usize> = (0..index).filter(beside).map(|other| places[other]).collect();
-            places.extend((0..).find(|place| !taken.contains(place)));
-        }
-        places
     }
 
     /// The nearer TLBs that an inclusive one must include, as a bit set of their positions in the file.

@@ -1,6 +1,7 @@
 //! The one lookup that each request makes.
 
 use super::Mappings;
+use crate::request::Trap;
 use superpage_pages::Vpn;
 
 /// Cached parts of the upper index, each for what one node of the second level spans.
@@ -61,6 +62,27 @@ impl Mappings {
         let above = stretch.first + ((page.0 >> low) as u32 & stretch.mask);
         let record = self.records[above as usize];
         Some(if record.is_table() { record.child() + (page.0 as u32 & ((1 << low) - 1)) } else { above })
+    }
+
+    /// The head of the mapping that the page-table entry belongs to, with the use bits that the access sets; or the
+    /// reason why it traps.
+    #[inline(always)]
+    pub(crate) fn make_ready(&mut self, entry: u32, access: u64) -> Result<u32, Trap> {
+        let head = Mappings::head(entry, self.records[entry as usize]);
+        let record = &mut self.records[head as usize];
+        if !record.allows(access) {
+            return Err(match record.is_leaf() {
+                true => Trap::Rights { held: record.protection() },
+                false => Trap::Absent,
+            });
+        }
+        let used = record.used_by(access);
+        if used != *record {
+            self.use_bits.dirtied += (used.dirty() && !record.dirty()) as u64;
+            self.use_bits.referenced += !record.referenced() as u64;
+            *record = used;
+        }
+        Ok(head)
     }
 
     #[cold]

@@ -24,8 +24,8 @@ pub(crate) use operations::{MappingId, Work};
 pub(crate) trait Watch {
     /// The mapping with this head, first page and page-table entry changes.
     fn leaf(&mut self, head: u32, first: Vpn, record: Record);
-    /// The pointer to a table is removed.
-    fn pointer(&mut self, id: u32, level: usize, record: Record);
+    /// This pointer to a table is removed.
+    fn pointer(&mut self, level: usize, record: Record);
 }
 
 /// No node above: a root.
@@ -112,6 +112,15 @@ pub(crate) struct Found {
     pub(crate) level: usize,
 }
 
+/// How often use bits were set by accesses.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UseBits {
+    /// Clean mappings that became dirty.
+    pub(crate) dirtied: u64,
+    /// Unreferenced mappings that became referenced.
+    pub(crate) referenced: u64,
+}
+
 /// The mappings of all address spaces.
 #[derive(Clone, Debug)]
 pub(crate) struct Mappings {
@@ -132,6 +141,7 @@ pub(crate) struct Mappings {
     /// of date.
     changes: u64,
     stretches: Stretches,
+    pub(crate) use_bits: UseBits,
 }
 
 impl Mappings {
@@ -150,6 +160,7 @@ impl Mappings {
             free: Vec::new(),
             roots: Vec::new(),
             changes: 0,
+            use_bits: UseBits::default(),
         }
     }
 
@@ -295,7 +306,7 @@ impl Mappings {
             }
             self.nodes.all[number].level = 0;
             self.free.push(number as u32);
-            watch.pointer(above, self.nodes.level_of(above), self.records[above as usize]);
+            watch.pointer(self.nodes.level_of(above), self.records[above as usize]);
             self.records[above as usize] = Record::ABSENT;
             self.changes += 1;
             (id, gone) = (above, 1);

@@ -196,7 +196,7 @@ impl Mappings {
             let record = self.records[id as usize];
             if record.is_table() {
                 self.destroy_node(record.child(), watch);
-                watch.pointer(id, self.nodes.level_of(id), record);
+                watch.pointer(self.nodes.level_of(id), record);
                 self.records[id as usize] = Record::ABSENT;
                 self.nodes.all[number].live -= 1;
             } else if record.is_leaf() {

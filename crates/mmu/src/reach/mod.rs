@@ -23,8 +23,7 @@ pub(crate) trait Reach: Clone + Debug {
     /// What an entry holds beside its key.
     type Payload: Copy + PartialEq + Debug + Default;
 
-    /// Whether an entry is a whole mapping, so that there is at most one, in the way that the mapping's page-table
-    /// entry notes.
+    /// Whether an entry is a whole mapping, so that there is at most one.
     const WHOLE: bool = false;
 
     /// The payload of a new entry, filled for this translation.
@@ -66,13 +65,12 @@ macro_rules! reaches {
 reaches! { $ Exact Fractured }
 
 impl Entries {
-    /// An empty TLB; `noted` ways of a set can be distinguished by what a page-table entry notes.
-    pub(crate) fn new(machine: &Machine, tlb: &TlbSpec, noted: usize) -> Entries {
+    /// An empty TLB.
+    pub(crate) fn new(machine: &Machine, tlb: &TlbSpec) -> Entries {
         let (sets, ways, replacement) = (tlb.sets(), tlb.ways(), tlb.replacement);
         match machine.host {
-            None => Entries::Exact(Cache::new(sets, ways, replacement, noted)),
-            // A mapping has many entries, and its page-table entry notes the way of the last one filled.
-            Some(_) => Entries::Fractured(Cache::new(sets, ways, replacement, 1)),
+            None => Entries::Exact(Cache::new(sets, ways, replacement)),
+            Some(_) => Entries::Fractured(Cache::new(sets, ways, replacement)),
         }
     }
 }

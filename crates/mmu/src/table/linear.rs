@@ -32,16 +32,16 @@ impl TableFormat for Linear {
     }
 
     #[inline(always)]
-    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, reads: Reads<'_>) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: u64, reads: Reads<'_>) {
         self.0.walk(mappings, batch, walks, reads);
     }
 
-    fn walk_absent(&mut self, mappings: &mut Mappings, page: (u32, Vpn), reads: Reads<'_>) {
+    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), reads: Reads<'_>) {
         self.0.walk_absent(mappings, page, reads);
     }
 
-    fn forget(&mut self, id: u32, level: usize, record: Record) {
-        self.0.forget(id, level, record);
+    fn forget(&mut self, level: usize, record: Record) {
+        self.0.forget(level, record);
     }
 
     fn flush(&mut self) {

@@ -30,13 +30,13 @@ pub(crate) trait TableFormat: Sized {
     fn new(machine: &Machine, shape: &Shape) -> Self;
 
     /// Walks for these requests of a batch, whose pages are mapped, in their order.
-    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, reads: Reads<'_>);
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: u64, reads: Reads<'_>);
 
-    /// Walks for a page that is not mapped, to the absent entry.
-    fn walk_absent(&mut self, mappings: &mut Mappings, page: (u32, Vpn), reads: Reads<'_>);
+    /// Walks for a page that is not mapped, to the absent entry. Its root exists.
+    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), reads: Reads<'_>);
 
     /// A page-table entry of a level of the index that pointed to others was removed.
-    fn forget(&mut self, id: u32, level: usize, record: Record);
+    fn forget(&mut self, level: usize, record: Record);
 
     /// Empties the caches of the walker.
     fn flush(&mut self);

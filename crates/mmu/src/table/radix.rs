@@ -27,7 +27,7 @@ pub(crate) const MAX_LEVELS: usize = MAX_WALK_LEVELS;
 /// The walk caches, and where walks end.
 #[derive(Clone, Debug)]
 pub(crate) struct Radix {
-    /// For pointers at level n, at index n - 1; the lowest level has none.
+    /// For pointers at level n, at index n - 1; the lowest level has none. A pointer's key is the number of its table.
     caches: [Option<Cache>; MAX_LEVELS],
     levels: usize,
     /// The level of the entries of pages at each level of the ladder.
@@ -55,7 +55,7 @@ impl TableFormat for Radix {
     fn new(machine: &Machine, shape: &Shape) -> Radix {
         let mut caches = [const { None }; MAX_LEVELS];
         for cache in &machine.walk_cache {
-            caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru, cache.entries));
+            caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru));
         }
         let mut leaf_levels = [1; superpage_pages::MAX_LEVELS];
         for (level, (leaf, _)) in leaf_levels.iter_mut().zip(&shape.layouts) {
@@ -66,7 +66,7 @@ impl TableFormat for Radix {
     }
 
     #[inline(always)]
-    fn walk(&mut self, mappings: &mut Mappings, batch: &Batch, walks: u64, reads: Reads<'_>) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: u64, reads: Reads<'_>) {
         let mut levels = [0; MAX_LEVELS];
         for (kind, requests) in batch.groups() {
             levels[self.leaf_levels[*kind as usize >> 2] as usize - 1] |= requests & walks;
@@ -74,30 +74,28 @@ impl TableFormat for Radix {
         self.climb(mappings, &batch.entries, levels, reads);
     }
 
-    fn walk_absent(&mut self, mappings: &mut Mappings, (space, page): (u32, Vpn), reads: Reads<'_>) {
-        mappings.make_root(space, page);
-        let found = mappings.find(space, page, 1).expect("the root was just made");
+    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), reads: Reads<'_>) {
+        let found = mappings.find(space, page, 1).expect("the root exists");
         // From the absent entry up to the one whose pointer a walk cache holds, as `climb` does for many.
-        let Mappings { records, parents, .. } = mappings;
         let (mut path, mut count) = ([found.id; MAX_LEVELS], 1);
         for level in found.level..self.levels.min(MAX_LEVELS) {
-            let id = parents[(path[count - 1] >> self.node_bits) as usize];
+            let table = path[count - 1] >> self.node_bits;
             if let Some(cache) = &mut self.caches[level]
-                && on_sets!(cache, sets => look_up_one(&mut sets, records, id))
+                && on_sets!(cache, sets => look_up_one(&mut sets, table))
             {
                 reads.counters.walk_cache_hits[level] += 1;
                 break;
             }
-            path[count] = id;
+            path[count] = mappings.parents[table as usize];
             count += 1;
         }
         path[..count].iter().rev().enumerate().for_each(|(place, id)| reads.lines.want(place, *id));
-        reads.lines.read(count, records.len(), reads.counters);
+        reads.lines.read(count, reads.counters);
     }
 
-    fn forget(&mut self, id: u32, level: usize, record: Record) {
+    fn forget(&mut self, level: usize, record: Record) {
         if let Some(cache) = &mut self.caches[level - 1] {
-            cache.forget(&(0..1), record.walk_place(), id);
+            cache.forget(&(0..1), record.child() >> self.node_bits);
         }
     }
 
@@ -105,15 +103,17 @@ impl TableFormat for Radix {
         self.caches.iter_mut().flatten().for_each(Cache::flush);
     }
 
-    /// Checks that walk caches hold only pointers of their level, in the ways that the records note.
+    /// Checks that walk caches hold only tables that pointers of their level point to, where their places say.
     fn validate(&self, mappings: &Mappings) -> Result<(), String> {
         for (index, cache) in self.caches.iter().enumerate() {
             let Some(cache) = cache else { continue };
             cache.validate()?;
-            for (_, way, id, ()) in cache.entries() {
-                let record = mappings.records[id as usize];
-                if !record.is_table() || mappings.nodes.level_of(id) != index + 1 || record.walk_place() != way {
-                    return Err(format!("walk cache {} holds record {id:#x} in way {way}: {record:?}", index + 1));
+            for (_, way, table, ()) in cache.entries() {
+                let id = mappings.parents[table as usize];
+                let record = mappings.records.get(id as usize).copied().unwrap_or(Record::ABSENT);
+                let points = record.is_table() && record.child() >> self.node_bits == table;
+                if !points || mappings.nodes.level_of(id) != index + 1 || cache.find(0, table) != Some(way) {
+                    return Err(format!("walk cache {} holds table {table} in way {way}: {record:?}", index + 1));
                 }
             }
         }
@@ -127,12 +127,11 @@ impl Radix {
     #[inline(always)]
     fn climb(
         &mut self,
-        mappings: &mut Mappings,
+        mappings: &Mappings,
         entries: &[u32; BATCH],
         levels: [u64; MAX_LEVELS],
         Reads { lines, counters }: Reads<'_>,
     ) {
-        let Mappings { records, parents, .. } = mappings;
         // From the lowest level up, the walks that reach each level: those that no cache below it shortened.
         let mut coming = levels;
         let mut reached = 1;
@@ -145,13 +144,14 @@ impl Radix {
             }
             // Those whose entry is below this level and that no cache has served yet.
             let climbing = coming[level - 1];
-            for index in each(climbing) {
-                here[index] = parents[(below[index] >> self.node_bits) as usize];
-            }
+            let bits = self.node_bits;
             let missed = match &mut self.caches[level] {
-                Some(cache) if climbing != 0 => on_sets!(cache, sets => look_up(&mut sets, records, here, climbing)),
+                Some(cache) if climbing != 0 => on_sets!(cache, sets => look_up(&mut sets, below, bits, climbing)),
                 _ => climbing,
             };
+            for index in each(missed) {
+                here[index] = mappings.parents[(below[index] >> bits) as usize];
+            }
             counters.walk_cache_hits[level] += (climbing & !missed).count_ones() as u64;
             coming[level] |= missed;
             if coming[level] != 0 {
@@ -166,34 +166,28 @@ impl Radix {
                 count += (coming[level] >> index & 1) as usize;
             }
         }
-        lines.read(count, records.len(), counters);
+        lines.read(count, counters);
     }
 }
 
-/// Looks up pointers in a walk cache, which is filled for those that miss; returns which missed.
+/// Looks up the tables of these page-table entries in a walk cache, which is filled for those that miss; returns which missed.
 #[inline(always)]
-fn look_up<R: Replace>(
-    sets: &mut Sets<'_, Exact, R>,
-    records: &mut [Record],
-    pointers: &[u32; BATCH],
-    asking: u64,
-) -> u64 {
+fn look_up<R: Replace>(sets: &mut Sets<'_, Exact, R>, entries: &[u32; BATCH], node_bits: u32, asking: u64) -> u64 {
     let mut missed = 0;
     for index in each(asking) {
-        if !look_up_one(sets, records, pointers[index]) {
+        if !look_up_one(sets, entries[index] >> node_bits) {
             missed |= 1 << index;
         }
     }
     missed
 }
 
-/// Looks up one pointer, and fills the walk cache if it misses; returns whether it hit.
+/// Looks up one table, and fills the walk cache if it misses; returns whether it hit.
 #[inline(always)]
-fn look_up_one<R: Replace>(sets: &mut Sets<'_, Exact, R>, records: &mut [Record], id: u32) -> bool {
-    let record = &mut records[id as usize];
-    let hit = sets.hit(0, record.walk_place(), id);
+fn look_up_one<R: Replace>(sets: &mut Sets<'_, Exact, R>, table: u32) -> bool {
+    let hit = sets.hit(0, table);
     if !hit {
-        record.set_walk_place(sets.fill(0, id).0);
+        sets.fill(0, table);
     }
     hit
 }

@@ -5,11 +5,13 @@ mod naive;
 mod reach;
 mod replacement;
 mod runs;
+mod together;
 
 use naive::{Naive, Stop};
 use proptest::prelude::*;
-use superpage_mmu::{Counters, Host, Machine, Mmu, Replacement, Request, Serves, Trap, Ways};
+use superpage_mmu::{Counters, Host, Machine, Replacement, Request, Serves, Trap, Ways};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
+use together::Together;
 
 const ACCESSES: [Access; 3] = [Access::Read, Access::Write, Access::Execute];
 
@@ -23,17 +25,18 @@ fn mapped(space: u32, page: u64, size: PageSize, protection: Protection) -> Mapp
     Mapped { frame: frame(space, page), size, protection }
 }
 
-/// Both models, and what keeps them in step.
+/// Both models, and what keeps them in step. The naive one is of the first machine.
 struct Pair {
-    mmu: Mmu,
+    mmu: Together,
     naive: Naive,
     machine: Machine,
     state: u64,
 }
 
 impl Pair {
-    fn new(machine: &Machine, seed: u64) -> Pair {
-        Pair { mmu: Mmu::new(machine), naive: Naive::new(machine), machine: machine.clone(), state: seed | 1 }
+    fn new(machines: &[Machine], seed: u64) -> Pair {
+        let (machine, mmu) = (machines[0].clone(), Together::new(machines));
+        Pair { mmu, naive: Naive::new(&machine), machine, state: seed | 1 }
     }
 
     fn random(&mut self, below: u64) -> u64 {
@@ -280,13 +283,13 @@ impl Pair {
     }
 }
 
-fn check(machine: &Machine, seed: u64, steps: &[u8]) -> Counters {
-    let mut pair = Pair::new(machine, seed);
+fn check(machines: &[Machine], seed: u64, steps: &[u8]) -> Counters {
+    let mut pair = Pair::new(machines, seed);
     for step in steps {
         pair.step(*step);
         pair.compare();
     }
-    *pair.mmu.counters()
+    pair.mmu.counters()
 }
 
 /// All machines in the box, and variants that they do not cover.
@@ -333,7 +336,7 @@ fn machines() -> Vec<Machine> {
     split.walk_cache.retain(|cache| cache.level == 3);
     split.line_cache.clear();
     machines.push(split);
-    // More ways than a record tells apart, and more TLBs for one page than it has places.
+    // Many ways, and many TLBs for one page.
     let mut wide = Machine::builtin("golden-cove").unwrap();
     wide.name = "three levels".into();
     let mut third = wide.tlb.iter().find(|tlb| tlb.name == "STLB 4K").unwrap().clone();
@@ -379,8 +382,39 @@ proptest! {
         seed: u64,
         steps in prop::collection::vec(0u8..20, 1..120),
     ) {
-        check(&machines()[which], seed, &steps);
+        check(&machines()[which..=which], seed, &steps);
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Machines that run the same are one [`superpage_mmu::Mmu`], and each has the counts that it has alone: those of the box and
+    /// made-up ones with the same page tables, some with the same first level, some with another.
+    #[test]
+    fn machines_count_together_as_alone(
+        which in 0..machines().len(),
+        seed: u64,
+        steps in prop::collection::vec(0u8..20, 1..80),
+    ) {
+        let machines = machines();
+        let first = &machines[which];
+        let mut group = vec![first.clone(), with_another_second_level(first)];
+        let alike = machines.iter().filter(|other| first.shares_mappings(other) && other.name != first.name);
+        group.extend(alike.skip(seed as usize % 5).step_by(3).take(4).cloned());
+        check(&group, seed, &steps);
+    }
+}
+
+/// The same but for a smaller second level, if there is one, and smaller caches of the walker: it is behind the same first level.
+fn with_another_second_level(machine: &Machine) -> Machine {
+    let mut other = machine.clone();
+    for tlb in other.tlb.iter_mut().filter(|tlb| tlb.level > 1) {
+        (tlb.entries, tlb.ways, tlb.replacement, tlb.inclusive) = (12, Ways::Of(4), Replacement::Lru, false);
+    }
+    other.walk_cache.iter_mut().for_each(|cache| cache.entries = 1);
+    other.line_cache.truncate(1);
+    other
 }
 
 /// Long streams on each machine, so that none depends on the luck of the generator; in two halves, for two processors.
@@ -393,7 +427,7 @@ fn agree_over_a_long_stream(half: usize) {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             steps.push((state >> 33) as u8 % 20);
         }
-        let counters = check(machine, 42, &steps);
+        let counters = check(std::slice::from_ref(machine), 42, &steps);
         // The stream has gone where it matters.
         assert!(counters.tlb_misses() > 1000 && counters.level_hits(0) > 1000, "{counters:?}");
         assert!(machine.tlb_levels() == 1 || counters.level_hits(1) > 100, "{counters:?}");
@@ -418,7 +452,7 @@ fn every_other_machine_agrees_over_a_long_stream() {
 fn mixed_sizes_miss_alike_for_long() {
     let wanted = ["alpha-21264", "alpha-21264 lru", "skylake-sp", "neoverse-v2"];
     for machine in machines().iter().filter(|machine| wanted.contains(&machine.name.as_str())) {
-        let mut pair = Pair::new(machine, 7);
+        let mut pair = Pair::new(std::slice::from_ref(machine), 7);
         let sizes: Vec<PageSize> = machine.pages.sizes.iter().copied().filter(|size| size.bytes() <= 4 << 20).collect();
         for stretch in 0..120u64 {
             let (size, start) = (sizes[stretch as usize % sizes.len()], stretch << 12);

@@ -90,7 +90,7 @@ fn check(machine: &Machine, visits: &[Visit], sizes: &[usize]) {
         assert_eq!(mmu.retry(left[index]), Ok(()));
         left = &left[index + 1..];
     }
-    let (ours, naive_counts) = (mmu.counters(), &naive.counts);
+    let (ours, naive_counts) = (mmu.counters(0), &naive.counts);
     for level in 0..machine.tlb_levels() {
         for access in ACCESSES {
             // Where no TLB of the level serves an access, every one goes by, and their number says nothing.
@@ -103,7 +103,7 @@ fn check(machine: &Machine, visits: &[Visit], sizes: &[usize]) {
     assert_eq!(ours.walk_memory_references(), naive_counts.walk_references, "{}: walk references", machine.name);
     assert_eq!(ours.line_hits, naive_counts.line_hits, "{}: line hits", machine.name);
     assert_eq!(ours.dirty_updates, naive_counts.dirty_updates, "{}: dirty updates", machine.name);
-    let held: Vec<_> = mmu.held().iter().map(|held| (held.tlb, held.size, held.entries)).collect();
+    let held: Vec<_> = mmu.held(0).iter().map(|held| (held.tlb, held.size, held.entries)).collect();
     assert_eq!(held, naive.held(), "{}", machine.name);
 }
 

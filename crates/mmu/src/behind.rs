@@ -1,0 +1,91 @@
+//! What is behind a first level of TLBs: further levels, the walker with its caches, and counters.
+
+use crate::batch::Batch;
+use crate::counters::Counters;
+use crate::lines::{Lines, Reads};
+use crate::machine::Machine;
+use crate::mappings::{Mappings, Shape};
+use crate::record::Record;
+use crate::table::{Format, TableFormat, on_format};
+use crate::tlb::Tlbs;
+use superpage_pages::Vpn;
+
+/// What one machine has behind its first level.
+#[derive(Clone, Debug)]
+pub(crate) struct Behind {
+    pub(crate) tlbs: Tlbs,
+    format: Format,
+    lines: Lines,
+    pub(crate) counters: Counters,
+    /// The part of it that was counted by walks to absent pages.
+    pub(crate) faulting: Counters,
+}
+
+impl Behind {
+    /// That of this machine, empty; `tlbs` are those of further levels.
+    pub(crate) fn new(machine: &Machine, tlbs: Tlbs, shape: &Shape) -> Behind {
+        Behind {
+            tlbs,
+            format: Format::new(machine, shape),
+            lines: Lines::new(machine),
+            counters: Counters::default(),
+            faulting: Counters::default(),
+        }
+    }
+
+    /// Takes the requests of a batch that missed in the first level through all others, and walks for those that miss in all.
+    #[inline(always)]
+    pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch, requests: u64) {
+        let served = self.tlbs.translate(mappings, batch, requests);
+        for (kind, requests) in batch.groups() {
+            let access = (*kind as usize & 3) % 3;
+            self.counters.walks[access] += (requests & served.missed).count_ones() as u64;
+            for (counts, hits) in self.counters.lower_hits.iter_mut().zip(served.hits).take(self.tlbs.levels()).skip(1)
+            {
+                counts[access] += (requests & hits).count_ones() as u64;
+            }
+        }
+        if served.missed != 0 {
+            let reads = Reads { lines: &mut self.lines, counters: &mut self.counters };
+            on_format!(&mut self.format, format => format.walk(mappings, batch, served.missed, reads));
+        }
+    }
+
+    /// Fills the TLBs for a batch of one request, uncounted.
+    pub(crate) fn load(&mut self, mappings: &Mappings, batch: &Batch) {
+        self.tlbs.translate(mappings, batch, 1);
+    }
+
+    /// Counts a walk to an absent page, whose root exists.
+    pub(crate) fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), access: usize) {
+        let mut walk = Counters::default();
+        walk.references[access] += 1;
+        walk.walks[access] += 1;
+        let reads = Reads { lines: &mut self.lines, counters: &mut walk };
+        on_format!(&mut self.format, format => format.walk_absent(mappings, page, reads));
+        self.counters.add_walks(&walk);
+        self.faulting.add_walks(&walk);
+    }
+
+    /// Drops a mapping that changes.
+    pub(crate) fn forget(&mut self, head: u32, first: Vpn, record: Record) {
+        self.counters.shootdown_entries += self.tlbs.forget(head, first, record);
+    }
+
+    /// Drops a pointer to a table that is removed.
+    pub(crate) fn forget_pointer(&mut self, level: usize, record: Record) {
+        on_format!(&mut self.format, format => format.forget(level, record));
+    }
+
+    /// Empties TLBs and walk caches.
+    pub(crate) fn flush(&mut self) {
+        self.tlbs.flush();
+        on_format!(&mut self.format, format => format.flush());
+    }
+
+    pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        self.tlbs.validate(mappings)?;
+        self.lines.validate()?;
+        on_format!(&self.format, format => format.validate(mappings))
+    }
+}

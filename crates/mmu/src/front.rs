@@ -1,0 +1,266 @@
+//! The first level of TLBs: it takes requests, and passes on what misses.
+//!
+//! What is behind it sees a part of the requests, and nothing that happens there changes what the first level holds (where a level
+//! includes nearer ones it would, so there all levels are behind: this one is empty). So a first level can have what is
+//! behind it of several machines.
+
+use crate::batch::{BATCH, Batch, Located, TOUCHES, Touch, kind};
+use crate::behind::Behind;
+use crate::counters::Counters;
+use crate::mappings::{Mappings, Watch};
+use crate::recent::{Recent, Seen};
+use crate::record::Record;
+use crate::request::{Request, Trap};
+use crate::tlb::Tlbs;
+use superpage_pages::Vpn;
+
+/// The TLBs of the first level, and all machines that have them.
+#[derive(Clone, Debug)]
+pub(crate) struct Front {
+    pub(crate) first: Tlbs,
+    numbers: Numbers,
+    recent: Recent,
+    batch: Batch,
+    /// What is the same for all machines behind it, and not for all of an [`crate::Mmu`].
+    pub(crate) counters: Counters,
+    pub(crate) behind: Vec<Behind>,
+}
+
+/// Address space numbers, assigned in turn; when they run out, all are revoked and everything is flushed.
+#[derive(Clone, Debug)]
+struct Numbers {
+    /// How many there are; 0 if the machine has none.
+    available: u64,
+    given: u64,
+    /// Incremented when all numbers are revoked.
+    generation: u64,
+    /// For each space, the generation in which it last got a number.
+    holders: Vec<u64>,
+}
+
+impl Numbers {
+    fn new(bits: u32) -> Numbers {
+        let available = if bits == 0 { 0 } else { 1 << bits };
+        Numbers { available, given: 0, generation: 1, holders: Vec::new() }
+    }
+
+    /// Assigns a number if the space needs one. Returns whether running it from now on requires a flush.
+    fn switch(&mut self, space: u32) -> bool {
+        if self.available == 0 {
+            return true;
+        }
+        if self.holders.len() <= space as usize {
+            self.holders.resize(space as usize + 1, 0);
+        }
+        if self.holders[space as usize] == self.generation {
+            return false;
+        }
+        let exhausted = self.given == self.available;
+        if exhausted {
+            self.generation += 1;
+            self.given = 0;
+        }
+        self.given += 1;
+        self.holders[space as usize] = self.generation;
+        exhausted
+    }
+}
+
+impl Front {
+    /// An empty first level of a machine whose address space numbers have so many bits, with nothing behind it.
+    pub(crate) fn new(first: Tlbs, number_bits: u32) -> Front {
+        let mut numbers = Numbers::new(number_bits);
+        numbers.switch(0);
+        Front {
+            recent: Recent::new(first.first_level()),
+            first,
+            numbers,
+            batch: Batch::new(),
+            counters: Counters::default(),
+            behind: Vec::new(),
+        }
+    }
+
+    /// Whether a machine with this first level and such numbers can be behind it.
+    pub(crate) fn is_like(&self, first: &Tlbs, number_bits: u32) -> bool {
+        self.numbers.available == Numbers::new(number_bits).available && self.first.is_like(first)
+    }
+
+    /// The current space is another one now.
+    pub(crate) fn switch(&mut self, space: u32) {
+        self.recent.forget();
+        if self.numbers.switch(space) {
+            self.counters.flushes += 1;
+            self.first.flush();
+            self.behind.iter_mut().for_each(Behind::flush);
+        }
+    }
+
+    /// Mappings have changed.
+    pub(crate) fn forget(&mut self) {
+        self.recent.forget();
+    }
+
+    /// As [`crate::Mmu::run`].
+    #[inline(always)]
+    pub(crate) fn run(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request]) -> Option<(usize, Trap)> {
+        let mut done = 0;
+        while done < requests.len() {
+            let (taken, trap) = if self.recent.notes() {
+                self.locate::<true>(mappings, space, &requests[done..])
+            } else {
+                let located = self.locate::<false>(mappings, space, &requests[done..]);
+                self.recent.skip(located.0);
+                located
+            };
+            if self.batch.len > 0 || !self.batch.touches.is_empty() {
+                self.translate(mappings);
+            }
+            done += taken;
+            if let Some(trap) = trap {
+                self.count_trap(mappings, space, requests[done], trap);
+                return Some((done, trap));
+            }
+        }
+        None
+    }
+
+    /// As [`crate::Mmu::retry`].
+    pub(crate) fn retry(&mut self, mappings: &mut Mappings, space: u32, request: Request) -> Result<(), Trap> {
+        if let (_, Some(trap)) = self.locate::<false>(mappings, space, &[request]) {
+            return Err(trap);
+        }
+        if self.first.translate_first(&self.batch) != 0 {
+            self.behind.iter_mut().for_each(|behind| behind.load(mappings, &self.batch));
+        }
+        if self.recent.notes() {
+            self.recent.note(request, &self.batch.located(0));
+        }
+        Ok(())
+    }
+
+    /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits and makes a batch of
+    /// those that must be translated: all, or without those that `SPARE` leaves out, which are counted. Returns how many it
+    /// took, and why the next one traps.
+    /// Nothing that happens in the TLBs can change these results, so all requests of a batch
+    /// are located before the first is translated: their loads overlap.
+    #[inline(always)]
+    fn locate<const SPARE: bool>(
+        &mut self,
+        mappings: &mut Mappings,
+        space: u32,
+        requests: &[Request],
+    ) -> (usize, Option<Trap>) {
+        mappings.refresh();
+        let (mut index, mut taken, mut trap, mut repeated) = (0, 0, None, [0; 4]);
+        self.batch.touches.clear();
+        while taken < requests.len() && index < BATCH {
+            let request = requests[taken];
+            let (page, access) = (request.page(), request.access_bits());
+            match if SPARE { self.recent.see(request) } else { Seen::No } {
+                Seen::No => {}
+                seen => {
+                    repeated[access as usize] += 1;
+                    taken += 1;
+                    if let Seen::Touches { head, tlb } = seen {
+                        self.batch.touches.push(Touch { before: index as u8, tlb, head });
+                        if self.batch.touches.len() == TOUCHES {
+                            break;
+                        }
+                    }
+                    continue;
+                }
+            }
+            let Some(entry) = mappings.entry(space, page) else {
+                trap = Some(Trap::Absent);
+                break;
+            };
+            let (mut head, mut record) = (entry, mappings.records[entry as usize]);
+            if !record.is_ready(access) {
+                match mappings.make_ready(entry, access) {
+                    Ok(found) => (head, record) = (found, mappings.records[found as usize]),
+                    Err(reason) => {
+                        trap = Some(reason);
+                        break;
+                    }
+                }
+            }
+            let number = self.first.number(page, record);
+            let located = Located { head, entry, number, kind: kind(record, access) };
+            if SPARE {
+                self.recent.note(request, &located);
+            }
+            self.batch.set(index, located);
+            index += 1;
+            taken += 1;
+        }
+        if SPARE {
+            self.recent.judge((taken - index) as u32, index as u32);
+            self.counters.references.iter_mut().zip(repeated).for_each(|(count, more)| *count += more);
+        }
+        self.batch.close(index);
+        (taken, trap)
+    }
+
+    /// Takes the batch through the TLBs, and walks for requests that miss in all.
+    #[inline(always)]
+    fn translate(&mut self, mappings: &Mappings) {
+        let missed = self.first.translate_first(&self.batch);
+        for (kind, requests) in self.batch.groups() {
+            self.counters.references[(*kind as usize & 3) % 3] += requests.count_ones() as u64;
+        }
+        if missed != 0 {
+            self.behind.iter_mut().for_each(|behind| behind.translate(mappings, &self.batch, missed));
+        }
+    }
+
+    /// Counts a request that traps: like any other if its page is mapped, else as a walk to the absent entry.
+    #[cold]
+    fn count_trap(&mut self, mappings: &mut Mappings, space: u32, request: Request, trap: Trap) {
+        let (page, access) = (request.page(), request.access_bits());
+        match trap {
+            Trap::Rights { .. } => {
+                let entry = mappings.entry(space, page).expect("something is mapped there");
+                let head = Mappings::head(entry, mappings.records[entry as usize]);
+                let record = mappings.records[head as usize];
+                let located =
+                    Located { head, entry, number: self.first.number(page, record), kind: kind(record, access) };
+                self.recent.note_use(&located);
+                self.batch.touches.clear();
+                self.batch.set(0, located);
+                self.batch.close(1);
+                self.translate(mappings);
+            }
+            Trap::Absent => {
+                mappings.make_root(space, page);
+                self.behind.iter_mut().for_each(|behind| behind.walk_absent(mappings, (space, page), access as usize));
+            }
+        }
+    }
+
+    pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        self.first.validate(mappings)?;
+        for (request, head, number, tlb) in self.recent.certain() {
+            let record = mappings.records[head as usize];
+            let low = self.first.number(request.page(), record) as u32;
+            let ready = record.allows(request.access_bits()) && record.used_by(request.access_bits()) == record;
+            if !ready || low != number || !self.first.holds(tlb, request.page(), (head, record)) {
+                return Err(format!("{request:?} would not hit TLB {tlb} unchanged: {record:?}"));
+            }
+        }
+        self.behind.iter().try_for_each(|behind| behind.validate(mappings))
+    }
+}
+
+impl Watch for Vec<Front> {
+    fn leaf(&mut self, head: u32, first: Vpn, record: Record) {
+        for front in self {
+            front.counters.shootdown_entries += front.first.forget(head, first, record);
+            front.behind.iter_mut().for_each(|behind| behind.forget(head, first, record));
+        }
+    }
+
+    fn pointer(&mut self, level: usize, record: Record) {
+        self.iter_mut().flat_map(|front| &mut front.behind).for_each(|behind| behind.forget_pointer(level, record));
+    }
+}

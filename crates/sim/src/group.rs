@@ -1,0 +1,111 @@
+//! Which simulations of a grid are one: machines on which the same kernel does the same.
+//!
+//! What a kernel does depends on the stream, the sizes of pages and the format of page tables, the policy, memory, swap space and
+//! files. It does not depend on TLBs and walkers, as long as no policy asks for misses or for time. So all machines of a grid that
+//! differ in nothing else share one kernel and its mappings ([`superpage_mmu::Mmu::of`]), and each has its own counts,
+//! costs and rows.
+
+use crate::cost::{Effort, Kernel};
+use crate::estimate::{Translated, Windows};
+use crate::{Digest, Part, Row, Setup, Watch};
+use superpage_mmu::Mmu;
+use superpage_vm::Hash;
+
+/// One machine of a simulation.
+pub(crate) struct Member {
+    /// Its place in the grid.
+    pub(crate) place: usize,
+    /// Its place in the [`Mmu`].
+    pub(crate) number: usize,
+    pub(crate) setup: Setup,
+    pub(crate) windows: Windows,
+    pub(crate) parts: Vec<Part>,
+    /// When the current part began, in modelled seconds, and the row then.
+    pub(crate) begun: Option<(f64, Row)>,
+}
+
+impl Member {
+    pub(crate) fn new(place: usize, number: usize, setup: &Setup) -> Member {
+        let setup = setup.clone();
+        Member { place, number, setup, windows: Windows::default(), parts: Vec::new(), begun: None }
+    }
+
+    /// What its hardware has counted.
+    pub(crate) fn translated<'a>(&'a self, mmu: &'a Mmu) -> Translated<'a> {
+        Translated {
+            machine: &self.setup.machine,
+            counters: mmu.counters(self.number),
+            faulting: mmu.faulting(self.number),
+        }
+    }
+
+    /// What this work of the kernel costs on it.
+    pub(crate) fn kernel(&self, effort: &Effort) -> Kernel {
+        effort.on(&self.setup.machine, self.digest_cycles())
+    }
+
+    /// The cost of a digest of a base page.
+    pub(crate) fn digest_cycles(&self) -> u64 {
+        let costs = &self.setup.machine.costs;
+        let each = match self.setup.digest {
+            Digest::Fast => costs.hash_per_kb,
+            Digest::Sha1 => costs.sha1_per_kb,
+        };
+        (self.setup.ladder.base().bytes() >> 10) * each
+    }
+}
+
+/// The places of all setups, those together that one simulation can run. The first of each group is the first of
+/// those in the grid, and groups are in the order of these.
+pub(crate) fn groups(setups: &[Setup], watch: &Watch) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    for (place, setup) in setups.iter().enumerate() {
+        let joins = |group: &&mut Vec<usize>| {
+            let first = &setups[group[0]];
+            watch.sample_seconds.is_none() && does_the_same(first, setup) && !asks_the_machine(first)
+        };
+        match groups.iter_mut().find(joins) {
+            Some(group) => group.push(place),
+            None => groups.push(vec![place]),
+        }
+    }
+    groups
+}
+
+/// Whether the kernels of both do the same, unless they ask the machine.
+fn does_the_same(a: &Setup, b: &Setup) -> bool {
+    let memory = |setup: &Setup| (setup.frames, setup.swap_pages, setup.fragment, setup.seed, setup.files);
+    a.machine.shares_mappings(&b.machine) && a.ladder == b.ladder && memory(a) == memory(b) && a.policy == b.policy
+}
+
+/// Whether the kernel does things that depend on misses or on modelled time: a policy with a background, and idle
+/// time in which digests are computed.
+fn asks_the_machine(setup: &Setup) -> bool {
+    setup.policy.background().is_some() || setup.policy.answers.reclaim.hash != Hash::Off
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Conditions, plan_machines};
+    use superpage_mmu::Machine;
+
+    #[test]
+    fn machines_are_together_where_the_kernel_asks_none() {
+        let cove = Machine::builtin("golden-cove").unwrap();
+        let mut small = cove.clone();
+        small.name = "small".into();
+        small.tlb.iter_mut().for_each(|tlb| tlb.entries = 16);
+        let skylake = Machine::builtin("skylake-sp").unwrap();
+        let policies = ["base", "thp", "promote", "reservation:hash=idle"].map(String::from);
+        let setups = plan_machines(&[cove, skylake, small], &policies, &Conditions::default()).unwrap();
+        let places = groups(&setups, &Watch::default());
+        // Skylake's tables have four levels, the others' five.
+        assert_eq!(
+            places,
+            [vec![0, 8], vec![1, 9], vec![2], vec![3], vec![4], vec![5], vec![6], vec![7], vec![10], vec![11]]
+        );
+        let timed = Watch { sample_seconds: Some(1.0) };
+        assert_eq!(groups(&setups, &timed).len(), setups.len());
+    }
+}
