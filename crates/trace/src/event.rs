@@ -54,6 +54,12 @@ impl Run {
         self.tag >> 2
     }
 
+    /// `page << 2 | kind`.
+    #[inline]
+    pub(crate) const fn tag(self) -> u64 {
+        self.tag
+    }
+
     /// The kind of all accesses of the run; [`Info::loads_in_writes`] describes those of old files.
     #[inline]
     pub const fn access(self) -> Access {

@@ -24,23 +24,20 @@ pub(crate) const RAW_BYTES: usize = 4 << 20;
 /// The byte in a column that refers to the list beside it.
 const LONG: u8 = 255;
 
-/// Collects the runs and events of one block and encodes it.
+/// The runs and events of one block as columns, codes by first appearance.
 #[derive(Debug, Default)]
-pub(crate) struct Encoder {
-    /// The index of each (page, kind) in `tags`.
-    places: HashMap<u64, u16>,
-    /// Each (page, kind) once, in order of appearance, with the stretch of one process in which it last occurred.
-    tags: Vec<(u64, u32)>,
+pub(crate) struct Columns {
+    /// Each (page, kind) once, in order of appearance.
+    tags: Vec<u64>,
     codes: Vec<u16>,
     references: Column,
     instructions: Column,
     events: Vec<u8>,
     event_count: u32,
     last_event: u32,
-    /// Incremented when the process changes, so that the pages of each are counted.
-    stretch: u32,
 }
 
+/// Values of one byte, and beside them those that need more.
 #[derive(Debug, Default)]
 struct Column {
     short: Vec<u8>,
@@ -49,15 +46,11 @@ struct Column {
 }
 
 impl Column {
-    #[inline]
-    fn push(&mut self, value: u32) {
-        if value < u32::from(LONG) {
-            self.short.push(value as u8);
-        } else {
-            self.long_places.extend((self.short.len() as u16).to_le_bytes());
-            self.long_values.extend(value.to_le_bytes());
-            self.short.push(LONG);
-        }
+    /// Notes the value of the run at `place`, which does not fit into a byte.
+    #[cold]
+    fn long(&mut self, place: usize, value: u32) {
+        self.long_places.extend((place as u16).to_le_bytes());
+        self.long_values.extend(value.to_le_bytes());
     }
 
     fn clear(&mut self) {
@@ -67,15 +60,7 @@ impl Column {
     }
 }
 
-impl Encoder {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.codes.is_empty() && self.event_count == 0
-    }
-
-    pub(crate) fn is_full(&self) -> bool {
-        self.codes.len() == BLOCK_RUNS || self.events.len() >= EVENT_BYTES
-    }
-
+impl Columns {
     pub(crate) fn runs(&self) -> usize {
         self.codes.len()
     }
@@ -84,50 +69,16 @@ impl Encoder {
         self.event_count
     }
 
-    /// Adds runs, at most as many as there is room for.
-    pub(crate) fn add_runs(&mut self, runs: &[Run], counter: &mut Counter) {
-        assert!(self.codes.len() + runs.len() <= BLOCK_RUNS, "more runs than a block holds");
-        for &run in runs {
-            counter.run(run);
-            let tag = run.page() << 2 | run.access() as u64;
-            let place = *self.places.entry(tag).or_insert_with(|| {
-                self.tags.push((tag, u32::MAX));
-                (self.tags.len() - 1) as u16
-            });
-            let seen = &mut self.tags[usize::from(place)].1;
-            if *seen != self.stretch {
-                *seen = self.stretch;
-                counter.page(run.page());
-            }
-            self.codes.push(place);
-            self.references.push(run.references.wrapping_sub(1));
-            self.instructions.push(match run.access() {
-                Access::Execute => run.references.wrapping_sub(run.instructions),
-                _ => run.instructions,
-            });
-        }
-    }
-
-    /// Adds an event after the runs so far.
-    pub(crate) fn add_event(&mut self, event: &Event, counter: &mut Counter) {
-        self.stretch += u32::from(counter.event(event));
-        let place = self.codes.len() as u32;
-        put_number(&mut self.events, u64::from(place - self.last_event));
-        self.last_event = place;
-        events::put(&mut self.events, event);
-        self.event_count += 1;
-    }
-
-    /// Encodes the block into `raw`, replacing its contents, and starts the next.
-    pub(crate) fn finish(&mut self, raw: &mut Vec<u8>) {
+    /// Encodes the block into `raw`, replacing its contents, and empties the columns.
+    pub(crate) fn encode(&mut self, raw: &mut Vec<u8>) {
         raw.clear();
         let mut sorted: Vec<u16> = (0..self.tags.len()).map(|place| place as u16).collect();
-        sorted.sort_unstable_by_key(|&place| self.tags[usize::from(place)].0);
+        sorted.sort_unstable_by_key(|&place| self.tags[usize::from(place)]);
         let mut dictionary = Vec::with_capacity(2 * sorted.len());
         let mut codes = vec![0u16; sorted.len()];
         let mut before = 0;
         for (code, &place) in sorted.iter().enumerate() {
-            let tag = self.tags[usize::from(place)].0;
+            let tag = self.tags[usize::from(place)];
             put_number(&mut dictionary, tag - before);
             before = tag;
             codes[usize::from(place)] = code as u16;
@@ -142,9 +93,10 @@ impl Encoder {
             raw.extend((count as u32).to_le_bytes());
         }
         raw.extend(dictionary);
-        raw.extend(self.codes.iter().map(|&place| codes[usize::from(place)] as u8));
+        self.codes.iter_mut().for_each(|code| *code = codes[usize::from(*code)]);
+        raw.extend(self.codes.iter().map(|&code| code as u8));
         if sorted.len() > 256 {
-            raw.extend(self.codes.iter().map(|&place| (codes[usize::from(place)] >> 8) as u8));
+            raw.extend(self.codes.iter().map(|&code| (code >> 8) as u8));
         }
         for column in [&mut self.references, &mut self.instructions] {
             raw.extend(&column.short);
@@ -153,12 +105,143 @@ impl Encoder {
             column.clear();
         }
         raw.extend(&self.events);
-        self.places.clear();
         self.tags.clear();
         self.codes.clear();
         self.events.clear();
-        (self.event_count, self.last_event, self.stretch) = (0, 0, 0);
+        (self.event_count, self.last_event) = (0, 0);
     }
+}
+
+/// Collects the runs and events of one block.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    columns: Columns,
+    /// The index of each (page, kind) in the columns' tags, and the stretch of one process in which it last occurred.
+    places: HashMap<u64, (u16, u32)>,
+    /// The places of tags that were looked up in this stretch and block, by a hash of the tag: most runs find theirs here.
+    memo: Box<[u16; MEMO]>,
+    /// Incremented when the process changes, so that the pages of each are counted.
+    stretch: u32,
+}
+
+/// The entries of the memo.
+const MEMO: usize = 4096;
+
+/// Runs that are added at once.
+const TILE: usize = 1024;
+
+/// The bits of the sum of so many runs' references.
+const SUM_BITS: u32 = 32 + TILE.trailing_zeros();
+
+impl Default for Encoder {
+    fn default() -> Encoder {
+        let (columns, places) = (Columns::default(), HashMap::default());
+        Encoder { columns, places, memo: Box::new([u16::MAX; MEMO]), stretch: 1 }
+    }
+}
+
+impl Encoder {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.columns.codes.is_empty() && self.columns.event_count == 0
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.columns.codes.len() == BLOCK_RUNS || self.columns.events.len() >= EVENT_BYTES
+    }
+
+    pub(crate) fn runs(&self) -> usize {
+        self.columns.codes.len()
+    }
+
+    /// Adds runs, at most as many as there is room for.
+    pub(crate) fn add_runs(&mut self, runs: &[Run], counter: &mut Counter) {
+        assert!(self.columns.codes.len() + runs.len() <= BLOCK_RUNS, "more runs than a block holds");
+        runs.chunks(TILE).for_each(|runs| self.add_tile(runs, counter));
+    }
+
+    /// Adds at most [`TILE`] runs. This is most of what recording costs beside the program: it has no branches but those
+    /// that nearly always go one way.
+    fn add_tile(&mut self, runs: &[Run], counter: &mut Counter) {
+        let (mut codes, mut references, mut instructions) = ([0u16; TILE], [0u8; TILE], [0u8; TILE]);
+        // By kind: the accesses, and in the upper bits the runs.
+        let (mut sums, mut all) = ([0u64; 4], 0);
+        let columns = codes.iter_mut().zip(&mut references).zip(&mut instructions);
+        for (at, (run, ((code, short_references), short_instructions))) in runs.iter().zip(columns).enumerate() {
+            let (tag, less) = (run.tag(), run.references.wrapping_sub(1));
+            let place = self.memo[memo_place(tag)];
+            let known = self.columns.tags.get(usize::from(place)).is_some_and(|known| *known == tag);
+            *code = if known { place } else { self.look_up(tag, counter) };
+            *short_references = less as u8;
+            if less >= u32::from(LONG) {
+                *short_references = LONG;
+                self.columns.references.long(self.columns.codes.len() + at, less);
+            }
+            let execute = tag & 2 != 0;
+            let stored = if execute { run.references.wrapping_sub(run.instructions) } else { run.instructions };
+            *short_instructions = stored as u8;
+            if stored >= u32::from(LONG) {
+                *short_instructions = LONG;
+                self.columns.instructions.long(self.columns.codes.len() + at, stored);
+            }
+            sums[(tag & 3) as usize] += u64::from(run.references) + (1 << SUM_BITS);
+            all += u64::from(run.instructions);
+        }
+        let columns = &mut self.columns;
+        columns.codes.extend(&codes[..runs.len()]);
+        columns.references.short.extend(&references[..runs.len()]);
+        columns.instructions.short.extend(&instructions[..runs.len()]);
+        let sum = |kind: Access| (sums[kind as usize] >> SUM_BITS, sums[kind as usize] % (1 << SUM_BITS));
+        counter.runs(sum(Access::Read), sum(Access::Write), sum(Access::Execute), all);
+    }
+
+    /// The place of a tag that the memo lacks, which then has it.
+    #[inline(never)]
+    fn look_up(&mut self, tag: u64, counter: &mut Counter) -> u16 {
+        let tags = &mut self.columns.tags;
+        let (place, seen) = self.places.entry(tag).or_insert_with(|| {
+            tags.push(tag);
+            ((tags.len() - 1) as u16, 0)
+        });
+        if *seen != self.stretch {
+            *seen = self.stretch;
+            counter.page(tag >> 2);
+        }
+        self.memo[memo_place(tag)] = *place;
+        *place
+    }
+
+    /// Adds an event after the runs so far.
+    pub(crate) fn add_event(&mut self, event: &Event, counter: &mut Counter) {
+        if counter.event(event) {
+            self.begin_stretch();
+        }
+        let columns = &mut self.columns;
+        let place = columns.codes.len() as u32;
+        put_number(&mut columns.events, u64::from(place - columns.last_event));
+        columns.last_event = place;
+        events::put(&mut columns.events, event);
+        columns.event_count += 1;
+    }
+
+    fn begin_stretch(&mut self) {
+        self.stretch += 1;
+        self.memo.fill(u16::MAX);
+    }
+
+    /// Ends the block: takes its columns, and leaves empty ones.
+    pub(crate) fn take(&mut self, empty: Columns) -> Columns {
+        self.places.clear();
+        self.stretch = 0;
+        self.begin_stretch();
+        std::mem::replace(&mut self.columns, empty)
+    }
+}
+
+/// Where the memo has a tag, if it has it.
+#[inline]
+fn memo_place(tag: u64) -> usize {
+    // The golden ratio spreads neighbours.
+    (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - MEMO.trailing_zeros())) as usize
 }
 
 /// A decompressed and checked block, and the position up to which it has been read.

@@ -9,6 +9,7 @@ mod events;
 mod frame;
 mod header;
 mod layout;
+mod pool;
 mod reader;
 mod sink;
 mod summary;

@@ -115,27 +115,16 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Counts a run, but not its page.
-    #[inline]
-    pub(crate) fn run(&mut self, run: Run) {
-        let references = u64::from(run.references);
+    /// Counts runs, but not their pages: of each kind how many, with how many references, and the instructions of all.
+    pub(crate) fn runs(&mut self, reads: (u64, u64), writes: (u64, u64), executes: (u64, u64), instructions: u64) {
         let totals = &mut self.totals;
-        totals.runs += 1;
-        totals.instructions += u64::from(run.instructions);
-        match run.access() {
-            Access::Execute => {
-                totals.execute_runs += 1;
-                totals.fetches += references;
-            }
-            Access::Read => {
-                totals.read_runs += 1;
-                totals.references += references;
-            }
-            Access::Write => {
-                totals.write_runs += 1;
-                totals.references += references;
-            }
-        }
+        totals.runs += reads.0 + writes.0 + executes.0;
+        totals.read_runs += reads.0;
+        totals.write_runs += writes.0;
+        totals.execute_runs += executes.0;
+        totals.references += reads.1 + writes.1;
+        totals.fetches += executes.1;
+        totals.instructions += instructions;
     }
 
     /// Counts a page of the current process, once.
@@ -166,17 +155,30 @@ impl Counter {
 
     /// Counts runs, their pages, and events.
     pub(crate) fn batch(&mut self, batch: &Batch) {
-        let mut events = batch.events.iter().peekable();
-        for (place, &run) in batch.runs.iter().enumerate() {
-            while let Some((_, event)) = events.next_if(|event| event.0 as usize <= place) {
-                self.event(event);
-            }
-            self.run(run);
-            self.page(run.page());
-        }
-        for (_, event) in events {
+        let mut next = 0;
+        for &(place, ref event) in &batch.events {
+            self.runs_and_pages(&batch.runs[next..place as usize]);
+            next = place as usize;
             self.event(event);
         }
+        self.runs_and_pages(&batch.runs[next..]);
+    }
+
+    fn runs_and_pages(&mut self, runs: &[Run]) {
+        let (mut sums, mut instructions) = ([(0, 0); 3], 0);
+        for run in runs {
+            let (count, references) = &mut sums[run.access() as usize];
+            *count += 1;
+            *references += u64::from(run.references);
+            instructions += u64::from(run.instructions);
+            self.page(run.page());
+        }
+        self.runs(
+            sums[Access::Read as usize],
+            sums[Access::Write as usize],
+            sums[Access::Execute as usize],
+            instructions,
+        );
     }
 
     /// The totals so far.

@@ -1,9 +1,10 @@
 //! Writes a trace file.
 
-use super::block::{BLOCK_RUNS, Encoder};
+use super::block::{BLOCK_RUNS, Columns, Encoder};
 use super::bytes::put_number;
 use super::frame::{CLOSING, Front, Kind, NOBODY};
 use super::header;
+use super::pool::{Block, Encoded, Pool};
 use super::sink::Sink;
 use super::totals::{Counter, Totals};
 use crate::Error;
@@ -11,14 +12,11 @@ use crate::event::{Batch, Event, Info, Run};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// The level of zstd. On recorded programs level 1 makes files about 6 % larger, and level 6 makes them about 10 %
-/// smaller in twice the time.
-const LEVEL: i32 = 3;
-
 /// Writes a trace file.
 ///
 /// The file appears under its name only when [`Writer::finish`] has completed it, see [`superpage_output`]; if the
-/// writer is dropped or fails, nothing is left. Compression is done on the calling thread.
+/// writer is dropped or fails, nothing is left. Blocks are encoded, compressed and checked by threads of the writer's own, one
+/// for each processor and at most eight, and written by the calling one; two for each of them may be in memory at once.
 pub struct Writer {
     path: PathBuf,
     version: u32,
@@ -26,10 +24,11 @@ pub struct Writer {
     sink: Option<Sink>,
     encoder: Encoder,
     counter: Counter,
-    compressor: zstd::bulk::Compressor<'static>,
-    raw: Vec<u8>,
-    packed: Vec<u8>,
-    frame: Vec<u8>,
+    pool: Pool,
+    /// Columns of blocks that have been encoded, to be used again.
+    empty: Vec<Columns>,
+    /// Blocks that were given to the pool.
+    blocks: u32,
     /// The length of each block's frame, and its number of runs.
     index: Vec<(u32, u32)>,
     written: u64,
@@ -71,29 +70,27 @@ impl Writer {
             ));
         }
         let mut writer = Writer {
-            compressor: zstd::bulk::Compressor::new(LEVEL)
-                .map_err(|source| Error::Io { path: path.clone(), source })?,
             path,
             version: header::version(info),
             sink: Some(sink),
             encoder: Encoder::default(),
             counter: Counter::default(),
-            raw: Vec::new(),
-            packed: Vec::new(),
-            frame: header,
+            pool: Pool::new(),
+            empty: Vec::new(),
+            blocks: 0,
             index: Vec::new(),
             written: 0,
             before: NOBODY,
             current: NOBODY,
         };
-        writer.put_frame()?;
+        writer.put(&header)?;
         Ok(writer)
     }
 
     /// Adds a piece of the stream. A note longer than [`super::NOTE_BYTES`] is cut to that length.
     ///
     /// # Errors
-    /// A write fails; the unfinished file is then removed.
+    /// A write fails, of this or of an earlier piece; the unfinished file is then removed.
     pub fn write(&mut self, batch: &Batch) -> Result<(), Error> {
         let mut next = 0;
         for &(place, ref event) in &batch.events {
@@ -132,20 +129,25 @@ impl Writer {
         if !self.encoder.is_empty() {
             self.end_block()?;
         }
+        while let Some(encoded) = self.pool.take() {
+            self.put_block(encoded)?;
+        }
         let totals = self.counter.totals();
-        self.raw.clear();
-        totals.put(&mut self.raw, self.version);
-        put_number(&mut self.raw, self.index.len() as u64);
+        let mut content = Vec::new();
+        totals.put(&mut content, self.version);
+        put_number(&mut content, self.index.len() as u64);
         for &(length, runs) in &self.index {
-            put_number(&mut self.raw, length.into());
-            put_number(&mut self.raw, runs.into());
+            put_number(&mut content, length.into());
+            put_number(&mut content, runs.into());
         }
         let footer = self.written;
-        std::mem::swap(&mut self.raw, &mut self.packed);
-        self.frame(Kind::Footer, 0, 0);
-        self.put_frame()?;
-        self.frame = [footer.to_le_bytes(), CLOSING].concat();
-        self.put_frame()?;
+        let (number, length) = (self.index.len() as u32, content.len() as u32);
+        let front =
+            Front { kind: Kind::Footer, number, packed: length, raw: length, runs: 0, events: 0, current: self.before };
+        let mut frame = Vec::new();
+        front.encode(&content, &mut frame);
+        self.put(&frame)?;
+        self.put(&[footer.to_le_bytes(), CLOSING].concat())?;
         let done = self.sink.take().ok_or_else(failed_before).and_then(Sink::commit);
         done.map_err(|source| self.error(source)).map(|()| totals)
     }
@@ -154,38 +156,38 @@ impl Writer {
         if self.encoder.is_full() { self.end_block() } else { Ok(()) }
     }
 
+    /// Gives the block to the pool, and writes those that have come back.
     fn end_block(&mut self) -> Result<(), Error> {
-        let (runs, events) = (self.encoder.runs() as u32, self.encoder.events());
-        self.encoder.finish(&mut self.raw);
-        self.pack()?;
-        self.frame(Kind::Block, runs, events);
-        self.put_frame()?;
-        self.index.push((self.frame.len() as u32, runs));
+        while let Some(encoded) = self.pool.take_ready() {
+            self.put_block(Ok(encoded))?;
+        }
+        if self.pool.is_full()
+            && let Some(encoded) = self.pool.take()
+        {
+            self.put_block(encoded)?;
+        }
+        let columns = self.encoder.take(self.empty.pop().unwrap_or_default());
+        let given = self.pool.give(Block { columns, number: self.blocks, before: self.before });
+        given.map_err(|source| self.error(source))?;
+        self.blocks += 1;
         self.before = self.current;
         Ok(())
     }
 
-    /// Compresses `raw` into `packed`.
-    fn pack(&mut self) -> Result<(), Error> {
-        self.packed.clear();
-        self.packed.reserve(zstd::zstd_safe::compress_bound(self.raw.len()));
-        let done = self.compressor.compress_to_buffer(&self.raw, &mut self.packed);
-        done.map(drop).map_err(|source| self.error(source))
+    /// Writes an encoded block.
+    fn put_block(&mut self, encoded: io::Result<Encoded>) -> Result<(), Error> {
+        let Encoded { frame, runs, columns } = encoded.map_err(|source| self.error(source))?;
+        let frame = frame.map_err(|source| self.error(source))?;
+        self.put(&frame)?;
+        self.index.push((frame.len() as u32, runs));
+        self.empty.push(columns);
+        Ok(())
     }
 
-    /// Puts a frame around the bytes in `packed`.
-    fn frame(&mut self, kind: Kind, runs: u32, events: u32) {
-        let (number, packed) = (self.index.len() as u32, self.packed.len() as u32);
-        let raw = if kind == Kind::Block { self.raw.len() as u32 } else { packed };
-        let front = Front { kind, number, packed, raw, runs, events, current: self.before };
-        front.encode(&self.packed, &mut self.frame);
-    }
-
-    /// Writes the bytes in `frame`.
-    fn put_frame(&mut self) -> Result<(), Error> {
-        self.written += self.frame.len() as u64;
+    fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.written += bytes.len() as u64;
         let sink = self.sink.as_mut().ok_or_else(failed_before);
-        sink.and_then(|sink| sink.write_all(&self.frame)).map_err(|source| self.error(source))
+        sink.and_then(|sink| sink.write_all(bytes)).map_err(|source| self.error(source))
     }
 
     /// Abandons the file.
