@@ -127,7 +127,7 @@ impl Vm {
         check(stats.untouched_pages == untouched, || {
             format!("{untouched} pages are untouched, which is not the count")
         })?;
-        self.validate_pages(census.populated)?;
+        self.validate_pages(pmap, census.populated)?;
         self.validate_busy(|page, frame| !self.mappings(pmap, page, frame).is_empty())?;
         match census.owners.taken.iter().position(|taken| !taken) {
             Some(frame) => Err(format!("frame {frame} has no owner")),
@@ -136,7 +136,7 @@ impl Vm {
     }
 
     /// Checks the page lists, the cache pages and swap space, and the links from frames back to pages.
-    fn validate_pages(&self, populated: u64) -> Result<(), String> {
+    fn validate_pages(&self, pmap: &impl Pmap, populated: u64) -> Result<(), String> {
         let (frames, swap_and_cache) = (&self.frames, &self.frames.swap_and_cache);
         swap_and_cache.validate()?;
         let known = |page: PageOf| self.objects.iter().any(|(id, _)| id == page.object);
@@ -168,8 +168,9 @@ impl Vm {
             for index in self.populated(object) {
                 let frame = frames.population.walk(object, index).frame;
                 let place = known.file.is_some() || swap_and_cache.slot(object.page(index)).is_some();
-                check(!place || pages.list(frame) != Some(List::Unswappable), || {
-                    format!("page {index:#x} of {object:?} is marked unswappable but has a place to be written to")
+                let unswappable = pages.list(frame) == Some(List::Unswappable);
+                check(!unswappable || !place && self.is_dirty(pmap, object.page(index), frame), || {
+                    format!("page {index:#x} of {object:?} is marked unswappable but clean, or has a place to go")
                 })?;
                 check(frames.page_of(frame) == Some(object.page(index)), || {
                     format!(

@@ -204,21 +204,59 @@ fn sampled(machine: &mut Machine) -> (u64, bool) {
 }
 
 #[test]
-fn a_run_that_can_give_nothing_looks_at_each_page_a_few_times_and_the_next_at_none() {
-    for frames in [64, 512, 4096] {
-        let mut machine = full(frames, 0);
-        let page = frames;
-        let fault = machine.fault(machine.space, page, Access::Write);
-        assert_eq!(fault, Err(FaultError::OutOfMemory(Vpn(page))));
-        let (first, room) = sampled(&mut machine);
-        assert!(!room && first <= 6 * frames, "{first} pages sampled of {frames}");
+fn a_run_that_can_give_nothing_looks_at_no_page_that_was_written() {
+    for (frames, policy) in [(64, "base"), (512, "base"), (4096, "base"), (4096, "reservation"), (4096, "thp")] {
+        let mut machine = Machine::with_swap("8K 64K", frames, policy, 0);
+        machine.anonymous(0, 1 << 20, Growth::Fixed);
+        (0..frames).for_each(|page| machine.put(page, page));
         for _ in 0..3 {
+            let page = frames;
             let fault = machine.fault(machine.space, page, Access::Write);
             assert_eq!(fault, Err(FaultError::OutOfMemory(Vpn(page))));
+            assert_eq!(sampled(&mut machine), (0, false), "of {frames} with {policy}");
+        }
+        assert_eq!(machine.vm.stats().unswappable_pages, frames);
+        machine.end();
+    }
+}
+
+#[test]
+fn pages_that_were_read_first_are_looked_at_a_few_times_and_then_no_more() {
+    for frames in [64, 512, 4096] {
+        let mut machine = Machine::with_swap("8K 64K", frames, "base:reclaim=lru", 0);
+        machine.anonymous(0, 1 << 20, Growth::Fixed);
+        for page in 0..frames {
+            assert_eq!(machine.get(page), 0);
+            machine.put(page, page);
+        }
+        let (first, room) = sampled(&mut machine);
+        assert!(!room && (1..=6 * frames).contains(&first), "{first} pages sampled of {frames}");
+        // What the last faults mapped is left, until a fault finds no frame.
+        assert!(machine.try_put(frames, 1).is_err());
+        for _ in 0..3 {
+            let fault = machine.fault(machine.space, frames, Access::Write);
+            assert_eq!(fault, Err(FaultError::OutOfMemory(Vpn(frames))));
             assert_eq!(sampled(&mut machine), (0, false), "nothing has changed");
         }
         machine.end();
     }
+}
+
+#[test]
+fn clean_pages_go_where_others_have_no_place_to_go() {
+    let mut machine = Machine::with_swap("8K 64K", 512, "base:reclaim=lru", 0);
+    machine.anonymous(0, 1 << 20, Growth::Fixed);
+    machine.file(1 << 21, 100, false, 0);
+    let file = (1 << 21)..(1 << 21) + 100;
+    file.clone().for_each(|page| assert_eq!(machine.get(page), 0));
+    (0..412).for_each(|page| machine.put(page, page));
+    let before = machine.vm.stats().daemon_scanned;
+    assert!(machine.try_put(412, 412).is_ok(), "a page of the file makes room");
+    let sampled = machine.vm.stats().daemon_scanned - before;
+    assert!((1..=600).contains(&sampled), "{sampled} pages sampled: those of the file, none of the others");
+    assert!(machine.mapped(file).len() < 100);
+    (0..413).for_each(|page| assert_eq!(machine.get(page), page));
+    machine.end();
 }
 
 #[test]

@@ -406,6 +406,7 @@ impl Vm {
             self.begin_reading(walk.page, of, walk.frame);
             return Err(FaultError::Busy(frames.start));
         }
+        self.strand(object, walk.frame..walk.frame + 1, access == Access::Write);
         let rights = context.site.entry.rights(object);
         let rights = if access == Access::Write { rights } else { self.rights_if_clean(object, rights) };
         let (mut full, mut mapped) = (populated.full, Level::BASE);

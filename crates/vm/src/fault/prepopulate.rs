@@ -101,6 +101,9 @@ impl Vm {
             Mapped { frame: first, size: ladder.size(level), protection: rights },
             site.access,
         );
+        // A superpage has one dirty bit for all its pages.
+        let frames = first.0 as u32..(first + pages).0 as u32;
+        self.strand(object, frames, site.access == Access::Write);
         let stats = &mut self.frames.stats;
         stats.mapped[level.index()] += 1;
         stats.promotions[level.index()] += 1;

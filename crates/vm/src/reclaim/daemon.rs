@@ -62,8 +62,9 @@ impl Vm {
     ///
     /// Returns whether it evicted any page. After [`crate::FaultError::OutOfMemory`], `true` means that the same call
     /// now finds a frame, unless page tables need some too and take it: then run the daemon once more. `false` means that only the end of a process frees memory, or, if a page is busy
-    /// ([`Vm::busy_frames`]), the end of a read. O(pages on the lists): each page is examined in at most six passes,
-    /// and a page for which swap space had no room is skipped until it has.
+    /// ([`Vm::busy_frames`]), the end of a read. O(pages on the lists): each page is examined in at most six passes.
+    /// A page for which swap space had no room is skipped until it has. Without swap space, anonymous pages whose first
+    /// access wrote them are never examined: where there are no others, a run is O(1).
     pub fn run_daemon(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) -> bool {
         if self.frames.pages.is_none() {
             return false;

@@ -8,6 +8,7 @@ use crate::object::{ObjectId, PageOf};
 use crate::policy::{Dirty, Hash};
 use crate::vm::Vm;
 use crate::{Backed, Memory, Pmap, Used};
+use core::ops::Range;
 use superpage_pages::{Level, Pfn, Protection};
 
 impl Vm {
@@ -119,6 +120,24 @@ impl Vm {
         self.objects.get(page.object).file.is_some()
             || swap_and_cache.slot(page).is_some()
             || swap_and_cache.vacant_slots() > 0
+    }
+
+    /// Where there is no swap space, pages that were just populated in frames side by side go where the daemon does not
+    /// look, if they are not of a file and the access, or what filled them, made them dirty. O(pages).
+    #[inline]
+    pub(crate) fn strand(&mut self, object: ObjectId, frames: Range<u32>, written: bool) {
+        if self.frames.swap_and_cache.has_slots() {
+            return;
+        }
+        if let Some(pages) = &mut self.frames.pages
+            && self.objects.get(object).file.is_none()
+        {
+            for frame in frames {
+                if written || pages.dirty(frame) {
+                    pages.strand(frame);
+                }
+            }
+        }
     }
 
     /// Where a page is written to; `None` if swap space is full.

@@ -20,7 +20,8 @@ pub(crate) enum List {
     Inactive,
     /// Clean and unmapped.
     Cache,
-    /// Dirty, with no free slot in swap space when it was to be evicted. The daemon tries it again when there is one.
+    /// Dirty, with no free slot in swap space when it was to be evicted, or with no swap space at all. The daemon tries
+    /// it again when there is a slot.
     Unswappable,
     /// Its contents are being read.
     Busy,
@@ -138,6 +139,16 @@ impl Pages {
     pub(crate) fn put(&mut self, frame: u32, list: List) {
         self.unlink(frame);
         self.link(frame, list);
+    }
+
+    /// Puts the frame of a page that was just populated, and has no place to be written to, where the daemon does not
+    /// look: no more pages contribute to contiguity than before.
+    pub(crate) fn strand(&mut self, frame: u32) {
+        if self.list(frame) == Some(List::Active) {
+            let changes = self.changes;
+            self.put(frame, List::Unswappable);
+            self.changes = changes;
+        }
     }
 
     /// Puts a frame that is used again at the tail of the active list.

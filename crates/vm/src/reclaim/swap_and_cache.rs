@@ -83,6 +83,12 @@ impl SwapAndCache {
         Some(slot)
     }
 
+    /// Whether there is any swap space.
+    #[inline]
+    pub(crate) fn has_slots(&self) -> bool {
+        self.slots > 0
+    }
+
     /// The number of free slots.
     pub(crate) fn vacant_slots(&self) -> u64 {
         self.slots - self.slots_used()
