@@ -9,7 +9,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::ops::Range;
-use superpage_pages::{Access, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, PageRange, PageSize, Pfn, Protection, Vpn};
 use superpage_vm::{Mapped, Pmap, SpaceId, Used};
 
 const PRESENT: u64 = 1;
@@ -221,6 +221,23 @@ impl<M: Machine> Pmap for Tables<M> {
         let used = if access == Access::Write { ACCESSED | DIRTY } else { ACCESSED };
         self.set(table, index(at, lowest), leaf(to.frame, lowest, to.protection, used));
         self.owed += OWED[lowest];
+    }
+
+    fn enter_pages(&mut self, space: SpaceId, at: PageRange, to: Mapped, access: Access) {
+        let (PageRange { start: at, pages }, mut entered) = (at, 0);
+        while entered < pages {
+            // The first one walks, and makes the table; those beside it are in the same table.
+            self.enter(space, at + entered, Mapped { frame: to.frame + entered, ..to }, access);
+            let (table, first) = self.exact(space, at + entered, to.size);
+            let beside = (511 - index(at + entered, 0) as u64).min(pages - entered - 1);
+            for page in 1..=beside {
+                let next = index(at + entered + page, 0);
+                assert_eq!(self.machine.read(table, next), 0, "{:?} is mapped", at + entered + page);
+                self.machine.write(table, next, leaf(frame(first) + page, 0, to.protection, first));
+            }
+            *self.entries.get_mut(&table).expect("a table") += beside as usize;
+            entered += 1 + beside;
+        }
     }
 
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {

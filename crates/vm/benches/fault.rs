@@ -123,6 +123,19 @@ fn faults(sizes: &str, reclaim: &str, rounds: u32) {
     row(&format!("{sizes} {}: fault that makes a reservation", lists(reclaim)), format!("{ours:.1} ns"), "-");
 }
 
+/// A fault that populates all of an extent of 2 MB, and maps it as one page or as base pages.
+fn extents(policy: &str, how: &str, rounds: u32) {
+    let (pages, size) = (memory() / 4096, 512);
+    let ours = least(rounds.max(5), || {
+        let (mut vm, space, start) = process(MODERN, policy, pages, pages);
+        let heads: Vec<Vpn> = (0..pages / size).map(|extent| start + extent * size).collect();
+        let cost = touch(&mut vm, space, &heads);
+        assert_eq!(vm.stats().resident_pages, pages);
+        cost
+    });
+    row(&format!("{MODERN} {policy}: fault that populates 2 MB and maps {how}"), format!("{ours:.0} ns"), "-");
+}
+
 /// The last fault of a region, which promotes it, less the fault before it: by size.
 fn promotions(sizes: &str, rounds: u32) {
     let ladder = ladder(sizes);
@@ -188,6 +201,10 @@ fn main() {
     row("what", "ours".into(), "figure of DESIGN.md");
     for sizes in [MODERN, ARM, ALPHA] {
         ["none", "lru"].iter().for_each(|reclaim| faults(sizes, reclaim, rounds));
+    }
+    for reclaim in ["none", "lru"] {
+        extents(&format!("thp:reclaim={reclaim}"), "it as one", rounds);
+        extents(&format!("thp:promote=never,reclaim={reclaim}"), "base pages", rounds);
     }
     for sizes in [MODERN, ARM, ALPHA] {
         promotions(sizes, rounds.min(2));

@@ -1,7 +1,7 @@
 //! The interface between the memory manager and the hardware.
 
 use core::ops::Range;
-use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageRange, PageSize, Pfn, Protection, Vpn};
 
 /// The number of an address space. Numbers of ended spaces are reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -68,6 +68,14 @@ pub trait Pmap {
     /// Adds a mapping where nothing is mapped; `at` is its first page, and `to.frame` the frame of that. `access` is the
     /// access that it is made for: the mapping starts referenced, and modified if that is a write.
     fn enter(&mut self, space: SpaceId, at: Vpn, to: Mapped, access: Access);
+
+    /// Maps base pages side by side, where nothing is mapped: `to.frame` is the frame of the first, and those of the
+    /// others follow. The same as a call of [`Pmap::enter`] for each, in this order, but an implementation need walk its
+    /// tables only once a table. Called where a policy populates all of an extent and maps it as base pages.
+    fn enter_pages(&mut self, space: SpaceId, at: PageRange, to: Mapped, access: Access) {
+        let PageRange { start, pages } = at;
+        (0..pages).for_each(|page| self.enter(space, start + page, Mapped { frame: to.frame + page, ..to }, access));
+    }
 
     /// Removes a mapping and returns its reference and dirty bits.
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used;

@@ -9,6 +9,7 @@ use crate::object::{ObjectId, PageOf};
 use crate::policy::{Answers, Promote};
 use crate::vm::Vm;
 use crate::{Filled, Memory, Page, Pmap};
+use core::ops::Range;
 use superpage_pages::{Access, Level, Mapped, Pfn, Protection};
 
 impl Vm {
@@ -71,9 +72,8 @@ impl Vm {
         let pages = ladder.pages(level);
         let low = index & !(pages - 1);
         let first = Pfn(u64::from(walk.frame) - (index - low));
-        for page in (low..low + pages).filter(|page| *page != index) {
-            self.note_content(object.page(page), (first + (page - low)).0 as u32, Content::Zero);
-        }
+        // Besides the page that was touched.
+        self.frames.stats.bytes_zeroed += (pages - 1) * ladder.base().bytes();
         let start = site.at.align_down(pages);
         let differ = site.access == Access::Write && self.dirt_matters(object);
         if differ || self.answers.promote.when == Promote::Never || !pmap.contiguity(ladder.size(level)).is_whole() {
@@ -84,11 +84,12 @@ impl Vm {
                 Mapped { frame: Pfn(u64::from(walk.frame)), size: ladder.base(), protection: rights },
                 site.access,
             );
-            for page in (0..pages).filter(|page| start + *page != site.at) {
-                pmap.enter(
+            let beside = index - low;
+            for part in [0..beside, beside + 1..pages].into_iter().filter(|part| !part.is_empty()) {
+                pmap.enter_pages(
                     site.space,
-                    start + page,
-                    Mapped { frame: first + page, size: ladder.base(), protection: rights_beside },
+                    (start + part.start).pages(part.end - part.start),
+                    Mapped { frame: first + part.start, size: ladder.base(), protection: rights_beside },
                     Access::Read,
                 );
             }
@@ -165,7 +166,7 @@ impl Frames {
         let mut walk = self.population.walk(object, index);
         let peak = self.stats.peak_touched_pages;
         self.populate(answers, &mut walk, Level::BASE).expect("the frame is reserved");
-        self.note_untouched(walk.frame, peak);
+        self.note_untouched(walk.frame..walk.frame + 1, peak);
         walk
     }
 
@@ -178,20 +179,34 @@ impl Frames {
     pub(crate) fn frame_used_untouched(&mut self, frame: u32) {
         let peak = self.stats.peak_touched_pages;
         self.frame_used(frame);
-        self.note_untouched(frame, peak);
+        self.note_untouched(frame..frame + 1, peak);
     }
 
-    /// Changes the page of the frame from touched to untouched; `peak`: the most that were touched before.
-    fn note_untouched(&mut self, frame: u32, peak: u64) {
-        let frames = self.buddy.frames() as usize;
+    /// The same for frames side by side.
+    pub(crate) fn frames_used_untouched(&mut self, frames: Range<u32>) {
+        let count = u64::from(frames.end - frames.start);
+        if count == 0 {
+            return;
+        }
+        let peak = self.stats.peak_touched_pages;
+        self.list_used(frames.clone());
+        self.stats.touched_pages += count;
+        self.stats.resident_pages += count;
+        self.stats.peak_resident_pages = self.stats.peak_resident_pages.max(self.stats.resident_pages);
+        self.note_untouched(frames, peak);
+    }
+
+    /// Changes the pages of frames from touched to untouched; `peak`: the most that were touched before.
+    fn note_untouched(&mut self, frames: Range<u32>, peak: u64) {
         if self.untouched.is_none() {
-            self.untouched = Bitmap::new(frames).ok();
+            self.untouched = Bitmap::new(self.buddy.frames() as usize).ok();
         }
         if let Some(untouched) = &mut self.untouched {
-            untouched.insert(frame as usize);
-            self.stats.touched_pages -= 1;
+            let count = frames.len();
+            untouched.insert_run(frames.start as usize, count);
+            self.stats.touched_pages -= count as u64;
             self.stats.peak_touched_pages = peak;
-            self.stats.untouched_pages += 1;
+            self.stats.untouched_pages += count as u64;
         }
     }
 }

@@ -118,20 +118,16 @@ impl Frames {
     /// Populates all pages of a region around the page of a walk, none of which is populated, in an extent that was
     /// allocated for it; that page is the one that is touched.
     fn install_whole(&mut self, walk: &mut Walk, extent: Extent) -> Populated {
-        let PageOf { object, index } = walk.page;
         let (level, pages) = (extent.level.0, self.ladder.pages(extent.level));
-        let (low, first) = (index & !(pages - 1), extent.start.0 as u32);
-        self.population.populate(walk);
+        let (first, position) = (extent.start.0 as u32, walk.page.index & (pages - 1));
+        self.population.populate_region(walk, level);
         self.set_extent(level, walk.slots[level as usize], first);
         walk.covered = level;
-        walk.frame = first + (index - low) as u32;
+        walk.frame = first + position as u32;
         self.stats.allocations[level as usize] += 1;
         self.frame_used(walk.frame);
-        for page in (low..low + pages).filter(|page| *page != index) {
-            let mut walk = self.population.walk(object, page);
-            self.population.populate(&mut walk);
-            self.frame_used_untouched(walk.frame);
-        }
+        self.frames_used_untouched(first..walk.frame);
+        self.frames_used_untouched(walk.frame + 1..first + pages as u32);
         Populated { full: level, reserved: false, allocated: extent.level, preempted: 0, zeroed: false }
     }
 
@@ -309,15 +305,23 @@ impl Frames {
 
     /// Updates what is kept by frame after a page was populated in it: what it held before is gone.
     pub(crate) fn frame_used(&mut self, frame: u32) {
-        if let Some(pages) = &mut self.pages {
-            if pages.list(frame).is_some() {
-                self.swap_and_cache.uncache(frame);
-                self.buddy.forget_cached(Pfn(u64::from(frame)));
-                pages.remove(frame);
-            }
-            pages.add(frame);
-        }
+        self.list_used(frame..frame + 1);
         self.stats.populated();
+    }
+
+    /// Puts frames on the page lists in which pages were populated.
+    #[inline]
+    pub(crate) fn list_used(&mut self, frames: Range<u32>) {
+        if let Some(pages) = &mut self.pages {
+            for frame in frames {
+                if pages.list(frame).is_some() {
+                    self.swap_and_cache.uncache(frame);
+                    self.buddy.forget_cached(Pfn(u64::from(frame)));
+                    pages.remove(frame);
+                }
+                pages.add(frame);
+            }
+        }
     }
 
     /// Updates what is kept by frame after its page ceased to be populated.

@@ -303,20 +303,8 @@ impl Population {
     /// Populates the page of a walk, which is not populated yet, making the missing nodes of the path and completing `walk`. O(number
     /// of sizes) and the clearing of new nodes. The caller records its frame.
     pub(crate) fn populate(&mut self, walk: &mut Walk) -> Filled {
-        let PageOf { object, index } = walk.page;
-        if walk.lowest > self.top {
-            walk.slots[self.top as usize] = self.add_root(object, index >> self.orders[self.top as usize]);
-            walk.lowest = self.top;
-        }
-        while walk.lowest > 1 {
-            let (level, parent) = (walk.lowest, walk.slots[walk.lowest as usize]);
-            let position = ((index & (self.pages(level) - 1)) >> self.orders[level as usize - 1]) as u32;
-            let slot = self.add_node(level - 1, parent);
-            self.set_child(level, parent, position, slot);
-            walk.slots[level as usize - 1] = slot;
-            walk.lowest -= 1;
-        }
-        self.flip_bit(walk.slots[1], (index & (self.pages(1) - 1)) as u32);
+        self.extend_path(walk, 1);
+        self.flip_bit(walk.slots[1], (walk.page.index & (self.pages(1) - 1)) as u32);
         let mut filled = Filled { full: 0, saturated: 0 };
         let (mut first, mut complete) = (true, true);
         for level in 1..=self.top {
@@ -340,6 +328,69 @@ impl Population {
         }
         walk.populated = true;
         filled
+    }
+
+    /// Makes the missing nodes of a path down to this level.
+    fn extend_path(&mut self, walk: &mut Walk, to: u8) {
+        let PageOf { object, index } = walk.page;
+        if walk.lowest > self.top {
+            walk.slots[self.top as usize] = self.add_root(object, index >> self.orders[self.top as usize]);
+            walk.lowest = self.top;
+        }
+        while walk.lowest > to {
+            let (level, parent) = (walk.lowest, walk.slots[walk.lowest as usize]);
+            let slot = self.add_node(level - 1, parent);
+            self.set_child(level, parent, self.position(level, index), slot);
+            walk.slots[level as usize - 1] = slot;
+            walk.lowest -= 1;
+        }
+    }
+
+    /// The position of the page of this index among the children of a node of this level.
+    fn position(&self, level: u8, index: u64) -> u32 {
+        ((index & (self.pages(level) - 1)) >> self.orders[level as usize - 1]) as u32
+    }
+
+    /// Populates all pages of the region of this level around the page of a walk, which has no node yet, and completes `walk`. O(nodes
+    /// of the region, and sizes). The caller records the frames.
+    pub(crate) fn populate_region(&mut self, walk: &mut Walk, level: u8) {
+        debug_assert!(walk.lowest > level);
+        self.extend_path(walk, level);
+        self.fill_node(level, walk.slots[level as usize]);
+        let (mut first, mut full) = (true, true);
+        for above in level + 1..=self.top {
+            if !first && !full {
+                break;
+            }
+            let ratio = self.ratio(above);
+            let node = self.node_mut(above, walk.slots[above as usize]);
+            node.some += u32::from(first);
+            node.full += u32::from(full);
+            (first, full) = (first && node.some == 1, full && node.full == ratio);
+        }
+        for below in (1..level).rev() {
+            let position = self.position(below + 1, walk.page.index);
+            walk.slots[below as usize] = self.child(below + 1, walk.slots[below as usize + 1], position);
+        }
+        (walk.lowest, walk.populated) = (1, true);
+    }
+
+    /// Populates all pages below a node that is empty.
+    fn fill_node(&mut self, level: u8, slot: u32) {
+        let ratio = self.ratio(level);
+        let node = self.node_mut(level, slot);
+        (node.some, node.full) = (ratio, ratio);
+        if level > 1 {
+            for position in 0..ratio {
+                let child = self.add_node(level - 1, slot);
+                self.set_child(level, slot, position, child);
+                self.fill_node(level - 1, child);
+            }
+        } else if self.words == 0 {
+            self.node_mut(1, slot).bits = u64::MAX >> (64 - ratio);
+        } else {
+            self.bits[slot as usize * self.words..][..self.words].fill(u64::MAX);
+        }
     }
 
     /// Removes the base pages from `low` up to `high` from a lowest node. The caller updates the counts of the nodes

@@ -54,6 +54,39 @@ fn counts_go_up_only_at_the_first_page_and_at_full_population() {
 }
 
 #[test]
+fn a_region_populated_at_once_is_as_if_its_pages_were_one_by_one() {
+    for (level, at) in [(1, 6), (1, 3), (2, 17), (2, 47), (3, 70), (3, 127)] {
+        // Beside it nothing, one page, or all of its region but it.
+        let pages = 1 << (2 * level);
+        let region = at / pages * pages..(at / pages + 1) * pages;
+        for beside in [0..0, 200..201, 0..256] {
+            let (mut at_once, mut singly) = (population(), population());
+            for map in [&mut at_once, &mut singly] {
+                populate(map, beside.clone().filter(|page| !region.contains(page)));
+            }
+            let mut walk = at_once.walk(OBJECT, at);
+            at_once.populate_region(&mut walk, level as u8);
+            populate(&mut singly, region.clone());
+            assert!(walk.populated && walk.lowest == 1);
+            assert_eq!(walk.slots, at_once.walk(OBJECT, at).slots);
+            let runs = [&at_once, &singly].map(|map| {
+                let mut runs = Vec::new();
+                map.runs(OBJECT, 0, 256, &mut runs);
+                runs
+            });
+            assert_eq!(runs[0], runs[1], "{region:?}");
+            for page in (0..256).filter(|page| at_once.walk(OBJECT, *page).lowest <= 3) {
+                assert_eq!(counts(&at_once, page), counts(&singly, page), "{page} with {region:?}");
+            }
+            for map in [&mut at_once, &mut singly] {
+                let node = map.walk(OBJECT, at).slots[1];
+                assert_eq!(map.clear_bits(node, 0, 4), 4);
+            }
+        }
+    }
+}
+
+#[test]
 fn the_first_node_without_population_gives_the_size_that_overlaps_nothing() {
     let mut map = population();
     assert_eq!(map.walk(OBJECT, 0).lowest, 4, "nothing yet: the largest size is free");
