@@ -214,8 +214,9 @@ extern "C" fn translated(_: u64, block: Opaque) {
     if straddling {
         api.watch_instruction(at(count - 1), executed_straddling, page_of(count - 1).1 | 1);
     }
+    let accessed = if session.format.kind_shift == KIND_SHIFT { accessed } else { accessed_otherwise };
     for place in 0..count {
-        api.watch_accesses(at(place), accessed);
+        api.watch_accesses(at(place), accessed, runs::ONE);
     }
 }
 
@@ -234,7 +235,7 @@ fn begin_program(session: &Session) {
 
 extern "C" fn executed(cpu: u32, word: *mut c_void) {
     if let Some(runs) = process::runs(cpu)
-        && !runs.more_fetches(word as u64)
+        && !runs.usual_fetches(word as u64)
     {
         fetch_elsewhere(runs, word as u64);
     }
@@ -255,9 +256,20 @@ extern "C" fn executed_straddling(cpu: u32, word: *mut c_void) {
     }
 }
 
-extern "C" fn accessed(cpu: u32, info: u32, address: u64, _: *mut c_void) {
+/// The position of the kind in the description of an access by every QEMU that is known.
+const KIND_SHIFT: u32 = 16;
+
+/// Called for each load and store. What is added to a run's word is passed in as `one`: so it is in a register.
+extern "C" fn accessed(cpu: u32, info: u32, address: u64, one: *mut c_void) {
     if let Some(runs) = process::runs(cpu) {
-        runs.data(info, address);
+        runs.data_of((info >> KIND_SHIFT) as usize, info, address, one as u64);
+    }
+}
+
+/// The same for a QEMU that describes accesses in another way.
+extern "C" fn accessed_otherwise(cpu: u32, info: u32, address: u64, one: *mut c_void) {
+    if let (Some(runs), Some(session)) = (process::runs(cpu), process::session()) {
+        runs.data_of(session.format.kind(info), info, address, one as u64);
     }
 }
 

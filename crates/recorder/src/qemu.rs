@@ -134,9 +134,9 @@ impl Api {
         unsafe { (self.on_instruction)(instruction, callback, NO_REGISTERS, word as *mut c_void) };
     }
 
-    /// Registers `callback` to be called for each access of an instruction.
-    pub(crate) fn watch_accesses(&self, instruction: Opaque, callback: Accessed) {
+    /// Registers `callback` to be called with `word` for each access of an instruction.
+    pub(crate) fn watch_accesses(&self, instruction: Opaque, callback: Accessed, word: u64) {
         // SAFETY: called with an instruction of a block in its translation callback.
-        unsafe { (self.on_access)(instruction, callback, NO_REGISTERS, READ_WRITE, std::ptr::null_mut()) };
+        unsafe { (self.on_access)(instruction, callback, NO_REGISTERS, READ_WRITE, word as *mut c_void) };
     }
 }

@@ -26,6 +26,8 @@ const LARGEST: u64 = 64;
 const FETCHES: usize = 0;
 const LOADS: usize = 1;
 const STORES: usize = 2;
+/// One access, as it is added to the word of its run.
+pub(crate) const ONE: u64 = 1 << COUNT_SHIFT;
 /// A page address that no access has, for a run that has ended or that another thread has interrupted.
 const NOWHERE: u64 = !0xffff;
 /// Another one, for a run that ended because the program went to another page.
@@ -49,7 +51,7 @@ pub(crate) struct AccessFormat {
 impl AccessFormat {
     /// [`LOADS`], [`STORES`], their sum, or 0.
     #[inline(always)]
-    fn kind(self, info: u32) -> usize {
+    pub(crate) fn kind(self, info: u32) -> usize {
         (info >> (self.kind_shift & 31) & 3) as usize
     }
 }
@@ -91,8 +93,9 @@ pub(crate) struct Runs {
     sampler: Cell<Option<Sampler>>,
     /// Data references and instructions.
     skipped: [Cell<u64>; 2],
-    /// By kind, the counts of accesses that are left out; ended runs count here too (0).
-    aside: [Cell<u64>; 3],
+    /// By kind, the counts of accesses that are left out; ended runs count here too (0). The last is for no kind, as in
+    /// `data`.
+    aside: [Cell<u64>; 4],
     seen: AtomicU64,
 }
 
@@ -129,7 +132,7 @@ impl Runs {
             left: Cell::new(i64::MAX),
             sampler: Cell::new(None),
             skipped: [const { Cell::new(0) }; 2],
-            aside: [const { Cell::new(0) }; 3],
+            aside: [const { Cell::new(0) }; 4],
             seen: AtomicU64::new(0),
         }
     }
@@ -186,23 +189,29 @@ impl Runs {
     }
 
     /// A load or store at `address`, described by `info` in the thread's [`AccessFormat`].
-    #[inline(always)]
+    #[cfg(test)]
     pub(crate) fn data(&self, info: u32, address: u64) {
-        let open = &self.data[self.format.get().kind(info)];
+        self.data_of(self.format.get().kind(info), info, address, ONE);
+    }
+
+    /// A load or store at `address`, described by `info`, of which `kind` was extracted. `one` is [`ONE`].
+    #[inline(always)]
+    pub(crate) fn data_of(&self, kind: usize, info: u32, address: u64, one: u64) {
+        let open = &self.data[kind & (LOADS | STORES)];
         if address.wrapping_sub(open.page.load(Relaxed)) <= PAGE - LARGEST {
             // Only loads and stores are ever open here, so `info` says one of them.
-            self.add(open, 1);
+            self.add(open, one);
         } else {
-            self.data_elsewhere(info, address);
+            self.data_elsewhere(kind, info, address);
         }
     }
 
-    /// Increments the count of an open run.
+    /// Adds a number, shifted by [`COUNT_SHIFT`], to the count of an open run.
     #[inline(always)]
-    fn add(&self, open: &Open, number: u64) {
+    fn add(&self, open: &Open, shifted: u64) {
         // SAFETY: once the thread has begun, the words of runs are in the buffer or `aside`.
         let full = unsafe {
-            let (sum, full) = (*open.word.get()).overflowing_add(number << COUNT_SHIFT);
+            let (sum, full) = (*open.word.get()).overflowing_add(shifted);
             *open.word.get() = sum;
             full
         };
@@ -233,54 +242,57 @@ impl Runs {
     /// Instructions fetched from one page: `block` is the page's address plus their number, below 4096.
     #[inline(always)]
     pub(crate) fn fetches(&self, block: u64) {
-        if !self.more_fetches(block) {
-            self.begin_fetches(block, 0);
+        if !self.usual_fetches(block) {
+            self.fetches_left_out(block, 0);
         }
     }
 
-    /// Like [`Runs::fetches`] if they belong to the open run; otherwise does nothing and returns `false`. This also
-    /// works for a thread that has not begun.
+    /// Like [`Runs::fetches`] if nothing is due that makes it longer; otherwise does nothing and returns `false`, as it
+    /// does for a thread that has not begun.
     #[inline(always)]
-    pub(crate) fn more_fetches(&self, block: u64) -> bool {
+    pub(crate) fn usual_fetches(&self, block: u64) -> bool {
         let number = block ^ self.fetch.page.load(Relaxed);
-        let same = number < PAGE;
-        if same {
-            self.add(&self.fetch, number);
+        if number < PAGE {
+            self.add(&self.fetch, number << COUNT_SHIFT);
+            return true;
         }
-        same
+        self.begin_fetches(block, 0)
     }
 
     /// Like [`Runs::fetches`], if the first is the end of an instruction that began on the previous page.
     pub(crate) fn straddling_fetches(&self, block: u64) {
-        self.begin_fetches(block, STRADDLE);
+        if !self.begin_fetches(block, STRADDLE) {
+            self.fetches_left_out(block, STRADDLE);
+        }
     }
 
     /// Usually begins a new run.
+    ///
+    /// Nothing here looks for a gathering: until the thread is interrupted, which closes the page, it may go on.
     #[inline(never)]
-    fn data_elsewhere(&self, info: u32, address: u64) {
+    fn data_elsewhere(&self, kind: usize, info: u32, address: u64) {
         let slot = self.next.get();
         let page = address & !OFFSET;
-        let kind = self.format.get().kind(info);
-        let (open, other) = (&self.data[kind], &self.data[kind ^ (LOADS | STORES)]);
+        let (kind, another) = (kind & (LOADS | STORES), !kind & (LOADS | STORES));
+        let (open, other) = (&self.data[kind], &self.data[another]);
         let elsewhere = other.page.load(Relaxed);
         let usual = slot < self.quick_end.get()
             && address & OFFSET <= PAGE - LARGEST
             && open.page.load(Relaxed) != NOWHERE
-            && elsewhere != NOWHERE
-            && self.seen.load(Relaxed) == GATHERING.load(Relaxed);
+            && elsewhere != NOWHERE;
         if !usual {
             return self.data_left_out(info, address);
         }
         // SAFETY: `slot` is before the end, so it and the end mark after it are in the buffer.
         unsafe {
-            slot.write(wire::run(page, in_wire(kind)) + (1 << COUNT_SHIFT));
+            slot.write(wire::run(page, in_wire(kind)) + ONE);
             self.next.set(slot.add(1));
             slot.add(1).write(0);
         }
         open.word.set(slot);
         open.page.store(page, Relaxed);
         if kind == STORES || elsewhere != page {
-            other.word.set(self.aside[kind ^ (LOADS | STORES)].as_ptr());
+            other.word.set(self.aside[another].as_ptr());
             other.page.store(LEFT, Relaxed);
         }
     }
@@ -310,7 +322,7 @@ impl Runs {
         let open = &self.data[kind];
         if self.is_on(kind, page) {
             open.page.store(page, Relaxed);
-            return self.add(open, 1);
+            return self.add(open, ONE);
         }
         let other = kind ^ (LOADS | STORES);
         self.end_run(kind);
@@ -319,7 +331,7 @@ impl Runs {
         }
         self.turn();
         if self.keep(page / PAGE, kind) {
-            let slot = self.push(wire::run(page, in_wire(kind)) + (1 << COUNT_SHIFT));
+            let slot = self.push(wire::run(page, in_wire(kind)) + ONE);
             if self.recording.get() {
                 open.word.set(slot);
             }
@@ -334,15 +346,12 @@ impl Runs {
         }
     }
 
-    /// Like `data_elsewhere`, for fetches.
-    #[inline(never)]
-    fn begin_fetches(&self, block: u64, straddle: u64) {
+    /// Like `data_elsewhere`, for fetches; returns `false` if that is not usual.
+    #[inline(always)]
+    fn begin_fetches(&self, block: u64, straddle: u64) -> bool {
         let slot = self.next.get();
-        let usual = slot < self.quick_end.get()
-            && self.fetch.page.load(Relaxed) != NOWHERE
-            && self.seen.load(Relaxed) == GATHERING.load(Relaxed);
-        if !usual {
-            return self.fetches_left_out(block, straddle);
+        if slot >= self.quick_end.get() || self.fetch.page.load(Relaxed) == NOWHERE {
+            return false;
         }
         // SAFETY: `slot` is before the end, so it and the end mark after it are in the buffer.
         unsafe {
@@ -352,6 +361,7 @@ impl Runs {
         }
         self.fetch.word.set(slot);
         self.fetch.page.store(block & !OFFSET, Relaxed);
+        true
     }
 
     #[cold]
@@ -362,7 +372,7 @@ impl Runs {
         let interrupted = self.fetch.page.load(Relaxed) == NOWHERE;
         if interrupted && straddle == 0 && self.is_on(FETCHES, page) {
             self.fetch.page.store(page, Relaxed);
-            return self.add(&self.fetch, number);
+            return self.add(&self.fetch, number << COUNT_SHIFT);
         }
         self.end_run(FETCHES);
         self.turn();

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{COUNT_SHIFT, FETCHES, GATHERING, LARGEST, LOADS, NOWHERE, OFFSET, PAGE, Runs, STORES};
+use super::{COUNT_SHIFT, FETCHES, GATHERING, LARGEST, LOADS, NOWHERE, OFFSET, ONE, PAGE, Runs, STORES};
 use crate::schedule::{Phase, Schedule, Stage};
 use crate::touched::Touched;
 use crate::wire::{self, EXECUTE, READ, code};
@@ -35,7 +35,7 @@ impl Runs {
             self.stamp(kind);
             open.page.store(address & !OFFSET, Relaxed);
             self.stamp(kind);
-            self.add(open, 1);
+            self.add(open, ONE);
         } else {
             self.data_anywhere(info, address);
         }
@@ -49,7 +49,7 @@ impl Runs {
             self.stamp(FETCHES);
             self.fetch.page.store(page, Relaxed);
             self.stamp(FETCHES);
-            self.add(&self.fetch, number);
+            self.add(&self.fetch, number << COUNT_SHIFT);
         } else {
             self.begin_fetches_anywhere(block, straddle);
         }
@@ -131,7 +131,7 @@ impl Runs {
             tell(Phase::Warming);
         }
         for (page, fetch) in recent {
-            self.push(wire::run(page * PAGE, if fetch { EXECUTE } else { READ }) + (1 << COUNT_SHIFT));
+            self.push(wire::run(page * PAGE, if fetch { EXECUTE } else { READ }) + ONE);
         }
         // What follows continues none of these.
         tell(now.phase);

@@ -66,31 +66,39 @@ pub(super) enum Word {
 /// were decoded: all, unless they end with an end mark or in the middle of an event.
 pub(super) fn decode(words: &[u64], names: &mut Names, batch: &mut Batch, heard: &mut Vec<Word>) -> usize {
     let mut at = 0;
-    while let Some(&word) = words.get(at) {
-        if word & wire::VALID == 0 {
-            break;
-        }
-        at += 1;
+    loop {
+        let runs = words[at..].iter().take_while(|word| is_run(**word)).count();
+        batch.runs.extend(words[at..][..runs].iter().map(|word| run(*word)));
+        at += runs;
+        let Some(&word) = words.get(at).filter(|word| is_event(**word)) else { return at };
         let count = word >> wire::COUNT_SHIFT;
-        match word & KIND {
-            wire::EVENT => {
-                let Some(payload) = words.get(at..at + count as usize) else { return at - 1 };
-                let code = (word >> wire::PAGE_SHIFT) & ((1 << (wire::COUNT_SHIFT - wire::PAGE_SHIFT)) - 1);
-                event(code, payload, names, batch, heard);
-                at += payload.len();
-            }
-            _ if count == 0 => return at - 1,
-            wire::EXECUTE => {
-                let half = u32::from(word & wire::STRADDLE != 0);
-                batch.run(Run::new(page(word), Access::Execute, count as u32, count as u32 - half));
-            }
-            kind => {
-                let access = if kind == wire::WRITE { Access::Write } else { Access::Read };
-                batch.run(Run::new(page(word), access, count as u32, 0));
-            }
-        }
+        let Some(payload) = words.get(at + 1..at + 1 + count as usize) else { return at };
+        let code = (word >> wire::PAGE_SHIFT) & ((1 << (wire::COUNT_SHIFT - wire::PAGE_SHIFT)) - 1);
+        event(code, payload, names, batch, heard);
+        at += 1 + payload.len();
     }
-    at
+}
+
+fn is_event(word: u64) -> bool {
+    word & (wire::VALID | KIND) == wire::VALID | wire::EVENT
+}
+
+/// Whether a word is that of a run with accesses.
+#[inline]
+fn is_run(word: u64) -> bool {
+    word & wire::VALID != 0 && word & KIND != wire::EVENT && word >> wire::COUNT_SHIFT != 0
+}
+
+/// The run in a word.
+#[inline]
+fn run(word: u64) -> Run {
+    let count = (word >> wire::COUNT_SHIFT) as u32;
+    let (access, instructions) = match word & KIND {
+        wire::READ => (Access::Read, 0),
+        wire::WRITE => (Access::Write, 0),
+        _ => (Access::Execute, count - u32::from(word & wire::STRADDLE != 0)),
+    };
+    Run::new(page(word), access, count, instructions)
 }
 
 /// The page number in a word of a run. Addresses have 48 bits; those of the upper half are the kernel's.
