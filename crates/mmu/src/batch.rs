@@ -90,6 +90,12 @@ impl Batch {
         Located { head, entry, number: self.numbers[index], kind: self.kinds[index] as usize }
     }
 
+    /// The number of the translation of a request, and its key.
+    #[inline(always)]
+    pub(crate) fn entry(&self, index: usize) -> (u64, u32) {
+        (self.numbers[index % BATCH], self.heads[index % BATCH])
+    }
+
     /// Completes the batch, whose first `len` requests were all set.
     #[inline(always)]
     pub(crate) fn close(&mut self, len: usize) {

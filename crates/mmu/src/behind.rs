@@ -33,10 +33,10 @@ impl Behind {
         }
     }
 
-    /// Takes the requests of a batch that missed in the first level through all others, and walks for those that miss in all.
+    /// Takes a batch of requests that missed in the first level through all others, and walks for those that miss in all.
     #[inline(always)]
-    pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch, requests: u64) {
-        let served = self.tlbs.translate(mappings, batch, requests);
+    pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch) {
+        let served = self.tlbs.translate(mappings, batch);
         for (kind, requests) in batch.groups() {
             let access = (*kind as usize & 3) % 3;
             self.counters.walks[access] += (requests & served.missed).count_ones() as u64;
@@ -53,7 +53,7 @@ impl Behind {
 
     /// Fills the TLBs for a batch of one request, uncounted.
     pub(crate) fn load(&mut self, mappings: &Mappings, batch: &Batch) {
-        self.tlbs.translate(mappings, batch, 1);
+        self.tlbs.translate(mappings, batch);
     }
 
     /// Counts a walk to an absent page, whose root exists.

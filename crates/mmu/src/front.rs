@@ -4,7 +4,7 @@
 //! includes nearer ones it would, so there all levels are behind: this one is empty). So a first level can have what is
 //! behind it of several machines.
 
-use crate::batch::{BATCH, Batch, Located, TOUCHES, Touch, kind};
+use crate::batch::{BATCH, Batch, Located, TOUCHES, Touch, each, kind};
 use crate::behind::Behind;
 use crate::counters::Counters;
 use crate::mappings::{Mappings, Watch};
@@ -21,6 +21,9 @@ pub(crate) struct Front {
     numbers: Numbers,
     recent: Recent,
     batch: Batch,
+    /// Requests that missed, until there are enough of them for a batch or what was asked for is done; and their number.
+    misses: Batch,
+    waiting: usize,
     /// What is the same for all machines behind it, and not for all of an [`crate::Mmu`].
     pub(crate) counters: Counters,
     pub(crate) behind: Vec<Behind>,
@@ -76,6 +79,8 @@ impl Front {
             first,
             numbers,
             batch: Batch::new(),
+            misses: Batch::new(),
+            waiting: 0,
             counters: Counters::default(),
             behind: Vec::new(),
         }
@@ -118,10 +123,12 @@ impl Front {
             }
             done += taken;
             if let Some(trap) = trap {
+                self.pass_on(mappings);
                 self.count_trap(mappings, space, requests[done], trap);
                 return Some((done, trap));
             }
         }
+        self.pass_on(mappings);
         None
     }
 
@@ -202,15 +209,29 @@ impl Front {
         (taken, trap)
     }
 
-    /// Takes the batch through the TLBs, and walks for requests that miss in all.
+    /// Takes the batch through the TLBs of the first level. What misses waits.
     #[inline(always)]
     fn translate(&mut self, mappings: &Mappings) {
         let missed = self.first.translate_first(&self.batch);
         for (kind, requests) in self.batch.groups() {
             self.counters.references[(*kind as usize & 3) % 3] += requests.count_ones() as u64;
         }
-        if missed != 0 {
-            self.behind.iter_mut().for_each(|behind| behind.translate(mappings, &self.batch, missed));
+        if self.waiting + missed.count_ones() as usize > BATCH {
+            self.pass_on(mappings);
+        }
+        for index in each(missed) {
+            self.misses.set(self.waiting, self.batch.located(index));
+            self.waiting += 1;
+        }
+    }
+
+    /// Passes on what has missed: to what is behind, one after the other.
+    #[inline(always)]
+    fn pass_on(&mut self, mappings: &Mappings) {
+        if self.waiting > 0 {
+            self.misses.close(self.waiting);
+            self.waiting = 0;
+            self.behind.iter_mut().for_each(|behind| behind.translate(mappings, &self.misses));
         }
     }
 
@@ -230,6 +251,7 @@ impl Front {
                 self.batch.set(0, located);
                 self.batch.close(1);
                 self.translate(mappings);
+                self.pass_on(mappings);
             }
             Trap::Absent => {
                 mappings.make_root(space, page);

@@ -5,7 +5,7 @@
 //! implements the operations that an operating system needs on page tables, with their TLB shootdowns. [`Counters`] say
 //! what happened; cycles are computed from them afterwards. This crate never decides what is mapped where, never
 //! allocates a frame, and knows nothing of the memory manager: its caller connects the two.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod batch;
 mod behind;

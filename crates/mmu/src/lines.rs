@@ -3,12 +3,10 @@
 //! Page-table lines compete only with each other: the program's own data is not in these caches, so the latencies of
 //! walks are a lower bound.
 
-use crate::batch::BATCH;
-use crate::cache::{Cache, Sets, on_sets};
+use crate::batch::{BATCH, each};
+use crate::cache::Cache;
 use crate::counters::{Counters, MAX_LINE_LEVELS, MAX_WALK_LEVELS};
 use crate::machine::{LineCacheSpec, Machine};
-use crate::reach::Exact;
-use crate::replacement::Replace;
 
 /// Bytes of a page-table entry, the same on all machines.
 pub(crate) const ENTRY_BYTES: u64 = 8;
@@ -58,7 +56,7 @@ impl Lines {
                 return;
             }
             let lines = &mut self.wanted[..left];
-            let missed = on_sets!(cache, sets => read(&mut sets, lines));
+            let missed = read(cache, lines);
             *hits += (left - missed) as u64;
             left = missed;
         }
@@ -81,12 +79,15 @@ impl Lines {
 
 /// Reads lines through one cache and inserts those that miss. Moves these to the front and returns their number.
 #[inline(always)]
-fn read<R: Replace>(sets: &mut Sets<'_, Exact, R>, lines: &mut [u32]) -> usize {
+fn read(cache: &mut Cache, lines: &mut [u32]) -> usize {
     let mut missed = 0;
-    for index in 0..lines.len() {
-        let line = lines[index];
-        lines[missed] = line;
-        missed += !sets.access(line as u64, line) as usize;
+    for first in (0..lines.len()).step_by(BATCH) {
+        let some = &lines[first..lines.len().min(first + BATCH)];
+        let those = cache.access(u64::MAX >> (BATCH - some.len()), |at| (some[at] as u64, some[at]));
+        for at in each(those) {
+            lines[missed] = lines[first + at];
+            missed += 1;
+        }
     }
     missed
 }

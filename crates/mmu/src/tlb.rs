@@ -7,14 +7,14 @@
 //! page.
 
 use crate::batch::{Batch, KINDS, Touch, each};
-use crate::cache::{Cache, EMPTY, Sets, on_sets};
+use crate::cache::{Cache, EMPTY};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::Machine;
 use crate::mappings::Mappings;
 use crate::reach::{Entries, Reach, on_entries};
 use crate::recent::FirstLevel;
 use crate::record::Record;
-use crate::replacement::{Replace, Replacement};
+use crate::replacement::Replacement;
 
 use std::ops::Range;
 use superpage_pages::{MAX_LEVELS, PageSize, Vpn};
@@ -159,20 +159,18 @@ impl Tlbs {
         self.all.iter_mut().for_each(|tlb| on_entries!(&mut tlb.entries, cache => cache.flush()));
     }
 
-    /// Takes those requests of a batch whose bits are set through all levels, and fills those in which they miss.
+    /// Takes a batch through all levels, and fills those in which requests miss.
     #[inline(always)]
-    pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch, requests: u64) -> Served {
+    pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch) -> Served {
         if self.inclusive {
-            return self.translate_inclusive(mappings, batch, requests);
+            return self.translate_inclusive(mappings, batch);
         }
-        let mut served = Served { missed: requests, ..Served::default() };
+        let mut served = Served { missed: batch.all(), ..Served::default() };
         for tlb in &mut self.all {
             let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
             let asking = asking.fold(0, |asking, (_, requests)| asking | requests) & served.missed;
             if asking != 0 {
-                let missed = on_entries!(&mut tlb.entries, cache => {
-                    on_sets!(cache, sets => pass(&mut sets, batch, asking))
-                });
+                let missed = on_entries!(&mut tlb.entries, cache => cache.access(asking, |index| batch.entry(index)));
                 served.hits[tlb.level % MAX_TLB_LEVELS] |= asking & !missed;
                 served.missed &= !asking | missed;
             }
@@ -189,13 +187,11 @@ impl Tlbs {
             let asking = asking.fold(0, |asking, (_, requests)| asking | requests);
             if tlb.ordered && !batch.touches.is_empty() {
                 let touches = batch.touches.iter().filter(|touch| touch.tlb as usize == at);
-                missed &= !asking
-                    | on_entries!(&mut tlb.entries, cache => {
-                        on_sets!(cache, sets => pass_touched(&mut sets, batch, touches, asking))
-                    });
+                missed &=
+                    !asking | on_entries!(&mut tlb.entries, cache => access_touched(cache, batch, touches, asking));
             } else if asking != 0 {
-                missed &= !asking
-                    | on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => pass(&mut sets, batch, asking)));
+                missed &=
+                    !asking | on_entries!(&mut tlb.entries, cache => cache.access(asking, |index| batch.entry(index)));
             }
         }
         missed
@@ -204,15 +200,16 @@ impl Tlbs {
     /// The same where a level includes nearer ones, request by request: the farthest is filled first, and what it
     /// evicts is dropped from those.
     #[inline(never)]
-    fn translate_inclusive(&mut self, mappings: &Mappings, batch: &Batch, requests: u64) -> Served {
+    fn translate_inclusive(&mut self, mappings: &Mappings, batch: &Batch) -> Served {
         let mut served = Served::default();
-        for index in each(requests) {
+        for index in each(batch.all()) {
             let (head, number) = (batch.heads[index], batch.numbers[index]);
             let asked =
                 |tlb: &Tlb| batch.groups().iter().any(|(k, which)| which >> index & tlb.kinds as u64 >> k & 1 != 0);
-            let hit = self.all.iter_mut().position(|tlb| {
-                asked(tlb) && on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => sets.hit(number, head)))
-            });
+            let hit = self
+                .all
+                .iter_mut()
+                .position(|tlb| asked(tlb) && on_entries!(&mut tlb.entries, cache => cache.hit(number, head)));
             match hit {
                 Some(at) => served.hits[self.all[at].level] |= 1 << index,
                 None => served.missed |= 1 << index,
@@ -232,14 +229,14 @@ impl Tlbs {
         let (orders, parts) = (self.orders, self.parts);
         let tlb = &mut self.all[at];
         let encloses = tlb.encloses;
-        let evicted = on_entries!(&mut tlb.entries, cache => on_sets!(cache, sets => {
-            let (evicted, payload) = sets.fill(number, head);
+        let evicted = on_entries!(&mut tlb.entries, cache => {
+            let (evicted, payload) = cache.fill(number, head);
             (encloses != 0 && evicted != EMPTY).then(|| {
                 let rung = records[evicted as usize].rung();
                 let first = nodes.first_page(evicted).0 >> orders[rung];
-                (evicted, sets.covered(payload, first..first + (1 << parts[rung])))
+                (evicted, covered(cache, payload, first..first + (1 << parts[rung])))
             })
-        }));
+        });
         if let Some((evicted, numbers)) = evicted {
             drop_from(&mut self.all, encloses, evicted, numbers, records[evicted as usize]);
         }
@@ -301,24 +298,15 @@ impl Tlbs {
     }
 }
 
-/// Takes some requests of a batch through one TLB, which is filled for those that miss; returns which missed.
-#[inline(always)]
-fn pass<C: Reach, R: Replace>(sets: &mut Sets<'_, C, R>, batch: &Batch, asking: u64) -> u64 {
-    let mut missed = 0;
-    for index in each(asking) {
-        let (head, number) = (batch.heads[index], batch.numbers[index]);
-        if !sets.hit(number, head) {
-            sets.fill(number, head);
-            missed |= 1 << index;
-        }
-    }
-    missed
+/// The translations that an entry of this TLB covers, of all that its mapping has.
+fn covered<C: Reach>(_: &Cache<C>, payload: C::Payload, mapping: Range<u64>) -> Range<u64> {
+    C::covered(payload, mapping)
 }
 
-/// The same of a TLB of one set, with touches in between.
+/// Takes some requests of a batch through a TLB of one set, with touches in between; returns which missed.
 #[inline(always)]
-fn pass_touched<'a, C: Reach, R: Replace>(
-    sets: &mut Sets<'_, C, R>,
+fn access_touched<'a, C: Reach>(
+    cache: &mut Cache<C>,
     batch: &Batch,
     touches: impl Iterator<Item = &'a Touch>,
     asking: u64,
@@ -326,11 +314,11 @@ fn pass_touched<'a, C: Reach, R: Replace>(
     let (mut missed, mut touches) = (0, touches.peekable());
     for index in each(asking) {
         while let Some(touch) = touches.next_if(|touch| touch.before as usize <= index) {
-            sets.touch(0, touch.head);
+            cache.touch(0, touch.head);
         }
-        missed |= pass(sets, batch, 1 << index);
+        missed |= cache.access(1 << index, |index| batch.entry(index));
     }
-    touches.for_each(|touch| sets.touch(0, touch.head));
+    touches.for_each(|touch| cache.touch(0, touch.head));
     missed
 }
 

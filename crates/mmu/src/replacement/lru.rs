@@ -1,5 +1,5 @@
 //! LRU: the least recently used way is replaced; an invalid way counts as the least recent. Nearly all caches are
-//! documented so, and so it has three forms, two of which need no search.
+//! documented so, and so it has three forms, two of which need no search. Small sets of whole mappings need none of them ([`crate::cache`]).
 
 use super::{Replace, is_permutation, possible};
 use crate::cache::EMPTY;
@@ -64,15 +64,6 @@ impl Replace for Packed {
         let oldest = word >> (self.last & 63);
         self.words[set] = word << 4 & self.mask | oldest;
         oldest as usize
-    }
-
-    #[inline(always)]
-    fn touch_or_victim(&mut self, set: usize, hit: bool, way: usize) -> usize {
-        let word = self.words[set];
-        let oldest = (word >> (self.last & 63)) as usize;
-        let way = std::hint::select_unpredictable(hit, way, oldest);
-        self.words[set] = Packed::touched(word, way);
-        way
     }
 
     /// The way is the oldest now.
@@ -268,10 +259,7 @@ mod tests {
                         tags[way] = EMPTY;
                     }
                     (1..8, None) => {
-                        let chosen = match state % 2 {
-                            0 => packed.victim(0),
-                            _ => packed.touch_or_victim(0, false, way),
-                        };
+                        let chosen = packed.victim(0);
                         assert_eq!((journal.victim(0), listed.victim(0)), (chosen, chosen));
                     }
                     (1..8, Some(way)) => {
@@ -283,7 +271,7 @@ mod tests {
                         listed.touch(0, way);
                     }
                     _ if tags[way] != EMPTY => {
-                        assert_eq!(packed.touch_or_victim(0, true, way), way);
+                        packed.touch(0, way);
                         journal.touch(0, way);
                         listed.touch(0, way);
                     }

@@ -109,17 +109,6 @@ pub(crate) trait Replace: Sized {
     /// Chooses the way to fill and counts the fill as a use of it.
     fn victim(&mut self, set: usize) -> usize;
 
-    /// A hit in `way`, or a fill; returns the way.
-    #[inline(always)]
-    fn touch_or_victim(&mut self, set: usize, hit: bool, way: usize) -> usize {
-        if hit {
-            self.touch(set, way);
-            way
-        } else {
-            self.victim(set)
-        }
-    }
-
     /// The way became invalid.
     fn invalidate(&mut self, set: usize, way: usize);
 

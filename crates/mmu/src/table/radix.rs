@@ -11,14 +11,13 @@
 
 use super::TableFormat;
 use crate::batch::{BATCH, Batch, each};
-use crate::cache::{Cache, Sets, on_sets};
+use crate::cache::Cache;
 use crate::counters::MAX_WALK_LEVELS;
 use crate::lines::Reads;
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
-use crate::reach::Exact;
 use crate::record::Record;
-use crate::replacement::{Replace, Replacement};
+use crate::replacement::Replacement;
 use superpage_pages::{Ladder, Vpn};
 
 /// The most levels of a tree.
@@ -81,7 +80,7 @@ impl TableFormat for Radix {
         for level in found.level..self.levels.min(MAX_LEVELS) {
             let table = path[count - 1] >> self.node_bits;
             if let Some(cache) = &mut self.caches[level]
-                && on_sets!(cache, sets => look_up_one(&mut sets, table))
+                && cache.access(1, |_| (0, table)) == 0
             {
                 reads.counters.walk_cache_hits[level] += 1;
                 break;
@@ -146,7 +145,7 @@ impl Radix {
             let climbing = coming[level - 1];
             let bits = self.node_bits;
             let missed = match &mut self.caches[level] {
-                Some(cache) if climbing != 0 => on_sets!(cache, sets => look_up(&mut sets, below, bits, climbing)),
+                Some(cache) if climbing != 0 => cache.access(climbing, |index| (0, below[index] >> bits)),
                 _ => climbing,
             };
             for index in each(missed) {
@@ -168,26 +167,4 @@ impl Radix {
         }
         lines.read(count, counters);
     }
-}
-
-/// Looks up the tables of these page-table entries in a walk cache, which is filled for those that miss; returns which missed.
-#[inline(always)]
-fn look_up<R: Replace>(sets: &mut Sets<'_, Exact, R>, entries: &[u32; BATCH], node_bits: u32, asking: u64) -> u64 {
-    let mut missed = 0;
-    for index in each(asking) {
-        if !look_up_one(sets, entries[index] >> node_bits) {
-            missed |= 1 << index;
-        }
-    }
-    missed
-}
-
-/// Looks up one table, and fills the walk cache if it misses; returns whether it hit.
-#[inline(always)]
-fn look_up_one<R: Replace>(sets: &mut Sets<'_, Exact, R>, table: u32) -> bool {
-    let hit = sets.hit(0, table);
-    if !hit {
-        sets.fill(0, table);
-    }
-    hit
 }

@@ -1,117 +1,103 @@
-//! Set-associative structures of tags, which remember where each tag was put.
+//! Sets whose entries have fixed ways, of any size and replacement.
 //!
-//! TLBs, page-walk caches and line caches are all this. The tag of an entry is its *key*: the number of a page-table
-//! entry, a table or a line, all of which are small. For each key a structure remembers the way where it put it last. So
-//! a lookup compares one tag, whatever the number of ways: what is remembered is only a hint, the tag decides. A set is
-//! searched only where a key may have several entries (see [`crate::reach`]).
+//! For each key a structure remembers the way where it put it last. So a lookup compares one tag, whatever the number of
+//! ways: what is remembered is only a hint, the tag decides. A set is searched only where a key may have several entries
+//! (see [`crate::reach`]).
 //!
-//! Many lookups of one cache are made one after the other (see [`crate::batch`]), so its replacement is asked for once, by
+//! Many lookups of one structure are made one after the other (see [`crate::batch`]), so its replacement is asked for once, by
 //! [`on_sets`], and what works on the [`Sets`] is compiled for each.
 
-use crate::reach::{Exact, Reach};
+use super::{EMPTY, Shape};
+use crate::batch::each;
+use crate::reach::Reach;
 use crate::replacement::{Kept, Replace, Replacement, on_kept};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// The tag of an empty place: no page-table entry, table or line has this number.
-pub(crate) const EMPTY: u32 = u32::MAX;
-/// The most ways of a set: they are numbered in 16 bits.
-pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
 /// Places are made for so many keys at a time.
 const PLACES: usize = 512;
 
-/// One set-associative structure: tags, payloads and the state of its replacement.
+/// Tags, payloads and the state of the replacement.
 #[derive(Clone, Debug)]
-pub(crate) struct Cache<C: Reach = Exact> {
-    pub(crate) tags: Vec<u32>,
-    pub(crate) payloads: Vec<C::Payload>,
+pub(super) struct Placed<C: Reach> {
+    pub(super) tags: Vec<u32>,
+    pub(super) payloads: Vec<C::Payload>,
     /// By key, the way where it was put last; 0 for those behind the end, which never were.
-    pub(crate) places: Vec<u16>,
-    pub(crate) shape: Shape,
-    pub(crate) replacement: Replacement,
-    pub(crate) kept: Kept,
+    pub(super) places: Vec<u16>,
+    pub(super) shape: Shape,
+    pub(super) kept: Kept,
     /// Empty places, counted only for replacements that fill them first.
-    pub(crate) vacant: usize,
-    pub(crate) reach: PhantomData<C>,
-}
-
-/// The numbers of sets and ways.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Shape {
-    sets: usize,
-    ways: usize,
-    /// `sets - 1` if that is a mask, else `usize::MAX`: then the index is a remainder.
-    mask: usize,
-}
-
-impl Shape {
-    /// The number of sets.
-    pub(crate) fn sets(&self) -> usize {
-        self.sets
-    }
-
-    /// The number of ways of each.
-    pub(crate) fn ways(&self) -> usize {
-        self.ways
-    }
-
-    /// The set of the page (or line) with this number.
-    #[inline(always)]
-    pub(crate) fn set_of(&self, number: u64) -> usize {
-        if self.mask != usize::MAX { number as usize & self.mask } else { self.remainder(number) }
-    }
-
-    #[cold]
-    fn remainder(&self, number: u64) -> usize {
-        (number % self.sets as u64) as usize
-    }
+    pub(super) vacant: usize,
+    pub(super) reach: PhantomData<C>,
 }
 
 /// The sets of a cache, for a stretch of work with its replacement known.
-pub(crate) struct Sets<'a, C: Reach, R> {
-    pub(crate) tags: &'a mut [u32],
-    pub(crate) payloads: &'a mut [C::Payload],
-    pub(crate) places: &'a mut Vec<u16>,
-    pub(crate) shape: Shape,
-    pub(crate) vacant: &'a mut usize,
-    pub(crate) kept: &'a mut R,
-    pub(crate) reach: PhantomData<C>,
+pub(super) struct Sets<'a, C: Reach, R> {
+    pub(super) tags: &'a mut [u32],
+    pub(super) payloads: &'a mut [C::Payload],
+    pub(super) places: &'a mut Vec<u16>,
+    pub(super) shape: Shape,
+    pub(super) vacant: &'a mut usize,
+    pub(super) kept: &'a mut R,
+    pub(super) reach: PhantomData<C>,
 }
 
-/// Evaluates an expression with the [`Sets`] of a [`Cache`], compiled for each replacement.
+/// Evaluates an expression with the [`Sets`] of a [`Placed`], compiled for each replacement.
 macro_rules! on_sets {
     ($cache:expr, $sets:ident => $body:expr) => {{
-        let crate::cache::Cache { tags, payloads, places, shape, kept, vacant, reach, .. } = $cache;
+        let Placed { tags, payloads, places, shape, kept, vacant, reach } = $cache;
         let (tags, payloads, shape) = (&mut tags[..], &mut payloads[..], *shape);
-        crate::replacement::on_kept!(kept, kept => {
-            let mut $sets = crate::cache::Sets { tags, payloads, places, shape, vacant, kept, reach: *reach };
+        on_kept!(kept, kept => {
+            let mut $sets = Sets { tags, payloads, places, shape, vacant, kept, reach: *reach };
             $body
         })
     }};
 }
-pub(crate) use on_sets;
-
-impl<C: Reach> Cache<C> {
-    /// An empty structure of `sets` x `ways` entries, both at least 1, and at most [`MAX_WAYS`] ways.
-    pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
-        let mask = if sets.is_power_of_two() { sets - 1 } else { usize::MAX };
-        let shape = Shape { sets, ways, mask };
-        let (tags, payloads) = (vec![EMPTY; sets * ways], vec![C::Payload::default(); sets * ways]);
-        Cache {
-            vacant: tags.len(),
-            tags,
-            payloads,
+impl<C: Reach> Placed<C> {
+    pub(super) fn new(shape: Shape, replacement: Replacement) -> Placed<C> {
+        let count = shape.sets * shape.ways;
+        Placed {
+            vacant: count,
+            tags: vec![EMPTY; count],
+            payloads: vec![C::Payload::default(); count],
             places: Vec::new(),
             shape,
-            replacement,
-            kept: Kept::new(replacement, sets, ways),
+            kept: Kept::new(replacement, shape.sets, shape.ways),
             reach: PhantomData,
         }
     }
 
+    /// As [`super::Cache::access`].
+    #[inline(always)]
+    pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
+        on_sets!(self, sets => {
+            let mut missed = 0;
+            for index in each(asking) {
+                let (number, key) = entry(index);
+                if !sets.hit(number, key) {
+                    sets.fill(number, key);
+                    missed |= 1 << index;
+                }
+            }
+            missed
+        })
+    }
+
+    pub(super) fn touch(&mut self, number: u64, key: u32) {
+        on_sets!(self, sets => sets.touch(number, key));
+    }
+
+    pub(super) fn hit(&mut self, number: u64, key: u32) -> bool {
+        on_sets!(self, sets => sets.hit(number, key))
+    }
+
+    pub(super) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
+        on_sets!(self, sets => sets.fill(number, key))
+    }
+
     /// Drops what covers these translations of the mapping `key`. Returns the number of entries dropped.
     #[inline(always)]
-    pub(crate) fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
+    pub(super) fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
         if C::WHOLE && self.find(numbers.start, key).is_none() {
             return 0;
         }
@@ -123,12 +109,12 @@ impl<C: Reach> Cache<C> {
     }
 
     /// Drops everything. A round-robin pointer and a random generator stay where they are.
-    pub(crate) fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         on_sets!(self, sets => sets.flush());
     }
 
     /// All that it holds: set, way, tag, payload.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32, C::Payload)> {
+    pub(super) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32, C::Payload)> {
         let ways = self.shape.ways;
         let places = self.tags.iter().zip(&self.payloads).enumerate().filter(|(_, (tag, _))| **tag != EMPTY);
         places.map(move |(at, (tag, payload))| (at / ways, at % ways, *tag, *payload))
@@ -136,7 +122,7 @@ impl<C: Reach> Cache<C> {
 
     /// The way that holds this translation of the mapping `key`, if one does.
     #[inline(always)]
-    pub(crate) fn find(&self, number: u64, key: u32) -> Option<usize> {
+    pub(super) fn find(&self, number: u64, key: u32) -> Option<usize> {
         let first = self.shape.set_of(number) * self.shape.ways;
         let noted = self.places.get(key as usize).map_or(0, |way| *way as usize);
         if self.tags[first + noted] == key && C::covers(self.payloads[first + noted], number) {
@@ -145,13 +131,8 @@ impl<C: Reach> Cache<C> {
         if C::WHOLE { None } else { search::<C>(&self.tags, &self.payloads, self.shape, number, key) }
     }
 
-    /// Whether the number selects this set.
-    pub(crate) fn selects(&self, number: u64, set: usize) -> bool {
-        self.shape.set_of(number) == set
-    }
-
     /// Checks that no entry is in a set twice, and the replacement state.
-    pub(crate) fn validate(&self) -> Result<(), String> {
+    pub(super) fn validate(&self) -> Result<(), String> {
         let mut held: Vec<(u32, C::Payload)> = Vec::with_capacity(self.shape.ways);
         for set in 0..self.shape.sets {
             let (first, end) = (set * self.shape.ways, (set + 1) * self.shape.ways);
@@ -203,7 +184,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
 
     /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing changes.
     #[inline(always)]
-    pub(crate) fn hit(&mut self, number: u64, key: u32) -> bool {
+    pub(super) fn hit(&mut self, number: u64, key: u32) -> bool {
         let (set, noted) = (self.shape.set_of(number), self.noted(key));
         let at = set * self.shape.ways + noted;
         if self.tags[at] == key && C::covers(self.payload(at), number) {
@@ -222,7 +203,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
 
     /// A use of a whole mapping that is there for certain.
     #[inline(always)]
-    pub(crate) fn touch(&mut self, number: u64, key: u32) {
+    pub(super) fn touch(&mut self, number: u64, key: u32) {
         let noted = self.noted(key);
         self.kept.touch(self.shape.set_of(number), noted);
     }
@@ -236,7 +217,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// Puts a translation that is not there into its set; returns the tag and payload of what was in its place ([`EMPTY`]
     /// if nothing was).
     #[inline(always)]
-    pub(crate) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
+    pub(super) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
         let set = self.shape.set_of(number);
         let first = set * self.shape.ways;
         let way = match self.vacant(set) {
@@ -249,27 +230,6 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
             *held = C::fill(number);
         }
         (std::mem::replace(&mut self.tags[first + way], key), payload)
-    }
-
-    /// Looks up what has one entry at most, and inserts it on a miss. Returns whether it hit. For hits
-    /// and misses in an unpredictable mix: if the replacement can, this does the same work for both.
-    #[inline(always)]
-    pub(crate) fn access(&mut self, number: u64, key: u32) -> bool {
-        let (set, noted) = (self.shape.set_of(number), self.noted(key));
-        let first = set * self.shape.ways;
-        let hit = self.tags[first + noted] == key;
-        let way = match if hit { None } else { self.vacant(set) } {
-            Some(way) => way,
-            None => self.kept.touch_or_victim(set, hit, noted),
-        };
-        self.tags[first + way] = key;
-        self.note(key, way);
-        hit
-    }
-
-    /// The translations that an entry with this payload covers, of those that its mapping has.
-    pub(crate) fn covered(&self, payload: C::Payload, mapping: Range<u64>) -> Range<u64> {
-        C::covered(payload, mapping)
     }
 
     /// The vacant way to be filled first, which counts as used; `None` if there is none, or if the replacement does not

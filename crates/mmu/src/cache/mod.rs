@@ -1,0 +1,165 @@
+//! Set-associative structures: TLBs, page-walk caches and line caches are all this.
+//!
+//! The tag of an entry is its *key*: the number of a page-table entry, a table or a line, all of which are small. There are two
+//! forms. Small sets with LRU, which nearly all hardware has, are *rows* of tags in the order of their last use
+//! ([`rows`]); all others have ways, and a replacement that chooses one ([`placed`]).
+
+mod placed;
+mod rows;
+mod vector;
+
+use crate::reach::{Exact, Reach};
+use crate::replacement::Replacement;
+use placed::Placed;
+use rows::Rows;
+use std::ops::Range;
+
+/// The tag of an empty place: no page-table entry, table or line has this number.
+pub(crate) const EMPTY: u32 = u32::MAX;
+/// The most ways of a set: they are numbered in 16 bits.
+pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
+
+/// One set-associative structure.
+#[derive(Clone, Debug)]
+pub(crate) struct Cache<C: Reach = Exact> {
+    pub(crate) shape: Shape,
+    pub(crate) replacement: Replacement,
+    form: Form<C>,
+}
+
+#[derive(Clone, Debug)]
+enum Form<C: Reach> {
+    Rows(Rows),
+    Placed(Placed<C>),
+}
+
+/// The numbers of sets and ways.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape {
+    sets: usize,
+    ways: usize,
+    /// `sets - 1` if that is a mask, else `usize::MAX`: then the index is a remainder.
+    mask: usize,
+}
+
+impl Shape {
+    /// The number of sets.
+    pub(crate) fn sets(&self) -> usize {
+        self.sets
+    }
+
+    /// The number of ways of each.
+    pub(crate) fn ways(&self) -> usize {
+        self.ways
+    }
+
+    /// The set of the page (or line) with this number.
+    #[inline(always)]
+    pub(crate) fn set_of(&self, number: u64) -> usize {
+        if self.mask != usize::MAX { number as usize & self.mask } else { self.remainder(number) }
+    }
+
+    #[cold]
+    fn remainder(&self, number: u64) -> usize {
+        (number % self.sets as u64) as usize
+    }
+}
+
+impl<C: Reach> Cache<C> {
+    /// An empty structure of `sets` x `ways` entries, both at least 1, and at most [`MAX_WAYS`] ways.
+    pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
+        let mask = if sets.is_power_of_two() { sets - 1 } else { usize::MAX };
+        let shape = Shape { sets, ways, mask };
+        let form = match C::WHOLE && replacement == Replacement::Lru && ways <= rows::MAX_WAYS {
+            true => Form::Rows(Rows::new(shape)),
+            false => Form::Placed(Placed::new(shape, replacement)),
+        };
+        Cache { shape, replacement, form }
+    }
+
+    /// Looks translations up, in the order of the bits of `asking`, counts each hit as a use and fills on each miss. `entry`
+    /// says the number and the key of each. Returns which missed. Cost: about 10 instructions each where there are rows and the
+    /// processor has vectors of 512 bits.
+    #[inline(always)]
+    pub(crate) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
+        match &mut self.form {
+            Form::Rows(rows) => rows.access(asking, entry),
+            Form::Placed(placed) => placed.access(asking, entry),
+        }
+    }
+
+    /// A use of a whole mapping that is there for certain.
+    #[inline(always)]
+    pub(crate) fn touch(&mut self, number: u64, key: u32) {
+        match &mut self.form {
+            Form::Rows(rows) => drop(rows.access(1, |_| (number, key))),
+            Form::Placed(placed) => placed.touch(number, key),
+        }
+    }
+
+    /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing changes.
+    pub(crate) fn hit(&mut self, number: u64, key: u32) -> bool {
+        match &mut self.form {
+            Form::Rows(rows) => rows.find(number, key).is_some() && rows.access(1, |_| (number, key)) == 0,
+            Form::Placed(placed) => placed.hit(number, key),
+        }
+    }
+
+    /// Puts a translation that is not there into its set; returns the tag and payload of what was in its place ([`EMPTY`]
+    /// if nothing was).
+    pub(crate) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
+        match &mut self.form {
+            Form::Rows(rows) => (rows.fill(number, key), C::Payload::default()),
+            Form::Placed(placed) => placed.fill(number, key),
+        }
+    }
+
+    /// Drops what covers these translations of the mapping `key`. Returns the number of entries dropped.
+    #[inline(always)]
+    pub(crate) fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
+        match &mut self.form {
+            Form::Rows(rows) => rows.forget(numbers.start, key),
+            Form::Placed(placed) => placed.forget(numbers, key),
+        }
+    }
+
+    /// Drops everything. A round-robin pointer and a random generator stay where they are.
+    pub(crate) fn flush(&mut self) {
+        match &mut self.form {
+            Form::Rows(rows) => rows.flush(),
+            Form::Placed(placed) => placed.flush(),
+        }
+    }
+
+    /// All that it holds: set, way (or place in the order of use), tag, payload.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32, C::Payload)> {
+        let (rows, placed) = match &self.form {
+            Form::Rows(rows) => {
+                (Some(rows.entries().map(|(set, at, key)| (set, at, key, C::Payload::default()))), None)
+            }
+            Form::Placed(placed) => (None, Some(placed.entries())),
+        };
+        rows.into_iter().flatten().chain(placed.into_iter().flatten())
+    }
+
+    /// The way (or place in the order of use) that holds this translation of the mapping `key`, if one does.
+    pub(crate) fn find(&self, number: u64, key: u32) -> Option<usize> {
+        match &self.form {
+            Form::Rows(rows) => rows.find(number, key),
+            Form::Placed(placed) => placed.find(number, key),
+        }
+    }
+
+    /// Whether the number selects this set.
+    pub(crate) fn selects(&self, number: u64, set: usize) -> bool {
+        self.shape.set_of(number) == set
+    }
+
+    /// Checks that no entry is in a set twice, and the replacement state.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        match &self.form {
+            Form::Rows(rows) => rows.validate(),
+            Form::Placed(placed) => placed.validate(),
+        }
+    }
+}

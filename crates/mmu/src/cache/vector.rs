@@ -1,0 +1,246 @@
+//! One step of a row of tags in the vector units of x86-64 ([`super::rows`]): all lanes are compared with the tag at once, and those in
+//! front of it are moved by one, in the same way for a hit and for a miss.
+//!
+//! All unsafe code of this crate is here. A caller can break none of it: a [`Unit`] other than [`Unit::Portable`] is only made where
+//! the processor has it.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+use crate::batch::each;
+
+/// What a processor has for rows of tags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Unit(Kind);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Portable,
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Unit {
+    /// Nothing: rows are gone through lane by lane.
+    #[allow(non_upper_case_globals)]
+    pub(super) const Portable: Unit = Unit(Kind::Portable);
+
+    /// All that this processor has, the best last.
+    pub(super) fn all() -> impl Iterator<Item = Unit> {
+        #[cfg(target_arch = "x86_64")]
+        let wide = {
+            let avx2 = is_x86_feature_detected!("avx2").then_some(Unit(Kind::Avx2));
+            let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+            avx2.into_iter().chain(avx512.then_some(Unit(Kind::Avx512)))
+        };
+        #[cfg(not(target_arch = "x86_64"))]
+        let wide = std::iter::empty();
+        std::iter::once(Unit::Portable).chain(wide)
+    }
+
+    pub(super) fn best() -> Unit {
+        Unit::all().last().unwrap_or(Unit::Portable)
+    }
+}
+
+/// Uses tags of rows of so many lanes, with so many ways: `entry` says the row and the tag for each bit of `asking`, in
+/// order. Returns which were not there.
+#[inline(always)]
+pub(super) fn access(
+    unit: Unit,
+    rows: &mut [u32],
+    (lanes, ways): (usize, usize),
+    asking: u64,
+    entry: impl Fn(usize) -> (usize, u32),
+) -> u64 {
+    #[cfg(target_arch = "x86_64")]
+    {
+        let (last, one) = (1u32 << (ways - 1), rows.len() == lanes);
+        // SAFETY: the processor has what the function needs, or there would be no unit of this kind.
+        return unsafe {
+            match (unit.0, lanes) {
+                (Kind::Avx512, 8) if one => avx512_of_8::<true>(rows.as_chunks_mut().0, last, asking, entry),
+                (Kind::Avx512, 8) => avx512_of_8::<false>(rows.as_chunks_mut().0, last, asking, entry),
+                (Kind::Avx512, 16) if one => avx512_of_16::<true>(rows.as_chunks_mut().0, last, asking, entry),
+                (Kind::Avx512, 16) => avx512_of_16::<false>(rows.as_chunks_mut().0, last, asking, entry),
+                (Kind::Avx512, 32) if one => avx512_of_32::<true>(rows.as_chunks_mut().0, last, asking, entry),
+                (Kind::Avx512, 32) => avx512_of_32::<false>(rows.as_chunks_mut().0, last, asking, entry),
+                (Kind::Avx2, 8) => avx2::<8, 1>(rows.as_chunks_mut().0, last, asking, entry),
+                (Kind::Avx2, 16) => avx2::<16, 2>(rows.as_chunks_mut().0, last, asking, entry),
+                (Kind::Avx2, 32) => avx2::<32, 4>(rows.as_chunks_mut().0, last, asking, entry),
+                (kind, lanes) => unreachable!("{kind:?} has no rows of {lanes} lanes"),
+            }
+        };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    unreachable!("{unit:?} with {} lanes, {lanes}, {ways}, {asking}, {:?}", rows.len(), entry(0))
+}
+
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
+
+/// The lanes up to the first that is equal, or up to the last way: all of them move.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn moving(equal: u32, last: u32) -> u32 {
+    let stop = equal | last;
+    stop ^ stop.wrapping_sub(1)
+}
+
+// In all that follows each lane is told from which it gets its tag, also those that keep it: a lane that is not written would make
+// the store a masked one, and what is loaded next from the same row would have to wait for that. If there is `ONE` row it stays in
+// registers all the time.
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f,avx512vl")]
+fn avx512_of_8<const ONE: bool>(
+    rows: &mut [[u32; 8]],
+    last: u32,
+    asking: u64,
+    entry: impl Fn(usize) -> (usize, u32),
+) -> u64 {
+    let (lane, step) = (_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(1));
+    // SAFETY: here and below, a row is 32 bytes.
+    let load = |row: &[u32; 8]| unsafe { _mm256_loadu_si256(row.as_ptr().cast()) };
+    let store = |row: &mut [u32; 8], tags| unsafe { _mm256_storeu_si256(row.as_mut_ptr().cast(), tags) };
+    let mut kept = load(&rows[0]);
+    let mut missed = 0;
+    for index in each(asking) {
+        let (row, tag) = entry(index);
+        let held = if ONE { kept } else { load(&rows[row]) };
+        let wanted = _mm256_set1_epi32(tag as i32);
+        let equal = u32::from(_mm256_cmpeq_epi32_mask(held, wanted));
+        let from = _mm256_mask_sub_epi32(lane, moving(equal, last) as u8, lane, step);
+        kept = _mm256_permutex2var_epi32(held, from, wanted);
+        if !ONE {
+            store(&mut rows[row], kept);
+        }
+        missed |= u64::from(equal == 0) << index;
+    }
+    if ONE {
+        store(&mut rows[0], kept);
+    }
+    missed
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn avx512_of_16<const ONE: bool>(
+    rows: &mut [[u32; 16]],
+    last: u32,
+    asking: u64,
+    entry: impl Fn(usize) -> (usize, u32),
+) -> u64 {
+    let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let step = _mm512_set1_epi32(1);
+    // SAFETY: here and below, a row is 64 bytes.
+    let load = |row: &[u32; 16]| unsafe { _mm512_loadu_si512(row.as_ptr().cast()) };
+    let store = |row: &mut [u32; 16], tags| unsafe { _mm512_storeu_si512(row.as_mut_ptr().cast(), tags) };
+    let mut kept = load(&rows[0]);
+    let mut missed = 0;
+    for index in each(asking) {
+        let (row, tag) = entry(index);
+        let held = if ONE { kept } else { load(&rows[row]) };
+        let wanted = _mm512_set1_epi32(tag as i32);
+        let equal = u32::from(_mm512_cmpeq_epi32_mask(held, wanted));
+        let from = _mm512_mask_sub_epi32(lane, moving(equal, last) as u16, lane, step);
+        kept = _mm512_permutex2var_epi32(held, from, wanted);
+        if !ONE {
+            store(&mut rows[row], kept);
+        }
+        missed |= u64::from(equal == 0) << index;
+    }
+    if ONE {
+        store(&mut rows[0], kept);
+    }
+    missed
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn avx512_of_32<const ONE: bool>(
+    rows: &mut [[u32; 32]],
+    last: u32,
+    asking: u64,
+    entry: impl Fn(usize) -> (usize, u32),
+) -> u64 {
+    let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    let step = _mm512_set1_epi32(1);
+    // SAFETY: here and below, a row is twice 64 bytes.
+    let load = |row: &[u32; 32]| unsafe {
+        (_mm512_loadu_si512(row.as_ptr().cast()), _mm512_loadu_si512(row[16..].as_ptr().cast()))
+    };
+    let store = |row: &mut [u32; 32], (low, high)| unsafe {
+        _mm512_storeu_si512(row.as_mut_ptr().cast(), low);
+        _mm512_storeu_si512(row[16..].as_mut_ptr().cast(), high);
+    };
+    let mut kept = load(&rows[0]);
+    let mut missed = 0;
+    for index in each(asking) {
+        let (row, tag) = entry(index);
+        let (low, high) = if ONE { kept } else { load(&rows[row]) };
+        let wanted = _mm512_set1_epi32(tag as i32);
+        let equal = u32::from(_mm512_cmpeq_epi32_mask(low, wanted));
+        let equal = equal | u32::from(_mm512_cmpeq_epi32_mask(high, wanted)) << 16;
+        let lanes = moving(equal, last);
+        let near = _mm512_mask_sub_epi32(lane, lanes as u16, lane, step);
+        let far = _mm512_mask_sub_epi32(lane, (lanes >> 16) as u16, lane, step);
+        kept = (_mm512_permutex2var_epi32(low, near, wanted), _mm512_permutex2var_epi32(high, far, low));
+        if !ONE {
+            store(&mut rows[row], kept);
+        }
+        missed |= u64::from(equal == 0) << index;
+    }
+    if ONE {
+        store(&mut rows[0], kept);
+    }
+    missed
+}
+
+/// Rows of `PARTS` vectors of 8 lanes.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+#[target_feature(enable = "avx2")]
+fn avx2<const LANES: usize, const PARTS: usize>(
+    rows: &mut [[u32; LANES]],
+    last: u32,
+    asking: u64,
+    entry: impl Fn(usize) -> (usize, u32),
+) -> u64 {
+    let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    let first = _mm256_setr_epi32(-1, 0, 0, 0, 0, 0, 0, 0);
+    let mut missed = 0;
+    for index in each(asking) {
+        let (row, tag) = entry(index);
+        let parts = rows[row].as_chunks_mut::<8>().0;
+        let wanted = _mm256_set1_epi32(tag as i32);
+        let (mut held, mut equal) = ([wanted; PARTS], 0);
+        for (number, (part, held)) in parts.iter().zip(&mut held).enumerate() {
+            // SAFETY: a part is 32 bytes, here and in the store below.
+            *held = unsafe { _mm256_loadu_si256(part.as_ptr().cast()) };
+            let alike = _mm256_movemask_ps(_mm256_castsi256_ps(_mm256_cmpeq_epi32(*held, wanted)));
+            equal |= (alike as u32) << (8 * number);
+        }
+        let lanes = moving(equal, last);
+        // Its last lane moves to the first of the next part: that of the tag, or of the part before.
+        let mut before = wanted;
+        for (number, (part, held)) in parts.iter_mut().zip(held).enumerate() {
+            let here = _mm256_set1_epi32((lanes >> (8 * number) & 0xff) as i32);
+            // Minus one in each lane that moves, so that the first gets the number 7.
+            let moves = _mm256_cmpeq_epi32(_mm256_and_si256(here, bits), bits);
+            let turned = _mm256_permutevar8x32_epi32(held, _mm256_add_epi32(lane, moves));
+            let last = _mm256_permutevar8x32_epi32(before, _mm256_set1_epi32(7));
+            let moved = _mm256_blendv_epi8(turned, last, _mm256_and_si256(moves, first));
+            // SAFETY: as above.
+            unsafe { _mm256_storeu_si256(part.as_mut_ptr().cast(), moved) };
+            before = held;
+        }
+        missed |= u64::from(equal == 0) << index;
+    }
+    missed
+}
