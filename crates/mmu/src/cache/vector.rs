@@ -7,6 +7,8 @@
 
 #[cfg(target_arch = "x86_64")]
 use crate::batch::each;
+#[cfg(target_arch = "x86_64")]
+use std::arch::x86_64::*;
 
 /// What a processor has for rows of tags.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,7 +47,8 @@ impl Unit {
 }
 
 /// Uses tags of rows of so many lanes, with so many ways: `entry` says the row and the tag for each bit of `asking`, in
-/// order. Returns which were not there.
+/// order. Returns which were not there. Only for a unit that is not [`Unit::Portable`].
+#[cfg(target_arch = "x86_64")]
 #[inline(always)]
 pub(super) fn access(
     unit: Unit,
@@ -54,31 +57,29 @@ pub(super) fn access(
     asking: u64,
     entry: impl Fn(usize) -> (usize, u32),
 ) -> u64 {
-    #[cfg(target_arch = "x86_64")]
-    {
-        let (last, one) = (1u32 << (ways - 1), rows.len() == lanes);
-        // SAFETY: the processor has what the function needs, or there would be no unit of this kind.
-        return unsafe {
-            match (unit.0, lanes) {
-                (Kind::Avx512, 8) if one => avx512_of_8::<true>(rows.as_chunks_mut().0, last, asking, entry),
-                (Kind::Avx512, 8) => avx512_of_8::<false>(rows.as_chunks_mut().0, last, asking, entry),
-                (Kind::Avx512, 16) if one => avx512_of_16::<true>(rows.as_chunks_mut().0, last, asking, entry),
-                (Kind::Avx512, 16) => avx512_of_16::<false>(rows.as_chunks_mut().0, last, asking, entry),
-                (Kind::Avx512, 32) if one => avx512_of_32::<true>(rows.as_chunks_mut().0, last, asking, entry),
-                (Kind::Avx512, 32) => avx512_of_32::<false>(rows.as_chunks_mut().0, last, asking, entry),
-                (Kind::Avx2, 8) => avx2::<8, 1>(rows.as_chunks_mut().0, last, asking, entry),
-                (Kind::Avx2, 16) => avx2::<16, 2>(rows.as_chunks_mut().0, last, asking, entry),
-                (Kind::Avx2, 32) => avx2::<32, 4>(rows.as_chunks_mut().0, last, asking, entry),
-                (kind, lanes) => unreachable!("{kind:?} has no rows of {lanes} lanes"),
-            }
-        };
+    let (last, one) = (1u32 << (ways - 1), rows.len() == lanes);
+    // SAFETY: the processor has what the function needs, or there would be no unit of this kind.
+    unsafe {
+        match (unit.0, lanes) {
+            (Kind::Avx512, 8) if one => avx512_of_8::<true>(rows.as_chunks_mut().0, last, asking, entry),
+            (Kind::Avx512, 8) => avx512_of_8::<false>(rows.as_chunks_mut().0, last, asking, entry),
+            (Kind::Avx512, 16) if one => avx512_of_16::<true>(rows.as_chunks_mut().0, last, asking, entry),
+            (Kind::Avx512, 16) => avx512_of_16::<false>(rows.as_chunks_mut().0, last, asking, entry),
+            (Kind::Avx512, 32) if one => avx512_of_32::<true>(rows.as_chunks_mut().0, last, asking, entry),
+            (Kind::Avx512, 32) => avx512_of_32::<false>(rows.as_chunks_mut().0, last, asking, entry),
+            (Kind::Avx2, 8) => avx2::<8, 1>(rows.as_chunks_mut().0, last, asking, entry),
+            (Kind::Avx2, 16) => avx2::<16, 2>(rows.as_chunks_mut().0, last, asking, entry),
+            (Kind::Avx2, 32) => avx2::<32, 4>(rows.as_chunks_mut().0, last, asking, entry),
+            (kind, lanes) => unreachable!("{kind:?} has no rows of {lanes} lanes"),
+        }
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    unreachable!("{unit:?} with {} lanes, {lanes}, {ways}, {asking}, {:?}", rows.len(), entry(0))
 }
 
-#[cfg(target_arch = "x86_64")]
-use std::arch::x86_64::*;
+/// As above: no other processor has a unit.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn access(unit: Unit, _: &mut [u32], _: (usize, usize), _: u64, _: impl Fn(usize) -> (usize, u32)) -> u64 {
+    unreachable!("{unit:?} is not of this processor")
+}
 
 /// The lanes up to the first that is equal, or up to the last way: all of them move.
 #[cfg(target_arch = "x86_64")]
@@ -102,8 +103,9 @@ fn avx512_of_8<const ONE: bool>(
     entry: impl Fn(usize) -> (usize, u32),
 ) -> u64 {
     let (lane, step) = (_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(1));
-    // SAFETY: here and below, a row is 32 bytes.
+    // SAFETY: a row is 32 bytes.
     let load = |row: &[u32; 8]| unsafe { _mm256_loadu_si256(row.as_ptr().cast()) };
+    // SAFETY: as above.
     let store = |row: &mut [u32; 8], tags| unsafe { _mm256_storeu_si256(row.as_mut_ptr().cast(), tags) };
     let mut kept = load(&rows[0]);
     let mut missed = 0;
@@ -136,8 +138,9 @@ fn avx512_of_16<const ONE: bool>(
 ) -> u64 {
     let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let step = _mm512_set1_epi32(1);
-    // SAFETY: here and below, a row is 64 bytes.
+    // SAFETY: a row is 64 bytes.
     let load = |row: &[u32; 16]| unsafe { _mm512_loadu_si512(row.as_ptr().cast()) };
+    // SAFETY: as above.
     let store = |row: &mut [u32; 16], tags| unsafe { _mm512_storeu_si512(row.as_mut_ptr().cast(), tags) };
     let mut kept = load(&rows[0]);
     let mut missed = 0;
@@ -170,10 +173,11 @@ fn avx512_of_32<const ONE: bool>(
 ) -> u64 {
     let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     let step = _mm512_set1_epi32(1);
-    // SAFETY: here and below, a row is twice 64 bytes.
+    // SAFETY: a row is twice 64 bytes.
     let load = |row: &[u32; 32]| unsafe {
         (_mm512_loadu_si512(row.as_ptr().cast()), _mm512_loadu_si512(row[16..].as_ptr().cast()))
     };
+    // SAFETY: as above.
     let store = |row: &mut [u32; 32], (low, high)| unsafe {
         _mm512_storeu_si512(row.as_mut_ptr().cast(), low);
         _mm512_storeu_si512(row[16..].as_mut_ptr().cast(), high);
