@@ -1,33 +1,20 @@
-//! The process's connection to the collector, and the buffers of its threads.
+//! The process's connection to the collector.
 //!
-//! Each process has one connection. A chunk is sent under its lock, so that what one thread sends before another is
-//! also received first. If the connection is full, the program waits. A thread's buffer is a shared file beside the
-//! socket: if the process is killed, the collector finds there what was not sent.
+//! Each process has one connection. A chunk, or where it is, is sent under its lock, so that what one thread sends before
+//! another is also received first. If the connection is full, the program waits.
 
 use std::ffi::{c_int, c_void};
-use std::fs::{File, Permissions};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, RawFd};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::watch;
-use crate::wire::{self, CHUNK, CHUNK_WORDS, VERSION, code};
+use crate::wire::{self, CHUNK, SWAPPED, THREAD_ENDS, VERSION, code};
 
 unsafe extern "C" {
     fn send(socket: c_int, bytes: *const c_void, length: usize, flags: c_int) -> isize;
     fn setsockopt(socket: c_int, level: c_int, name: c_int, value: *const c_int, length: u32) -> c_int;
     fn fcntl(file: c_int, command: c_int, ...) -> c_int;
-    fn mmap(
-        address: *mut c_void,
-        length: usize,
-        protection: c_int,
-        flags: c_int,
-        file: c_int,
-        offset: i64,
-    ) -> *mut c_void;
-    fn posix_fallocate(file: c_int, offset: i64, length: i64) -> c_int;
-    fn munmap(address: *mut c_void, length: usize) -> c_int;
 }
 
 const MSG_NOSIGNAL: c_int = 0x4000;
@@ -38,12 +25,6 @@ const ON_THEIR_WAY: c_int = 1 << 21;
 const F_SETFD: c_int = 2;
 const FD_CLOEXEC: c_int = 1;
 const F_DUPFD_CLOEXEC: c_int = 1030;
-const PROT_READ_WRITE: c_int = 3;
-const MAP_SHARED: c_int = 1;
-
-/// The words of a thread's buffer, with the end mark.
-pub(crate) const BUFFER_WORDS: usize = CHUNK_WORDS + 1;
-const BUFFER_BYTES: usize = BUFFER_WORDS * size_of::<u64>();
 
 /// One connection.
 pub(crate) struct Connection {
@@ -121,11 +102,37 @@ impl Connection {
     pub(crate) fn send(&mut self, thread: u32, words: &[u64]) {
         let header = [CHUNK, u64::from(thread) << 32 | words.len() as u64];
         if !(self.send_all(&header) && self.send_all(words)) {
-            if let Some(number) = self.number() {
-                watch::look(number);
-            }
+            self.give_up();
+        }
+    }
+
+    /// Tells that so many words of a thread are in a slot of its file; otherwise like [`Connection::send`].
+    pub(crate) fn send_slot(&mut self, thread: u32, slot: usize, words: usize) {
+        if !self.send_all(&[SWAPPED + slot as u64, u64::from(thread) << 32 | words as u64]) {
+            self.give_up();
+        }
+    }
+
+    /// Tells that nothing more comes from a thread.
+    pub(crate) fn send_end(&mut self, thread: u32) {
+        if !self.send_all(&[THREAD_ENDS, u64::from(thread) << 32]) {
+            self.give_up();
+        }
+    }
+
+    /// Whether nobody reads any more what is sent.
+    pub(crate) fn is_lost(&mut self) -> bool {
+        if self.number().is_some_and(watch::released) {
             self.close();
         }
+        self.stream.is_none()
+    }
+
+    fn give_up(&mut self) {
+        if let Some(number) = self.number() {
+            watch::released(number);
+        }
+        self.close();
     }
 
     fn send_all(&self, words: &[u64]) -> bool {
@@ -148,38 +155,4 @@ impl Connection {
 /// The file behind the buffer of a thread of a process.
 pub(crate) fn buffer_file(folder: &Path, token: u64, thread: u32) -> PathBuf {
     folder.join(format!("{token:x}-{thread}"))
-}
-
-/// Makes a buffer: a shared file or, if that fails, private memory. Returns whether it is the file.
-pub(crate) fn buffer(path: &Path) -> (*mut u64, bool) {
-    let shared = || {
-        let file = File::options().read(true).write(true).create(true).truncate(true).mode(0o600).open(path).ok()?;
-        // The umask may have removed rights of the owner, too.
-        file.set_permissions(Permissions::from_mode(0o600)).ok()?;
-        // Allocate all of it now: a page that does not fit on the file system would end the program with SIGBUS.
-        // SAFETY: the file is open; this changes no memory.
-        if unsafe { posix_fallocate(file.as_raw_fd(), 0, BUFFER_BYTES as i64) } != 0 {
-            return None;
-        }
-        // SAFETY: a new mapping where the system chooses.
-        let memory =
-            unsafe { mmap(std::ptr::null_mut(), BUFFER_BYTES, PROT_READ_WRITE, MAP_SHARED, file.as_raw_fd(), 0) };
-        (memory as isize != -1).then_some(memory.cast())
-    };
-    shared().map_or_else(
-        || {
-            // An incomplete file would be taken for the buffer.
-            let _ = std::fs::remove_file(path);
-            (Box::leak(vec![0; BUFFER_WORDS].into_boxed_slice()).as_mut_ptr(), false)
-        },
-        |buffer| (buffer, true),
-    )
-}
-
-/// Frees a shared buffer and its file; private memory is not freed, since it is rare.
-pub(crate) fn release(buffer: *mut u64, file: &Path) {
-    if std::fs::remove_file(file).is_ok() {
-        // SAFETY: the file was there, so the buffer is its mapping, and its thread has ended.
-        unsafe { munmap(buffer.cast(), BUFFER_BYTES) };
-    }
 }

@@ -69,7 +69,7 @@ pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, passed: &Pointer
     specification.push(",plugin=");
     specification.push(crate::doubled(plugin.as_os_str()));
     specification.push(&session.specification);
-    specification.push(format!(",token={:x}", process::token()));
+    specification.push(format!(",token={:x},thread={}", process::token(), process::next_thread()));
     if let Some(number) = connection.number() {
         specification.push(format!(",inherited={number}"));
     }

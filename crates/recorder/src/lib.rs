@@ -5,6 +5,7 @@
 //! in `superpage-trace`, which embeds this library. It knows nothing of the trace's format, and it has no dependencies,
 //! so that one call of the compiler builds it.
 
+mod buffer;
 mod connection;
 mod execute;
 mod layout;
@@ -79,7 +80,7 @@ fn install<'a>(id: u64, machine: &[u8], words: impl Iterator<Item = &'a OsStr>) 
         sampling: settings.sampling,
         executed: settings.inherited.is_some(),
     };
-    process::begin(session, settings.token);
+    process::begin(session, settings.token, settings.thread);
     match settings.inherited {
         Some(number) => process::connection().inherit(number),
         None => process::connection().open(&settings.socket, settings.token),
@@ -101,6 +102,8 @@ struct Settings {
     spare: OsString,
     socket: PathBuf,
     token: u64,
+    /// The number of the first thread.
+    thread: u32,
     inherited: Option<c_int>,
     sampling: Option<Sampling>,
 }
@@ -120,6 +123,7 @@ impl Settings {
                 let token = value.to_str().and_then(|digits| u64::from_str_radix(digits, 16).ok());
                 self.token = token.ok_or_else(unknown)?;
             }
+            b"thread" => self.thread = number()? as u32,
             b"inherited" => self.inherited = Some(number()? as c_int),
             b"on" => self.sampling.get_or_insert_default().on = number()? as u64,
             b"period" => self.sampling.get_or_insert_default().period = number()? as u64,

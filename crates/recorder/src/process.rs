@@ -12,14 +12,15 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::R
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::connection::{self, BUFFER_WORDS, Connection};
+use crate::buffer::{BUFFER_WORDS, Buffer};
+use crate::connection::{self, Connection};
 use crate::execute;
 use crate::qemu::Api;
 use crate::runs::{AccessFormat, GATHERING, Gathering, Runs, Sampler};
 use crate::schedule::Schedule;
 use crate::syscalls::Calls;
 use crate::touched::Touched;
-use crate::wire::{FIRST, code};
+use crate::wire::{FIRST, SHORT_WORDS, code};
 
 /// The most threads that can be recorded at once.
 const THREADS: usize = 1024;
@@ -63,12 +64,16 @@ pub(crate) struct Sampling {
 
 static SESSION: OnceLock<Session> = OnceLock::new();
 static RUNS: [Runs; THREADS] = [const { Runs::new() }; THREADS];
+static BUFFERS: [Buffer; THREADS] = [const { Buffer::new() }; THREADS];
 static STOPPED: [AtomicBool; THREADS] = [const { AtomicBool::new(false) }; THREADS];
 static CONNECTION: Mutex<Connection> = Mutex::new(Connection::closed());
 static MAPPING: Mutex<()> = Mutex::new(());
 static TOKEN: AtomicU64 = AtomicU64::new(0);
 static PROCESS: AtomicU32 = AtomicU32::new(0);
+/// The number of the next thread: unique in the process, also across the programs that it executes, as its file is.
 static NUMBERS: AtomicU32 = AtomicU32::new(0);
+/// The number of the program's first thread.
+static FIRST_NUMBER: AtomicU32 = AtomicU32::new(0);
 static CHILDREN: AtomicU64 = AtomicU64::new(0);
 static LIVING: AtomicI64 = AtomicI64::new(1);
 static SEVERAL: AtomicBool = AtomicBool::new(false);
@@ -76,9 +81,11 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 /// The pages that the process has touched, for sampled recordings.
 pub(crate) static TOUCHED: Touched = Touched::new();
 
-/// Sets the session and the process's token; call it once, before anything else.
-pub(crate) fn begin(session: Session, token: u64) -> &'static Session {
+/// Sets the session, the process's token and the number of its first thread; call it once, before anything else.
+pub(crate) fn begin(session: Session, token: u64, first: u32) -> &'static Session {
     TOKEN.store(token, Relaxed);
+    NUMBERS.store(first, Relaxed);
+    FIRST_NUMBER.store(first, Relaxed);
     PROCESS.store(std::process::id(), Relaxed);
     SESSION.get_or_init(|| session)
 }
@@ -115,17 +122,19 @@ pub(crate) fn begin_thread(runs: &Runs) {
     let Some(session) = session() else { return };
     let thread = NUMBERS.fetch_add(1, Relaxed);
     let file = buffer_file(session, thread);
-    let (buffer, shared) = connection::buffer(&file);
+    let own = buffer(runs);
+    let memory = own.open(&file);
     let sampler = session.sampling.map(|Sampling { on, period, seed }| {
+        let thread = thread - FIRST_NUMBER.load(Relaxed);
         let stream = (TOKEN.load(Relaxed) << 16) ^ u64::from(thread);
         let schedule = Schedule::new(on, period, seed, stream);
         let first = thread == 0 && TOKEN.load(Relaxed) == FIRST;
         Sampler { schedule: if first { schedule.with_beginning() } else { schedule }, touched: &TOUCHED }
     });
-    let buffer = std::ptr::slice_from_raw_parts_mut(buffer, BUFFER_WORDS);
+    let memory = std::ptr::slice_from_raw_parts_mut(memory, BUFFER_WORDS);
     // SAFETY: the buffer is new and lives until the thread ends.
-    unsafe { runs.begin(buffer, thread, Gathering { format: session.format, sampler, sink: hand_over }) };
-    if !shared {
+    unsafe { runs.begin(memory, thread, Gathering { format: session.format, sampler, sink: hand_over }) };
+    if !own.is_shared() {
         let folder = file.parent().unwrap_or(&file).display().to_string();
         let text = format!("{folder} has no room for a buffer: what a thread does last is lost if it is killed");
         // Not at once: during a fork the connection is locked.
@@ -138,10 +147,21 @@ fn buffer_file(session: &Session, thread: u32) -> PathBuf {
     connection::buffer_file(folder, TOKEN.load(Relaxed), thread)
 }
 
-fn hand_over(thread: u32, words: &[u64]) {
-    if !ENDED.load(Relaxed) {
+/// The buffers of the thread whose runs these are.
+fn buffer(runs: &Runs) -> &'static Buffer {
+    let bytes = std::ptr::from_ref(runs).addr() - RUNS.as_ptr().addr();
+    &BUFFERS[bytes / size_of::<Runs>()]
+}
+
+fn hand_over(runs: &Runs, words: &[u64]) -> *mut u64 {
+    let (buffer, thread) = (buffer(runs), runs.thread());
+    let Some(session) = session().filter(|_| !ENDED.load(Relaxed)) else { return buffer.again() };
+    if !buffer.is_shared() || words.len() <= SHORT_WORDS {
         connection().send(thread, words);
+        return buffer.again();
     }
+    connection().send_slot(thread, buffer.slot(), words.len());
+    buffer.swap(|| buffer_file(session, thread), || connection().is_lost())
 }
 
 /// Whether the process has or had more than one thread.
@@ -200,9 +220,10 @@ pub(crate) fn end_thread(cpu: u32, runs: &Runs) {
     }
     runs.tell_skipped();
     runs.hand_over();
-    if let Some(session) = session() {
-        let file = buffer_file(session, runs.thread());
-        connection::release(runs.end(), &file);
+    runs.end();
+    buffer(runs).close();
+    if !ENDED.load(Relaxed) {
+        connection().send_end(runs.thread());
     }
 }
 
@@ -213,10 +234,6 @@ pub(crate) fn end_process(cpu: u32, runs: &Runs) {
     runs.event(code::EXIT, &[]);
     runs.hand_over();
     ENDED.store(true, SeqCst);
-    let Some(session) = session() else { return };
-    for runs in RUNS.iter().filter(|runs| runs.begun()) {
-        let _ = std::fs::remove_file(buffer_file(session, runs.thread()));
-    }
 }
 
 /// The token of the next child; parent and child both know it.
@@ -235,6 +252,7 @@ pub(crate) fn begin_child(cpu: u32, token: u64, connection: &mut Connection) {
     PROCESS.store(std::process::id(), Relaxed);
     TOKEN.store(token, Relaxed);
     NUMBERS.store(0, Relaxed);
+    FIRST_NUMBER.store(0, Relaxed);
     LIVING.store(1, Relaxed);
     SEVERAL.store(false, Relaxed);
     for (runs, stopped) in RUNS.iter().zip(&STOPPED) {
@@ -251,6 +269,11 @@ pub(crate) fn begin_child(cpu: u32, token: u64, connection: &mut Connection) {
     if let Some(runs) = runs(cpu) {
         begin_thread(runs);
     }
+}
+
+/// The number of the first thread of the next program in this process.
+pub(crate) fn next_thread() -> u32 {
+    NUMBERS.load(Relaxed)
 }
 
 /// The token of this process.

@@ -99,8 +99,8 @@ pub(crate) struct Runs {
     seen: AtomicU64,
 }
 
-/// Receives what a thread sends.
-pub(crate) type Sink = fn(thread: u32, words: &[u64]);
+/// Receives what a thread sends. Returns where it goes on: a buffer of the same length.
+pub(crate) type Sink = fn(runs: &Runs, words: &[u64]) -> *mut u64;
 
 /// How a thread's accesses are gathered.
 pub(crate) struct Gathering {
@@ -177,15 +177,13 @@ impl Runs {
         if kind == FETCHES { &self.fetch } else { &self.data[kind] }
     }
 
-    /// Removes the buffer; returns its address.
-    pub(crate) fn end(&self) -> *mut u64 {
+    /// Removes the buffer.
+    pub(crate) fn end(&self) {
         self.close();
-        let buffer = self.start.get();
         self.start.set(std::ptr::null_mut());
         self.next.set(std::ptr::null_mut());
         self.end.set(std::ptr::null_mut());
         self.quick_end.set(std::ptr::null_mut());
-        buffer
     }
 
     /// A load or store at `address`, described by `info` in the thread's [`AccessFormat`].
@@ -474,8 +472,13 @@ impl Runs {
         // SAFETY: `start..next` is the written part of the buffer.
         let words = unsafe { std::slice::from_raw_parts(start, self.next.get().offset_from(start) as usize) };
         if let (Some(sink), false) = (self.sink.get(), words.is_empty()) {
-            sink(self.thread.get(), words);
+            let next = sink(self, words);
+            // SAFETY: both point into the old buffer, and the new one is as long.
+            self.end.set(unsafe { next.offset(self.end.get().offset_from(start)) });
+            self.start.set(next);
+            self.quick_end.set(if self.sampler.get().is_none() { self.end.get() } else { std::ptr::null_mut() });
         }
+        let start = self.start.get();
         self.next.set(start);
         // SAFETY: the buffer holds at least the end mark.
         unsafe { start.write(0) };

@@ -24,7 +24,7 @@ const MSG_PEEK: c_int = 2;
 const MSG_DONTWAIT: c_int = 0x40;
 const STACK_BYTES: usize = 1 << 16;
 
-/// Watches a connection until its end. If no thread can be created, [`look`] is called instead.
+/// Watches a connection until its end. If no thread can be created, [`released`] notices it.
 pub(crate) fn watch(socket: RawFd) {
     let mut old: Signals = [0; 16];
     // SAFETY: two sets of signals. All are blocked, so that the new thread begins with none.
@@ -36,20 +36,21 @@ pub(crate) fn watch(socket: RawFd) {
     unsafe { pthread_sigmask(SIG_SETMASK, &old, std::ptr::null_mut()) };
 }
 
-/// Checks why nothing can be sent any more.
-pub(crate) fn look(socket: RawFd) {
-    end_with(socket, MSG_DONTWAIT);
+/// Whether the collector has released this process. If it was killed, this does not return.
+pub(crate) fn released(socket: RawFd) -> bool {
+    end_with(socket, MSG_DONTWAIT)
 }
 
-/// Waits for the end of a connection, or checks for it, and kills the process if it came without a farewell.
-fn end_with(socket: RawFd, flags: c_int) {
+/// Waits for the end of a connection, or checks for it, and kills the process if it came without a farewell. Returns
+/// whether there was one.
+fn end_with(socket: RawFd, flags: c_int) -> bool {
     let mut byte = 0_u8;
     loop {
         // SAFETY: room for one byte, which stays to be read again.
         let read = unsafe { recv(socket, (&raw mut byte).cast(), 1, flags | MSG_PEEK) };
         let ended = match read {
             0 => true,
-            1.. => false,
+            1.. => return true,
             _ => match std::io::Error::last_os_error().kind() {
                 std::io::ErrorKind::Interrupted => continue,
                 kind => kind == std::io::ErrorKind::ConnectionReset,
@@ -59,6 +60,6 @@ fn end_with(socket: RawFd, flags: c_int) {
             // SAFETY: calls without pointers.
             unsafe { kill(getpid(), SIGKILL) };
         }
-        return;
+        return false;
     }
 }

@@ -1,19 +1,39 @@
 //! The protocol between plugin and collector: chunks of 64-bit words on a stream socket, one connection per process.
 //!
-//! A chunk is a header of two words and the words of one thread, in order. A word is a run of accesses or, between
+//! A chunk is a header of two words and the words of one thread, in order: they follow, or they are in a slot of the
+//! thread's file, of which the header has the number. A word is a run of accesses or, between
 //! runs, the beginning of an event, whose payload is in the following words. A word of 0 in place of either marks the
-//! end of what a process wrote before it was killed. In the other direction goes one byte of any value: a farewell,
+//! end of what a process wrote before it was killed.
+//!
+//! A thread's file begins with [`FRONT_WORDS`] words, of which the first says how many of the thread's chunks the
+//! collector has taken, in whichever way they came. Slots follow. Each begins with [`SLOT_FRONT_WORDS`] words, of which the
+//! first is the number of the chunk that was last written there, from 1, and then has room for a chunk and an end mark. So a slot
+//! is free when its chunk was taken, and of a process that was killed those are to be salvaged that were not. In the other direction goes one byte of any value: a farewell,
 //! when the collector releases a process that may continue. This file is compiled into the plugin and into the
 //! collector.
 
 /// The version of this protocol; both sides come from one build, so a difference is a mistake.
-pub(crate) const VERSION: u64 = 4;
+pub(crate) const VERSION: u64 = 5;
 /// The first word of a chunk; the second is `thread << 32 | words`.
 pub(crate) const CHUNK: u64 = 0x7375_7065_7270_6167;
+/// The first word of a chunk in a slot, plus the slot; the second is the same.
+pub(crate) const SWAPPED: u64 = 0x7375_7065_7273_0000;
+/// The first word of a message that a thread has ended and its file is not needed any more; the second is `thread << 32`.
+pub(crate) const THREAD_ENDS: u64 = 0x7375_7065_7274_6865;
 /// The token of the first process.
 pub(crate) const FIRST: u64 = 1;
 /// The most words in a chunk: 64 KB.
 pub(crate) const CHUNK_WORDS: usize = 8192;
+/// Chunks of more words go into slots.
+pub(crate) const SHORT_WORDS: usize = 256;
+/// The most slots of a thread.
+pub(crate) const SLOTS: usize = 16;
+/// The words before the first slot.
+pub(crate) const FRONT_WORDS: usize = 8;
+/// The words of a slot before its chunk.
+pub(crate) const SLOT_FRONT_WORDS: usize = 8;
+/// The words of a slot: with the end mark, in whole cache lines.
+pub(crate) const SLOT_WORDS: usize = SLOT_FRONT_WORDS + CHUNK_WORDS + 8;
 
 /// The position of the page number of a run or the code of an event, after kind and flags.
 pub(crate) const PAGE_SHIFT: u32 = 4;

@@ -48,6 +48,12 @@ impl Run {
         Run { tag: page << 2 | access as u64, references, instructions }
     }
 
+    /// A run by its [`Run::tag`].
+    #[inline]
+    pub(crate) const fn tagged(tag: u64, references: u32, instructions: u32) -> Run {
+        Run { tag, references, instructions }
+    }
+
     /// The number of the 4 KB page.
     #[inline]
     pub const fn page(self) -> u64 {

@@ -10,8 +10,9 @@ const FORMAT: AccessFormat = AccessFormat { kind_shift: 16, size_shift: 4, size_
 /// What the sink was given, by thread: each test has its own.
 static TAKEN: Mutex<Vec<(u32, Vec<u64>)>> = Mutex::new(Vec::new());
 
-fn keep(thread: u32, words: &[u64]) {
-    TAKEN.lock().expect("a lock").push((thread, words.to_vec()));
+fn keep(runs: &Runs, words: &[u64]) -> *mut u64 {
+    TAKEN.lock().expect("a lock").push((runs.thread(), words.to_vec()));
+    runs.start.get()
 }
 
 fn taken(thread: u32) -> Vec<Vec<u64>> {

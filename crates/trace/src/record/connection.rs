@@ -1,6 +1,6 @@
-//! The connection to one process: bytes in, chunks out.
+//! The connection to one process: bytes in, messages out.
 
-use super::wire::{self, CHUNK, CHUNK_WORDS, VERSION, code};
+use super::wire::{self, CHUNK, CHUNK_WORDS, SLOTS, SWAPPED, THREAD_ENDS, VERSION, code};
 use rustix::net::SendFlags;
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read};
@@ -65,30 +65,33 @@ impl Connection {
         Some((word(&header[8..]) >> 32) as u32)
     }
 
-    /// Puts the words of the next whole chunk into `words` and returns its thread; `None` if it has not arrived
-    /// completely.
-    pub(super) fn chunk(&mut self, words: &mut Vec<u64>) -> Result<Option<u32>, String> {
+    /// The next message, `None` if it has not arrived completely. The words of one that holds them go into `words`.
+    pub(super) fn message(&mut self, words: &mut Vec<u64>) -> Result<Option<Message>, String> {
         let bytes = &self.bytes[self.used..self.filled];
         let Some((header, rest)) = bytes.split_at_checked(HEADER_BYTES) else { return Ok(None) };
         let (mark, place) = (word(&header[..8]), word(&header[8..]));
-        if mark != CHUNK {
-            return Err(format!("a chunk begins with {mark:#x}, expected {CHUNK:#x}"));
-        }
-        let length = (place & 0xffff_ffff) as usize;
+        let (thread, length) = ((place >> 32) as u32, (place & 0xffff_ffff) as usize);
         if length > CHUNK_WORDS {
             return Err(format!("a chunk has {length} words, expected at most {CHUNK_WORDS}"));
         }
-        let length = length * size_of::<u64>();
-        let Some(body) = rest.get(..length) else { return Ok(None) };
+        let (message, bytes) = match mark {
+            CHUNK => (Message::Chunk { thread, slot: None }, length * size_of::<u64>()),
+            THREAD_ENDS => (Message::ThreadEnds { thread }, 0),
+            _ if (SWAPPED..SWAPPED + SLOTS as u64).contains(&mark) => {
+                (Message::Chunk { thread, slot: Some(((mark - SWAPPED) as usize, length)) }, 0)
+            }
+            _ => return Err(format!("a chunk begins with {mark:#x}, expected {CHUNK:#x}")),
+        };
+        let Some(body) = rest.get(..bytes) else { return Ok(None) };
         words.clear();
         words.extend(body.chunks_exact(8).map(word));
-        self.used += HEADER_BYTES + length;
-        Ok(Some((place >> 32) as u32))
+        self.used += HEADER_BYTES + bytes;
+        Ok(Some(message))
     }
 
     /// Reads the first chunk of a connection, if it has arrived, which says which process this is.
     pub(super) fn greet(&mut self, words: &mut Vec<u64>) -> Result<(), String> {
-        if self.token.is_none() && self.chunk(words)?.is_some() {
+        if self.token.is_none() && self.message(words)?.is_some() {
             match words[..] {
                 [hello, VERSION, token] if hello == wire::event(code::HELLO, 2) => self.token = Some(token),
                 _ => return Err("a connection does not begin with its process's number".into()),
@@ -96,6 +99,15 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// What a process sends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Message {
+    /// Words of a thread: here, or so many in a slot of its file.
+    Chunk { thread: u32, slot: Option<(usize, usize)> },
+    /// A thread needs its file no more.
+    ThreadEnds { thread: u32 },
 }
 
 impl Drop for Connection {
@@ -106,11 +118,7 @@ impl Drop for Connection {
     }
 }
 
-fn word(bytes: &[u8]) -> u64 {
+/// The word in eight bytes.
+pub(super) fn word(bytes: &[u8]) -> u64 {
     u64::from_ne_bytes(bytes.try_into().expect("eight bytes"))
-}
-
-/// The words of a buffer that a killed process left, as far as they are complete.
-pub(super) fn leftovers(bytes: &[u8]) -> Vec<u64> {
-    bytes.chunks_exact(8).map(word).collect()
 }

@@ -86,19 +86,19 @@ fn is_event(word: u64) -> bool {
 /// Whether a word is that of a run with accesses.
 #[inline]
 fn is_run(word: u64) -> bool {
-    word & wire::VALID != 0 && word & KIND != wire::EVENT && word >> wire::COUNT_SHIFT != 0
+    (word & wire::VALID != 0) & (word & KIND != wire::EVENT) & (word >> wire::COUNT_SHIFT != 0)
 }
 
-/// The run in a word.
+/// The run in a word, without branches that nobody could predict.
 #[inline]
 fn run(word: u64) -> Run {
+    const { assert!(wire::READ == Access::Read as u64 && wire::WRITE == Access::Write as u64) };
+    const { assert!(wire::EXECUTE == Access::Execute as u64 && wire::STRADDLE == 4) };
     let count = (word >> wire::COUNT_SHIFT) as u32;
-    let (access, instructions) = match word & KIND {
-        wire::READ => (Access::Read, 0),
-        wire::WRITE => (Access::Write, 0),
-        _ => (Access::Execute, count - u32::from(word & wire::STRADDLE != 0)),
-    };
-    Run::new(page(word), access, count, instructions)
+    // Half an instruction does not count as one, and data accesses count none.
+    let execute = (word >> 1 & 1) as u32;
+    let instructions = (count - (word >> 2 & 1) as u32) & execute.wrapping_neg();
+    Run::tagged(page(word) << 2 | word & KIND, count, instructions)
 }
 
 /// The page number in a word of a run. Addresses have 48 bits; those of the upper half are the kernel's.

@@ -2,11 +2,11 @@
 //!
 //! The program runs under QEMU's user-mode emulator with a plugin of ours (`crates/recorder`, built into this library),
 //! and so do its threads, its children and the programs that they execute. Its input and output are its own. The plugin
-//! builds runs and sends them with the changes of mappings over a socket; [`Recording`] merges what comes from the
-//! processes into one order.
+//! builds runs and puts them with the changes of mappings into buffers that it shares with [`Recording`], which hears over
+//! a socket which buffer is next and merges what comes from the processes into one order.
 //!
 //! Within a thread the order is exact, and so is the order between a thread's accesses and changes of mappings by any
-//! thread of its process. Between threads and processes the order is that of their chunks of at most 4096 runs: each
+//! thread of its process. Between threads and processes the order is that of their chunks of at most 8192 runs: each
 //! chunk is a slice of time, and if another thread continues it begins with a [`Switch`](crate::Event::Switch). A
 //! program that is faster than its reader waits for it.
 //!
@@ -26,6 +26,8 @@
 
 mod command;
 
+#[cfg(target_os = "linux")]
+mod buffers;
 #[cfg(target_os = "linux")]
 mod code;
 #[cfg(target_os = "linux")]
@@ -65,9 +67,11 @@ pub fn hear(bytes: &[u8]) {
         if connection.read().is_err() || connection.greet(&mut words).is_err() {
             return;
         }
-        while let Ok(Some(_)) = connection.chunk(&mut words) {
+        while let Ok(Some(_)) = connection.message(&mut words) {
             assert!(decode::decode(&words, &mut names, &mut batch, &mut heard) <= words.len());
         }
     }
-    decode::decode(&connection::leftovers(bytes), &mut names, &mut batch, &mut heard);
+    for words in buffers::leftovers(bytes, 0) {
+        decode::decode(&words, &mut names, &mut batch, &mut heard);
+    }
 }

@@ -1,8 +1,9 @@
 //! The collector: starts the program and merges what its processes send into one order.
 
 use super::Command;
+use super::buffers::Buffers;
 use super::code::{Code, PLUGIN};
-use super::connection::{Connection, leftovers};
+use super::connection::{Connection, Message};
 use super::decode::{Names, Word, decode};
 use super::folder::Folder;
 use super::program::{self, Obstacle, Program};
@@ -45,6 +46,7 @@ pub struct Recording {
     connections: Vec<Connection>,
     next: usize,
     names: Names,
+    buffers: Buffers,
     /// The tokens of the processes in the stream that have not ended.
     living: BTreeSet<u64>,
     /// Those of them that have closed their connection and will open another.
@@ -185,6 +187,7 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
         connections: Vec::new(),
         next: 0,
         names,
+        buffers: Buffers::default(),
         living: BTreeSet::from([FIRST]),
         returning: HashSet::new(),
         notes: Vec::new(),
@@ -270,7 +273,7 @@ impl Recording {
         }
     }
 
-    /// Waits for input on a connection that may be read, or for a moment.
+    /// Waits for input on a connection that may be read, for a new one, or for a moment.
     fn wait(&mut self) -> Result<(), Error> {
         let readable: Vec<usize> = (0..self.connections.len())
             .filter(|at| self.connections[*at].admitted || self.connections[*at].token.is_none())
@@ -288,6 +291,11 @@ impl Recording {
         match waited {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(self.io(error.into())),
+        }
+        let called = !set[0].revents().is_empty();
+        drop(set);
+        if called {
+            self.accept()?;
         }
         for at in ready {
             let read = self.connections[at].read();
@@ -308,8 +316,9 @@ impl Recording {
                 if goes_on && !batch.runs.is_empty() {
                     return Ok(());
                 }
-                let chunk = self.connections[self.next].chunk(&mut self.words);
-                let Some(thread) = chunk.map_err(|problem| self.confused(problem))? else { break };
+                let message = self.connections[self.next].message(&mut self.words);
+                let Some(message) = message.map_err(|problem| self.confused(problem))? else { break };
+                let Some(thread) = self.take(self.next, message)? else { continue };
                 let words = std::mem::take(&mut self.words);
                 let used = self.tell(self.next, thread, &words, batch);
                 self.words = words;
@@ -321,6 +330,26 @@ impl Recording {
         Ok(())
     }
 
+    /// Puts the words of a message into `self.words` and returns their thread, if it has any.
+    fn take(&mut self, at: usize, message: Message) -> Result<Option<u32>, Error> {
+        let token = self.connections[at].token.filter(|token| self.living.contains(token));
+        match (message, token) {
+            (Message::Chunk { thread, slot: None }, Some(token)) => self.buffers.count(token, thread),
+            (Message::Chunk { thread, slot: Some(slot) }, Some(token)) => {
+                let taken = self.buffers.take(self.folder.path(), (token, thread), slot, &mut self.words);
+                taken.map_err(|source| self.io(source))?;
+            }
+            (Message::ThreadEnds { thread }, Some(token)) => {
+                self.buffers.remove(self.folder.path(), token, thread);
+                return Ok(None);
+            }
+            // What arrives after the end of a process is dropped.
+            (_, None) => return Ok(None),
+        }
+        let Message::Chunk { thread, .. } = message else { return Ok(None) };
+        Ok(Some(thread))
+    }
+
     /// Adds words of one thread to the batch.
     fn tell(&mut self, at: usize, thread: u32, words: &[u64], batch: &mut Batch) -> usize {
         let connection = &mut self.connections[at];
@@ -330,13 +359,21 @@ impl Recording {
             return words.len();
         };
         let names = &mut self.names;
-        let thread = *connection.threads.entry(thread).or_insert_with(|| names.add_thread());
-        switch(&mut self.current, (process, thread), batch);
+        let number = *connection.threads.entry(thread).or_insert_with(|| names.add_thread());
+        switch(&mut self.current, (process, number), batch);
         let mut heard = Vec::new();
         let used = decode(words, names, batch, &mut heard);
         for word in heard {
             match word {
-                Word::Executed => connection.threads.clear(),
+                Word::Executed => {
+                    connection.threads.clear();
+                    // Those of the program before have ended, and numbers continue.
+                    for ended in Buffers::threads(self.folder.path(), token) {
+                        if ended < thread {
+                            self.buffers.remove(self.folder.path(), token, ended);
+                        }
+                    }
+                }
                 Word::Forked(token) => {
                     self.living.insert(token);
                 }
@@ -367,9 +404,14 @@ impl Recording {
                 continue;
             }
             let token = self.connections[at].token.filter(|_| self.connections[at].admitted);
-            if let Some(token) = token.filter(|token| self.living.contains(token) && !self.returning.contains(token)) {
-                self.salvage(at, token, batch);
-                self.exit(token, batch);
+            if let Some(token) = token.filter(|token| !self.returning.contains(token)) {
+                if self.living.contains(&token) {
+                    self.salvage(at, token, batch);
+                    self.exit(token, batch);
+                }
+                for thread in Buffers::threads(self.folder.path(), token) {
+                    self.buffers.remove(self.folder.path(), token, thread);
+                }
             }
             self.connections.swap_remove(at);
         }
@@ -386,22 +428,12 @@ impl Recording {
 
     /// Recovers what a killed process left in its buffers.
     fn salvage(&mut self, at: usize, token: u64, batch: &mut Batch) {
-        let prefix = format!("{token:x}-");
-        let entries = std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten();
-        let mut buffers: Vec<(u32, PathBuf)> = entries
-            .filter_map(|entry| {
-                let thread = entry.file_name().to_str()?.strip_prefix(&prefix)?.parse().ok()?;
-                Some((thread, entry.path()))
-            })
-            .collect();
-        buffers.sort();
-        for (thread, file) in buffers {
-            let words = leftovers(&std::fs::read(&file).unwrap_or_default());
-            let end = words.first().is_none_or(|first| *first == 0);
-            if !end && self.living.contains(&token) {
-                self.tell(at, thread, &words, batch);
+        for thread in Buffers::threads(self.folder.path(), token) {
+            for words in self.buffers.leftovers(self.folder.path(), token, thread) {
+                if self.living.contains(&token) {
+                    self.tell(at, thread, &words, batch);
+                }
             }
-            let _ = std::fs::remove_file(file);
         }
     }
 
@@ -488,7 +520,6 @@ impl Source for Recording {
         batch.clear();
         while !self.ended {
             self.heed_stop();
-            self.accept()?;
             for at in 0..self.connections.len() {
                 let greeted = self.connections[at].greet(&mut self.words);
                 greeted.map_err(|problem| self.confused(problem))?;
