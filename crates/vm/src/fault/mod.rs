@@ -169,7 +169,7 @@ impl Vm {
     ) -> Result<Fault, FaultError> {
         let Address { space, at } = address;
         let map = self.space(space).map_err(|_| FaultError::NoSpace(space))?;
-        let entry = map.find(at.0).ok_or(FaultError::Unmapped(at))?;
+        let Some(entry) = map.find(at.0) else { return Err(FaultError::Unmapped(at)) };
         if !entry.protection.allows(access) {
             return Err(FaultError::Protection(at, access));
         }

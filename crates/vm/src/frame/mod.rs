@@ -313,14 +313,15 @@ impl Frames {
     #[inline]
     pub(crate) fn list_used(&mut self, frames: Range<u32>) {
         if let Some(pages) = &mut self.pages {
-            for frame in frames {
-                if pages.list(frame).is_some() {
+            for frame in frames.clone() {
+                // The mark says so: what the lists keep of the frame would be a miss of the cache.
+                if self.buddy.is_cached(Pfn(u64::from(frame))) {
                     self.swap_and_cache.uncache(frame);
                     self.buddy.forget_cached(Pfn(u64::from(frame)));
                     pages.remove(frame);
                 }
-                pages.add(frame);
             }
+            if frames.len() == 1 { pages.add(frames.start) } else { pages.add_run(frames) }
         }
     }
 

@@ -66,9 +66,8 @@ impl Vm {
     /// A page for which swap space had no room is skipped until it has. Without swap space, anonymous pages whose first
     /// access wrote them are never examined: where there are no others, a run is O(1).
     pub fn run_daemon(&mut self, pmap: &mut impl Pmap, memory: &mut impl Memory) -> bool {
-        if self.frames.pages.is_none() {
-            return false;
-        }
+        let Some(pages) = &mut self.frames.pages else { return false };
+        pages.settle();
         self.frames.stats.daemon_runs += 1;
         self.frames.stats.note_peak();
         let before = self.frames.stats.evictions;

@@ -4,12 +4,16 @@
 //! A frame whose page is populated is on one list, *active*, *inactive*, *cache*, *unswappable* or *busy*, each in approximate
 //! LRU order (Navarro et al., section 5.1; the last two are FreeBSD's). A frame that counts as free but still holds a page is on the cache list too. Links are
 //! frame numbers, so that every operation is O(1). Kept only where the policy reclaims pages.
+//!
+//! A fault at random would miss the cache for the state of its frame. So frames first arrive in a short journal, and are
+//! linked when it is full, or when anything but a fault needs the lists: then the misses overlap.
 
 use crate::object::population::NONE;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// The page lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +62,56 @@ const ACTIVE: usize = 1;
 const DIRTY: usize = 2;
 const RECENT: usize = 3;
 
+/// How many frames arrive before they are linked: as many misses of the cache as a processor has under way at once, a few
+/// times over, and few enough for a search.
+const ARRIVED: usize = 64;
+
+/// A journal of the frames of pages that were just populated, in order: on lists, which count them, but not linked yet. All
+/// is 0 in what is kept of them.
+#[derive(Clone, Copy)]
+struct Arrived {
+    frames: [u32; ARRIVED],
+    /// A bit for each that is on the unswappable list; the others are on the active one.
+    stranded: u64,
+    count: usize,
+}
+
+impl Arrived {
+    const NONE: Arrived = Arrived { frames: [0; ARRIVED], stranded: 0, count: 0 };
+
+    #[inline]
+    fn push(&mut self, frame: u32) {
+        self.frames[self.count] = frame;
+        self.count += 1;
+    }
+
+    /// The list of the frame at a position.
+    fn list(stranded: u64, position: usize) -> List {
+        if stranded >> position & 1 == 0 { List::Active } else { List::Unswappable }
+    }
+
+    /// The list of a frame, if it is one of them.
+    fn find(&self, frame: u32) -> Option<List> {
+        let position = self.frames[..self.count].iter().position(|arrived| *arrived == frame)?;
+        Some(Arrived::list(self.stranded, position))
+    }
+
+    /// Marks the frame as unswappable if it is the last one. Returns whether it is.
+    #[inline]
+    fn strand(&mut self, frame: u32) -> bool {
+        let last = self.frames[..self.count].last() == Some(&frame);
+        if last {
+            self.stranded |= 1 << (self.count - 1);
+        }
+        last
+    }
+}
+
+/// The state of a frame whose page was just populated.
+const fn fresh(list: List) -> u32 {
+    u32::from_le_bytes([list as u8 + 1, ACTIVITY, 0, 0])
+}
+
 #[derive(Clone, Copy)]
 struct Ends {
     head: u32,
@@ -70,6 +124,7 @@ struct Ends {
 pub(crate) struct Pages {
     kept: Vec<Kept>,
     ends: [Ends; LISTS],
+    arrived: Arrived,
     /// The frames that the last faults mapped, and how many faults there were.
     latest: [u32; LATEST],
     served: usize,
@@ -89,6 +144,7 @@ impl Pages {
         Pages {
             kept: vec![[0; 3]; frames],
             ends: [Ends { head: NONE, tail: NONE, count: 0 }; LISTS],
+            arrived: Arrived::NONE,
             latest: [NONE; LATEST],
             served: 0,
             changes: 0,
@@ -107,12 +163,13 @@ impl Pages {
         self.changes
     }
 
-    /// The first frame of a list.
+    /// The first frame of a list, which must be [settled](Pages::settle) if pages arrive there.
     pub(crate) fn head(&self, list: List) -> Option<u32> {
+        debug_assert!(self.arrived.count == 0 || !matches!(list, List::Active | List::Unswappable));
         Some(self.ends[list as usize].head).filter(|frame| *frame != NONE)
     }
 
-    /// The frame that follows on the same list.
+    /// The frame that follows on the same list, settled as well.
     pub(crate) fn next(&self, frame: u32) -> Option<u32> {
         Some(self.kept[frame as usize][NEXT]).filter(|frame| *frame != NONE)
     }
@@ -122,11 +179,48 @@ impl Pages {
         u64::from(self.ends[list as usize].count)
     }
 
+    /// The same for frames side by side.
+    pub(crate) fn add_run(&mut self, frames: Range<u32>) {
+        self.settle();
+        let active = &mut self.ends[List::Active as usize];
+        active.count += frames.end - frames.start;
+        frames.for_each(|frame| self.arrive(frame, List::Active));
+    }
+
+    /// Puts the frames that have arrived at the tails of their lists. What is kept of them is loaded first, all at once:
+    /// at random each is a miss of the cache.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        if self.arrived.count > 0 {
+            self.settle_arrived();
+        }
+    }
+
+    fn settle_arrived(&mut self) {
+        let Arrived { frames, stranded, count } = core::mem::replace(&mut self.arrived, Arrived::NONE);
+        let loaded = frames[..count].iter().fold(0, |any, frame| any | self.kept[*frame as usize][STATE]);
+        let on_lists = core::hint::black_box(loaded);
+        debug_assert_eq!(on_lists, 0, "none of them was on a list");
+        for (position, frame) in frames[..count].iter().enumerate() {
+            self.arrive(*frame, Arrived::list(stranded, position));
+        }
+    }
+
+    /// Links the frame of a page that was just populated, which its list counts already.
+    fn arrive(&mut self, frame: u32, list: List) {
+        let prev = self.append(frame, list);
+        self.kept[frame as usize] = [prev, NONE, fresh(list)];
+    }
+
     /// Adds the frame of a page that was just populated to the tail of the active list.
+    #[inline]
     pub(crate) fn add(&mut self, frame: u32) {
-        debug_assert_eq!(self.kept[frame as usize][STATE], 0);
-        self.set(frame, ACTIVE, ACTIVITY);
-        self.link(frame, List::Active);
+        debug_assert_eq!(self.list(frame), None);
+        if self.arrived.count == ARRIVED {
+            self.settle();
+        }
+        self.arrived.push(frame);
+        self.ends[List::Active as usize].count += 1;
     }
 
     /// Removes a frame whose page is gone.
@@ -144,7 +238,10 @@ impl Pages {
     /// Puts the frame of a page that was just populated, and has no place to be written to, where the daemon does not
     /// look: no more pages contribute to contiguity than before.
     pub(crate) fn strand(&mut self, frame: u32) {
-        if self.list(frame) == Some(List::Active) {
+        if self.arrived.strand(frame) {
+            self.ends[List::Active as usize].count -= 1;
+            self.ends[List::Unswappable as usize].count += 1;
+        } else if self.list(frame) == Some(List::Active) {
             let changes = self.changes;
             self.put(frame, List::Unswappable);
             self.changes = changes;
@@ -153,6 +250,7 @@ impl Pages {
 
     /// Puts a frame that is used again at the tail of the active list.
     pub(crate) fn activate(&mut self, frame: u32) {
+        self.settle();
         self.set(frame, ACTIVE, self.state(frame, ACTIVE).max(ACTIVITY));
         self.put(frame, List::Active);
     }
@@ -220,6 +318,7 @@ impl Pages {
     }
 
     pub(crate) fn set_dirty(&mut self, frame: u32, dirty: bool) {
+        self.settle();
         self.changes += u64::from(!dirty);
         self.set(frame, DIRTY, u8::from(dirty));
     }
@@ -252,9 +351,10 @@ impl Pages {
         let mut seen = 0;
         for list in EVERY {
             let (mut prev, mut count) = (NONE, 0);
-            let mut next = self.head(list);
+            let mut next = Some(self.ends[list as usize].head).filter(|frame| *frame != NONE);
             while let Some(frame) = next {
-                if self.list(frame) != Some(list) || self.kept[frame as usize][PREV] != prev {
+                let linked = self.kept[frame as usize][STATE].to_le_bytes()[LIST] == list as u8 + 1;
+                if !linked || self.kept[frame as usize][PREV] != prev {
                     return Err(format!("frame {frame} on list {list:?} has the wrong back link or list"));
                 }
                 (prev, count, next) = (frame, count + 1, self.next(frame));
@@ -263,6 +363,13 @@ impl Pages {
                 }
             }
             let ends = self.ends[list as usize];
+            for (position, frame) in self.arrived.frames[..self.arrived.count].iter().enumerate() {
+                let other = Arrived::list(self.arrived.stranded, position);
+                if self.kept[*frame as usize][STATE] != 0 || self.arrived.find(*frame) != Some(other) {
+                    return Err(format!("frame {frame} has arrived twice, or is linked already"));
+                }
+                count += usize::from(other == list);
+            }
             if ends.tail != prev || ends.count as usize != count {
                 return Err(format!("list {list:?} has the wrong tail, or not {} frames", ends.count));
             }
@@ -280,7 +387,11 @@ impl Pages {
     }
 
     fn state(&self, frame: u32, byte: usize) -> u8 {
-        self.kept[frame as usize][STATE].to_le_bytes()[byte]
+        let mut state = self.kept[frame as usize][STATE];
+        if state == 0 && self.arrived.count > 0 {
+            state = self.arrived.find(frame).map_or(0, fresh);
+        }
+        state.to_le_bytes()[byte]
     }
 
     fn set(&mut self, frame: u32, byte: usize, value: u8) {
@@ -292,19 +403,25 @@ impl Pages {
 
     fn link(&mut self, frame: u32, list: List) {
         self.changes += u64::from(list == List::Inactive);
-        let ends = &mut self.ends[list as usize];
-        ends.count += 1;
-        let tail = core::mem::replace(&mut ends.tail, frame);
-        if tail == NONE {
-            ends.head = frame;
-        } else {
-            self.kept[tail as usize][NEXT] = frame;
-        }
-        (self.kept[frame as usize][PREV], self.kept[frame as usize][NEXT]) = (tail, NONE);
+        self.ends[list as usize].count += 1;
+        let prev = self.append(frame, list);
+        (self.kept[frame as usize][PREV], self.kept[frame as usize][NEXT]) = (prev, NONE);
         self.set(frame, LIST, list as u8 + 1);
     }
 
+    /// Makes a frame the tail of a list, and returns the one before it.
+    fn append(&mut self, frame: u32, list: List) -> u32 {
+        let ends = &mut self.ends[list as usize];
+        let tail = core::mem::replace(&mut ends.tail, frame);
+        match tail {
+            NONE => ends.head = frame,
+            tail => self.kept[tail as usize][NEXT] = frame,
+        }
+        tail
+    }
+
     fn unlink(&mut self, frame: u32) {
+        self.settle();
         let Some(list) = self.list(frame) else { return };
         self.changes += u64::from(list == List::Active);
         let [prev, next, _] = self.kept[frame as usize];

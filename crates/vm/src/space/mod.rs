@@ -79,12 +79,17 @@ pub(crate) struct Space {
 
 impl Space {
     /// The entry that holds a page. O(log entries), O(1) for that of the last call.
+    #[inline]
     pub(crate) fn find(&self, at: u64) -> Option<Entry> {
         if let Some(entry) = self.recent.get()
             && (entry.start..entry.end).contains(&at)
         {
             return Some(entry);
         }
+        self.find_anew(at)
+    }
+
+    fn find_anew(&self, at: u64) -> Option<Entry> {
         let found = self.entries.range(..=at).next_back().map(|(_, entry)| *entry).filter(|entry| at < entry.end);
         if found.is_some() {
             self.recent.set(found);
