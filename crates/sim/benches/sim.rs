@@ -9,34 +9,47 @@ use superpage_sim::{Conditions, Row, Setup, plan, plan_machines, run};
 use superpage_trace::file::Reader;
 use superpage_trace::{Batch, Source, workload};
 
-/// The fastest of so many rounds counts, for others use the machine too.
-const ROUNDS: usize = 3;
+/// So many times ours and the reference are timed, one after the other. Medians count, for others use the machine too.
+const PAIRS: usize = 9;
 
-fn seconds(mut round: impl FnMut()) -> f64 {
-    let times = (0..ROUNDS).map(|_| {
-        let start = Instant::now();
-        round();
-        start.elapsed().as_secs_f64()
-    });
-    times.fold(f64::INFINITY, f64::min)
+/// What pairs of measurements say: the medians of ours, of the reference, and of the quotient of each pair.
+struct Pairs {
+    ours: f64,
+    reference: f64,
+    quotient: f64,
 }
 
-/// Loads of random words of 256 MB, as `random` does them, on this machine: millions a second.
-fn native(references: u64) -> f64 {
-    let words = vec![1u64; (256 << 20) / 8];
-    let mask = words.len() as u64 - 1;
-    let mut state = 1u64;
-    let time = seconds(|| {
-        let mut sum = 0u64;
+/// The seconds that both take.
+fn pairs(mut ours: impl FnMut(), mut reference: impl FnMut()) -> Pairs {
+    let seconds = |work: &mut dyn FnMut()| {
+        let start = Instant::now();
+        work();
+        start.elapsed().as_secs_f64()
+    };
+    let times: Vec<(f64, f64)> = (0..PAIRS).map(|_| (seconds(&mut ours), seconds(&mut reference))).collect();
+    let median = |value: fn(&(f64, f64)) -> f64| {
+        let mut values: Vec<f64> = times.iter().map(value).collect();
+        values.sort_by(f64::total_cmp);
+        values[PAIRS / 2]
+    };
+    Pairs { ours: median(|pair| pair.0), reference: median(|pair| pair.1), quotient: median(|pair| pair.0 / pair.1) }
+}
+
+/// Loads of random words of 256 MB, as `random` does them.
+struct Native(Vec<u64>);
+
+impl Native {
+    fn load(&self, references: u64) {
+        let mask = self.0.len() as u64 - 1;
+        let (mut state, mut sum) = (1u64, 0u64);
         for _ in 0..references {
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            sum = sum.wrapping_add(words[(state >> 20 & mask) as usize]);
+            sum = sum.wrapping_add(self.0[(state >> 20 & mask) as usize]);
         }
         black_box(sum);
-    });
-    references as f64 / time / 1e6
+    }
 }
 
 /// One machine and one policy, without `base` beside it unless that is the policy.
@@ -55,7 +68,7 @@ fn on<T: Send>(threads: usize, work: impl FnOnce() -> T + Send) -> T {
 }
 
 fn row(what: &str, ours: String, reference: String, figure: &str) {
-    println!("{what:<64} | {ours:>14} | {reference:>22} | {figure}");
+    println!("{what:<66} | {ours:>14} | {reference:>22} | {figure}");
 }
 
 fn corpus() -> Vec<PathBuf> {
@@ -85,21 +98,42 @@ fn machines() -> Vec<Machine> {
     machines
 }
 
+/// Twelve policies of all kinds.
+const POLICIES: [&str; 12] = [
+    "base",
+    "reservation",
+    "reservation:preempt=off",
+    "reservation:stepwise=off",
+    "reservation:demote-on-write=off",
+    "reservation:promote=never",
+    "freebsd",
+    "freebsd:promote=never",
+    "talluri-hill",
+    "thp",
+    "mthp",
+    "reservation:pieces=free",
+];
+
 fn main() {
     // `cargo test --benches` only looks whether it runs.
     let scale = if std::env::args().any(|argument| argument == "--bench") { 1 } else { 100 };
-    let references = 50_000_000 / scale;
-    row("what", "ours".into(), "reference".into(), "figure of DESIGN.md");
-    let loads = native(references);
+    let references = 20_000_000 / scale;
+    row("what", "ours".into(), "reference".into(), "ours of the reference; to beat");
+    let native = Native(vec![1; (256 << 20) / 8]);
     let random = format!("random:bytes=256M,references={references}");
     let parse = |text: &str| workload::parse(text).expect("a built-in workload");
+    let rate = |count: f64, time: f64| format!("{:.1} M/s", count / time / 1e6);
     for machine in ["skylake-sp", "golden-cove", "zen5", "neoverse-v2", "alpha-21264"] {
         for threads in [1, 2] {
             let setups = point(machine, "base");
-            let time = on(threads, || seconds(|| drop(black_box(simulate(&setups, parse(&random))))));
-            let ours = format!("{:.1} M refs/s", references as f64 / time / 1e6);
-            let what = format!("random 256M, {machine}, base, stream included, {threads} threads");
-            row(&what, ours, format!("{loads:.1} M loads/s native"), "at least native, toward 100");
+            let ours = || on(threads, || drop(black_box(simulate(&setups, parse(&random)))));
+            let Pairs { ours, reference, quotient } = pairs(ours, || native.load(references));
+            row(
+                &format!("random 256M, {machine}, base, stream included, {threads} threads"),
+                rate(references as f64, ours),
+                format!("{} native", rate(references as f64, reference)),
+                &format!("{:.2} x; 0.9 x with AVX-512, 0.5 x without", 1.0 / quotient),
+            );
         }
     }
 
@@ -108,35 +142,59 @@ fn main() {
         println!("no recorded programs: `make corpus` makes them");
         return;
     }
-    let setups = point("golden-cove", "reservation");
-    let (mut accesses, mut runs, mut time, mut decode) = (0, 0, 0.0, 0.0);
-    for path in &traces {
-        let open = || Box::new(Reader::open(path).expect("the corpus is whole")) as Box<dyn Source>;
-        decode += seconds(|| {
-            let (mut source, mut batch) = (open(), Batch::default());
+    let open = |path: &PathBuf| Box::new(Reader::open(path).expect("the corpus is whole")) as Box<dyn Source>;
+    let all_of = |work: &dyn Fn(&Batch)| {
+        for path in &traces {
+            let (mut source, mut batch) = (open(path), Batch::default());
             while source.fill(&mut batch).expect("the corpus is whole") {
-                black_box(&batch);
+                work(&batch);
             }
-        });
-        let (mut source, mut batch) = (open(), Batch::default());
-        while source.fill(&mut batch).expect("the corpus is whole") {
-            runs += batch.runs.len();
-            accesses += batch.runs.iter().map(|run| u64::from(run.references)).sum::<u64>();
         }
-        time += on(1, || seconds(|| drop(black_box(simulate(&setups, open())))));
+    };
+    let accesses = std::cell::Cell::new(0);
+    all_of(&|batch| {
+        let more: u64 = batch.runs.iter().map(|run| u64::from(run.references)).sum();
+        accesses.set(accesses.get() + more);
+    });
+    for machine in ["golden-cove", "zen5"] {
+        let setups = point(machine, "reservation");
+        let ours = || on(1, || traces.iter().for_each(|path| drop(black_box(simulate(&setups, open(path))))));
+        let Pairs { ours, reference, quotient } = pairs(ours, || all_of(&|batch| _ = black_box(batch.runs.len())));
+        row(
+            &format!("the corpus, {machine}, reservation, 1 thread: {} programs, accesses", traces.len()),
+            rate(accesses.get() as f64, ours),
+            format!("{} decoded", rate(accesses.get() as f64, reference)),
+            &format!("{quotient:.1} x; 600 M/s, 1.8 x"),
+        );
     }
-    let rate = |count: f64, time: f64| format!("{:.0} M/s", count / time / 1e6);
-    let what = format!("the corpus, golden-cove, reservation, 1 thread: {} programs, accesses", traces.len());
-    row(&what, rate(accesses as f64, time), "-".into(), "at least 500 M/s");
-    row("  the same in runs (reference: decoding alone)", rate(runs as f64, time), rate(runs as f64, decode), "-");
 
-    let one = plan_machines(&machines()[..1], &["base".into()], &Conditions::default()).expect("sound");
-    let all = plan_machines(&machines(), &["base".into()], &Conditions::default()).expect("sound");
     let largest = traces.iter().max_by_key(|path| path.metadata().map_or(0, |data| data.len())).expect("not empty");
-    let open = || Box::new(Reader::open(largest).expect("the corpus is whole")) as Box<dyn Source>;
-    let alone = seconds(|| drop(black_box(simulate(&one, open()))));
-    let together = seconds(|| drop(black_box(simulate(&all, open()))));
     let name = largest.file_stem().unwrap_or_default().to_string_lossy();
-    let what = format!("64 machines in one pass over {name}, all threads");
-    row(&what, format!("{:.1} x", together / alone), "one machine: 1 x".into(), "at most 4 x");
+    let plan = |machines: &[Machine], policies: &[&str]| {
+        let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
+        plan_machines(machines, &policies, &Conditions::default()).expect("sound")
+    };
+    let (one, all) = (plan(&machines()[..1], &["base"]), plan(&machines(), &["base"]));
+    let run_on_one = |setups: &[Setup], path: &PathBuf| on(1, || drop(black_box(simulate(setups, open(path)))));
+    let Pairs { ours, reference, quotient } = pairs(|| run_on_one(&all, largest), || run_on_one(&one, largest));
+    row(
+        &format!("64 machines in one pass over {name}, 1 thread"),
+        format!("{ours:.2} s"),
+        format!("{reference:.2} s for one"),
+        &format!("{quotient:.1} x; 4 x"),
+    );
+    let few: Vec<Machine> = machines().into_iter().skip(16).step_by(2).take(8).collect();
+    let (grid, alone) =
+        (plan(&few, &POLICIES), few.iter().map(|machine| plan(std::slice::from_ref(machine), &POLICIES)));
+    let alone: Vec<Setup> = alone.flatten().collect();
+    let Pairs { ours, reference, quotient } = pairs(
+        || run_on_one(&grid, largest),
+        || alone.iter().for_each(|setup| run_on_one(std::slice::from_ref(setup), largest)),
+    );
+    row(
+        &format!("12 policies x 8 machines in one pass over {name}, 1 thread"),
+        format!("{ours:.2} s"),
+        format!("{reference:.2} s one by one"),
+        &format!("{quotient:.2} x; 0.1 x"),
+    );
 }
