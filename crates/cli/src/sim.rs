@@ -152,7 +152,7 @@ impl Sim {
         };
         let setups = superpage_sim::plan(&self.machines, &self.policies, &conditions)?;
         let limits = limits();
-        check_memory(&setups, Extent::default(), &limits)?;
+        check_memory(&setups, &Watch::default(), Extent::default(), &limits)?;
         if let Some(threads) = self.threads {
             superpage_sim::use_threads(threads.into())?;
         }
@@ -167,7 +167,7 @@ impl Sim {
                 pages: totals.pages,
                 mappings: totals.events.get("map").copied().unwrap_or(0),
             });
-            check_memory(&setups, extent, &limits)?;
+            check_memory(&setups, &Watch::default(), extent, &limits)?;
             sources.push(Box::new(reader));
         }
         let stop = Stop::catch();

@@ -222,9 +222,9 @@ impl Pass {
             .into_iter()
             .map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched })
             .collect();
-        superpage_sim::check_memory(&setups, Extent::default(), &limits)
-            .map_err(|error| Outcome::Failed(error.to_string()))?;
         let samples = superpage_sim::Watch { sample_seconds: self.stream.sample_seconds };
+        superpage_sim::check_memory(&setups, &samples, Extent::default(), &limits)
+            .map_err(|error| Outcome::Failed(error.to_string()))?;
         let progress = |progress| watch.progress(progress);
         let runs = superpage_sim::run_parts(&setups, source.as_mut(), stop, &progress, &samples);
         let runs = runs.map_err(|error| Outcome::Failed(error.to_string()))?;

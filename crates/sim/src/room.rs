@@ -1,6 +1,7 @@
 //! Whether simulations fit into the memory of the machine that runs them: checked before any is allocated.
 
-use crate::{Error, Setup};
+use crate::group::groups;
+use crate::{Error, Setup, Watch};
 use superpage_report::bytes;
 use superpage_trace::TRACE_PAGE_SHIFT;
 
@@ -14,6 +15,8 @@ const ENTRY_BYTES: u64 = 10;
 const PAGE_BYTES: u64 = 40;
 /// Bytes for a mapping, and for a page that lies alone in it.
 const MAPPING_BYTES: u64 = 1024;
+/// Bytes for each base page of a program on each machine that shares a kernel with another: its place in TLBs with many ways.
+const PLACE_BYTES: u64 = 4;
 
 /// The needs of a stream, if known before it is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +38,8 @@ pub struct Limit {
     pub counts_untouched: bool,
 }
 
-/// The needs of a simulation, in bytes.
+/// The needs of simulations, in bytes.
+#[derive(Clone, Copy)]
 struct Need {
     /// When it begins, as far as it is written to.
     begun: u64,
@@ -45,19 +49,50 @@ struct Need {
     program: u64,
 }
 
-fn need(setup: &Setup, extent: Extent) -> Need {
+impl Need {
+    fn and(self, other: Need) -> Need {
+        Need {
+            begun: self.begun.saturating_add(other.begun),
+            whole: self.whole.saturating_add(other.whole),
+            program: self.program.saturating_add(other.program),
+        }
+    }
+}
+
+/// The pages of a program that are populated at once, at most.
+fn populated(setup: &Setup, extent: Extent) -> u64 {
+    let most = setup.frames.saturating_add(setup.swap_pages);
+    (extent.pages >> (setup.ladder.base().shift() - TRACE_PAGE_SHIFT)).min(most)
+}
+
+/// What a machine needs by itself.
+fn of_hardware(setup: &Setup, extent: Extent) -> Need {
     let entries: u64 = setup.machine.tlb.iter().map(|tlb| tlb.entries as u64).sum();
     let lines: u64 = setup.machine.line_cache.iter().map(|cache| cache.size / setup.machine.memory.line_bytes).sum();
-    let hardware = (entries + lines).saturating_mul(ENTRY_BYTES);
-    // No more than memory and swap space together can be populated at once.
-    let most = setup.frames.saturating_add(setup.swap_pages);
-    let pages = (extent.pages >> (setup.ladder.base().shift() - TRACE_PAGE_SHIFT)).min(most);
+    let bytes = (entries + lines).saturating_mul(ENTRY_BYTES);
+    Need { begun: bytes, whole: bytes, program: populated(setup, extent).saturating_mul(PLACE_BYTES) }
+}
+
+/// What a kernel needs, with its page tables.
+fn of_kernel(setup: &Setup, extent: Extent) -> Need {
+    let pages = populated(setup, extent);
     let mappings = extent.mappings.min(pages);
     Need {
-        begun: (setup.frames / FRAMES_BEGUN).saturating_add(hardware),
-        whole: setup.frames.saturating_mul(FRAME_BYTES).saturating_add(hardware),
+        begun: setup.frames / FRAMES_BEGUN,
+        whole: setup.frames.saturating_mul(FRAME_BYTES),
         program: pages.saturating_mul(PAGE_BYTES).saturating_add(mappings.saturating_mul(MAPPING_BYTES)),
     }
+}
+
+fn need(setup: &Setup, extent: Extent) -> Need {
+    of_kernel(setup, extent).and(of_hardware(setup, extent))
+}
+
+/// The needs of all: machines on which a kernel does the same share it.
+fn needs(setups: &[Setup], watch: &Watch, extent: Extent) -> Need {
+    let kernels = groups(setups, watch).into_iter().map(|group| of_kernel(&setups[group[0]], extent));
+    let machines = setups.iter().map(|setup| of_hardware(setup, extent));
+    kernels.chain(machines).fold(Need { begun: 0, whole: 0, program: 0 }, Need::and)
 }
 
 /// Checks simulations of one stream against these limits.
@@ -65,7 +100,8 @@ fn need(setup: &Setup, extent: Extent) -> Need {
 /// # Errors
 /// One simulation alone exceeds a limit; or all together do (they run at once, whatever the number of threads), when
 /// they begin or with what the stream is known to need.
-pub fn check_memory(setups: &[Setup], extent: Extent, limits: &[Limit]) -> Result<(), Error> {
+pub fn check_memory(setups: &[Setup], watch: &Watch, extent: Extent, limits: &[Limit]) -> Result<(), Error> {
+    let all = needs(setups, watch, extent);
     for Limit { bytes: left, of, counts_untouched } in limits {
         let left = *left;
         let left_of = format!("{} are left of {of}", bytes(left));
@@ -77,10 +113,8 @@ pub fn check_memory(setups: &[Setup], extent: Extent, limits: &[Limit]) -> Resul
                 bytes(need(setup, Extent::default()).whole)
             )));
         }
-        let together =
-            |part: fn(Need) -> u64| setups.iter().map(|setup| part(need(setup, extent))).fold(0, u64::saturating_add);
-        let begun = together(if *counts_untouched { |need| need.whole } else { |need| need.begun });
-        let program = together(|need| need.program);
+        let begun = if *counts_untouched { all.whole } else { all.begun };
+        let program = all.program;
         if begun.saturating_add(program) > left {
             let program = match program {
                 0 => String::new(),
@@ -112,7 +146,9 @@ mod tests {
     fn what_does_not_fit_is_refused_before_it_is_allocated() {
         let limit = |bytes, counts_untouched| [Limit { bytes, of: "the system".into(), counts_untouched }];
         let said = |setups: &[Setup], extent, limits: [Limit; 1]| {
-            check_memory(setups, extent, &limits).err().map_or(String::new(), |error| error.to_string())
+            check_memory(setups, &Watch::default(), extent, &limits)
+                .err()
+                .map_or(String::new(), |error| error.to_string())
         };
         let none = Extent::default();
         let setups = setups(64 << 30);
@@ -128,8 +164,10 @@ mod tests {
         assert_eq!(said(&setups, none, limit(2 * whole, true)), "");
         let many: Vec<Setup> = setups.iter().cycle().take(200).cloned().collect();
         assert!(begun * 200 > whole, "else this tests nothing");
-        let many = said(&many, none, limit(whole, false));
-        assert!(many.contains("200 simulations at once"), "{many}");
+        let timed = Watch { sample_seconds: Some(1.0) };
+        let alone = check_memory(&many, &timed, none, &limit(whole, false)).unwrap_err().to_string();
+        assert!(alone.contains("200 simulations at once"), "{alone}");
+        assert_eq!(said(&many, none, limit(whole, false)), "", "they share two kernels");
         // A stream that says how much it touches.
         let extent = Extent { pages: 1 << 24, mappings: 1 << 20 };
         assert_eq!(said(&setups, extent, limit(16 * whole, false)), "");
@@ -137,7 +175,7 @@ mod tests {
         assert!(touches.contains("for what the program touches"), "{touches}");
         let extent = Extent { pages: u64::MAX, mappings: 0 };
         let most = need(&setups[0], extent).program;
-        assert_eq!(most, 3 * (16 << 20) * PAGE_BYTES, "memory and swap space hold no more");
+        assert_eq!(most, 3 * (16 << 20) * (PAGE_BYTES + PLACE_BYTES), "memory and swap space hold no more");
     }
 
     #[test]

@@ -4,8 +4,15 @@ use super::Mappings;
 use crate::request::Trap;
 use superpage_pages::Vpn;
 
-/// Cached parts of the upper index, each for what one node of the second level spans.
-const STRETCHES: usize = 16;
+/// Cached parts of the upper index, each for what one node of the second level spans: 1 GB in pages of 4 KB. Programs use few,
+/// but far apart.
+const STRETCHES: usize = 64;
+
+/// The place of a stretch.
+#[inline(always)]
+fn place(number: u64) -> usize {
+    (number ^ number >> 7) as usize % STRETCHES
+}
 
 /// Where the second level of the index has the page-table entries of one stretch of pages.
 #[derive(Clone, Copy, Debug)]
@@ -55,7 +62,7 @@ impl Mappings {
     pub(crate) fn entry(&mut self, space: u32, page: Vpn) -> Option<u32> {
         let (low, second) = self.stretches.low_bits;
         let number = page.0 >> second;
-        let mut stretch = self.stretches.all[number as usize % STRETCHES];
+        let mut stretch = self.stretches.all[place(number)];
         if stretch.number != number {
             stretch = self.learn(space, page)?;
         }
@@ -96,7 +103,7 @@ impl Mappings {
             _ if self.records[found.id as usize].is_leaf() => Stretch { number, first: found.id, mask: 0 },
             _ => return None,
         };
-        self.stretches.all[number as usize % STRETCHES] = stretch;
+        self.stretches.all[place(number)] = stretch;
         Some(stretch)
     }
 }
