@@ -41,6 +41,11 @@ impl Lines {
         Lines { caches, shift, wanted: [0; WANTED] }
     }
 
+    /// As [`Cache::bytes`], of one of them.
+    pub(crate) fn bytes(machine: &Machine, spec: &LineCacheSpec) -> (u64, u64) {
+        <Cache>::bytes(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement)
+    }
+
     /// Queues the line of this entry to be read at this position.
     #[inline(always)]
     pub(crate) fn want(&mut self, place: usize, entry: u32) {

@@ -7,11 +7,15 @@
 //! ([`crate::behind`]).
 
 use crate::behind::Behind;
+use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::front::Front;
+use crate::lines::Lines;
 use crate::machine::Machine;
 use crate::mappings::{MappingId, Mappings, UseBits, Work};
+use crate::reach::Entries;
 use crate::record::Record;
+use crate::replacement::Replacement;
 use crate::request::{Request, Trap};
 use crate::tlb::{Held, Tlbs};
 use std::ops::Range;
@@ -67,6 +71,16 @@ impl Mmu {
             space: 0,
             shot: None,
         }
+    }
+
+    /// The bytes that the TLBs and caches of a machine take here: those that are written when it begins, and all. What depends on the
+    /// program comes on top.
+    pub fn bytes_of(machine: &Machine) -> (u64, u64) {
+        let tlbs = machine.tlb.iter().map(|tlb| Entries::bytes(machine, tlb));
+        let walks = machine.walk_cache.iter().map(|cache| <Cache>::bytes(1, cache.entries, Replacement::Lru));
+        let lines = machine.line_cache.iter().map(|spec| Lines::bytes(machine, spec));
+        let all = tlbs.chain(walks).chain(lines);
+        all.fold((0, 0), |(begun, whole), (more, most)| (begun.saturating_add(more), whole.saturating_add(most)))
     }
 
     fn behind(&self, machine: usize) -> &Behind {

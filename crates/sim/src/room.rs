@@ -2,6 +2,7 @@
 
 use crate::group::groups;
 use crate::{Error, Setup, Watch};
+use superpage_mmu::Mmu;
 use superpage_report::bytes;
 use superpage_trace::TRACE_PAGE_SHIFT;
 
@@ -9,8 +10,6 @@ use superpage_trace::TRACE_PAGE_SHIFT;
 const FRAME_BYTES: u64 = 17;
 /// One byte for so many frames is written when the simulation begins; the rest as frames are used.
 const FRAMES_BEGUN: u64 = 2;
-/// Bytes for each entry of a TLB, and each line of a cache for page tables.
-const ENTRY_BYTES: u64 = 10;
 /// Bytes for each base page of a program, if pages lie together: page tables, population maps, and the frame.
 const PAGE_BYTES: u64 = 40;
 /// Bytes for a mapping, and for a page that lies alone in it.
@@ -67,10 +66,8 @@ fn populated(setup: &Setup, extent: Extent) -> u64 {
 
 /// What a machine needs by itself.
 fn of_hardware(setup: &Setup, extent: Extent) -> Need {
-    let entries: u64 = setup.machine.tlb.iter().map(|tlb| tlb.entries as u64).sum();
-    let lines: u64 = setup.machine.line_cache.iter().map(|cache| cache.size / setup.machine.memory.line_bytes).sum();
-    let bytes = (entries + lines).saturating_mul(ENTRY_BYTES);
-    Need { begun: bytes, whole: bytes, program: populated(setup, extent).saturating_mul(PLACE_BYTES) }
+    let (begun, whole) = Mmu::bytes_of(&setup.machine);
+    Need { begun, whole, program: populated(setup, extent).saturating_mul(PLACE_BYTES) }
 }
 
 /// What a kernel needs, with its page tables.

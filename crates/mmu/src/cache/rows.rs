@@ -13,6 +13,17 @@ pub(super) const MAX_WAYS: usize = 32;
 /// Rows are aligned to so many lanes: a line of the host's cache.
 const ALIGNED: usize = 16;
 
+fn lanes(ways: usize) -> usize {
+    ways.next_power_of_two().max(8)
+}
+
+/// What so many rows take.
+pub(super) fn bytes(sets: u64, ways: u64) -> u64 {
+    sets.saturating_mul(lanes(ways as usize) as u64)
+        .saturating_add(ALIGNED as u64)
+        .saturating_mul(size_of::<u32>() as u64)
+}
+
 /// Rows of tags: keys plus one, or 0 where there is nothing. What is empty is last.
 #[derive(Debug)]
 pub(super) struct Rows {
@@ -40,7 +51,7 @@ impl Rows {
     }
 
     fn on(shape: Shape, unit: Unit) -> Rows {
-        let lanes = shape.ways.next_power_of_two().max(8);
+        let lanes = lanes(shape.ways);
         let tags = vec![0; shape.sets * lanes + ALIGNED];
         let start = tags.as_ptr().align_offset(ALIGNED * size_of::<u32>()).min(ALIGNED);
         Rows { shape, lanes, tags, start, unit }

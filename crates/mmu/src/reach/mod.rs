@@ -73,4 +73,13 @@ impl Entries {
             Some(_) => Entries::Fractured(Cache::new(sets, ways, replacement)),
         }
     }
+
+    /// As [`Cache::bytes`].
+    pub(crate) fn bytes(machine: &Machine, tlb: &TlbSpec) -> (u64, u64) {
+        let (sets, ways, replacement) = (tlb.sets(), tlb.ways(), tlb.replacement);
+        match machine.host {
+            None => Cache::<Exact>::bytes(sets, ways, replacement),
+            Some(_) => Cache::<Fractured>::bytes(sets, ways, replacement),
+        }
+    }
 }
