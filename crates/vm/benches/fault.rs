@@ -6,7 +6,7 @@
 
 use std::time::Instant;
 use superpage_pages::{Access, Ladder, PageSize, Protection, Random, Vpn};
-use superpage_vm::{Config, Map, Mapped, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
+use superpage_vm::{Config, Map, Mapped, NoMemory, Pmap, Policy, SoftPmap, SpaceId, Used, Vm};
 
 /// Page tables that keep nothing: for runs in which the manager never reads them.
 struct Blind;
@@ -104,7 +104,7 @@ fn faults(sizes: &str, reclaim: &str, rounds: u32) {
             row(
                 &format!("{sizes} {}: fault that finds its reservation, {order}, {how}", lists(reclaim)),
                 format!("{ours:.1} ns"),
-                "under 60 ns",
+                if random && reclaim == "lru" { "at most 120 ns" } else { "60 ns" },
             );
         }
     }
@@ -166,6 +166,29 @@ fn promotions(sizes: &str, rounds: u32) {
     }
 }
 
+/// A run of the page daemon that can give nothing: memory is full of pages that were written, and there is no swap space.
+fn futile_run(megabytes: u64, rounds: u32) {
+    let frames = megabytes << 8;
+    let ours = least(rounds, || {
+        let (ladder, policy) = (Ladder::X86_64, "reservation".parse().unwrap());
+        let mut pmap = SoftPmap::new(ladder);
+        let mut vm = Vm::new(Config { ladder, frames, policy, swap_pages: 0 }).unwrap();
+        let space = vm.create_space();
+        vm.map(&mut pmap, space, Map::anonymous(Vpn(0), frames)).unwrap();
+        for page in 0..frames {
+            let _ = vm.fault(&mut pmap, &mut NoMemory, space.page(Vpn(page)), Access::Write).unwrap();
+        }
+        let begin = Instant::now();
+        assert!(!vm.run_daemon(&mut pmap, &mut NoMemory));
+        begin.elapsed().as_nanos() as f64
+    });
+    row(
+        &format!("{megabytes} MB written, no swap space: daemon run that gives nothing"),
+        format!("{ours:.0} ns"),
+        "O(1)",
+    );
+}
+
 /// Section 6.6's adversary: a memory of one largest extent, touched with a stride of that.
 fn preemptions(sizes: &str, rounds: u32) {
     let ladder = ladder(sizes);
@@ -192,7 +215,11 @@ fn metadata(sizes: &str, policy: &str) {
         let bytes = vm.metadata_bytes();
         let share = bytes as f64 * 100.0 / memory() as f64;
         let name = format!("{sizes} {policy}: metadata of {} GiB, {what} touched", memory() >> 30);
-        row(&name, format!("{} KB", bytes / 1024), &format!("{share:.3} %, under 0.2 %"));
+        row(
+            &name,
+            format!("{} KB", bytes / 1024),
+            &format!("{share:.3} %, at most {} %", if policy.ends_with("none") { 0.1 } else { 0.4 }),
+        );
     }
 }
 
@@ -212,6 +239,7 @@ fn main() {
     for sizes in [MODERN, ALPHA] {
         preemptions(sizes, rounds);
     }
+    [32, 128].iter().for_each(|megabytes| futile_run(*megabytes, rounds.min(2)));
     for sizes in [MODERN, ARM, ALPHA] {
         metadata(sizes, "reservation:reclaim=none");
         metadata(sizes, "reservation");

@@ -437,3 +437,69 @@ impl Pages {
         self.set(frame, LIST, 0);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::VecDeque;
+    use superpage_pages::Random;
+
+    /// The lists as queues of frames.
+    fn queues(pages: &mut Pages) -> Vec<Vec<u32>> {
+        pages.settle();
+        let queue = |list| core::iter::successors(pages.head(list), |frame| pages.next(*frame)).collect();
+        EVERY.map(queue).into_iter().collect()
+    }
+
+    #[test]
+    fn what_arrives_is_on_its_list_before_it_is_linked_and_in_order_after() {
+        let (mut random, mut pages) = (Random::new(5), Pages::new(512, &[4]));
+        let mut model: [VecDeque<u32>; LISTS] = Default::default();
+        for step in 0..20_000 {
+            let frame = random.below(512) as u32;
+            let on = EVERY.into_iter().find(|list| model[*list as usize].contains(&frame));
+            assert_eq!(pages.list(frame), on, "frame {frame} after {step} steps");
+            let kind = random.below(40);
+            if let Some(list) = on
+                && kind >= 30
+            {
+                model[list as usize].retain(|other| *other != frame);
+            }
+            // Mostly arrivals, one by one or a run, with changes of all kinds between them.
+            match (on, kind) {
+                (None, 0) => {
+                    let run = frame..(frame..512).find(|next| pages.list(*next).is_some()).unwrap_or(512);
+                    pages.add_run(run.clone());
+                    model[List::Active as usize].extend(run);
+                }
+                (None, kind) => {
+                    pages.add(frame);
+                    assert!(!pages.dirty(frame) && !pages.recent(frame));
+                    let list = if kind < 10 { List::Unswappable } else { List::Active };
+                    if list == List::Unswappable {
+                        pages.strand(frame);
+                    }
+                    model[list as usize].push_back(frame);
+                }
+                (Some(_), 0..30) => {}
+                (Some(_), 30) => {
+                    pages.put(frame, List::Inactive);
+                    model[List::Inactive as usize].push_back(frame);
+                }
+                (Some(_), 31) => {
+                    pages.activate(frame);
+                    model[List::Active as usize].push_back(frame);
+                }
+                (Some(_), _) => pages.remove(frame),
+            }
+            pages.validate().unwrap();
+            for list in EVERY {
+                assert_eq!(pages.count(list), model[list as usize].len() as u64);
+            }
+            if step % 100 == 0 {
+                let expected: Vec<Vec<u32>> = model.iter().map(|queue| queue.iter().copied().collect()).collect();
+                assert_eq!(queues(&mut pages), expected, "after {step} steps");
+            }
+        }
+    }
+}
