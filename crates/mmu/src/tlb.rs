@@ -6,7 +6,7 @@
 //! rights and the dirty bit, which hardware would read from the TLB entry, are read from the page-table entry of the
 //! page.
 
-use crate::batch::{Batch, KINDS, Touch, each};
+use crate::batch::{Batch, KINDS, each};
 use crate::cache::{Cache, EMPTY};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::Machine;
@@ -187,8 +187,11 @@ impl Tlbs {
             let asking = asking.fold(0, |asking, (_, requests)| asking | requests);
             if tlb.ordered && !batch.touches.is_empty() {
                 let touches = batch.touches.iter().filter(|touch| touch.tlb as usize == at);
-                missed &=
-                    !asking | on_entries!(&mut tlb.entries, cache => access_touched(cache, batch, touches, asking));
+                let touches = touches.map(|touch| (touch.before as usize, touch.head));
+                missed &= !asking
+                    | on_entries!(&mut tlb.entries, cache => {
+                        cache.access_touched(asking, |index| batch.entry(index), touches)
+                    });
             } else if asking != 0 {
                 missed &=
                     !asking | on_entries!(&mut tlb.entries, cache => cache.access(asking, |index| batch.entry(index)));
@@ -301,25 +304,6 @@ impl Tlbs {
 /// The translations that an entry of this TLB covers, of all that its mapping has.
 fn covered<C: Reach>(_: &Cache<C>, payload: C::Payload, mapping: Range<u64>) -> Range<u64> {
     C::covered(payload, mapping)
-}
-
-/// Takes some requests of a batch through a TLB of one set, with touches in between; returns which missed.
-#[inline(always)]
-fn access_touched<'a, C: Reach>(
-    cache: &mut Cache<C>,
-    batch: &Batch,
-    touches: impl Iterator<Item = &'a Touch>,
-    asking: u64,
-) -> u64 {
-    let (mut missed, mut touches) = (0, touches.peekable());
-    for index in each(asking) {
-        while let Some(touch) = touches.next_if(|touch| touch.before as usize <= index) {
-            cache.touch(0, touch.head);
-        }
-        missed |= cache.access(1 << index, |index| batch.entry(index));
-    }
-    touches.for_each(|touch| cache.touch(0, touch.head));
-    missed
 }
 
 /// Drops these translations of a page from those TLBs whose bit is set in `which`.

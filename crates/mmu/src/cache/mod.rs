@@ -99,12 +99,18 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// A use of a whole mapping that is there for certain.
+    /// The same of a structure of one set, with *touches* in between: uses of keys that are there for certain, each
+    /// before the request of its number.
     #[inline(always)]
-    pub(crate) fn touch(&mut self, number: u64, key: u32) {
+    pub(crate) fn access_touched(
+        &mut self,
+        asking: u64,
+        entry: impl Fn(usize) -> (u64, u32),
+        touches: impl Iterator<Item = (usize, u32)>,
+    ) -> u64 {
         match &mut self.form {
-            Form::Rows(rows) => drop(rows.access(1, |_| (number, key))),
-            Form::Placed(placed) => placed.touch(number, key),
+            Form::Rows(rows) => rows.access_touched(asking, entry, touches.peekable()),
+            Form::Placed(placed) => placed.access_touched(asking, entry, touches.peekable()),
         }
     }
 

@@ -83,8 +83,29 @@ impl<C: Reach> Placed<C> {
         })
     }
 
-    pub(super) fn touch(&mut self, number: u64, key: u32) {
-        on_sets!(self, sets => sets.touch(number, key));
+    /// As [`super::Cache::access_touched`].
+    #[inline(always)]
+    pub(super) fn access_touched(
+        &mut self,
+        asking: u64,
+        entry: impl Fn(usize) -> (u64, u32),
+        mut touches: std::iter::Peekable<impl Iterator<Item = (usize, u32)>>,
+    ) -> u64 {
+        on_sets!(self, sets => {
+            let mut missed = 0;
+            for index in each(asking) {
+                while let Some((_, key)) = touches.next_if(|(before, _)| *before <= index) {
+                    sets.touch(0, key);
+                }
+                let (number, key) = entry(index);
+                if !sets.hit(number, key) {
+                    sets.fill(number, key);
+                    missed |= 1 << index;
+                }
+            }
+            touches.for_each(|(_, key)| sets.touch(0, key));
+            missed
+        })
     }
 
     pub(super) fn hit(&mut self, number: u64, key: u32) -> bool {

@@ -6,7 +6,8 @@
 
 use super::Shape;
 use super::vector::{self, Unit};
-use crate::batch::each;
+use crate::batch::{BATCH, each};
+use std::iter::Peekable;
 
 /// The most ways of a row.
 pub(super) const MAX_WAYS: usize = 32;
@@ -89,6 +90,40 @@ impl Rows {
             missed |= u64::from(!access(&mut rows[set * lanes..][..shape.ways], tag)) << index;
         }
         missed
+    }
+
+    /// As [`super::Cache::access_touched`]: both are uses of one row, one after the other.
+    #[inline(always)]
+    pub(super) fn access_touched(
+        &mut self,
+        asking: u64,
+        entry: impl Fn(usize) -> (u64, u32),
+        mut touches: Peekable<impl Iterator<Item = (usize, u32)>>,
+    ) -> u64 {
+        // Uses that wait: their keys, and the requests that they are; a touch is none.
+        let (mut keys, mut of, mut waiting, mut missed) = ([0; BATCH], [0; BATCH], 0, 0);
+        let mut requests = each(asking);
+        let mut next = requests.next();
+        loop {
+            let touch = touches.next_if(|(before, _)| next.is_none_or(|next| *before <= next));
+            let done = touch.is_none() && next.is_none();
+            if waiting == BATCH || done && waiting > 0 {
+                let those = self.access(u64::MAX >> (BATCH - waiting), |at| (0, keys[at % BATCH]));
+                missed |= each(those).fold(0, |missed, at| missed | of[at]);
+                waiting = 0;
+            }
+            if done {
+                return missed;
+            }
+            (keys[waiting], of[waiting]) = match (touch, next) {
+                (None, Some(index)) => {
+                    next = requests.next();
+                    (entry(index).1, 1 << index)
+                }
+                (touch, _) => (touch.map_or(0, |(_, key)| key), 0),
+            };
+            waiting += 1;
+        }
     }
 
     /// Puts a key that is not there in front; returns the one that is dropped, or [`super::EMPTY`].
