@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 
 pub(crate) use sampling::Sampler;
 
+use crate::touched::{Clock, Touched};
 use crate::wire::{self, COUNT_LIMIT, COUNT_SHIFT, EXECUTE, READ, STRADDLE, WRITE};
 
 const PAGE: u64 = 4096;
@@ -91,11 +92,14 @@ pub(crate) struct Runs {
     /// Accesses until the phase changes; overshoot is taken from the next phase.
     left: Cell<i64>,
     sampler: Cell<Option<Sampler>>,
+    /// What was touched, while accesses are left out.
+    leaving_out: Cell<Option<&'static Touched>>,
+    clock: Clock,
     /// Data references and instructions.
     skipped: [Cell<u64>; 2],
     /// By kind, the counts of accesses that are left out; ended runs count here too (0). The last is for no kind, as in
     /// `data`.
-    aside: [Cell<u64>; 4],
+    aside: [AtomicU64; 4],
     seen: AtomicU64,
 }
 
@@ -131,8 +135,10 @@ impl Runs {
             recording: Cell::new(true),
             left: Cell::new(i64::MAX),
             sampler: Cell::new(None),
+            leaving_out: Cell::new(None),
+            clock: Clock::new(),
             skipped: [const { Cell::new(0) }; 2],
-            aside: [const { Cell::new(0) }; 4],
+            aside: [const { AtomicU64::new(0) }; 4],
             seen: AtomicU64::new(0),
         }
     }
@@ -163,6 +169,7 @@ impl Runs {
         self.sampler.set(sampler);
         self.sink.set(Some(sink));
         self.recording.set(true);
+        self.leaving_out.set(None);
         self.left.set(if sampler.is_none() { i64::MAX } else { 0 });
         self.skipped.iter().for_each(|count| count.set(0));
         self.seen.store(GATHERING.load(SeqCst), Release);
@@ -279,7 +286,7 @@ impl Runs {
             && open.page.load(Relaxed) != NOWHERE
             && elsewhere != NOWHERE;
         if !usual {
-            return self.data_left_out(info, address);
+            return self.data_left_out(kind, info, address);
         }
         // SAFETY: `slot` is before the end, so it and the end mark after it are in the buffer.
         unsafe {
@@ -455,7 +462,7 @@ impl Runs {
     }
 
     fn set_aside(&self, kind: usize, count: u64) {
-        self.aside[kind].set(count << COUNT_SHIFT);
+        self.aside[kind].store(count << COUNT_SHIFT, Relaxed);
     }
 
     fn spend(&self, count: u64, kind: usize) {

@@ -4,6 +4,7 @@
 //! memory timestamp record).
 
 use crate::schedule::RECENT;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering::Relaxed};
 
 const LEAF_BITS: u32 = 18;
@@ -19,20 +20,74 @@ const WRITTEN: u8 = 2;
 /// two that touch a page for the first time at once may both be told that they are first, and have equal stamps.
 pub(crate) struct Touched {
     leaves: [AtomicPtr<Leaf>; LEAVES],
-    /// The last stamp.
+    /// A stamp that some thread has reached; see [`Clock`].
     clock: AtomicU32,
+    /// How often `recent` was called, modulo 2^32.
+    era: AtomicU32,
 }
 
-struct Leaf {
+/// Marks and stamps are apart: marks are waited for, and so should be near; stamps are only written.
+pub(crate) struct Leaf {
     marks: [AtomicU8; LEAF_PAGES],
     /// When each page was last used: by loads and stores, by fetches. 0: not since the last call of `recent`.
     stamps: [[AtomicU32; LEAF_PAGES]; 2],
 }
 
+impl Leaf {
+    /// Whether a page has been touched or, with `write`, written.
+    #[inline(always)]
+    pub(crate) fn is_known(&self, page: u64, write: bool) -> bool {
+        self.marks[page as usize % LEAF_PAGES].load(Relaxed) & if write { WRITTEN } else { TOUCHED } != 0
+    }
+
+    /// Records that a page was used at `now`, by a load or store or by a fetch.
+    #[inline(always)]
+    pub(crate) fn stamp(&self, page: u64, fetch: bool, now: u32) {
+        self.stamps[usize::from(fetch)][page as usize % LEAF_PAGES].store(now, Relaxed);
+    }
+}
+
+/// A thread's own clock for stamps. Threads compare theirs only now and then, so that they need not wait for each other's memory:
+/// stamps of one thread are in order, and those of two differ by no more than [`TOGETHER`] from it.
+pub(crate) struct Clock {
+    now: Cell<u32>,
+    era: Cell<u32>,
+}
+
+/// So many ticks pass before a thread looks at the clocks of others.
+const TOGETHER: u32 = 1024;
+
+impl Clock {
+    pub(crate) const fn new() -> Clock {
+        Clock { now: Cell::new(0), era: Cell::new(0) }
+    }
+
+    /// Two ticks: the stamps for what was used before, and for what is used now. After 2^32 ticks all later uses are
+    /// equally recent.
+    #[inline(always)]
+    pub(crate) fn tick(&self, touched: &Touched) -> [u32; 2] {
+        let now = self.now.get();
+        if now.is_multiple_of(TOGETHER) || self.era.get() != touched.era.load(Relaxed) {
+            self.compare(touched);
+        }
+        let next = self.now.get().saturating_add(2);
+        self.now.set(next);
+        [next - 1, next]
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn compare(&self, touched: &Touched) {
+        let era = touched.era.load(Relaxed);
+        let own = if self.era.replace(era) == era { self.now.get() } else { 0 };
+        self.now.set(own.max(touched.clock.fetch_max(own, Relaxed)));
+    }
+}
+
 impl Touched {
     pub(crate) const fn new() -> Touched {
         let leaves = [const { AtomicPtr::new(std::ptr::null_mut()) }; LEAVES];
-        Touched { leaves, clock: AtomicU32::new(0) }
+        Touched { leaves, clock: AtomicU32::new(0), era: AtomicU32::new(0) }
     }
 
     /// Marks a page and returns whether that is new: not touched before, or with `write` not written before. Pages
@@ -47,23 +102,6 @@ impl Touched {
         new != old
     }
 
-    /// Whether a page has been touched, and whether it has been written.
-    #[inline]
-    pub(crate) fn known(&self, page: u64) -> (bool, bool) {
-        let marks = self.leaf(page).map_or(0, |leaf| leaf.marks[page as usize % LEAF_PAGES].load(Relaxed));
-        (marks & TOUCHED != 0, marks & WRITTEN != 0)
-    }
-
-    /// Records that a touched page was used just now, by a load or store or by a fetch. Other pages are ignored.
-    #[inline]
-    pub(crate) fn stamp(&self, page: u64, fetch: bool) {
-        let Some(leaf) = self.leaf(page) else { return };
-        // Threads may lose a tick to each other; after 2^32 ticks all later uses are equally recent.
-        let now = self.clock.load(Relaxed).saturating_add(1);
-        self.clock.store(now, Relaxed);
-        leaf.stamps[usize::from(fetch)][page as usize % LEAF_PAGES].store(now, Relaxed);
-    }
-
     /// The pages used last since the previous call, at most [`RECENT`], the most recent last; and whether by a fetch.
     pub(crate) fn recent(&self) -> Vec<(u64, bool)> {
         let mut found = Vec::new();
@@ -76,6 +114,7 @@ impl Touched {
             }
         }
         self.clock.store(0, Relaxed);
+        self.era.fetch_add(1, Relaxed);
         found.sort_unstable();
         found.drain(..found.len().saturating_sub(RECENT));
         found.into_iter().map(|(_, page, fetch)| (page, fetch)).collect()
@@ -117,7 +156,9 @@ impl Touched {
         }
     }
 
-    fn leaf(&self, page: u64) -> Option<&Leaf> {
+    /// What is known of a page that has been touched, and of its neighbours.
+    #[inline(always)]
+    pub(crate) fn leaf(&self, page: u64) -> Option<&Leaf> {
         let pointer = self.leaves.get((page >> LEAF_BITS) as usize)?.load(std::sync::atomic::Ordering::Acquire);
         // SAFETY: a pointer here is null or is that of a leaf of zeroes made in `slot`, which is a valid value,
         // and is never freed while `self` lives.
@@ -160,10 +201,11 @@ mod tests {
         static TOUCHED: Touched = Touched::new();
         assert!(TOUCHED.mark(7, false));
         assert!(!TOUCHED.mark(7, false));
-        assert_eq!(TOUCHED.known(7), (true, false));
+        let known = |page| [false, true].map(|write| TOUCHED.leaf(page).unwrap().is_known(page, write));
+        assert_eq!(known(7), [true, false]);
         assert!(TOUCHED.mark(7, true));
         assert!(!TOUCHED.mark(7, true));
-        assert_eq!(TOUCHED.known(7), (true, true));
+        assert_eq!(known(7), [true, true]);
         assert!(TOUCHED.mark(1 << 34, true));
         assert!(!TOUCHED.mark(1 << 34, false));
         assert!(!TOUCHED.mark(1 << 36, true), "beyond the user's half");
@@ -172,19 +214,24 @@ mod tests {
     #[test]
     fn the_pages_used_last_are_told_in_order_and_once() {
         static TOUCHED: Touched = Touched::new();
+        let clock = Clock::new();
+        let stamp = |page, fetch| {
+            let [_, now] = clock.tick(&TOUCHED);
+            TOUCHED.leaf(page).inspect(|leaf| leaf.stamp(page, fetch, now));
+        };
         for page in 10..20 {
             TOUCHED.mark(page, false);
         }
         for (page, fetch) in [(10, false), (11, true), (12, false), (10, false), (13, false), (14, true), (12, true)] {
-            TOUCHED.stamp(page, fetch);
+            stamp(page, fetch);
         }
-        TOUCHED.stamp(5 << LEAF_BITS, false);
+        stamp(5 << LEAF_BITS, false);
         TOUCHED.forget(13, 1);
         TOUCHED.restrict(14, 1, true, false);
         assert_eq!(TOUCHED.recent(), [(11, true), (12, false), (10, false), (12, true)]);
         assert_eq!(TOUCHED.recent(), []);
         TOUCHED.mark(1 << 30, false);
-        (0..RECENT as u64 + 5).for_each(|page| TOUCHED.stamp((1 << 30) + page, false));
+        (0..RECENT as u64 + 5).for_each(|page| stamp((1 << 30) + page, false));
         let recent = TOUCHED.recent();
         assert_eq!((recent.len(), recent[0]), (RECENT, ((1 << 30) + 5, false)));
     }

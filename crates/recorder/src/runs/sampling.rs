@@ -6,7 +6,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::{COUNT_SHIFT, FETCHES, GATHERING, LARGEST, LOADS, NOWHERE, OFFSET, ONE, PAGE, Runs, STORES};
+use super::{COUNT_SHIFT, FETCHES, LARGEST, LOADS, NOWHERE, OFFSET, ONE, PAGE, Runs, STORES};
 use crate::schedule::{Phase, Schedule, Stage};
 use crate::touched::Touched;
 use crate::wire::{self, EXECUTE, READ, code};
@@ -23,18 +23,12 @@ pub(crate) struct Sampler {
 impl Runs {
     /// Usually a run that need not be recorded: it is only counted.
     #[inline(never)]
-    pub(super) fn data_left_out(&self, info: u32, address: u64) {
-        let kind = self.format.get().kind(info);
-        let open = &self.data[kind];
-        if address & OFFSET <= PAGE - LARGEST
-            && open.page.load(Relaxed) != NOWHERE
-            && let Some((true, written)) = self.known(address)
-            && (written || kind != STORES)
-        {
+    pub(super) fn data_left_out(&self, kind: usize, info: u32, address: u64) {
+        let (open, page) = (&self.data[kind], address & !OFFSET);
+        let before = open.page.load(Relaxed);
+        if address & OFFSET <= PAGE - LARGEST && before != NOWHERE && self.leave_out(before, page, kind) {
             // If nothing is recorded, loads and stores may be on two pages.
-            self.stamp(kind);
-            open.page.store(address & !OFFSET, Relaxed);
-            self.stamp(kind);
+            open.page.store(page, Relaxed);
             self.add(open, ONE);
         } else {
             self.data_anywhere(info, address);
@@ -45,32 +39,47 @@ impl Runs {
     #[inline(never)]
     pub(super) fn fetches_left_out(&self, block: u64, straddle: u64) {
         let (page, number) = (block & !OFFSET, block & OFFSET);
-        if straddle == 0 && self.fetch.page.load(Relaxed) != NOWHERE && self.known(page).is_some_and(|known| known.0) {
-            self.stamp(FETCHES);
+        let before = self.fetch.page.load(Relaxed);
+        if straddle == 0 && before != NOWHERE && self.leave_out(before, page, FETCHES) {
             self.fetch.page.store(page, Relaxed);
-            self.stamp(FETCHES);
             self.add(&self.fetch, number << COUNT_SHIFT);
         } else {
             self.begin_fetches_anywhere(block, straddle);
         }
     }
 
-    /// While accesses are left out and nothing else is due: whether the page was touched and written before. Such an
-    /// access is only counted, together with those before.
+    /// While accesses are left out and nothing else is due: whether the page was touched and, for stores, written before.
+    /// Then an access to it is only counted, together with those before, and the pages before and now are stamped.
     #[inline(always)]
-    pub(super) fn known(&self, address: u64) -> Option<(bool, bool)> {
-        let open = self.aside.iter().map(|aside| aside.get() >> COUNT_SHIFT).sum::<u64>();
-        let due = self.recording.get()
-            || self.left.get() <= open as i64
-            || self.seen.load(Relaxed) != GATHERING.load(Relaxed);
-        let touched = self.sampler.get().filter(|_| !due)?.touched;
-        Some(touched.known(address / PAGE))
+    fn leave_out(&self, before: u64, page: u64, kind: usize) -> bool {
+        let Some(touched) = self.leaving_out.get() else { return false };
+        // One by one: a wide load would wait until the store to one of them is done.
+        let open: u64 = self.aside[..=STORES].iter().map(|aside| aside.load(Relaxed) >> COUNT_SHIFT).sum();
+        let due = self.left.get() <= open as i64;
+        let (before, page) = (before / PAGE, page / PAGE);
+        let Some(leaf) = touched.leaf(page).filter(|leaf| !due && leaf.is_known(page, kind == STORES)) else {
+            return false;
+        };
+        let [earlier, now] = self.clock.tick(touched);
+        if let Some(leaf) = touched.leaf(before) {
+            leaf.stamp(before, kind == FETCHES, earlier);
+        }
+        leaf.stamp(page, kind == FETCHES, now);
+        true
     }
 
     /// Stamps the page of the open run of a kind as used just now.
     fn stamp(&self, kind: usize) {
         if let Some(sampler) = self.sampler.get() {
-            sampler.touched.stamp(self.open(kind).page.load(Relaxed) / PAGE, kind == FETCHES);
+            self.stamp_page(sampler.touched, self.open(kind).page.load(Relaxed) / PAGE, kind);
+        }
+    }
+
+    /// Stamps a page as used just now by a kind of access; one that was never touched is ignored.
+    fn stamp_page(&self, touched: &Touched, page: u64, kind: usize) {
+        let [_, now] = self.clock.tick(touched);
+        if let Some(leaf) = touched.leaf(page) {
+            leaf.stamp(page, kind == FETCHES, now);
         }
     }
 
@@ -79,7 +88,7 @@ impl Runs {
         let Some(sampler) = self.sampler.get() else { return true };
         let news = sampler.touched.mark(page, kind == STORES);
         if !self.recording.get() {
-            sampler.touched.stamp(page, kind == FETCHES);
+            self.stamp_page(sampler.touched, page, kind);
         }
         news || self.recording.get()
     }
@@ -126,6 +135,7 @@ impl Runs {
         }
         self.tell_skipped();
         self.recording.set(now.phase != Phase::Gap);
+        self.leaving_out.set((now.phase == Phase::Gap).then_some(sampler.touched));
         let tell = |phase: Phase| self.event(code::PHASE, &[[phase as u64, now.period.unwrap_or(0)]]);
         if !recent.is_empty() {
             tell(Phase::Warming);
