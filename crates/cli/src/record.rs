@@ -57,17 +57,35 @@ impl Record {
             ("architecture".to_string(), std::env::consts::ARCH.to_string()),
         ];
         let mut writer = Writer::create(&self.output, &command.info(), &notes)?;
-        let stop = Stop::catch();
+        let stop = Stop::catch_for_recording();
         let mut recording = stop.recording(&command)?;
         let bar = Bar::new(String::new());
         let (mut batch, mut runs) = (Batch::default(), 0);
-        while recording.fill(&mut batch)? {
+        loop {
+            match recording.fill(&mut batch) {
+                Ok(true) => {}
+                Ok(false) => break,
+                // Stopped before the program began: the emulator has nothing to say.
+                Err(_) if runs == 0 && stop.is_set() => {
+                    eprintln!("superpage: interrupted before the program began; nothing was written");
+                    return Ok(stop.status());
+                }
+                Err(error) => return Err(error.into()),
+            }
             writer.write(&batch)?;
             runs += batch.runs.len() as u64;
             bar.show(Progress { runs, of: None });
         }
         drop(bar);
         let outcome = recording.finish()?;
+        // The emulator began, and could not start the program.
+        if runs == 0 && !outcome.status.success() && !stop.is_set() {
+            let what = command.info().workload;
+            return Err(Failure::Usage(format!(
+                "{what}: the emulator ended before the program began ({}); its own message says why",
+                outcome.status
+            )));
+        }
         let totals = writer.finish()?;
         for note in &outcome.notes {
             eprintln!("superpage: {note}");

@@ -170,7 +170,7 @@ impl Sim {
             check_memory(&setups, &Watch::default(), extent, &limits)?;
             sources.push(Box::new(reader));
         }
-        let stop = Stop::catch();
+        let stop = if self.command.is_empty() { Stop::catch() } else { Stop::catch_for_recording() };
         let (all, status) = if self.command.is_empty() {
             (self.grid(&setups, sources, stop.flag())?, ExitCode::SUCCESS)
         } else {

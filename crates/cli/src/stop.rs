@@ -15,6 +15,8 @@ pub(crate) const ENDING: [i32; 7] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, 
 /// Whether a signal to stop has arrived, and which.
 pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
+    /// Whether the next signal ends the process.
+    ready: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
 }
 
@@ -23,6 +25,9 @@ pub(crate) struct Stop {
 pub(crate) enum Second {
     /// It ends the process at once.
     Ends,
+    /// It ends the process if it comes a second after the first or later: a terminal that is closed sends several, and what was
+    /// recorded must be written.
+    EndsLater,
     /// It has no further effect, if something must be restored in any case.
     Waits,
 }
@@ -35,14 +40,21 @@ impl Stop {
         Stop::of(&ENDING, Second::Ends)
     }
 
+    /// The same for a recording ([`Stop::recording`]): what comes within a second is one signal.
+    pub(crate) fn catch_for_recording() -> Stop {
+        Stop::of(&ENDING, Second::EndsLater)
+    }
+
     /// Like [`catch`](Stop::catch), for these signals.
     pub(crate) fn of(signals: &[i32], second: Second) -> Stop {
-        let stop = Stop { flag: Arc::default(), signal: Arc::new(AtomicUsize::new(SIGINT as usize)) };
+        let flag = Arc::default();
+        let ready = if second == Second::Ends { Arc::clone(&flag) } else { Arc::default() };
+        let stop = Stop { flag, ready, signal: Arc::new(AtomicUsize::new(SIGINT as usize)) };
         for &signal in signals.iter().filter(|signal| [SIGINT, SIGTERM, SIGQUIT].contains(signal) || !ignored(**signal))
         {
             let ends = || match second {
-                Second::Ends => {
-                    signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.flag))
+                Second::Ends | Second::EndsLater => {
+                    signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&stop.ready))
                         .map(drop)
                 }
                 Second::Waits => Ok(()),
@@ -80,7 +92,7 @@ impl Stop {
     /// # Errors
     /// No thread can be started, or what [`record::start`] says.
     pub(crate) fn recording(&self, command: &record::Command) -> Result<Recording, Failure> {
-        let flag = Arc::clone(&self.flag);
+        let (flag, ready) = (Arc::clone(&self.flag), Arc::clone(&self.ready));
         let (tell, told) = std::sync::mpsc::channel::<record::Stop>();
         let thread = std::thread::Builder::new().name("stop".into()).spawn(move || {
             while !flag.load(Ordering::Relaxed) {
@@ -88,6 +100,8 @@ impl Stop {
             }
             // It waits for the recording, or has nothing to stop any more.
             told.iter().for_each(|stopper| stopper.stop());
+            std::thread::sleep(Duration::from_secs(1));
+            ready.store(true, Ordering::Relaxed);
         });
         thread.map_err(|error| {
             let way_out = "raise the limit of processes: ulimit -u, or pids.max of the control group";

@@ -130,7 +130,7 @@ fn rows_that_do_not_fit_together_are_refused_before_they_are_allocated() {
         let sh = Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_superpage")]).output().unwrap();
         let error = text(&sh.stderr);
         assert_eq!(sh.status.code(), Some(2), "{error}");
-        assert!(error.contains("6 simulations at once") && error.contains(named), "{error}");
+        assert!(error.contains("6 rows at once") && error.contains(named), "{error}");
         assert_eq!(error.trim_end().lines().count(), 1, "{error}");
     }
 }

@@ -150,11 +150,33 @@ fn who_stops_a_recording_gets_a_whole_trace_and_the_signals_status() {
         let (emulated, folder) = folder(recording.id(), 2);
         let process = recording.id().to_string();
         assert!(Command::new("kill").args([&format!("-{signal}"), &process]).status().unwrap().success());
+        // A terminal that is closed sends several.
+        let _ = Command::new("kill").args([&format!("-{signal}"), &process]).status();
         assert_eq!(recording.wait().unwrap().code(), Some(status), "{signal}");
         assert!(!folder.exists() && emulated.iter().all(|process| !runs(*process)), "{signal}");
         let info = Command::new(env!("CARGO_BIN_EXE_superpage")).args(["trace", "info"]).arg(&trace).output().unwrap();
         assert!(info.status.success(), "{signal}: {}", String::from_utf8_lossy(&info.stderr));
     }
+}
+
+#[test]
+fn what_the_emulator_cannot_start_leaves_the_file_that_was_there() {
+    let _turn = superpage_testing::turn_of("record");
+    if !recorder() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let (trace, program) = (place.path().join("there.sp"), place.path().join("cut"));
+    fs::write(&trace, "before").unwrap();
+    let whole = fs::read(env!("CARGO_BIN_EXE_superpage")).unwrap();
+    fs::write(&program, &whole[..4096]).unwrap();
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut record = Command::new(env!("CARGO_BIN_EXE_superpage"));
+    let output = record.args(["record", "-o"]).arg(&trace).arg("--").arg(&program).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("the emulator ended before the program began"), "{said}");
+    assert_eq!(fs::read(&trace).unwrap(), b"before");
 }
 
 #[test]

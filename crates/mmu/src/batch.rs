@@ -23,7 +23,7 @@ pub(crate) struct Batch {
     pub(crate) heads: [u32; BATCH],
     /// The page-table entry that a walk reads last: the entry of the page itself, where a mapping has several.
     pub(crate) entries: [u32; BATCH],
-    /// The number of the page in pages of its size.
+    /// The number of the translation ([`crate::tlb::Tlbs::number`]).
     pub(crate) numbers: [u64; BATCH],
     /// The kind of each.
     kinds: [u8; BATCH],
@@ -55,7 +55,7 @@ pub(crate) struct Located {
     pub(crate) head: u32,
     /// The page-table entry that a walk reads last.
     pub(crate) entry: u32,
-    /// The number of the page in pages of its size.
+    /// The number of the translation ([`crate::tlb::Tlbs::number`]).
     pub(crate) number: u64,
     pub(crate) kind: usize,
 }

@@ -24,7 +24,7 @@ pub(crate) struct Front {
     /// Requests that missed, until there are enough of them for a batch or what was asked for is done; and their number.
     misses: Batch,
     waiting: usize,
-    /// What is the same for all machines behind it, and not for all of an [`crate::Mmu`].
+    /// What is the same for all machines behind it.
     pub(crate) counters: Counters,
     pub(crate) behind: Vec<Behind>,
 }

@@ -2,8 +2,8 @@
 //! provides the page-table operations that an operating system needs.
 //!
 //! What is mapped and what traps does not depend on TLBs and walkers. So one [`Mmu`] can stand for several machines on which the
-//! same kernel runs the same programs: they share the mappings, and each request is looked up once; machines with the same
-//! TLBs of the first level share these ([`crate::front`]), and what is behind them sees only their misses
+//! same kernel runs the same programs: they share the mappings; machines with the same TLBs of the first level share these, and
+//! the look-up of each request ([`crate::front`]), and what is behind them sees only their misses
 //! ([`crate::behind`]).
 
 use crate::behind::Behind;
@@ -14,6 +14,7 @@ use crate::lines::Lines;
 use crate::machine::Machine;
 use crate::mappings::{MappingId, Mappings, UseBits, Work};
 use crate::reach::Entries;
+use crate::recent::Recent;
 use crate::record::Record;
 use crate::replacement::Replacement;
 use crate::request::{Request, Trap};
@@ -46,8 +47,11 @@ impl Mmu {
     }
 
     /// A core of each of these machines, at least one, which must be alike ([`Machine::shares_mappings`]): they run the
-    /// same. The cost of a request is that of one machine, and for each of the others a fraction of it: what
-    /// is behind the same first level only costs something where that misses.
+    /// same. A request costs what it does on one machine, for each different first level; what is behind one only costs
+    /// something where that misses.
+    ///
+    /// # Panics
+    /// There is no machine, or two differ in their page tables.
     pub fn of(machines: &[&Machine]) -> Mmu {
         let machine = machines[0];
         assert!(machines.iter().all(|other| machine.shares_mappings(other)), "machines with different page tables");
@@ -76,7 +80,11 @@ impl Mmu {
     /// The bytes that the TLBs and caches of a machine take here: those that are written when it begins, and all. What depends on the
     /// program comes on top.
     pub fn bytes_of(machine: &Machine) -> (u64, u64) {
-        let tlbs = machine.tlb.iter().map(|tlb| Entries::bytes(machine, tlb));
+        let tlbs = machine.tlb.iter().map(|tlb| {
+            let (begun, whole) = Entries::bytes(machine, tlb);
+            let last = if tlb.level == 1 { Recent::bytes(tlb.sets()) } else { 0 };
+            (begun.saturating_add(last), whole.saturating_add(last))
+        });
         let walks = machine.walk_cache.iter().map(|cache| <Cache>::bytes(1, cache.entries, Replacement::Lru));
         let lines = machine.line_cache.iter().map(|spec| Lines::bytes(machine, spec));
         let all = tlbs.chain(walks).chain(lines);
@@ -88,7 +96,8 @@ impl Mmu {
         &self.fronts[front].behind[place]
     }
 
-    /// The counts since the start, on the machine of this place in [`Mmu::of`].
+    /// The counts since the start, on the machine of this place in [`Mmu::of`] (0 after [`Mmu::new`]). Here and below,
+    /// a place that is none is a bug in the caller, and panics.
     pub fn counters(&self, machine: usize) -> Counters {
         self.shared() + self.fronts[self.places[machine].0].counters + self.behind(machine).counters
     }
@@ -123,7 +132,8 @@ impl Mmu {
         self.space
     }
 
-    /// Makes `space` the current address space for requests. Does nothing if it is already.
+    /// Makes `space` the current address space for requests. Does nothing if it is already. Spaces should have small numbers: there
+    /// are a few bytes for each up to the largest.
     pub fn switch(&mut self, space: u32) {
         if space == self.space {
             return;
@@ -140,6 +150,9 @@ impl Mmu {
     /// calls [`Mmu::retry`] and continues after that request. A first write to a clean page is not a trap here: the
     /// dirty bit is set in place and counted, whether the machine does that in hardware or by a trap.
     pub fn run(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
+        if requests.is_empty() {
+            return None;
+        }
         self.shot = None;
         if let [front] = &mut self.fronts[..] {
             return front.run(&mut self.mappings, self.space, requests);

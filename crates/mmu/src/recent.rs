@@ -104,6 +104,11 @@ impl Recent {
         Recent { serving, sets, known: Box::new([unknown; KNOWN]), round: 1, pause: 0, spared: 0, translated: 0 }
     }
 
+    /// The bytes for so many sets.
+    pub(crate) fn bytes(sets: usize) -> u64 {
+        (sets as u64).saturating_mul(size_of::<Set>() as u64)
+    }
+
     /// So many requests were neither seen nor noted.
     #[inline(always)]
     pub(crate) fn skip(&mut self, requests: usize) {
@@ -116,7 +121,7 @@ impl Recent {
     /// A batch that was noted ends, with so many requests that needed no translation, and that did.
     #[inline(always)]
     pub(crate) fn judge(&mut self, spared: u32, translated: u32) {
-        (self.spared, self.translated) = (self.spared + spared, self.translated + translated);
+        (self.spared, self.translated) = (self.spared.saturating_add(spared), self.translated + translated);
         if self.translated >= JUDGED {
             self.pause = if self.spared < self.translated { PAUSE } else { 0 };
             (self.spared, self.translated) = (0, 0);

@@ -58,7 +58,7 @@ pub(crate) struct Tlbs {
     parts: [u8; MAX_LEVELS],
     /// Whether any of them is inclusive of others.
     inclusive: bool,
-    /// The number of levels up to the last of them.
+    /// The highest level of them, counted from 1.
     levels: usize,
 }
 
@@ -106,7 +106,7 @@ impl Tlbs {
         Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), levels, all, orders, parts }
     }
 
-    /// The number of levels up to the last of them, with those before the first.
+    /// The highest level of them, counted from 1.
     #[inline(always)]
     pub(crate) fn levels(&self) -> usize {
         self.levels

@@ -110,6 +110,7 @@ pub struct Progress {
 
 /// Runs all `setups` over `source` in one pass, and returns a row for each, in their order.
 ///
+/// The setups are those of one plan: rows are compared with `base` by their machine's name.
 /// Machines on which the kernel does the same are one simulation: they share it, its mappings and TLBs of the first level that are alike.
 /// The simulations are independent; threads run them, one for each core or those of the rayon pool of the caller ([`use_threads`](crate::use_threads)), while the next piece of the stream is prepared.
 /// The rows do not depend on the number of threads. When `stop` is set, the run ends at the next piece, or within

@@ -42,7 +42,11 @@ impl Simulation {
             Event::Read { file, start, pages } => self.read(file, start, pages),
             Event::Write { file, start, pages } => self.write(file, start, pages),
             Event::Sync { file } => {
-                match self.vm.sync(&mut Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk, file) {
+                match self.vm.sync(
+                    &mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes),
+                    &mut self.disk,
+                    file,
+                ) {
                     // No page of it was ever in memory.
                     Err(Error::NotOpen(_)) => Ok(()),
                     other => other.map_err(Problem::run),
@@ -133,7 +137,7 @@ impl Simulation {
     fn read_page(&mut self, file: u32, page: u64) -> Result<(), Problem> {
         self.file_page(|simulation| {
             simulation.vm.read(
-                &Hardware::new(&mut simulation.mmu, &simulation.setup.machine),
+                &Hardware::new(&mut simulation.mmu, &simulation.setup.machine.pages.sizes),
                 &mut simulation.disk,
                 file,
                 page,

@@ -1,7 +1,8 @@
 //! Which simulations of a grid are one: machines on which the same kernel does the same.
 //!
 //! What a kernel does depends on the stream, the sizes of pages and the format of page tables, the policy, memory, swap space and
-//! files. It does not depend on TLBs and walkers, as long as no policy asks for misses or for time. So all machines of a grid that
+//! files. It does not depend on TLBs and walkers, as long as no policy asks for misses or for time, and no samples are taken
+//! at modelled times. So all machines of a grid that
 //! differ in nothing else share one kernel and its mappings ([`superpage_mmu::Mmu::of`]), and each has its own counts,
 //! costs and rows.
 
@@ -81,7 +82,7 @@ fn does_the_same(a: &Setup, b: &Setup) -> bool {
 /// Whether the kernel does things that depend on misses or on modelled time: a policy with a background, and idle
 /// time in which digests are computed.
 fn asks_the_machine(setup: &Setup) -> bool {
-    setup.policy.background().is_some() || setup.policy.answers.reclaim.hash != Hash::Off
+    setup.policy.background().is_some() || setup.policy.answers.reclaim.hash == Hash::Idle
 }
 
 #[cfg(test)]

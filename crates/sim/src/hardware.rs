@@ -1,25 +1,26 @@
 //! The kernel's interface to its hardware, implemented on modelled page tables and TLBs.
 
 use std::ops::Range;
-use superpage_mmu::{Machine, Mmu};
+use superpage_mmu::Mmu;
 use superpage_pages::{Access, PageSize, Protection, Vpn};
 use superpage_vm::{Contiguity, Mapped, Pmap, SpaceId, Used};
 
 /// The modelled hardware as [`Pmap`]; one call there is one call here.
 pub(crate) struct Hardware<'a> {
     mmu: &'a mut Mmu,
-    machine: &'a Machine,
+    /// The page sizes of the machine.
+    sizes: &'a [PageSize],
     /// Whether what one change of mappings removes is shot down together, as for the changes of a policy's background.
     gathers: bool,
 }
 
 impl<'a> Hardware<'a> {
-    pub(crate) fn new(mmu: &'a mut Mmu, machine: &'a Machine) -> Hardware<'a> {
-        Hardware { mmu, machine, gathers: false }
+    pub(crate) fn new(mmu: &'a mut Mmu, sizes: &'a [PageSize]) -> Hardware<'a> {
+        Hardware { mmu, sizes, gathers: false }
     }
 
-    pub(crate) fn gathering(mmu: &'a mut Mmu, machine: &'a Machine) -> Hardware<'a> {
-        Hardware { mmu, machine, gathers: true }
+    pub(crate) fn gathering(mmu: &'a mut Mmu, sizes: &'a [PageSize]) -> Hardware<'a> {
+        Hardware { mmu, sizes, gathers: true }
     }
 }
 
@@ -46,7 +47,7 @@ impl Pmap for Hardware<'_> {
     }
 
     fn contiguity(&self, size: PageSize) -> Contiguity {
-        if self.machine.pages.sizes.contains(&size) { Contiguity::Whole } else { Contiguity::Parts }
+        if self.sizes.contains(&size) { Contiguity::Whole } else { Contiguity::Parts }
     }
 
     fn lookup(&self, space: SpaceId, at: Vpn) -> Option<Mapped> {

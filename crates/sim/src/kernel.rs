@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::Request;
 use superpage_pages::{Access, PageRange, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
-use superpage_vm::{Backing, Fault, FaultError, FaultKind, Growth, Map};
+use superpage_vm::{Backing, Fault, FaultError, FaultKind, Growth, Hash, Map};
 
 impl Simulation {
     /// Handles a trap until the access succeeds, as a processor would retry it.
@@ -18,7 +18,7 @@ impl Simulation {
         while steps < 4 {
             steps += 1;
             let (hardware, address) =
-                (&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.processes.space.page(page));
+                (&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), self.processes.space.page(page));
             match self.vm.fault(hardware, &mut self.disk, address, access) {
                 Ok(fault) => {
                     self.note_copy(&fault);
@@ -32,7 +32,11 @@ impl Simulation {
                     self.counted.unmapped_accesses += 1;
                     let map = Map::anonymous(page, 1).protection(rights(access));
                     self.vm
-                        .map(&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.processes.space, map)
+                        .map(
+                            &mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes),
+                            self.processes.space,
+                            map,
+                        )
                         .map_err(Problem::run)?;
                 }
                 Err(FaultError::Protection(..)) => {
@@ -41,7 +45,7 @@ impl Simulation {
                         .mmu
                         .lookup(self.processes.space.0, page)
                         .map_or(Protection::NONE, |mapped| mapped.protection);
-                    let mut hardware = Hardware::new(&mut self.mmu, &self.setup.machine);
+                    let mut hardware = Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes);
                     self.vm
                         .protect(&mut hardware, self.processes.space, page.pages(1), held | rights(access))
                         .map_err(Problem::run)?;
@@ -74,7 +78,8 @@ impl Simulation {
     pub(crate) fn run_daemon(&mut self) -> bool {
         self.note_peak();
         let before = self.effort();
-        let room = self.vm.run_daemon(&mut Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk);
+        let room =
+            self.vm.run_daemon(&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), &mut self.disk);
         self.work.daemon = self.work.daemon + (self.effort() - before);
         room
     }
@@ -98,7 +103,12 @@ impl Simulation {
         let before = self.effort();
         let spent = self.only().kernel(&self.work.background).total();
         let spent = nanoseconds(spent as f64 / self.setup.machine.clock.hertz as f64);
-        self.vm.advance(&mut Hardware::gathering(&mut self.mmu, &self.setup.machine), &mut self.disk, now, spent);
+        self.vm.advance(
+            &mut Hardware::gathering(&mut self.mmu, &self.setup.machine.pages.sizes),
+            &mut self.disk,
+            now,
+            spent,
+        );
         let work = self.effort() - before;
         self.work.background = self.work.background + work;
         self.work.daemon = self.work.daemon + work;
@@ -136,7 +146,7 @@ impl Simulation {
     /// Ends the current process.
     fn exit(&mut self) -> Result<(), superpage_vm::Error> {
         self.note_peak();
-        self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.processes.space)?;
+        self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), self.processes.space)?;
         if let Some(process) = self.processes.current.take() {
             self.close_all(process)?;
             self.disk.end(process);
@@ -209,11 +219,13 @@ impl Simulation {
             }
         }
         self.counted.idle_microseconds += left;
-        // Where this matters there is no other machine.
+        if self.setup.policy.answers.reclaim.hash != Hash::Idle {
+            return;
+        }
         let cycles = u128::from(microseconds) * u128::from(self.setup.machine.clock.hertz) / 1_000_000;
-        let pages = cycles / u128::from(self.members[0].digest_cycles().max(1));
+        let pages = cycles / u128::from(self.only().digest_cycles().max(1));
         self.counted.idle_hashed +=
-            self.vm.idle(&Hardware::new(&mut self.mmu, &self.setup.machine), &mut self.disk, pages as u64);
+            self.vm.idle(&Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), &mut self.disk, pages as u64);
     }
 
     fn switch(&mut self, process: ProcessId) {
@@ -236,7 +248,7 @@ impl Simulation {
     /// Handles an event that concerns the current process's address space.
     fn memory_event(&mut self, event: &Event) -> Result<(), superpage_vm::Error> {
         self.note_peak();
-        let (hardware, shift) = (&mut Hardware::new(&mut self.mmu, &self.setup.machine), self.shift);
+        let (hardware, shift) = (&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), self.shift);
         match *event {
             Event::Map { start, pages, protection, shared, backing, growth } => {
                 let PageRange { start, pages } = outward(shift, start, pages);

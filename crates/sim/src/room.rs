@@ -12,9 +12,11 @@ const FRAME_BYTES: u64 = 17;
 const FRAMES_BEGUN: u64 = 2;
 /// Bytes for each base page of a program, if pages lie together: page tables, population maps, and the frame.
 const PAGE_BYTES: u64 = 40;
+/// Bytes for an entry of a page table, with its frame.
+const TABLE_ENTRY_BYTES: u64 = 16;
 /// Bytes for a mapping, and for a page that lies alone in it.
 const MAPPING_BYTES: u64 = 1024;
-/// Bytes for each base page of a program on each machine that shares a kernel with another: its place in TLBs with many ways.
+/// Bytes for each base page of a program on each machine: its places in TLBs with many ways.
 const PLACE_BYTES: u64 = 4;
 
 /// The needs of a stream, if known before it is read.
@@ -74,10 +76,21 @@ fn of_hardware(setup: &Setup, extent: Extent) -> Need {
 fn of_kernel(setup: &Setup, extent: Extent) -> Need {
     let pages = populated(setup, extent);
     let mappings = extent.mappings.min(pages);
+    // All tables have the room of the widest; where that is each level's, it is among what a page takes.
+    let (mut tables, mut below) = (0u64, 0);
+    for bits in &setup.machine.page_table.bits {
+        below += u32::from(*bits);
+        tables += pages.checked_shr(below).unwrap_or(0) + u64::from(pages > 0);
+    }
+    let widest = setup.machine.page_table.bits.iter().max().copied().unwrap_or(0);
+    let tables = tables.saturating_mul(TABLE_ENTRY_BYTES << widest).saturating_sub(pages.saturating_mul(PAGE_BYTES));
     Need {
         begun: setup.frames / FRAMES_BEGUN,
         whole: setup.frames.saturating_mul(FRAME_BYTES),
-        program: pages.saturating_mul(PAGE_BYTES).saturating_add(mappings.saturating_mul(MAPPING_BYTES)),
+        program: pages
+            .saturating_mul(PAGE_BYTES)
+            .saturating_add(mappings.saturating_mul(MAPPING_BYTES))
+            .saturating_add(tables),
     }
 }
 
@@ -118,7 +131,7 @@ pub fn check_memory(setups: &[Setup], watch: &Watch, extent: Extent, limits: &[L
                 program => format!(" and about {} for what the program touches", bytes(program)),
             };
             return Err(Error::Usage(format!(
-                "{} simulations at once take {} to begin{program}, and {left_of}; give fewer machines or policies at \
+                "{} rows at once take {} to begin{program}, and {left_of}; give fewer machines or policies at \
                  once, or less with --memory",
                 setups.len(),
                 bytes(begun)
@@ -157,13 +170,13 @@ mod tests {
         // Where what is not written to counts, two take twice as much at once.
         assert_eq!(setups.len(), 2);
         let two = said(&setups, none, limit(2 * whole - 1, true));
-        assert!(two.contains("2 simulations at once"), "{two}");
+        assert!(two.contains("2 rows at once"), "{two}");
         assert_eq!(said(&setups, none, limit(2 * whole, true)), "");
         let many: Vec<Setup> = setups.iter().cycle().take(200).cloned().collect();
         assert!(begun * 200 > whole, "else this tests nothing");
         let timed = Watch { sample_seconds: Some(1.0) };
         let alone = check_memory(&many, &timed, none, &limit(whole, false)).unwrap_err().to_string();
-        assert!(alone.contains("200 simulations at once"), "{alone}");
+        assert!(alone.contains("200 rows at once"), "{alone}");
         assert_eq!(said(&many, none, limit(whole, false)), "", "they share two kernels");
         // A stream that says how much it touches.
         let extent = Extent { pages: 1 << 24, mappings: 1 << 20 };

@@ -82,7 +82,7 @@ pub struct Row {
     pub promotions: u64,
     /// Those of them that a fault made at once, which costs no promotion.
     pub superpages_at_fault: u64,
-    /// The same by size, ascending.
+    /// `promotions` by size, ascending.
     #[serde(serialize_with = "serialize_pages")]
     pub promotions_by_size: Vec<(PageSize, u64)>,
     /// Superpages demoted.

@@ -251,7 +251,7 @@ impl Simulation {
                 None => self.note_writes(&requests[at..=at]),
             }
             if self.mmu.misses(self.only().number) > before {
-                let hardware = Hardware::new(&mut self.mmu, &self.setup.machine);
+                let hardware = Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes);
                 self.vm.missed(&hardware, self.processes.space, request.page());
                 self.run_due();
             }
@@ -377,7 +377,8 @@ impl Simulation {
         let left: Vec<(Row, Option<Evidence>)> = self.members.iter().map(state).collect();
         let spaces: Vec<SpaceId> = self.processes.spaces.values().copied().collect();
         for space in spaces {
-            if let Err(error) = self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine), space) {
+            if let Err(error) = self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), space)
+            {
                 self.outcome.failed.get_or_insert(error.to_string());
             }
         }

@@ -16,8 +16,8 @@ use std::ops::Range;
 
 /// The tag of an empty place: no page-table entry, table or line has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;
-/// The most bytes of an entry in a way: tag, payload, and the state of its replacement.
-const PLACED_BYTES: u64 = 16;
+/// The most bytes of an entry in a way: tag, payload, and the state of its replacement, of which a journal has most.
+const PLACED_BYTES: u64 = 32;
 /// The most ways of a set: they are numbered in 16 bits.
 pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
 
@@ -72,7 +72,7 @@ impl<C: Reach> Cache<C> {
     pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
         let mask = if sets.is_power_of_two() { sets - 1 } else { usize::MAX };
         let shape = Shape { sets, ways, mask };
-        let form = match C::WHOLE && replacement == Replacement::Lru && ways <= rows::MAX_WAYS {
+        let form = match C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS {
             true => Form::Rows(Rows::new(shape)),
             false => Form::Placed(Placed::new(shape, replacement)),
         };
@@ -82,7 +82,7 @@ impl<C: Reach> Cache<C> {
     /// The bytes that an empty structure takes: those that are written when it is made, and all.
     pub(crate) fn bytes(sets: usize, ways: usize, replacement: Replacement) -> (u64, u64) {
         let (sets, ways) = (sets as u64, ways as u64);
-        match C::WHOLE && replacement == Replacement::Lru && ways <= rows::MAX_WAYS as u64 {
+        match C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS as u64 {
             true => (0, rows::bytes(sets, ways)),
             false => [sets.saturating_mul(ways).saturating_mul(PLACED_BYTES); 2].into(),
         }

@@ -10,7 +10,7 @@ use crate::batch::{BATCH, each};
 use std::iter::Peekable;
 
 /// The most ways of a row.
-pub(super) const MAX_WAYS: usize = 32;
+pub(super) const WAYS: usize = 32;
 /// Rows are aligned to so many lanes: a line of the host's cache.
 const ALIGNED: usize = 16;
 
@@ -219,7 +219,7 @@ mod tests {
         /// Each unit that this processor has does the same as the naive model, after each operation.
         #[test]
         fn all_forms_of_rows_agree(
-            (sets, ways) in (1usize..5, 1usize..=MAX_WAYS),
+            (sets, ways) in (1usize..5, 1usize..=WAYS),
             steps in prop::collection::vec((0u8..12, any::<u64>(), prop::collection::vec(0u32..150, 1..64)), 1..60),
         ) {
             let mask = if sets.is_power_of_two() { sets - 1 } else { usize::MAX };

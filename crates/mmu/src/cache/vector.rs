@@ -32,9 +32,11 @@ impl Unit {
     pub(super) fn all() -> impl Iterator<Item = Unit> {
         #[cfg(target_arch = "x86_64")]
         let wide = {
-            let avx2 = is_x86_feature_detected!("avx2").then_some(Unit(Kind::Avx2));
-            let avx512 = is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
-            avx2.into_iter().chain(avx512.then_some(Unit(Kind::Avx512)))
+            let avx2 = is_x86_feature_detected!("avx2");
+            // To the compiler these are part of the larger vectors.
+            let less = avx2 && is_x86_feature_detected!("fma") && is_x86_feature_detected!("f16c");
+            let avx512 = less && is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl");
+            avx2.then_some(Unit(Kind::Avx2)).into_iter().chain(avx512.then_some(Unit(Kind::Avx512)))
         };
         #[cfg(not(target_arch = "x86_64"))]
         let wide = std::iter::empty();
@@ -215,6 +217,7 @@ fn avx2<const LANES: usize, const PARTS: usize>(
     asking: u64,
     entry: impl Fn(usize) -> (usize, u32),
 ) -> u64 {
+    const { assert!(LANES == 8 * PARTS) };
     let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
     let bits = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     let first = _mm256_setr_epi32(-1, 0, 0, 0, 0, 0, 0, 0);

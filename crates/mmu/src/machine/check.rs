@@ -226,11 +226,13 @@ impl Machine {
         if self.line_cache.len() > MAX_LINE_LEVELS {
             return Err(("line-cache".into(), format!("expected at most {MAX_LINE_LEVELS} levels")));
         }
-        let mut bits = 0;
         for cache in &self.line_cache {
             let key = format!("line-cache \"{}\"", cache.name);
             if cache.size > super::range::LINE_CACHE_BYTES {
                 return Err((key, format!("size is at most 64G, not {} bytes", cache.size)));
+            }
+            if cache.ways > MAX_WAYS {
+                return Err((key, format!("at most {MAX_WAYS} ways, not {}", cache.ways)));
             }
             let sets = cache.sets(self.memory.line_bytes);
             if sets == 0 || (sets * cache.ways) as u64 * self.memory.line_bytes != cache.size {
@@ -242,10 +244,6 @@ impl Machine {
             if let Some(why) = cache.replacement.refuses(cache.ways) {
                 return Err((key, format!("replacement {}: {why}", cache.replacement.name())));
             }
-            bits += usize::BITS - (cache.ways - 1).leading_zeros();
-        }
-        if bits > u32::BITS {
-            return Err(("line-cache".into(), format!("the ways of all levels need {bits} bits, at most 32")));
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
 const RANGES: [(&str, &str, i64, i64); 17] = [
-    ("clock", "hertz", 1, 1_000_000_000_000),
+    ("clock", "hertz", 1, 100_000_000_000),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
     ("spaces", "number-bits", 0, 32),
@@ -21,12 +21,12 @@ const RANGES: [(&str, &str, i64, i64); 17] = [
     ("tlb", "hit-cycles", 0, STEP_CYCLES),
     ("walk", "refill-cycles", 0, STEP_CYCLES),
     ("walk-cache", "level", 2, 16),
-    ("walk-cache", "entries", 1, 1 << 16),
-    ("line-cache", "ways", 1, 1 << 16),
+    ("walk-cache", "entries", 1, (1 << 16) - 1),
+    ("line-cache", "ways", 1, (1 << 16) - 1),
     ("line-cache", "hit-cycles", 0, STEP_CYCLES),
     ("costs", "cycles-per-instruction", 0, 1000),
     ("costs", "*", 0, WORK_CYCLES),
-    ("disk", "seek-microseconds", 0, 1_000_000_000),
+    ("disk", "seek-microseconds", 0, 10_000_000),
     ("disk", "bytes-per-second", 1, 1_000_000_000_000_000),
 ];
 

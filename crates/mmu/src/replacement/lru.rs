@@ -1,5 +1,6 @@
-//! LRU: the least recently used way is replaced; an invalid way counts as the least recent. Nearly all caches are
-//! documented so, and so it has three forms, two of which need no search. Small sets of whole mappings need none of them ([`crate::cache`]).
+//! LRU: the least recently used way is replaced; an invalid way counts as the least recent. Small sets of whole mappings are
+//! rows and need none of this ([`crate::cache`]). For others there are three forms: up to 16 ways (of entries that cover parts of a
+//! mapping), one set of any number of ways, and any shape.
 
 use super::{Replace, is_permutation, possible};
 use crate::cache::EMPTY;

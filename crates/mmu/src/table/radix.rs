@@ -3,7 +3,7 @@
 //!
 //! The index of the mappings has the shape of the tree, so its records are the entries: the number of a record times
 //! eight is the *synthetic physical address* of its entry. Tables get distinct, aligned places in a memory of their
-//! own, in the order in which they are needed, and freed places are reused. So the cache lines that a walk touches are
+//! own, in the order in which they are needed, and freed places are reused; a table of any level has the room of the widest. So the cache lines that a walk touches are
 //! well defined: they depend only on the sequence of operations.
 //!
 //! A walk starts below the lowest table whose pointer a walk cache holds, then reads one entry per level. The walk
@@ -121,7 +121,7 @@ impl TableFormat for Radix {
 }
 
 impl Radix {
-    /// Walks to the records `entries`, leaves or the absent entries that end the walks; `levels` says which of them are
+    /// Walks to the leaves `entries`; `levels` says which of them are
     /// at each level (index 0: the lowest), as bit sets.
     #[inline(always)]
     fn climb(
