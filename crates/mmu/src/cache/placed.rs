@@ -70,17 +70,7 @@ impl<C: Reach> Placed<C> {
     /// As [`super::Cache::access`].
     #[inline(always)]
     pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
-        on_sets!(self, sets => {
-            let mut missed = 0;
-            for index in each(asking) {
-                let (number, key) = entry(index);
-                if !sets.hit(number, key) {
-                    sets.fill(number, key);
-                    missed |= 1 << index;
-                }
-            }
-            missed
-        })
+        self.access_touched(asking, entry, std::iter::empty().peekable())
     }
 
     /// As [`super::Cache::access_touched`].

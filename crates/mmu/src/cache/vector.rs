@@ -95,116 +95,89 @@ fn moving(equal: u32, last: u32) -> u32 {
 // the store a masked one, and what is loaded next from the same row would have to wait for that. If there is `ONE` row it stays in
 // registers all the time.
 
+/// A function for rows of so many lanes: how one is loaded and stored, and its step: what it holds after the use of a tag, and
+/// which lanes held that.
 #[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl")]
-fn avx512_of_8<const ONE: bool>(
-    rows: &mut [[u32; 8]],
-    last: u32,
-    asking: u64,
-    entry: impl Fn(usize) -> (usize, u32),
-) -> u64 {
-    let (lane, step) = (_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(1));
-    // SAFETY: a row is 32 bytes.
-    let load = |row: &[u32; 8]| unsafe { _mm256_loadu_si256(row.as_ptr().cast()) };
-    // SAFETY: as above.
-    let store = |row: &mut [u32; 8], tags| unsafe { _mm256_storeu_si256(row.as_mut_ptr().cast(), tags) };
-    let mut kept = load(&rows[0]);
-    let mut missed = 0;
-    for index in each(asking) {
-        let (row, tag) = entry(index);
-        let held = if ONE { kept } else { load(&rows[row]) };
-        let wanted = _mm256_set1_epi32(tag as i32);
-        let equal = u32::from(_mm256_cmpeq_epi32_mask(held, wanted));
-        let from = _mm256_mask_sub_epi32(lane, moving(equal, last) as u8, lane, step);
-        kept = _mm256_permutex2var_epi32(held, from, wanted);
-        if !ONE {
-            store(&mut rows[row], kept);
+macro_rules! avx512 {
+    ($name:ident, $lanes:literal, $last:ident, $load:expr, $store:expr, $step:expr) => {
+        #[inline]
+        #[target_feature(enable = "avx512f,avx512vl")]
+        fn $name<const ONE: bool>(
+            rows: &mut [[u32; $lanes]],
+            $last: u32,
+            asking: u64,
+            entry: impl Fn(usize) -> (usize, u32),
+        ) -> u64 {
+            let (load, store, step) = ($load, $store, $step);
+            let (mut kept, mut missed) = (load(&rows[0]), 0);
+            for index in each(asking) {
+                let (row, tag) = entry(index);
+                let held = if ONE { kept } else { load(&rows[row]) };
+                let equal: u32;
+                (kept, equal) = step(held, tag);
+                if !ONE {
+                    store(&mut rows[row], kept);
+                }
+                missed |= u64::from(equal == 0) << index;
+            }
+            if ONE {
+                store(&mut rows[0], kept);
+            }
+            missed
         }
-        missed |= u64::from(equal == 0) << index;
-    }
-    if ONE {
-        store(&mut rows[0], kept);
-    }
-    missed
+    };
 }
 
 #[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn avx512_of_16<const ONE: bool>(
-    rows: &mut [[u32; 16]],
-    last: u32,
-    asking: u64,
-    entry: impl Fn(usize) -> (usize, u32),
-) -> u64 {
-    let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    let step = _mm512_set1_epi32(1);
-    // SAFETY: a row is 64 bytes.
-    let load = |row: &[u32; 16]| unsafe { _mm512_loadu_si512(row.as_ptr().cast()) };
+avx512! { avx512_of_8, 8, last,
+    // SAFETY: a row is 32 bytes, here and in the store.
+    |row: &[u32; 8]| unsafe { _mm256_loadu_si256(row.as_ptr().cast()) },
     // SAFETY: as above.
-    let store = |row: &mut [u32; 16], tags| unsafe { _mm512_storeu_si512(row.as_mut_ptr().cast(), tags) };
-    let mut kept = load(&rows[0]);
-    let mut missed = 0;
-    for index in each(asking) {
-        let (row, tag) = entry(index);
-        let held = if ONE { kept } else { load(&rows[row]) };
+    |row: &mut [u32; 8], tags| unsafe { _mm256_storeu_si256(row.as_mut_ptr().cast(), tags) },
+    |held, tag: u32| {
+        let (lane, wanted) = (_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(tag as i32));
+        let equal = u32::from(_mm256_cmpeq_epi32_mask(held, wanted));
+        let from = _mm256_mask_sub_epi32(lane, moving(equal, last) as u8, lane, _mm256_set1_epi32(1));
+        (_mm256_permutex2var_epi32(held, from, wanted), equal)
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+avx512! { avx512_of_16, 16, last,
+    // SAFETY: a row is 64 bytes, here and in the store.
+    |row: &[u32; 16]| unsafe { _mm512_loadu_si512(row.as_ptr().cast()) },
+    // SAFETY: as above.
+    |row: &mut [u32; 16], tags| unsafe { _mm512_storeu_si512(row.as_mut_ptr().cast(), tags) },
+    |held, tag: u32| {
+        let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
         let wanted = _mm512_set1_epi32(tag as i32);
         let equal = u32::from(_mm512_cmpeq_epi32_mask(held, wanted));
-        let from = _mm512_mask_sub_epi32(lane, moving(equal, last) as u16, lane, step);
-        kept = _mm512_permutex2var_epi32(held, from, wanted);
-        if !ONE {
-            store(&mut rows[row], kept);
-        }
-        missed |= u64::from(equal == 0) << index;
+        let from = _mm512_mask_sub_epi32(lane, moving(equal, last) as u16, lane, _mm512_set1_epi32(1));
+        (_mm512_permutex2var_epi32(held, from, wanted), equal)
     }
-    if ONE {
-        store(&mut rows[0], kept);
-    }
-    missed
 }
 
 #[cfg(target_arch = "x86_64")]
-#[inline]
-#[target_feature(enable = "avx512f")]
-fn avx512_of_32<const ONE: bool>(
-    rows: &mut [[u32; 32]],
-    last: u32,
-    asking: u64,
-    entry: impl Fn(usize) -> (usize, u32),
-) -> u64 {
-    let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    let step = _mm512_set1_epi32(1);
-    // SAFETY: a row is twice 64 bytes.
-    let load = |row: &[u32; 32]| unsafe {
+avx512! { avx512_of_32, 32, last,
+    // SAFETY: a row is twice 64 bytes, here and in the store.
+    |row: &[u32; 32]| unsafe {
         (_mm512_loadu_si512(row.as_ptr().cast()), _mm512_loadu_si512(row[16..].as_ptr().cast()))
-    };
+    },
     // SAFETY: as above.
-    let store = |row: &mut [u32; 32], (low, high)| unsafe {
+    |row: &mut [u32; 32], (low, high)| unsafe {
         _mm512_storeu_si512(row.as_mut_ptr().cast(), low);
         _mm512_storeu_si512(row[16..].as_mut_ptr().cast(), high);
-    };
-    let mut kept = load(&rows[0]);
-    let mut missed = 0;
-    for index in each(asking) {
-        let (row, tag) = entry(index);
-        let (low, high) = if ONE { kept } else { load(&rows[row]) };
-        let wanted = _mm512_set1_epi32(tag as i32);
+    },
+    |(low, high), tag: u32| {
+        let lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+        let (wanted, step) = (_mm512_set1_epi32(tag as i32), _mm512_set1_epi32(1));
         let equal = u32::from(_mm512_cmpeq_epi32_mask(low, wanted));
         let equal = equal | u32::from(_mm512_cmpeq_epi32_mask(high, wanted)) << 16;
         let lanes = moving(equal, last);
         let near = _mm512_mask_sub_epi32(lane, lanes as u16, lane, step);
         let far = _mm512_mask_sub_epi32(lane, (lanes >> 16) as u16, lane, step);
-        kept = (_mm512_permutex2var_epi32(low, near, wanted), _mm512_permutex2var_epi32(high, far, low));
-        if !ONE {
-            store(&mut rows[row], kept);
-        }
-        missed |= u64::from(equal == 0) << index;
+        ((_mm512_permutex2var_epi32(low, near, wanted), _mm512_permutex2var_epi32(high, far, low)), equal)
     }
-    if ONE {
-        store(&mut rows[0], kept);
-    }
-    missed
 }
 
 /// Rows of `PARTS` vectors of 8 lanes.
