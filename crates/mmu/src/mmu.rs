@@ -119,6 +119,19 @@ impl Mmu {
         &self.behind(machine).faulting
     }
 
+    /// The most bytes that page tables took at one time, of all address spaces together, since the start or
+    /// [`Mmu::restart_page_table_peak`]: each node of the radix format has the bytes of its entries, each of the linear one whole
+    /// base pages. It is the same on all machines. A space has its root from its first access or mapping until it is destroyed,
+    /// and other nodes as long as they have an entry.
+    pub fn peak_page_table_bytes(&self) -> u64 {
+        self.mappings.peak_table_bytes()
+    }
+
+    /// Begins a new peak with what page tables take now.
+    pub fn restart_page_table_peak(&mut self) {
+        self.mappings.restart_peak();
+    }
+
     /// What each TLB of a machine holds now, by page size.
     pub fn held(&self, machine: usize) -> Vec<Held> {
         let first = self.fronts[self.places[machine].0].first.held(&self.mappings);

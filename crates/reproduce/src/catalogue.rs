@@ -23,6 +23,7 @@ static FILES: &[(&str, &str, &str)] = &files![
     "navarro02" / "adversaries",
     "navarro02" / "dirty",
     "navarro02" / "scalability",
+    "piehl12" / "table1-6",
     "piehl12" / "table4-1",
     "piehl12" / "table4-2",
     "piehl12" / "table4-3",

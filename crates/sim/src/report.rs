@@ -251,6 +251,7 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(Column::number("touched"), |row| bytes(row.peak_touched_bytes));
     }
     add(Column::number("resident"), |row| approximate::known(row, bytes(row.peak_resident_bytes)));
+    add(Column::number("tables").only_wide(), |row| approximate::known(row, bytes(row.page_table_bytes)));
     add(Column::number("faults").only_wide(), |row| approximate::known(row, count(row.faults)));
     add(Column::number("promoted").only_wide(), |row| approximate::known(row, count(row.promotions)));
     add(Column::number("preempted").only_wide(), |row| approximate::known(row, count(row.reservations_preempted)));

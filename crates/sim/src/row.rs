@@ -72,6 +72,10 @@ pub struct Row {
     pub peak_touched_bytes: u64,
     /// Frames that held pages of objects, at their own peak.
     pub peak_resident_bytes: u64,
+    /// What page tables took at their own peak, of all address spaces together: nodes of the radix format with 8 bytes for
+    /// each entry that they have room for, of the linear one with whole base pages. A process has its root from its first
+    /// access, and other tables while they have an entry. They take no frames of the simulated machine.
+    pub page_table_bytes: u64,
     /// How much more was resident, at its peak, than was touched, at its own; negative if memory was too small for what
     /// was touched.
     pub bloat_percent: f64,

@@ -105,6 +105,8 @@ pub(crate) struct Outcome {
 pub(crate) struct Record {
     /// The current part.
     pub(crate) part: Option<Open>,
+    /// The peak of page tables before it, in bytes.
+    page_tables: u64,
     watch: Watch,
     samples: Vec<Sample>,
     /// The modelled time from which the next sample is due.
@@ -166,7 +168,7 @@ impl Simulation {
             touched: TouchedPages::default(),
             work: Work::default(),
             outcome: Outcome::default(),
-            record: Record { part: None, watch: *watch, samples: Vec::new(), due: 0.0 },
+            record: Record { part: None, page_tables: 0, watch: *watch, samples: Vec::new(), due: 0.0 },
             setup: setup.clone(),
             info: info.clone(),
         };
@@ -331,6 +333,8 @@ impl Simulation {
     /// Begins a part, and ends the current one.
     pub(crate) fn mark(&mut self, name: &str) {
         self.close_part();
+        self.record.page_tables = self.record.page_tables.max(self.mmu.peak_page_table_bytes());
+        self.mmu.restart_page_table_peak();
         let mut peak = Peak::default();
         peak.note(&self.setup.ladder, &self.vm.stats(), self.touched.now);
         let begun: Vec<_> = self.members.iter().map(|member| (self.seconds(member), self.row(member))).collect();
@@ -348,6 +352,7 @@ impl Simulation {
             let row = Row {
                 peak_touched_bytes: peak.touched_pages * base,
                 peak_resident_bytes: peak.resident_pages * base,
+                page_table_bytes: self.mmu.peak_page_table_bytes(),
                 bloat_percent: bloat(peak.touched_pages, peak.resident_pages),
                 pages: peak.pages(ladder),
                 ..self.row(member).since(before)
@@ -452,6 +457,7 @@ impl Simulation {
             speedup: None,
             peak_touched_bytes: self.touched.peak * base,
             peak_resident_bytes: stats.peak_resident_pages * base,
+            page_table_bytes: self.record.page_tables.max(self.mmu.peak_page_table_bytes()),
             bloat_percent: bloat(self.touched.peak, stats.peak_resident_pages),
             pages: self.setup.ladder.sizes().iter().copied().zip(self.touched.mapped_at_peak).collect(),
             promotions: stats.promotions.iter().sum(),

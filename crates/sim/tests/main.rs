@@ -8,6 +8,7 @@ mod hints;
 mod linux;
 mod misses;
 mod navarro02;
+mod page_tables;
 mod parts;
 mod pressure;
 mod sampling;

@@ -17,7 +17,7 @@ fn runs(source: &mut dyn Source, policies: &[&str], watch: Watch) -> Vec<Run> {
 
 /// Whether a key of a row counts something, rather than to tell of the state at a moment.
 fn counted(key: &str) -> bool {
-    let state = ["peak_touched", "peak_resident", "active", "inactive", "cache", "swap_used"];
+    let state = ["peak_touched", "peak_resident", "page_table", "active", "inactive", "cache", "swap_used"];
     let conditions = ["memory", "swap", "immovable"];
     key != "seed" && !state.iter().chain(&conditions).any(|name| key == format!("{name}_bytes"))
 }
@@ -45,6 +45,8 @@ fn the_counts_of_the_parts_add_up_to_those_of_the_whole() {
             assert!(starts.is_sorted() && starts[0] == 0.0, "{starts:?}");
             let most = run.parts.iter().map(|part| part.row.peak_touched_bytes).max();
             assert_eq!(most, Some(run.row.peak_touched_bytes), "{workload}");
+            let most = run.parts.iter().map(|part| part.row.page_table_bytes).max();
+            assert_eq!(most, Some(run.row.page_table_bytes), "{workload}");
         }
     }
 }

@@ -9,7 +9,7 @@ use superpage_pages::Access;
 use superpage_trace::{Event, Run, workload};
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 23] = [
+const SAMPLES: [(&str, u64); 24] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x6caacd54e31cb2fc),
     ("fftw:n=20", 0x5b054415c2ef994e),
@@ -29,6 +29,7 @@ const SAMPLES: [(&str, u64); 23] = [
     ("web:requests=9K,first=5K,kept=300", 0x3703a7e8e834cdbd),
     ("web:requests=2K + seek @slice=1M; web:requests=1K,first=2K", 0xcc37dcebc38565af),
     ("c4:nodes=20K", 0x4d0ccc9bd7a17c90),
+    ("share:bytes=20M,processes=5", 0xf83f10e911ded553),
     ("sp:n=13,steps=2", 0x8bf989bd87b7f1db),
     ("seek:times=70,idle=1s + stride:step=64K,touches=20K @slice=100", 0xdbd2c9ec9382a030),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0xf328877ea492840e),
@@ -85,6 +86,8 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("fill", "bytes=64K,share=0"),
         ("seek", "bytes=1,times=1,idle=0s"),
         ("cmp", "bytes=1"),
+        ("share", "bytes=1,processes=1"),
+        ("share", "bytes=1,processes=3,step=1"),
         ("sp", "n=8,steps=1"),
         ("sp", "n=9,steps=0"),
         ("c4", "nodes=1"),

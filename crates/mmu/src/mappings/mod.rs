@@ -12,6 +12,7 @@ mod look_up;
 mod operations;
 mod validate;
 
+use crate::lines::ENTRY_BYTES;
 use crate::machine::Machine;
 use crate::record::Record;
 use frames::Frames;
@@ -39,17 +40,20 @@ pub(crate) struct Shape {
     /// For pages at each level of the ladder: the level of the index where they are (1 is the lowest), and the
     /// logarithm of the number of page-table entries there.
     pub(crate) layouts: Vec<(usize, u32)>,
+    /// The bytes that the page tables of the machine have for a node of each level, from the lowest up.
+    pub(crate) bytes: Vec<u64>,
 }
 
 impl Shape {
-    /// With the bits of the machine's table; `layout` is called with the page-number bits below the page-table entries
-    /// of each level and those of a page.
+    /// With the bits of the machine's table, whose nodes take as much as their page-table entries; `layout` is called with
+    /// the page-number bits below the page-table entries of each level and those of a page.
     pub(crate) fn new(machine: &Machine, layout: impl Fn(&[u32], u32) -> (usize, u32)) -> Shape {
         let bits: Vec<u32> = machine.page_table.bits.iter().map(|bits| *bits as u32).collect();
         let spans = Shape::spans(&bits);
         let base = machine.ladder().base().shift();
         let layouts = machine.pages.sizes.iter().map(|size| layout(&spans, size.shift() - base)).collect();
-        Shape { bits, layouts }
+        let bytes = bits.iter().map(|bits| ENTRY_BYTES << bits).collect();
+        Shape { bits, layouts, bytes }
     }
 
     fn spans(bits: &[u32]) -> Vec<u32> {
@@ -121,6 +125,26 @@ pub(crate) struct UseBits {
     pub(crate) referenced: u64,
 }
 
+/// What the page tables of the machine take for the nodes there are.
+#[derive(Clone, Debug)]
+struct Tables {
+    /// By level, from the lowest up.
+    bytes: Vec<u64>,
+    now: u64,
+    peak: u64,
+}
+
+impl Tables {
+    fn made(&mut self, level: usize) {
+        self.now += self.bytes[level - 1];
+        self.peak = self.peak.max(self.now);
+    }
+
+    fn gone(&mut self, level: usize) {
+        self.now -= self.bytes[level - 1];
+    }
+}
+
 /// The mappings of all address spaces.
 #[derive(Clone, Debug)]
 pub(crate) struct Mappings {
@@ -140,6 +164,7 @@ pub(crate) struct Mappings {
     /// Incremented when a page-table entry above the lowest level changes: what is cached of the upper tree may be out
     /// of date.
     changes: u64,
+    tables: Tables,
     stretches: Stretches,
     pub(crate) use_bits: UseBits,
 }
@@ -160,6 +185,7 @@ impl Mappings {
             free: Vec::new(),
             roots: Vec::new(),
             changes: 0,
+            tables: Tables { bytes: shape.bytes.clone(), now: 0, peak: 0 },
             use_bits: UseBits::default(),
         }
     }
@@ -205,6 +231,16 @@ impl Mappings {
         roots.iter().find(|(above, _)| *above == prefix).map(|(_, first)| *first)
     }
 
+    /// The most bytes of page tables, of all spaces together, since [`Mappings::restart_peak`].
+    pub(crate) fn peak_table_bytes(&self) -> u64 {
+        self.tables.peak
+    }
+
+    /// The peak begins with what there is now.
+    pub(crate) fn restart_peak(&mut self) {
+        self.tables.peak = self.tables.now;
+    }
+
     /// Whether the space has tables.
     pub(crate) fn has_root(&self, space: u32) -> bool {
         self.roots.get(space as usize).is_some_and(|roots| !roots.is_empty())
@@ -215,10 +251,14 @@ impl Mappings {
         at.0.checked_shr(self.nodes.spans[top] + self.bits[top]).unwrap_or(0)
     }
 
-    /// The root for the page, created if there is none.
+    /// The root for the page, created if there is none. A machine has one root for a space: others, for addresses that the
+    /// tree does not reach, are none of its page tables.
     pub(crate) fn make_root(&mut self, space: u32, at: Vpn) -> u32 {
         if let Some(first) = self.root(space, at) {
             return first;
+        }
+        if !self.has_root(space) {
+            self.tables.made(self.levels());
         }
         if self.roots.len() <= space as usize {
             self.roots.resize(space as usize + 1, Vec::new());
@@ -286,6 +326,7 @@ impl Mappings {
                 let child = self.make_node(level, space, at, id);
                 self.records[id as usize] = Record::table(child);
                 self.nodes.all[(id >> self.nodes.bits) as usize].live += 1;
+                self.tables.made(level);
                 self.changes += 1;
                 child
             };
@@ -304,6 +345,7 @@ impl Mappings {
             if self.nodes.all[number].live > 0 || above == NO_PARENT {
                 return;
             }
+            self.tables.gone(self.nodes.all[number].level as usize);
             self.nodes.all[number].level = 0;
             self.free.push(number as u32);
             watch.pointer(self.nodes.level_of(above), self.records[above as usize]);

@@ -181,7 +181,11 @@ impl Mappings {
     /// Frees all tables of a space. Mappings that are left are removed.
     pub(crate) fn destroy(&mut self, space: u32, watch: &mut impl Watch) {
         let Some(roots) = self.roots.get_mut(space as usize) else { return };
-        for (_, first) in std::mem::take(roots) {
+        let roots = std::mem::take(roots);
+        if !roots.is_empty() {
+            self.tables.gone(self.levels());
+        }
+        for (_, first) in roots {
             self.destroy_node(first, watch);
         }
         self.changes += 1;
@@ -196,6 +200,7 @@ impl Mappings {
             let record = self.records[id as usize];
             if record.is_table() {
                 self.destroy_node(record.child(), watch);
+                self.tables.gone(self.nodes.level_of(id) - 1);
                 watch.pointer(self.nodes.level_of(id), record);
                 self.records[id as usize] = Record::ABSENT;
                 self.nodes.all[number].live -= 1;

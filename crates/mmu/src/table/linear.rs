@@ -1,6 +1,6 @@
 //! A linear table, as on the Alpha: a page of any size has one identical entry for each of its base pages, of which the
 //! first holds the use bits (Navarro et al., section 6.1). The levels above the lowest only locate the pieces of the
-//! table.
+//! table: they are the table's entries for its own pages, in pages of it.
 
 use super::TableFormat;
 use super::radix::Radix;
@@ -24,7 +24,10 @@ impl TableFormat for Linear {
     }
 
     fn shape(machine: &Machine) -> Shape {
-        Shape::new(machine, |_, order| (1, order))
+        let mut shape = Shape::new(machine, |_, order| (1, order));
+        let page = machine.ladder().base().bytes();
+        shape.bytes.iter_mut().for_each(|bytes| *bytes = bytes.next_multiple_of(page));
+        shape
     }
 
     fn new(machine: &Machine, shape: &Shape) -> Linear {

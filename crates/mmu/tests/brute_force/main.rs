@@ -257,7 +257,7 @@ impl Pair {
     }
 
     fn compare(&mut self) {
-        let (ours, naive) = (self.mmu.counters(), &self.naive.counts);
+        let (ours, naive, naive_peak) = (self.mmu.counters(), self.naive.counts, self.naive.peak);
         assert_eq!(ours.references, naive.references);
         for level in 0..self.machine.tlb_levels() {
             let misses = ACCESSES.map(|access| ours.misses(level, access));
@@ -272,6 +272,11 @@ impl Pair {
         assert_eq!(ours.shootdowns, naive.shootdowns, "shootdowns");
         assert_eq!(ours.shootdown_entries, naive.shootdown_entries, "entries shot down");
         assert_eq!(ours.flushes, naive.flushes, "flushes");
+        assert_eq!(self.mmu.peak_page_table_bytes(), naive_peak, "bytes of page tables");
+        if self.state.is_multiple_of(8) {
+            self.mmu.restart_page_table_peak();
+            self.naive.peak = self.naive.table_bytes();
+        }
         let held: Vec<_> = self.mmu.held().iter().map(|held| (held.tlb, held.size, held.entries)).collect();
         assert_eq!(held, self.naive.held());
         for _ in 0..8 {
@@ -347,6 +352,13 @@ fn machines() -> Vec<Machine> {
     }
     wide.tlb.push(third);
     machines.push(wide);
+    // Levels of other widths, so that nodes take less than a page, or several.
+    let mut uneven = Machine::builtin("alpha-21264").unwrap();
+    (uneven.name, uneven.page_table.bits) = ("uneven linear".into(), vec![11, 9, 12]);
+    machines.push(uneven);
+    let mut uneven = Machine::builtin("zen4").unwrap();
+    (uneven.name, uneven.page_table.bits) = ("uneven radix".into(), vec![10, 8, 11, 3]);
+    machines.push(uneven);
     machines.extend(fractured(&machines));
     machines
 }

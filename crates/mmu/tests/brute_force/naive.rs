@@ -107,6 +107,8 @@ pub(crate) struct Naive {
     /// What the TLBs were last told to forget, with no access since: space, first page, the page after the last.
     forgotten: Option<(u32, u64, u64)>,
     pub(crate) space: u32,
+    /// The most that [`Naive::table_bytes`] was since the peak was begun.
+    pub(crate) peak: u64,
     numbered: BTreeSet<u32>,
     pub(crate) counts: Counts,
 }
@@ -142,9 +144,22 @@ impl Naive {
             clock: 0,
             forgotten: None,
             space: 0,
+            peak: 0,
             numbered: BTreeSet::from([0]),
             counts: Counts::default(),
         }
+    }
+
+    /// What the page tables of the machine take now: a root for each space that has any, and the nodes below.
+    pub(crate) fn table_bytes(&self) -> u64 {
+        let page = self.machine.pages.sizes[0].bytes();
+        let of = |level: usize| {
+            let bytes = 8u64 << self.machine.page_table.bits[level - 1];
+            if self.machine.page_table.kind == TableKind::Linear { bytes.div_ceil(page) * page } else { bytes }
+        };
+        let roots: BTreeSet<u32> = self.nodes.keys().map(|(space, ..)| *space).collect();
+        let below = self.nodes.keys().map(|(_, level, _)| *level).filter(|level| *level < self.levels());
+        roots.len() as u64 * of(self.levels()) + below.map(of).sum::<u64>()
     }
 
     fn order(&self, size: PageSize) -> u32 {
@@ -217,6 +232,7 @@ impl Naive {
             self.nodes.insert(node, number);
             self.clock += 1;
             self.made.insert(number, self.clock);
+            self.peak = self.peak.max(self.table_bytes());
         }
     }
 

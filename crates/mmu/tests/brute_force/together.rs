@@ -91,6 +91,14 @@ impl Together {
         self.all.counters(0)
     }
 
+    pub(crate) fn peak_page_table_bytes(&self) -> u64 {
+        self.all.peak_page_table_bytes()
+    }
+
+    pub(crate) fn restart_page_table_peak(&mut self) {
+        both!(self, mmu => mmu.restart_page_table_peak());
+    }
+
     pub(crate) fn held(&self) -> Vec<Held> {
         self.all.held(0)
     }
@@ -101,6 +109,7 @@ impl Together {
             assert_eq!(self.all.counters(number), alone.counters(0), "machine {number}");
             assert_eq!(self.all.faulting(number), alone.faulting(0), "machine {number}");
             assert_eq!(self.all.held(number), alone.held(0), "machine {number}");
+            assert_eq!(self.all.peak_page_table_bytes(), alone.peak_page_table_bytes(), "machine {number}");
         }
         self.all.validate()
     }

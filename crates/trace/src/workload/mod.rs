@@ -32,6 +32,7 @@ mod program;
 mod random;
 mod seek;
 mod sequential;
+mod share;
 mod sp;
 mod stride;
 mod touch;
@@ -59,7 +60,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 16] = [
+static ALL: [Kind; 17] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -76,6 +77,7 @@ static ALL: [Kind; 16] = [
     web::KIND,
     c4::KIND,
     sp::KIND,
+    share::KIND,
 ];
 
 /// All built-in workloads.
