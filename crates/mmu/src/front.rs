@@ -24,6 +24,8 @@ pub(crate) struct Front {
     /// Requests that missed, until there are enough of them for a batch or what was asked for is done; and their number.
     misses: Batch,
     waiting: usize,
+    /// The use bits that decide what an entry holds, here or behind: what was asked before such a bit is set is served before.
+    pub(crate) compared: u32,
     /// What is the same for all machines behind it.
     pub(crate) counters: Counters,
     pub(crate) behind: Vec<Behind>,
@@ -81,6 +83,7 @@ impl Front {
             batch: Batch::new(),
             misses: Batch::new(),
             waiting: 0,
+            compared: 0,
             counters: Counters::default(),
             behind: Vec::new(),
         }
@@ -137,7 +140,7 @@ impl Front {
         if let (_, Some(trap)) = self.locate::<false>(mappings, space, &[request]) {
             return Err(trap);
         }
-        if self.first.translate_first(&self.batch) != 0 {
+        if self.first.translate_first(mappings, &self.batch) != 0 {
             self.behind.iter_mut().for_each(|behind| behind.load(mappings, &self.batch));
         }
         if self.recent.notes() {
@@ -184,6 +187,12 @@ impl Front {
             };
             let (mut head, mut record) = (entry, mappings.records[entry as usize]);
             if !record.is_ready(access) {
+                if self.compared != 0 && mappings.changes(entry, access, self.compared) {
+                    if index > 0 {
+                        break;
+                    }
+                    self.separate(mappings, entry, access);
+                }
                 match mappings.make_ready(entry, access) {
                     Ok(found) => (head, record) = (found, mappings.records[found as usize]),
                     Err(reason) => {
@@ -209,10 +218,22 @@ impl Front {
         (taken, trap)
     }
 
+    /// This access is about to set a use bit that decides what an entry holds: all before it is served first, and
+    /// its page leaves the entries that it shares.
+    #[cold]
+    fn separate(&mut self, mappings: &Mappings, entry: u32, access: u64) {
+        self.pass_on(mappings);
+        let head = Mappings::head(entry, mappings.records[entry as usize]);
+        let (first, record) = (mappings.nodes.first_page(head), mappings.records[head as usize]);
+        let changed = record.used_by(access).attributes(self.compared) ^ record.attributes(self.compared);
+        self.first.separate(head, first, record, changed);
+        self.behind.iter_mut().for_each(|behind| behind.tlbs.separate(head, first, record, changed));
+    }
+
     /// Takes the batch through the TLBs of the first level. What misses waits.
     #[inline(always)]
     fn translate(&mut self, mappings: &Mappings) {
-        let missed = self.first.translate_first(&self.batch);
+        let missed = self.first.translate_first(mappings, &self.batch);
         for (kind, requests) in self.batch.groups() {
             self.counters.references[(*kind as usize & 3) % 3] += requests.count_ones() as u64;
         }

@@ -28,8 +28,8 @@ mod tlb;
 pub use cost::TranslationCycles;
 pub use counters::{Counters, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 pub use machine::{
-    Clock, Costs, Disk, Host, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages, Serves, SetBy, Spaces,
-    TlbSpec, Walk, WalkCacheSpec, Ways,
+    Clock, Costs, Disk, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages, Serves,
+    SetBy, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};
 pub use replacement::Replacement;

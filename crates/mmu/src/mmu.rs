@@ -54,7 +54,8 @@ impl Mmu {
     /// There is no machine, or two differ in their page tables.
     pub fn of(machines: &[&Machine]) -> Mmu {
         let machine = machines[0];
-        assert!(machines.iter().all(|other| machine.shares_mappings(other)), "machines with different page tables");
+        let alike = machines[1..].iter().all(|other| machine.shares_mappings(other));
+        assert!(alike, "machines with different page tables, or whose TLBs look at use bits");
         let shape = machine.page_table.kind.shape(machine);
         let (mut fronts, mut places): (Vec<Front>, Vec<_>) = (Vec::new(), Vec::new());
         for machine in machines {
@@ -65,6 +66,7 @@ impl Mmu {
                 fronts.push(Front::new(first, numbers));
             }
             fronts[front].behind.push(Behind::new(machine, rest, &shape));
+            fronts[front].compared |= machine.compared_use_bits();
             places.push((front, fronts[front].behind.len() - 1));
         }
         Mmu {

@@ -35,6 +35,8 @@ pub(crate) struct FirstLevel {
     pub(crate) shape: Shape,
     /// Whether it is one set with LRU.
     pub(crate) ordered: bool,
+    /// Whether one entry may hold several mappings: of such a TLB nothing is known.
+    pub(crate) joins: bool,
 }
 
 /// What is known of a request.
@@ -91,7 +93,7 @@ impl Recent {
     /// Of these first-level TLBs.
     pub(crate) fn new(first_level: impl Iterator<Item = FirstLevel>) -> Recent {
         let (mut serving, mut sets) = ([None; KINDS], Vec::new());
-        for FirstLevel { index, kinds, shape, ordered } in first_level {
+        for FirstLevel { index, kinds, shape, ordered, .. } in first_level.filter(|first| !first.joins) {
             for kind in (0..KINDS).filter(|kind| kinds >> kind & 1 != 0) {
                 serving[kind] = Some((sets.len() as u32, shape));
             }

@@ -15,8 +15,9 @@ pub(crate) struct Record {
 }
 
 const LEAF: u32 = 1 << 3;
-const REFERENCED: u32 = 1 << 4;
-const DIRTY: u32 = 1 << 5;
+/// The use bits.
+pub(crate) const REFERENCED: u32 = 1 << 4;
+pub(crate) const DIRTY: u32 = 1 << 5;
 const TABLE: u32 = 1 << 6;
 const RUNG: u32 = 7;
 const REPLICAS: u32 = 10;
@@ -96,6 +97,11 @@ impl Record {
 
     pub(crate) fn with_protection(self, protection: Protection) -> Record {
         Record { bits: self.bits & !7 | protection.bits() as u32, ..self }
+    }
+
+    /// Its rights, and those of its use bits that are in the mask ([`REFERENCED`], [`DIRTY`]).
+    pub(crate) fn attributes(self, use_bits: u32) -> u32 {
+        self.bits & (7 | use_bits)
     }
 
     pub(crate) fn referenced(self) -> bool {

@@ -9,8 +9,9 @@
 use crate::batch::{Batch, KINDS, each};
 use crate::cache::{Cache, EMPTY};
 use crate::counters::MAX_TLB_LEVELS;
-use crate::machine::Machine;
+use crate::machine::{Joins, Machine};
 use crate::mappings::Mappings;
+use crate::reach::joint::Joining;
 use crate::reach::{Entries, Reach, on_entries};
 use crate::recent::FirstLevel;
 use crate::record::Record;
@@ -32,6 +33,8 @@ struct Tlb {
     index: usize,
     /// Whether it is one set with LRU, in which an entry is a whole mapping.
     ordered: bool,
+    /// How it joins base pages, if it does.
+    joins: Option<Joining>,
     /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of positions in the file.
     encloses: u32,
 }
@@ -93,8 +96,10 @@ impl Tlbs {
             let asks = |kind: &usize| rungs >> (kind >> 2) & 1 != 0 && kind & 3 != 3 && tlb.serves.covers(kind & 3);
             let kinds = (0..KINDS).filter(asks).map(|kind| 1 << kind).sum();
             let (entries, encloses) = (Entries::new(machine, tlb), machine.enclosed_by(tlb));
-            let ordered = machine.host.is_none() && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
-            all.push(Tlb { entries, kinds, rungs, level: tlb.level - 1, index, ordered, encloses });
+            let joins = tlb.joined(machine).map(Joins::joining);
+            let whole = machine.host.is_none() && joins.is_none();
+            let ordered = whole && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
+            all.push(Tlb { entries, kinds, rungs, level: tlb.level - 1, index, ordered, joins, encloses });
         }
         all.sort_by_key(|tlb| tlb.level);
         let (mut orders, mut parts) = ([0; MAX_LEVELS], [0; MAX_LEVELS]);
@@ -119,7 +124,16 @@ impl Tlbs {
                 let (sets, ways, replacement) = on_entries!(&tlb.entries, cache => {
                     (cache.shape.sets(), cache.shape.ways(), cache.replacement)
                 });
-                (tlb.kinds, tlb.rungs, tlb.index, sets, ways, replacement)
+                (
+                    tlb.kinds,
+                    tlb.rungs,
+                    tlb.index,
+                    tlb.joins,
+                    std::mem::discriminant(&tlb.entries),
+                    sets,
+                    ways,
+                    replacement,
+                )
             };
             tlbs.all.iter().map(shape).collect()
         };
@@ -133,6 +147,7 @@ impl Tlbs {
             kinds: tlb.kinds,
             shape: on_entries!(&tlb.entries, cache => cache.shape),
             ordered: tlb.ordered,
+            joins: tlb.joins.is_some(),
         })
     }
 
@@ -154,6 +169,16 @@ impl Tlbs {
         drop_from(&mut self.all, u32::MAX, head, numbers, record)
     }
 
+    /// Takes a base page, of whose use bits some will change, out of the entries that it shares with others.
+    pub(crate) fn separate(&mut self, head: u32, first: Vpn, record: Record, changed: u32) {
+        let number = self.number(first, record);
+        for tlb in self.all.iter_mut().filter(|_| record.rung() == 0) {
+            if let Some(joins) = tlb.joins.filter(|joins| joins.alike & changed != 0) {
+                on_entries!(&mut tlb.entries, cache => Reach::separate(cache, number, head, joins));
+            }
+        }
+    }
+
     /// Empties all TLBs.
     pub(crate) fn flush(&mut self) {
         self.all.iter_mut().for_each(|tlb| on_entries!(&mut tlb.entries, cache => cache.flush()));
@@ -170,7 +195,7 @@ impl Tlbs {
             let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
             let asking = asking.fold(0, |asking, (_, requests)| asking | requests) & served.missed;
             if asking != 0 {
-                let missed = on_entries!(&mut tlb.entries, cache => cache.access(asking, |index| batch.entry(index)));
+                let missed = tlb.access(asking, batch, mappings);
                 served.hits[tlb.level % MAX_TLB_LEVELS] |= asking & !missed;
                 served.missed &= !asking | missed;
             }
@@ -180,7 +205,7 @@ impl Tlbs {
 
     /// The same of a first level, with the touches of the batch in between; returns which missed.
     #[inline(always)]
-    pub(crate) fn translate_first(&mut self, batch: &Batch) -> u64 {
+    pub(crate) fn translate_first(&mut self, mappings: &Mappings, batch: &Batch) -> u64 {
         let mut missed = batch.all();
         for (at, tlb) in self.all.iter_mut().enumerate() {
             let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
@@ -193,8 +218,7 @@ impl Tlbs {
                         cache.access_touched(asking, |index| batch.entry(index), touches)
                     });
             } else if asking != 0 {
-                missed &=
-                    !asking | on_entries!(&mut tlb.entries, cache => cache.access(asking, |index| batch.entry(index)));
+                missed &= !asking | tlb.access(asking, batch, mappings);
             }
         }
         missed
@@ -252,7 +276,7 @@ impl Tlbs {
             for (rung, size) in mappings.ladder().sizes().iter().enumerate() {
                 let of_size = |id: u32| mappings.records[id as usize].rung() == rung;
                 let entries = on_entries!(&tlb.entries, cache => {
-                    cache.entries().filter(|(_, _, id, _)| of_size(*id)).count() as u64
+                    cache.of().filter(|id| of_size(*id)).count() as u64
                 });
                 if entries > 0 {
                     held.push(Held { tlb: tlb.index, size: *size, entries });
@@ -277,7 +301,8 @@ impl Tlbs {
     fn validate_one<C: Reach>(&self, tlb: &Tlb, cache: &Cache<C>, mappings: &Mappings) -> Result<(), String> {
         let index = tlb.index;
         cache.validate().map_err(|error| format!("TLB {index}: {error}"))?;
-        for (set, way, id, payload) in cache.entries() {
+        for (set, way, key, payload) in cache.entries() {
+            let id = C::of(key, payload);
             let record = mappings.records[id as usize];
             let wrong = |what: &str| Err(format!("TLB {index} set {set} way {way}: {what}, {record:?}"));
             if !record.is_leaf() || Mappings::head(id, record) != id {
@@ -286,10 +311,11 @@ impl Tlbs {
             if tlb.rungs >> record.rung() & 1 == 0 {
                 return wrong("the TLB does not hold this size");
             }
-            let covered = C::covered(payload, self.numbers(mappings.nodes.first_page(id), record));
-            let number = covered.start;
-            if !cache.selects(number, set) || cache.find(number, id) != Some(way) {
-                return wrong("the entry is not where its page belongs");
+            let numbers = self.numbers(mappings.nodes.first_page(id), record);
+            let covered = if tlb.joins.is_some() { numbers } else { C::covered(payload, numbers) };
+            let joins = tlb.joins.unwrap_or_default();
+            if let Err(what) = C::validate(cache, (set, way, key, payload), mappings, joins, covered.start) {
+                return wrong(&what);
             }
             let holds = |outer: &Tlb| on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find(number, id).is_some()));
             let must = |outer: &&Tlb| outer.rungs >> record.rung() & 1 != 0 && outer.encloses >> index & 1 != 0;
@@ -298,6 +324,22 @@ impl Tlbs {
             }
         }
         Ok(())
+    }
+}
+
+impl Tlb {
+    /// Looks those of a batch that ask it up, and fills on each miss; returns which missed.
+    #[inline(always)]
+    fn access(&mut self, asking: u64, batch: &Batch, mappings: &Mappings) -> u64 {
+        let joins = self.joins.unwrap_or_default();
+        on_entries!(&mut self.entries, cache => Reach::access(cache, asking, batch, mappings, joins))
+    }
+
+    /// Drops these translations of a mapping.
+    #[inline(always)]
+    fn forget(&mut self, numbers: &Range<u64>, head: u32, record: Record) -> u64 {
+        let joins = self.joins.unwrap_or_default();
+        on_entries!(&mut self.entries, cache => Reach::forget(cache, numbers, head, record, joins))
     }
 }
 
@@ -310,7 +352,7 @@ fn covered<C: Reach>(_: &Cache<C>, payload: C::Payload, mapping: Range<u64>) -> 
 fn drop_from(tlbs: &mut [Tlb], which: u32, head: u32, numbers: Range<u64>, record: Record) -> u64 {
     let (rung, mut dropped) = (1 << record.rung(), 0);
     for tlb in tlbs.iter_mut().filter(|tlb| tlb.rungs & rung != 0 && which >> tlb.index & 1 != 0) {
-        dropped += on_entries!(&mut tlb.entries, cache => cache.forget(&numbers, head));
+        dropped += tlb.forget(&numbers, head, record);
     }
     dropped
 }

@@ -127,7 +127,23 @@ impl<C: Reach> Cache<C> {
     pub(crate) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
         match &mut self.form {
             Form::Rows(rows) => (rows.fill(number, key), C::Payload::default()),
-            Form::Placed(placed) => placed.fill(number, key),
+            Form::Placed(placed) => placed.fill(number, key, C::fill(number)),
+        }
+    }
+
+    /// The same with a payload that does not follow from the translation; of structures whose entries have payloads.
+    pub(crate) fn fill_with(&mut self, number: u64, key: u32, payload: C::Payload) {
+        if let Form::Placed(placed) = &mut self.form {
+            placed.fill(number, key, payload);
+        }
+    }
+
+    /// Changes the payload of the first entry with this key, where the translation belongs, of which `change` returns another,
+    /// counts that as a use, and drops further such entries. Returns whether there is one.
+    pub(crate) fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
+        match &mut self.form {
+            Form::Rows(_) => false,
+            Form::Placed(placed) => placed.extend(number, key, change),
         }
     }
 
@@ -159,6 +175,11 @@ impl<C: Reach> Cache<C> {
         rows.into_iter().flatten().chain(placed.into_iter().flatten())
     }
 
+    /// The page-table entries that what it holds is for.
+    pub(crate) fn of(&self) -> impl Iterator<Item = u32> {
+        self.entries().map(|(_, _, key, payload)| C::of(key, payload))
+    }
+
     /// The way (or place in the order of use) that holds this translation of the mapping `key`, if one does.
     pub(crate) fn find(&self, number: u64, key: u32) -> Option<usize> {
         match &self.form {
@@ -169,7 +190,7 @@ impl<C: Reach> Cache<C> {
 
     /// Whether the number selects this set.
     pub(crate) fn selects(&self, number: u64, set: usize) -> bool {
-        self.shape.set_of(number) == set
+        self.shape.set_of(C::selector(number)) == set
     }
 
     /// Checks that no entry is in a set twice, and the replacement state.

@@ -89,7 +89,7 @@ impl<C: Reach> Placed<C> {
                 }
                 let (number, key) = entry(index);
                 if !sets.hit(number, key) {
-                    sets.fill(number, key);
+                    sets.fill(number, key, C::fill(number));
                     missed |= 1 << index;
                 }
             }
@@ -102,8 +102,13 @@ impl<C: Reach> Placed<C> {
         on_sets!(self, sets => sets.hit(number, key))
     }
 
-    pub(super) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
-        on_sets!(self, sets => sets.fill(number, key))
+    pub(super) fn fill(&mut self, number: u64, key: u32, payload: C::Payload) -> (u32, C::Payload) {
+        on_sets!(self, sets => sets.fill(number, key, payload))
+    }
+
+    /// As [`super::Cache::extend`].
+    pub(super) fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
+        on_sets!(self, sets => sets.extend(number, key, change))
     }
 
     /// Drops what covers these translations of the mapping `key`. Returns the number of entries dropped.
@@ -134,7 +139,7 @@ impl<C: Reach> Placed<C> {
     /// The way that holds this translation of the mapping `key`, if one does.
     #[inline(always)]
     pub(super) fn find(&self, number: u64, key: u32) -> Option<usize> {
-        let first = self.shape.set_of(number) * self.shape.ways;
+        let first = self.shape.set_of(C::selector(number)) * self.shape.ways;
         let noted = self.places.get(key as usize).map_or(0, |way| *way as usize);
         if self.tags[first + noted] == key && C::covers(self.payloads[first + noted], number) {
             return Some(noted);
@@ -169,7 +174,7 @@ impl<C: Reach> Placed<C> {
 /// The way that holds this translation of the mapping `key`, of which a set may hold several.
 #[cold]
 fn search<C: Reach>(tags: &[u32], payloads: &[C::Payload], shape: Shape, number: u64, key: u32) -> Option<usize> {
-    let first = shape.set_of(number) * shape.ways;
+    let first = shape.set_of(C::selector(number)) * shape.ways;
     (0..shape.ways).find(|way| tags[first + way] == key && C::covers(payloads[first + way], number))
 }
 
@@ -196,7 +201,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing changes.
     #[inline(always)]
     pub(super) fn hit(&mut self, number: u64, key: u32) -> bool {
-        let (set, noted) = (self.shape.set_of(number), self.noted(key));
+        let (set, noted) = (self.shape.set_of(C::selector(number)), self.noted(key));
         let at = set * self.shape.ways + noted;
         if self.tags[at] == key && C::covers(self.payload(at), number) {
             self.kept.touch(set, noted);
@@ -216,7 +221,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     #[inline(always)]
     pub(super) fn touch(&mut self, number: u64, key: u32) {
         let noted = self.noted(key);
-        self.kept.touch(self.shape.set_of(number), noted);
+        self.kept.touch(self.shape.set_of(C::selector(number)), noted);
     }
 
     /// The payload of an entry: no load, and no bounds check, where payloads are `()`.
@@ -228,8 +233,8 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// Puts a translation that is not there into its set; returns the tag and payload of what was in its place ([`EMPTY`]
     /// if nothing was).
     #[inline(always)]
-    pub(super) fn fill(&mut self, number: u64, key: u32) -> (u32, C::Payload) {
-        let set = self.shape.set_of(number);
+    pub(super) fn fill(&mut self, number: u64, key: u32, new: C::Payload) -> (u32, C::Payload) {
+        let set = self.shape.set_of(C::selector(number));
         let first = set * self.shape.ways;
         let way = match self.vacant(set) {
             Some(way) => way,
@@ -238,9 +243,28 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         self.note(key, way);
         let payload = self.payload(first + way);
         if let Some(held) = self.payloads.get_mut(first + way) {
-            *held = C::fill(number);
+            *held = new;
         }
         (std::mem::replace(&mut self.tags[first + way], key), payload)
+    }
+
+    fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
+        let (set, ways) = (self.shape.set_of(C::selector(number)), self.shape.ways);
+        let mut extended = false;
+        for way in 0..ways {
+            let at = set * ways + way;
+            let Some(payload) = Some(self.payload(at)).filter(|_| self.tags[at] == key).and_then(&change) else {
+                continue;
+            };
+            if extended {
+                self.drop_way(set, way);
+            } else {
+                self.payloads[at] = payload;
+                self.kept.touch(set, way);
+                extended = true;
+            }
+        }
+        extended
     }
 
     /// The vacant way to be filled first, which counts as used; `None` if there is none, or if the replacement does not
@@ -263,14 +287,14 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     }
 
     fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
-        let (set, ways) = (self.shape.set_of(numbers.start), self.shape.ways);
+        let (set, ways) = (self.shape.set_of(C::selector(numbers.start)), self.shape.ways);
         if C::WHOLE {
             return self.drop_part(set, self.noted(key), key, numbers);
         }
         let mut dropped = 0;
         // Numbers in a row select sets in a row.
         for number in numbers.start..numbers.end.min(numbers.start + self.shape.sets as u64) {
-            let set = self.shape.set_of(number);
+            let set = self.shape.set_of(C::selector(number));
             for way in 0..ways {
                 dropped += self.drop_part(set, way, key, numbers);
             }
@@ -289,9 +313,14 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
             self.payloads[at] = left;
             return 0;
         }
-        self.tags[at] = EMPTY;
+        self.drop_way(set, way);
+        1
+    }
+
+    #[inline(always)]
+    fn drop_way(&mut self, set: usize, way: usize) {
+        self.tags[set * self.shape.ways + way] = EMPTY;
         self.kept.invalidate(set, way);
         *self.vacant += R::VACANT_FIRST as usize;
-        1
     }
 }

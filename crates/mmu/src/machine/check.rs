@@ -154,6 +154,10 @@ impl Machine {
             if let Some(why) = tlb.replacement.refuses(ways) {
                 return fail(&key, format!("replacement {} with {ways} ways: {why}", tlb.replacement.name()));
             }
+            let inclusive = self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0);
+            if let Some(why) = tlb.joins.as_ref().and_then(|joins| joins.refuses(self, inclusive)) {
+                return fail(&key, why);
+            }
             if tlb.sizes.is_empty() {
                 return fail(&key, format!("sizes is empty; expected some of pages.sizes, {ladder}"));
             }

@@ -6,6 +6,7 @@
 //! see [`overlay`].
 
 mod check;
+mod joins;
 mod overlay;
 mod range;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Deserializer};
 use superpage_pages::{Ladder, PageSize, parse_bytes};
 
 pub use check::MachineError;
+pub use joins::{JoinKind, Joins, UseBit};
 
 /// A machine: hardware, and the costs of operating-system work on it.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -240,6 +242,9 @@ pub struct TlbSpec {
     /// Whether the nearer levels may hold only what this one holds.
     #[serde(default)]
     pub inclusive: bool,
+    /// Whether one entry may hold several base pages, and which.
+    #[serde(default)]
+    pub joins: Option<Joins>,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.
@@ -259,6 +264,11 @@ impl TlbSpec {
     /// The number of sets.
     pub fn sets(&self) -> usize {
         self.entries / self.ways().max(1)
+    }
+
+    /// How it joins base pages, if it holds these.
+    pub(crate) fn joined(&self, machine: &Machine) -> Option<&Joins> {
+        self.joins.as_ref().filter(|_| self.sizes.contains(&machine.pages.sizes[0]))
     }
 }
 
@@ -395,7 +405,7 @@ const MACHINES: &[(&str, &str)] =
     built_in!("machines": "alpha-21264" "harpertown" "skylake-sp" "golden-cove" "zen4" "zen5" "neoverse-v2");
 
 /// The built-in overlays.
-const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "fractured");
+const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "coalescing" "coalescing-32k" "colt" "complete-subblock" "fractured" "partial-subblock");
 
 /// What the text of a machine comes from, as errors name it: a file of the user's, where it is none of the built-in ones.
 const FILE: &str = "machine file ";
@@ -497,11 +507,18 @@ impl Machine {
         Ladder::new(&self.pages.sizes).expect("a machine's sizes were checked when its file was read")
     }
 
-    /// Whether the same kernel maps the same in page tables of this machine and of another: both have pages of the same sizes, and
-    /// tables of the same format. TLBs, walkers and costs may differ.
+    /// Whether the same kernel maps the same in page tables of this machine and of another, and one look-up of a request serves
+    /// both: they have pages of the same sizes, tables of the same format, and no TLB whose entries depend on use bits, which
+    /// the look-up sets. Otherwise TLBs, walkers and costs may differ.
     pub fn shares_mappings(&self, other: &Machine) -> bool {
         let tables = |machine: &Machine| (machine.page_table.kind, machine.page_table.bits.clone());
-        self.pages.sizes == other.pages.sizes && tables(self) == tables(other)
+        let looks = |machine: &Machine| machine.compared_use_bits() != 0;
+        self.pages.sizes == other.pages.sizes && tables(self) == tables(other) && !looks(self) && !looks(other)
+    }
+
+    /// The use bits, as in a page-table entry, that pages in one entry of a TLB must have alike.
+    pub(crate) fn compared_use_bits(&self) -> u32 {
+        self.tlb.iter().filter_map(|tlb| tlb.joined(self)).fold(0, |bits, joins| bits | joins.joining().alike)
     }
 
     /// The number of TLB levels.

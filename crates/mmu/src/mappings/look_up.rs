@@ -92,6 +92,12 @@ impl Mappings {
         Ok(head)
     }
 
+    /// Whether this access will set one of these use bits of the mapping.
+    pub(crate) fn changes(&self, entry: u32, access: u64, bits: u32) -> bool {
+        let record = self.records[Mappings::head(entry, self.records[entry as usize]) as usize];
+        record.allows(access) && record.used_by(access).attributes(bits) != record.attributes(bits)
+    }
+
     #[cold]
     fn learn(&mut self, space: u32, page: Vpn) -> Option<Stretch> {
         let (low, second) = self.stretches.low_bits;

@@ -292,6 +292,12 @@ impl Mappings {
         Some((head, record, self.nodes.first_page(head)))
     }
 
+    /// The base page that this page-table entry maps, and its frame.
+    pub(crate) fn base_page(&self, id: u32) -> Option<(Record, u64)> {
+        let record = self.records[id as usize];
+        (record.is_leaf() && record.rung() == 0).then(|| (record, self.frames.get(id)))
+    }
+
     /// The base-two logarithm of the number of base pages in a page of this level.
     pub(crate) fn order(&self, rung: usize) -> u32 {
         self.ladder.sizes()[rung].shift() - self.ladder.base().shift()

@@ -5,18 +5,34 @@
 //! units of the translation's size, which also selects the set. An entry holds a key, and a payload that says which
 //! translations of that mapping it covers. If an entry covers a whole mapping the payload is `()`, and costs nothing.
 //!
-//! To add a kind, write its file (a type with [`Reach`]) and a line in the list below, and its naive twin in the tests (`brute_force`).
+//! An entry may also hold several mappings: base pages of a block ([`joint`]).
+//!
+//! To add a kind, write its file (a type with [`Reach`], or with [`joint::Joins`]) and a line in the list below, and its
+//! naive twin in the tests (`brute_force`).
 
+use crate::batch::Batch;
 use crate::cache::Cache;
-use crate::machine::{Machine, TlbSpec};
+use crate::machine::{JoinKind, Machine, TlbSpec};
+use crate::mappings::Mappings;
+use crate::record::Record;
+use joint::{Joining, Joint};
 use std::fmt::Debug;
 use std::ops::Range;
 
+mod coalesced;
+mod complete_subblock;
 mod exact;
 mod fractured;
+pub(crate) mod joint;
+mod partial_subblock;
+mod runs;
 
+use coalesced::Coalesced;
+use complete_subblock::CompleteSubblock;
 pub(crate) use exact::Exact;
 pub(crate) use fractured::Fractured;
+use partial_subblock::PartialSubblock;
+use runs::Runs;
 
 /// What one entry covers, beyond its key. TLB code is compiled for each implementation, as it is for each replacement.
 pub(crate) trait Reach: Clone + Debug {
@@ -25,6 +41,12 @@ pub(crate) trait Reach: Clone + Debug {
 
     /// Whether an entry is a whole mapping, so that there is at most one.
     const WHOLE: bool = false;
+
+    /// The number that selects the set of this translation.
+    #[inline(always)]
+    fn selector(number: u64) -> u64 {
+        number
+    }
 
     /// The payload of a new entry, filled for this translation.
     fn fill(number: u64) -> Self::Payload;
@@ -38,48 +60,120 @@ pub(crate) trait Reach: Clone + Debug {
     /// What is left of an entry when these translations of its mapping change; `None` if nothing is, and the entry is
     /// dropped.
     fn without(payload: Self::Payload, changed: &Range<u64>) -> Option<Self::Payload>;
+
+    /// Looks requests of a batch up, and fills on each miss; returns which missed. As [`Cache::access`].
+    #[inline(always)]
+    fn access(cache: &mut Cache<Self>, asking: u64, batch: &Batch, _: &Mappings, _: Joining) -> u64 {
+        cache.access(asking, |index| batch.entry(index))
+    }
+
+    /// Drops what covers these translations of a mapping; returns the number of entries dropped. As [`Cache::forget`].
+    #[inline(always)]
+    fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, _: Record, _: Joining) -> u64 {
+        cache.forget(numbers, head)
+    }
+
+    /// Takes the base page of this number out of the entries that it shares with others.
+    fn separate(_: &mut Cache<Self>, _: u64, _: u32, _: Joining) {}
+
+    /// A page-table entry that an entry with this key is for.
+    fn of(key: u32, _: Self::Payload) -> u32 {
+        key
+    }
+
+    /// Checks that an entry, given by set, way, key and payload, is where it is looked for and agrees with page tables. `number` is
+    /// that of the first translation that it covers.
+    fn validate(
+        cache: &Cache<Self>,
+        (set, way, key, _): (usize, usize, u32, Self::Payload),
+        _: &Mappings,
+        _: Joining,
+        number: u64,
+    ) -> Result<(), String> {
+        match cache.selects(number, set) && cache.find(number, key) == Some(way) {
+            true => Ok(()),
+            false => Err("the entry is not where its page belongs".into()),
+        }
+    }
 }
 
 /// From the list of kinds, generates the entries of a TLB of any kind, and a macro that compiles an expression for
 /// each.
 macro_rules! reaches {
-    ($dollar:tt $($reach:ident)+) => {
+    ($dollar:tt $($name:ident $reach:ty;)+) => {
         /// The entries of one TLB.
         #[derive(Clone, Debug)]
         pub(crate) enum Entries {
-            $($reach(Cache<$reach>),)+
+            $($name(Cache<$reach>),)+
         }
 
         /// Evaluates an expression with the cache in some [`Entries`], compiled for each kind.
         macro_rules! on_entries {
             ($dollar entries:expr, $dollar cache:ident => $dollar body:expr) => {
                 match $dollar entries {
-                    $(crate::reach::Entries::$reach($dollar cache) => $dollar body,)+
+                    $(crate::reach::Entries::$name($dollar cache) => $dollar body,)+
                 }
             };
         }
         pub(crate) use on_entries;
+
+        /// The kinds, by name.
+        #[derive(Clone, Copy)]
+        enum Kind {
+            $($name,)+
+        }
+
+        impl Kind {
+            /// An empty TLB of this kind.
+            fn entries(self, tlb: &TlbSpec) -> Entries {
+                let (sets, ways, replacement) = (tlb.sets(), tlb.ways(), tlb.replacement);
+                match self {
+                    $(Kind::$name => Entries::$name(Cache::new(sets, ways, replacement)),)+
+                }
+            }
+
+            /// As [`Cache::bytes`].
+            fn bytes(self, tlb: &TlbSpec) -> (u64, u64) {
+                let (sets, ways, replacement) = (tlb.sets(), tlb.ways(), tlb.replacement);
+                match self {
+                    $(Kind::$name => Cache::<$reach>::bytes(sets, ways, replacement),)+
+                }
+            }
+        }
     };
 }
 
-reaches! { $ Exact Fractured }
+reaches! { $
+    Exact Exact;
+    Fractured Fractured;
+    Coalesced Joint<Coalesced>;
+    Runs Joint<Runs>;
+    PartialSubblock Joint<PartialSubblock>;
+    CompleteSubblock Joint<CompleteSubblock>;
+}
+
+impl Kind {
+    /// That of a TLB.
+    fn of(machine: &Machine, tlb: &TlbSpec) -> Kind {
+        match (&machine.host, tlb.joined(machine).map(|joins| joins.kind)) {
+            (Some(_), _) => Kind::Fractured,
+            (None, None) => Kind::Exact,
+            (None, Some(JoinKind::Coalesced)) => Kind::Coalesced,
+            (None, Some(JoinKind::Runs)) => Kind::Runs,
+            (None, Some(JoinKind::PartialSubblock)) => Kind::PartialSubblock,
+            (None, Some(JoinKind::CompleteSubblock)) => Kind::CompleteSubblock,
+        }
+    }
+}
 
 impl Entries {
     /// An empty TLB.
     pub(crate) fn new(machine: &Machine, tlb: &TlbSpec) -> Entries {
-        let (sets, ways, replacement) = (tlb.sets(), tlb.ways(), tlb.replacement);
-        match machine.host {
-            None => Entries::Exact(Cache::new(sets, ways, replacement)),
-            Some(_) => Entries::Fractured(Cache::new(sets, ways, replacement)),
-        }
+        Kind::of(machine, tlb).entries(tlb)
     }
 
     /// As [`Cache::bytes`].
     pub(crate) fn bytes(machine: &Machine, tlb: &TlbSpec) -> (u64, u64) {
-        let (sets, ways, replacement) = (tlb.sets(), tlb.ways(), tlb.replacement);
-        match machine.host {
-            None => Cache::<Exact>::bytes(sets, ways, replacement),
-            Some(_) => Cache::<Fractured>::bytes(sets, ways, replacement),
-        }
+        Kind::of(machine, tlb).bytes(tlb)
     }
 }

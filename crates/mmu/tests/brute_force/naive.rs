@@ -1,10 +1,11 @@
 //! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
 //! between two steps that could be found again, and no code is shared with the crate but the machine file.
 
+use crate::joins;
 use crate::reach::{self, Entry};
 use crate::replacement::{self, Twin};
 use std::collections::{BTreeMap, BTreeSet};
-use superpage_mmu::{LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, WalkCacheSpec};
+use superpage_mmu::{Joins, LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, UseBit, WalkCacheSpec};
 use superpage_pages::{Access, Mapped, PageSize, Protection};
 
 /// Sets of anything.
@@ -54,6 +55,30 @@ impl<T: Copy + PartialEq> Cache<T> {
         dropped
     }
 
+    /// Replaces the first entry of the set of this number of which this is another one, as a use, and drops further ones;
+    /// returns whether there is one.
+    fn change(&mut self, number: u64, change: impl Fn(T) -> Option<T>) -> bool {
+        let set = self.set(number);
+        let changed = |way: &Option<T>| way.and_then(&change);
+        let Some(way) = self.sets[set].iter().position(|way| changed(way).is_some()) else { return false };
+        let new = changed(&self.sets[set][way]);
+        self.sets[set][way] = None;
+        for other in 0..self.sets[set].len() {
+            if changed(&self.sets[set][other]).is_some() {
+                self.sets[set][other] = None;
+                self.replacement.invalidate(set, other);
+            }
+        }
+        self.sets[set][way] = new;
+        self.replacement.touch(set, way);
+        true
+    }
+
+    /// Replaces entries where this is another one; no use.
+    fn rewrite(&mut self, change: impl Fn(T) -> T) {
+        self.sets.iter_mut().flatten().flatten().for_each(|held| *held = change(*held));
+    }
+
     fn flush(&mut self) {
         self.drop(|_| true);
         self.replacement.flush();
@@ -69,6 +94,8 @@ type Pointer = (u32, usize, u64);
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mapping {
+    /// The frame of its first page.
+    pub(crate) frame: u64,
     pub(crate) size: PageSize,
     pub(crate) protection: Protection,
     pub(crate) referenced: bool,
@@ -238,9 +265,36 @@ impl Naive {
 
     fn shoot(&mut self, space: u32, first: u64, size: PageSize) {
         let pages = self.pages(size);
-        for (_, cache) in &mut self.tlbs {
-            self.counts.shootdown_entries += cache.drop(|held| held.meets(space, first, pages));
+        for (spec, cache) in &mut self.tlbs {
+            self.counts.shootdown_entries += Naive::forget(spec, cache, space, first, pages);
         }
+    }
+
+    /// Takes a page out of the entries that hold several.
+    fn forget_shared(joins: &Joins, cache: &mut Cache<Entry>, space: u32, page: u64) {
+        let shared = |held: Entry| held.held.is_some() && held.covers(space, page);
+        if joins::has_valid_bits(joins) {
+            let left = |held: Entry| held.held.map(|set| set & !(1 << (page - held.first)));
+            cache.rewrite(|held| if shared(held) { Entry { held: left(held), ..held } } else { held });
+            cache.drop(|held| held.held == Some(0));
+        } else {
+            cache.drop(shared);
+        }
+    }
+
+    /// Drops pages from a TLB: where entries have valid bits, others of an entry stay. Returns the entries dropped.
+    fn forget(spec: &TlbSpec, cache: &mut Cache<Entry>, space: u32, first: u64, pages: u64) -> u64 {
+        if spec.joins.as_ref().is_some_and(joins::has_valid_bits) {
+            let left = |held: Entry| match held.held {
+                Some(set) if pages == 1 && held.covers(space, first) => {
+                    Entry { held: Some(set & !(1 << (first - held.first))), ..held }
+                }
+                _ => held,
+            };
+            cache.rewrite(left);
+            return cache.drop(|held| held.held == Some(0) || held.meets(space, first, pages));
+        }
+        cache.drop(|held| held.meets(space, first, pages))
     }
 
     /// One shootdown, unless nothing of the pages can have come into a TLB since the last one.
@@ -263,9 +317,9 @@ impl Naive {
     }
 
     pub(crate) fn enter(&mut self, space: u32, at: u64, to: Mapped, access: Access) {
-        let Mapped { size, protection, .. } = to;
-        self.mappings
-            .insert((space, at), Mapping { size, protection, referenced: true, dirty: access == Access::Write });
+        let Mapped { size, protection, frame } = to;
+        let dirty = access == Access::Write;
+        self.mappings.insert((space, at), Mapping { frame: frame.0, size, protection, referenced: true, dirty });
         self.rebuild();
     }
 
@@ -292,7 +346,7 @@ impl Naive {
             self.shoot(space, first, from);
             let so_far = whole.unwrap_or(part);
             let referenced = so_far.referenced || part.referenced;
-            whole = Some(Mapping { size: to, referenced, dirty: so_far.dirty || part.dirty, ..part });
+            whole = Some(Mapping { size: to, referenced, dirty: so_far.dirty || part.dirty, ..so_far });
         }
         self.announce(space, at, self.pages(to));
         self.mappings.insert((space, at), whole.unwrap());
@@ -304,7 +358,7 @@ impl Naive {
         self.shoot(space, at, from);
         self.announce(space, at, self.pages(from));
         for first in (at..at + self.pages(from)).step_by(self.pages(to) as usize) {
-            self.mappings.insert((space, first), Mapping { size: to, ..whole });
+            self.mappings.insert((space, first), Mapping { size: to, frame: whole.frame + (first - at), ..whole });
         }
         self.rebuild();
     }
@@ -378,9 +432,17 @@ impl Naive {
                 self.machine.pages.sizes.iter().map(|size| (*size, self.order(*size))).collect();
             for (spec, cache) in &mut self.tlbs {
                 if spec.level == level && Naive::serves(spec, access) {
+                    let joint = |held: Entry| held.held.is_some() && held.covers(self.space, page);
+                    let block = spec.joins.as_ref().map(|joins| page / joins.pages as u64);
+                    if block.is_some_and(|block| cache.hit(block, joint).is_some()) {
+                        assert!(hit.is_none(), "two entries for a page in a level");
+                        hit = Some(level);
+                        continue;
+                    }
                     for (size, order) in orders.iter().filter(|(size, _)| spec.sizes.contains(size)) {
                         let of_size = |held: Entry| reach::translated(&self.machine, held.size) == *size;
-                        let wanted = |held: Entry| of_size(held) && held.covers(self.space, page);
+                        let wanted =
+                            |held: Entry| held.held.is_none() && of_size(held) && held.covers(self.space, page);
                         if let Some(held) = cache.hit(page >> order, wanted) {
                             assert!(hit.is_none(), "two entries for a page in a level");
                             assert_eq!(mapping.unwrap().1.size, held.size, "an entry that the table does not know");
@@ -396,6 +458,7 @@ impl Naive {
                 self.counts.misses[level - 1][access as usize] += 1;
             }
         }
+        let base = self.machine.pages.sizes[0];
         if let Some((_, mapping)) = mapping {
             let size = reach::translated(&self.machine, mapping.size);
             let (number, entry) =
@@ -404,6 +467,24 @@ impl Naive {
                 for index in 0..self.tlbs.len() {
                     let (spec, cache) = &mut self.tlbs[index];
                     if spec.level == level && Naive::serves(spec, access) && spec.sizes.contains(&size) {
+                        if let Some(joins) = spec.joins.as_ref().filter(|_| mapping.size == base) {
+                            let all = joins::together(joins, base, &self.mappings, self.space, page);
+                            if !all.is_empty() {
+                                let one = joins::has_valid_bits(joins) && !joins.prefetch;
+                                let new = if one { vec![page] } else { all.clone() };
+                                let new = reach::joint(self.space, joins.pages as u64, &new, base);
+                                let fits = |held: Entry| {
+                                    let old =
+                                        held.held.filter(|_| all.iter().any(|page| held.covers(new.space, *page)))?;
+                                    Some(Entry { held: new.held.map(|new| new | old), ..held })
+                                };
+                                let block = page / joins.pages as u64;
+                                if !cache.change(block, fits) {
+                                    cache.fill(block, new);
+                                }
+                                continue;
+                            }
+                        }
                         let evicted = cache.fill(number, entry);
                         let outer = spec.clone();
                         if let (true, Some(evicted)) = (outer.inclusive, evicted) {
@@ -502,9 +583,27 @@ impl Naive {
         let write = access == Access::Write;
         self.counts.dirty_updates += (write && !mapping.dirty) as u64;
         self.counts.reference_updates += !mapping.referenced as u64;
+        if mapping.size == self.machine.pages.sizes[0] {
+            self.separate(page, !mapping.referenced, write && !mapping.dirty);
+        }
         let mapping = self.mappings.get_mut(&(self.space, first)).unwrap();
         mapping.referenced = true;
         mapping.dirty |= write;
+    }
+
+    /// A base page leaves the entries that it shares, where a use bit that they look at is about to change.
+    fn separate(&mut self, page: u64, referenced: bool, dirty: bool) {
+        let space = self.space;
+        for (spec, cache) in &mut self.tlbs {
+            let Some(joins) = spec.joins.clone() else { continue };
+            let changes = |bit: &UseBit| match bit {
+                UseBit::Referenced => referenced,
+                UseBit::Dirty => dirty,
+            };
+            if joins.alike.iter().any(changes) {
+                Naive::forget_shared(&joins, cache, space, page);
+            }
+        }
     }
 
     /// The request again, after the operating system has acted: fills the TLBs and counts nothing.

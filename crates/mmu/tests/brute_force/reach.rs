@@ -10,18 +10,32 @@ pub(crate) struct Entry {
     pub(crate) first: u64,
     pub(crate) pages: u64,
     pub(crate) size: PageSize,
+    /// If it holds several mappings, which of the pages.
+    pub(crate) held: Option<u64>,
 }
 
 impl Entry {
     /// Whether it covers the page.
     pub(crate) fn covers(&self, space: u32, page: u64) -> bool {
-        self.space == space && (self.first..self.first + self.pages).contains(&page)
+        let within = self.space == space && (self.first..self.first + self.pages).contains(&page);
+        within && self.held.is_none_or(|held| held >> (page - self.first) & 1 != 0)
     }
 
     /// Whether it covers any of the pages.
     pub(crate) fn meets(&self, space: u32, first: u64, pages: u64) -> bool {
-        self.space == space && self.first < first + pages && first < self.first + self.pages
+        let overlap = (self.first.max(first), (self.first + self.pages).min(first + pages));
+        match self.held {
+            None => self.space == space && overlap.0 < overlap.1,
+            Some(_) => (overlap.0..overlap.1).any(|page| self.covers(space, page)),
+        }
     }
+}
+
+/// An entry that holds these pages of the block of `pages` that they are in.
+pub(crate) fn joint(space: u32, pages: u64, held: &[u64], base: PageSize) -> Entry {
+    let first = held[0] / pages * pages;
+    let held = held.iter().fold(0, |set, page| set | 1 << (page - first));
+    Entry { space, first, pages, size: base, held: Some(held) }
 }
 
 /// The size of what is looked up where a page of this size is mapped: which TLBs hold it, and what number selects the set.
@@ -35,5 +49,5 @@ pub(crate) fn translated(machine: &Machine, size: PageSize) -> PageSize {
 /// A new entry for this page, mapped by one of this size.
 pub(crate) fn entry(machine: &Machine, space: u32, page: u64, size: PageSize) -> Entry {
     let pages = translated(machine, size).bytes() / machine.pages.sizes[0].bytes();
-    Entry { space, first: page / pages * pages, pages, size }
+    Entry { space, first: page / pages * pages, pages, size, held: None }
 }

@@ -1,0 +1,16 @@
+//! Complete subblocks: one tag for a block of pages, and for each a valid bit, a frame and attributes of its own. Talluri
+//! and Hill, Surpassing the TLB performance of superpages with less operating system support, ASPLOS 1994.
+
+use super::joint::{Block, Joins, set};
+
+/// Any pages of the block.
+#[derive(Clone, Debug)]
+pub(crate) struct CompleteSubblock;
+
+impl Joins for CompleteSubblock {
+    const HAS_VALID_BITS: bool = true;
+
+    fn together(block: &Block, _: usize) -> u64 {
+        set(block.pages().map(|(place, _)| place))
+    }
+}

@@ -1,0 +1,238 @@
+//! Entries that hold several mappings: pages of an aligned block of base pages.
+//!
+//! Such a TLB has two forms of entries. One is as in any TLB: one mapping of any size, in the set that its number selects. The other
+//! holds pages of one block, by a bit each, and is in the set that the block's number selects. The latter is looked for
+//! first. A page that was loaded alone stays where it is when its block becomes one entry, until it is replaced.
+//!
+//! Which pages are one entry is decided from the page table when a TLB is filled, whatever level served the request. Where an
+//! entry of the block can hold the page, it takes it in, and all that others of the block hold of the same; else there is a
+//! new one. So no two of them hold a page.
+//!
+//! Numbers of translations are *places* here: the number that selects the set, and below that [`PART_BITS`] with the page's
+//! place in its block, or [`ALONE`].
+
+use super::Reach;
+use crate::batch::{Batch, Located, each};
+use crate::cache::Cache;
+use crate::mappings::Mappings;
+use crate::record::Record;
+use std::fmt::Debug;
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// The most pages of a block.
+pub(crate) const MOST_PAGES: usize = 32;
+const PART_BITS: u32 = 6;
+/// In place of a page's place in its block: the entry holds one mapping.
+const ALONE: u64 = (1 << PART_BITS) - 1;
+
+/// A rule that says which pages of a block one entry holds.
+pub(crate) trait Joins: Clone + Debug {
+    /// Whether an entry remains, for its other pages, when one of them changes.
+    const HAS_VALID_BITS: bool;
+
+    /// The pages that an entry can hold together with this page of the block, which is there, as a bit set; 0 if that has an
+    /// entry of its own. Of two pages each can be held with the other, or neither.
+    fn together(block: &Block, asked: usize) -> u64;
+}
+
+/// How the blocks of one TLB are joined.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Joining {
+    /// The base-two logarithm of the number of pages of a block.
+    pub(crate) order: u32,
+    /// The bits of page-table entries that must be alike.
+    pub(crate) alike: u32,
+    /// Whether a miss loads all pages that can be held with the one asked for, not that alone.
+    pub(crate) prefetches: bool,
+}
+
+/// A block as its page table has it.
+pub(crate) struct Block {
+    pages: [Option<Page>; MOST_PAGES],
+    len: usize,
+}
+
+/// A base page that is mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct Page {
+    pub(crate) frame: u64,
+    /// Its bits that must be alike.
+    pub(crate) attributes: u32,
+}
+
+impl Block {
+    /// The block of which this is the first entry.
+    fn read(mappings: &Mappings, first: u32, joining: Joining) -> Block {
+        let len = 1 << joining.order;
+        let mut pages = [None; MOST_PAGES];
+        for (place, page) in pages[..len].iter_mut().enumerate() {
+            *page = mappings
+                .base_page(first + place as u32)
+                .map(|(record, frame)| Page { frame, attributes: record.attributes(joining.alike) });
+        }
+        Block { pages, len }
+    }
+
+    /// The number of pages.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Those that are mapped, with their places.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = (usize, Page)> {
+        self.pages[..self.len].iter().enumerate().filter_map(|(place, page)| Some((place, (*page)?)))
+    }
+
+    /// The page at a place, if it is mapped.
+    pub(crate) fn page(&self, place: usize) -> Option<Page> {
+        self.pages[..self.len].get(place).copied().flatten()
+    }
+}
+
+/// The pages at these places, as a bit set.
+pub(crate) fn set(places: impl Iterator<Item = usize>) -> u64 {
+    places.fold(0, |set, place| set | 1 << place)
+}
+
+/// Entries that are joined by a rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Joint<J: Joins> {
+    rule: PhantomData<J>,
+}
+
+/// Where something is looked for: its place as above, and its key.
+type Place = (u64, u32);
+
+/// Where the entry of a mapping is, if it has one of its own.
+#[inline(always)]
+fn alone(number: u64, head: u32) -> Place {
+    (number << PART_BITS | ALONE, head)
+}
+
+/// Where the entry of a base page's block is; its key is that of the first page.
+#[inline(always)]
+fn in_block(number: u64, head: u32, joining: Joining) -> Place {
+    let part = number & ((1 << joining.order) - 1);
+    (number >> joining.order << PART_BITS | part, head - part as u32)
+}
+
+impl<J: Joins> Reach for Joint<J> {
+    /// The pages that it holds, by their places; the bit [`ALONE`] if it is one mapping.
+    type Payload = u64;
+
+    #[inline(always)]
+    fn selector(place: u64) -> u64 {
+        place >> PART_BITS
+    }
+
+    #[inline(always)]
+    fn fill(place: u64) -> u64 {
+        1 << (place & ALONE)
+    }
+
+    #[inline(always)]
+    fn covers(pages: u64, place: u64) -> bool {
+        pages >> (place & ALONE) & 1 != 0
+    }
+
+    fn covered(pages: u64, mapping: Range<u64>) -> Range<u64> {
+        debug_assert!(pages >> ALONE & 1 != 0, "only entries of one mapping are asked for that");
+        mapping
+    }
+
+    #[inline(always)]
+    fn without(pages: u64, changed: &Range<u64>) -> Option<u64> {
+        let gone = 1 << (changed.start & ALONE);
+        match pages & gone {
+            0 => Some(pages),
+            _ => Some(pages & !gone).filter(|left| J::HAS_VALID_BITS && *left != 0),
+        }
+    }
+
+    fn access(cache: &mut Cache<Self>, asking: u64, batch: &Batch, mappings: &Mappings, joining: Joining) -> u64 {
+        let mut missed = 0;
+        for index in each(asking) {
+            let located = batch.located(index);
+            let own = alone(located.number, located.head);
+            let joined = is_base(&located).then(|| in_block(located.number, located.head, joining));
+            let hit = |cache: &mut Cache<Self>, (number, key): Place| cache.hit(number, key);
+            if joined.is_some_and(|place| hit(cache, place)) || hit(cache, own) {
+                continue;
+            }
+            missed |= 1 << index;
+            match joined {
+                Some(place) => Self::fill_block(cache, place, own, mappings, joining),
+                None => _ = cache.fill(own.0, own.1),
+            }
+        }
+        missed
+    }
+
+    fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, record: Record, joining: Joining) -> u64 {
+        let own = drop_place(cache, alone(numbers.start, head));
+        own + if record.rung() == 0 { drop_place(cache, in_block(numbers.start, head, joining)) } else { 0 }
+    }
+
+    fn separate(cache: &mut Cache<Self>, number: u64, head: u32, joining: Joining) {
+        drop_place(cache, in_block(number, head, joining));
+    }
+
+    /// The first page that the entry holds.
+    fn of(key: u32, pages: u64) -> u32 {
+        if pages >> ALONE & 1 != 0 { key } else { key + pages.trailing_zeros() }
+    }
+
+    fn validate(
+        cache: &Cache<Self>,
+        (set, way, key, pages): (usize, usize, u32, u64),
+        mappings: &Mappings,
+        joining: Joining,
+        number: u64,
+    ) -> Result<(), String> {
+        if pages >> ALONE & 1 != 0 {
+            let (place, key) = alone(number, key);
+            return match pages == 1 << ALONE && cache.selects(place, set) && cache.find(place, key) == Some(way) {
+                true => Ok(()),
+                false => Err("the entry is not where its page belongs".into()),
+            };
+        }
+        let block = Block::read(mappings, key, joining);
+        let first = pages.trailing_zeros() as usize;
+        let (place, expected) = in_block(number, key + first as u32, joining);
+        if expected != key || !cache.selects(place, set) || cache.find(place, key) != Some(way) {
+            return Err("the entry is not where its block belongs".into());
+        }
+        match block.page(first).map(|_| J::together(&block, first)) {
+            Some(together) if pages & !together == 0 => Ok(()),
+            can => Err(format!("the entry holds the pages {pages:#b} of its block, of which {can:?} can be together")),
+        }
+    }
+}
+
+impl<J: Joins> Joint<J> {
+    /// Loads a base page that no entry holds.
+    fn fill_block(cache: &mut Cache<Self>, place: Place, own: Place, mappings: &Mappings, joining: Joining) {
+        let (number, key) = place;
+        let asked = number & ALONE;
+        let together = J::together(&Block::read(mappings, key, joining), asked as usize);
+        if together == 0 {
+            cache.fill(own.0, own.1);
+            return;
+        }
+        let more = if joining.prefetches { together } else { 1 << asked };
+        if !cache.extend(number, key, |pages| (pages & together != 0).then_some(pages | more)) {
+            cache.fill_with(number, key, more);
+        }
+    }
+}
+
+/// Drops what covers this place; returns the number of entries dropped.
+fn drop_place<J: Joins>(cache: &mut Cache<Joint<J>>, (number, key): Place) -> u64 {
+    cache.forget(&(number..number + 1), key)
+}
+
+/// Whether the request is for a base page.
+fn is_base(located: &Located) -> bool {
+    located.kind >> 2 == 0
+}
