@@ -160,6 +160,10 @@ impl Builder {
         }
         if self.swap_dir.is_none() {
             policy.answers.reclaim.pages = Reclaim::Nothing;
+            if limit < bytes {
+                // What nobody touched could not be evicted for what somebody does.
+                policy.answers.populate.around = 1;
+            }
         }
         // There are no clean superpages to protect from writes here: everything mapped may have been written.
         policy.answers.promote.dirty = Dirty::Nowhere;
@@ -211,6 +215,9 @@ impl Builder {
     }
 }
 
+/// The largest window of fault-around by default, in base pages: 256 KB.
+const AROUND: u32 = 64;
+
 /// Why a policy would leave a region with base pages for ever, silently, although it means to make superpages.
 fn does_nothing(policy: &Policy) -> Option<&'static str> {
     let place = &policy.answers.place;
@@ -235,6 +242,7 @@ impl Region {
         let mut policy = Policy::named("reservation").expect("a policy that the manager names");
         // A region cannot see which pages were only read; digests avoid writing those out.
         policy.answers.reclaim.hash = Hash::Read;
+        policy.answers.populate.around = AROUND;
         Builder { bytes: 0, limit: None, swap_dir: None, policy, user_mode_only: false }
     }
 

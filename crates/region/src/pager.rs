@@ -180,28 +180,42 @@ impl Pager {
         let start = self.tables.address(mapping.start).addr() as u64;
         let bytes = self.tables.ladder().size(mapping.level).bytes();
         let largest = mapping.level == self.largest();
-        // The waiting threads continue at once; the rest is done while they run. This is also done if everything should
-        // be mapped: the kernel removes a huge mapping of a memory file when the program's own calls (mlock, mprotect,
-        // madvise) cut through it.
-        let mapped = self.uffd.resume(self.tables.address(at).addr() as u64, BASE as u64)?;
-        if mapping.present == Present::Huge {
-            if mapped {
+        let page = self.tables.address(at).addr() as u64;
+        let mut served = false;
+        if largest {
+            // The waiting threads continue at once; the rest is done while they run. This is also done if everything should
+            // be mapped: the kernel removes a huge mapping of a memory file when the program's own calls (mlock, mprotect,
+            // madvise) cut through it.
+            let mapped = self.uffd.resume(page, BASE as u64)?;
+            served = true;
+            let huge = mapping.present == Present::Huge;
+            if huge && mapped {
                 self.tables.set_present(mapping.start, Present::Part);
             }
-            return self.uffd.wake(start, bytes);
+            if huge || self.assemble(mapping.start) {
+                self.tables.entered.clear();
+                return self.uffd.wake(start, bytes);
+            }
         }
         let mut entered = std::mem::take(&mut self.tables.entered);
-        for page in entered.drain(..).filter(|page| *page != at) {
-            let mapping = self.tables.mapping(page).expect("what was entered is mapped");
-            self.uffd.resume(self.tables.address(page).addr() as u64, BASE as u64)?;
-            self.tables.set_present(mapping.start, mapping.present);
+        entered.sort_unstable();
+        for run in entered.chunk_by(|page, next| *page + 1 == *next) {
+            let first = self.tables.address(run[0]).addr() as u64;
+            // What cannot be mapped at once, for example across such a cut, will fault by itself.
+            let all = self.uffd.resume(first, (run.len() * BASE) as u64).is_ok();
+            served |= all && run.contains(&at);
+            for page in run {
+                let mapping = self.tables.mapping(*page).expect("what was entered is mapped");
+                self.tables.set_present(mapping.start, if all { mapping.present } else { Present::Part });
+            }
         }
+        entered.clear();
         self.tables.entered = entered;
-        if largest && self.assemble(mapping.start) {
-            return self.uffd.wake(start, bytes);
+        if !served {
+            self.uffd.resume(page, BASE as u64)?;
         }
-        // What cannot be mapped at once, for example across such a cut, will fault by itself.
-        let all = mapping.present == Present::All || self.uffd.resume(start, bytes).is_ok();
+        let all = self.tables.mapping(at).is_some_and(|mapping| mapping.present == Present::All)
+            || self.uffd.resume(start, bytes).is_ok();
         self.tables.set_present(mapping.start, if all { Present::All } else { Present::Part });
         Ok(())
     }

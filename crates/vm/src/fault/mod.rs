@@ -428,6 +428,9 @@ impl Vm {
         if taken == Level::BASE && self.answers.populate.threshold < 8 {
             full = full.max(self.prepopulate(context, object, rights));
         }
+        if taken == Level::BASE && self.answers.populate.around > 1 {
+            full = full.max(self.populate_around(context, object, rights));
+        }
         self.frames.served(walk.frame);
         if mapped == Level::BASE && full > 0 {
             let leaf = Leaf { at, frame: walk.frame, level: Level::BASE, rights };

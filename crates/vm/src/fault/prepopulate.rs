@@ -1,6 +1,8 @@
-//! Prepopulation: populating more than a program touches. All of an extent (Linux), or the rest of a region once a
-//! share of it is populated (Navarro et al., sections 2.3 and 4.5; Talluri and Hill, ASPLOS 1994).
+//! Prepopulation: populating more than a program touches. All of an extent (Linux), the rest of a region once a
+//! share of it is populated (Navarro et al., sections 2.3 and 4.5; Talluri and Hill, ASPLOS 1994), or pages of a
+//! reservation around one that is touched (fault-around), so that a sequential fill has fewer faults.
 
+use crate::fault::promotion::Leaf;
 use crate::fault::{Content, FaultContext, Site};
 use crate::frame::Frames;
 use crate::frame::bitmap::Bitmap;
@@ -9,6 +11,7 @@ use crate::object::{ObjectId, PageOf};
 use crate::policy::{Answers, Promote};
 use crate::vm::Vm;
 use crate::{Filled, Memory, Page, Pmap};
+use alloc::vec::Vec;
 use core::ops::Range;
 use superpage_pages::{Access, Level, Mapped, Pfn, Protection};
 
@@ -25,18 +28,14 @@ impl Vm {
         let Site { entry, at, .. } = context.site;
         let index = entry.index(at.0);
         let walk = self.frames.population.walk(object, index);
-        let known = *self.objects.get(object);
-        let simple = object == entry.object && !entry.copy && known.backing.is_none();
         let mut full = 0;
         for level in 1..=walk.covered {
             let pages = self.frames.population.pages(level);
-            let (low, at) = (index & !(pages - 1), at.align_down(pages));
-            let inside = low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at;
-            let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, low, low + pages);
+            let low = index & !(pages - 1);
             let populated = self.frames.population.count(level, walk.slots[level as usize]);
             let enough = 8 * populated >= u64::from(self.answers.populate.threshold) * pages;
-            let allowed = self.answers.place.hints.allow(entry.hint);
-            if !simple || !inside || !allowed || !enough || !cached.is_empty() || !swapped.is_empty() {
+            let allowed = enough && self.may_prepopulate(&context.site, object, low..low + pages);
+            if !allowed || entry.page(low) != at.align_down(pages) {
                 break;
             }
             for page in low..low + pages {
@@ -49,6 +48,101 @@ impl Vm {
             full = level;
         }
         full
+    }
+
+    /// Fault-around: populates, fills and maps the window of base pages around a page that was just populated, and promotes
+    /// there. Windows are aligned, lie in the page's reservation, and have 2, 4, ... pages up to what the policy says; one is
+    /// populated if the window of its size before it or after it is. So windows double where pages are touched in order, up
+    /// or down, and never take more than lies populated beside them. Stops where a frame cannot be filled, or not at once;
+    /// where memory would be short; and before pages with contents elsewhere, or frames that hold cache pages. Returns the
+    /// level of the largest region around the page that is now fully populated. O(pages of the largest window).
+    pub(crate) fn populate_around(
+        &mut self,
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
+        object: ObjectId,
+        rights: Protection,
+    ) -> u8 {
+        let index = context.site.index();
+        let walk = self.frames.population.walk(object, index);
+        if walk.covered == 0 {
+            return 0;
+        }
+        let most = u64::from(self.answers.populate.around).min(self.frames.population.pages(walk.covered));
+        let mut pages = 2;
+        while pages <= most {
+            let low = index & !(pages - 1);
+            let beside = [low.checked_sub(pages), Some(low + pages)];
+            let beside = beside.into_iter().flatten().any(|low| self.frames.population.is_populated(object, low, pages));
+            if beside && !self.populate_window(context, object, low..low + pages, rights) {
+                break;
+            }
+            pages *= 2;
+        }
+        let walk = self.frames.population.walk(object, index);
+        self.frames.population.full_level(&walk)
+    }
+
+    /// Populates what is not populated of a window of reserved pages. Returns `false` if not all could be.
+    fn populate_window(
+        &mut self,
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
+        object: ObjectId,
+        window: Range<u64>,
+        rights: Protection,
+    ) -> bool {
+        let pages = window.clone().map(|page| self.frames.population.walk(object, page));
+        let absent: Vec<Walk> = pages.filter(|walk| !walk.populated).collect();
+        if absent.is_empty() {
+            return true;
+        }
+        let cached = absent.iter().any(|walk| self.frames.buddy.is_cached(Pfn(u64::from(walk.frame))));
+        let ample = self.has_ample(absent.len() as u64);
+        if cached || !ample || !self.may_prepopulate(&context.site, object, window.clone()) {
+            return false;
+        }
+        let all = absent.iter().all(|walk| self.prepopulate_one(context, walk.page, rights));
+        self.promote_beside(context, object, window);
+        all
+    }
+
+    /// Promotes the regions among these pages of an object that are fully populated, except around the page that was
+    /// touched, which is promoted last.
+    fn promote_beside(
+        &mut self,
+        context: &mut FaultContext<'_, impl Pmap, impl Memory>,
+        object: ObjectId,
+        Range { start: mut page, end }: Range<u64>,
+    ) {
+        let site = context.site;
+        while page < end {
+            let walk = self.frames.population.walk(object, page);
+            let full = self.frames.population.full_level(&walk);
+            let apart = |level: &u8| (page ^ site.index()) >= self.frames.population.pages(*level);
+            let to = (1..=full).rev().find(apart).map_or(Level::BASE, Level);
+            let mut reached = Level::BASE;
+            if to > Level::BASE
+                && let Some(mapped) = context.pmap.lookup(site.space, site.entry.page(page))
+            {
+                let leaf = Leaf {
+                    at: site.entry.page(page),
+                    frame: walk.frame,
+                    level: self.level(mapped.size),
+                    rights: mapped.protection,
+                };
+                reached = self.promote(context.pmap, site.window(object), leaf, to.max(leaf.level));
+            }
+            page = (page | (self.frames.population.pages(reached.0.max(1)) - 1)) + 1;
+        }
+    }
+
+    /// Whether untouched pages of an object may be populated for a fault: it is the only object there, they lie in the
+    /// map entry, no hint is against it, and none has contents in swap space or the cache.
+    fn may_prepopulate(&self, site: &Site, object: ObjectId, pages: Range<u64>) -> bool {
+        let entry = &site.entry;
+        let simple = object == entry.object && !entry.copy && self.objects.get(object).backing.is_none();
+        let inside = pages.start >= entry.offset && pages.end <= entry.offset_end();
+        let (cached, swapped) = self.frames.swap_and_cache.pages_in(object, pages.start, pages.end);
+        simple && inside && self.answers.place.hints.allow(entry.hint) && cached.is_empty() && swapped.is_empty()
     }
 
     /// Whether all of the region of a level around a page may be populated at its first touch: anonymous, private,

@@ -295,6 +295,20 @@ impl Population {
         children.filter(|child| *child != NONE).map(|child| self.count(level - 1, child)).sum()
     }
 
+    /// Whether all of so many base pages from `low` on are populated: a power of two of them, aligned. O(number of sizes) for
+    /// each region that is as large as they are or the next smaller size, up to the first that is not full.
+    pub(crate) fn is_populated(&self, object: ObjectId, low: u64, pages: u64) -> bool {
+        let Some(level) = (1..=self.top).rev().find(|level| self.pages(*level) <= pages) else {
+            let walk = self.walk(object, low);
+            let position = (low & (self.pages(1) - 1)) as u32;
+            return walk.lowest == 1 && (position..position + pages as u32).all(|at| self.bit(walk.slots[1], at));
+        };
+        (low..low + pages).step_by(self.pages(level) as usize).all(|start| {
+            let walk = self.walk(object, start);
+            walk.lowest <= level && self.is_full(level, walk.slots[level as usize])
+        })
+    }
+
     /// The level of the largest region around the page that is fully populated and lies in an extent.
     pub(crate) fn full_level(&self, walk: &Walk) -> u8 {
         (walk.lowest..=walk.covered).rev().find(|&level| self.is_full(level, walk.slots[level as usize])).unwrap_or(0)

@@ -264,6 +264,9 @@ pub struct Populating {
     /// The population, in eighths of a region, at which the rest of it is prepopulated: 8 means never
     /// (section 4.5).
     pub threshold: u8,
+    /// *Fault-around*: the largest window, in base pages, a power of two, aligned, that is prepopulated around a page that is touched, where
+    /// the window of its size before it or after it is populated. 1: none.
+    pub around: u32,
 }
 
 /// Question 3: when does a region become a superpage?
@@ -358,7 +361,7 @@ pub struct Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(super) static KEYS: [Key; 21] = [
+pub(super) static KEYS: [Key; 22] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
@@ -488,5 +491,11 @@ pub(super) static KEYS: [Key; 21] = [
         values: &["ignored", "opt-out", "opt-in"],
         help: "what a program asks for (madvise): ignored, no superpages where it wants none, or only where it wants them",
         set: |answers, value| answers.place.hints = [Hints::Ignored, Hints::OptOut, Hints::OptIn][value],
+    },
+    Key {
+        name: "around",
+        values: &["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"],
+        help: "fault-around: most base pages prepopulated around one that is touched, as far as as many beside them are populated",
+        set: |answers, value| answers.populate.around = 1 << value,
     },
 ];

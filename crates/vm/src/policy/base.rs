@@ -23,7 +23,7 @@ pub(super) const ANSWERS: Answers = Answers {
         past_end: PastEnd::Growing,
         hints: Hints::Ignored,
     },
-    populate: Populating { threshold: 8 },
+    populate: Populating { threshold: 8, around: 1 },
     promote: Promoting { when: Promote::Never, dirty: Dirty::Files },
     scarce: Shortage { then: Scarce::Preempt, pieces: Pieces::Keep, lists: Lists::BySize, wake: Wake::Memory },
     demote: Demoting { steps: Demote::Stepwise, on_unmap: true, on_write: false, speculate: 0 },

@@ -40,6 +40,14 @@ impl Vm {
         (4 * self.least()).min(self.frames.buddy.frames() / 4).max(1)
     }
 
+    /// Whether memory is far from short even if so many more frames are populated, under any policy: what is left is at
+    /// least the number that the daemon aims at.
+    pub(crate) fn has_ample(&self, more: u64) -> bool {
+        let stats = &self.frames.stats;
+        let taken = stats.wired_frames + stats.resident_pages + more;
+        self.frames.buddy.frames() >= taken + self.target()
+    }
+
     /// Whether the page daemon has work: memory is short, or a request for contiguity failed and the policy wakes the
     /// daemon for that. If no page could be evicted (swap space is full), it waits until some are freed, a slot is, or
     /// a fault ends with [`crate::FaultError::OutOfMemory`]. The kernel calls this between one operation and the next.
