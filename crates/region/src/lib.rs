@@ -42,8 +42,16 @@ use superpage_vm::{Config, Dirty, Hash, Hints, Map, Place, Policy, Reclaim, Targ
 /// and arenas.
 ///
 /// A first touch reserves a whole 2 MB page and populates one base page of it; when all are populated they become one
-/// huge page, without a copy. When memory is scarce, reserved pages that are not populated are used for others. No page
-/// is populated that was not touched: there is no bloat.
+/// huge page, without a copy. When memory is scarce, reserved pages that are not populated are used for others.
+///
+/// *Fault-around.* A fault costs a round trip to the pager, so where pages are touched in order, up or down, a fault populates and maps
+/// a whole window of reserved pages, aligned, as large as what lies populated right beside it: 8 KB, 16 KB, ... up to 256 KB
+/// (`around` in [`Builder::policy`]). What is touched with gaps gets no page beside. A run is at most doubled, by at most a window,
+/// and reaches 2 MB with the fewer touches; what was populated so and never faulted is counted (`untouched_pages` of
+/// [`RegionStats::manager`]). It is in every respect a populated page: resident, dirty, promoted and evicted like others, since
+/// a process does not see whether it is touched later. Nothing is populated ahead where memory would be short (where fewer frames would
+/// be left than the page daemon aims at), where contents are in the swap file, and at all where the
+/// limit is less than the size and there is no swap directory: there each frame is for a page that was touched.
 ///
 /// The memory is one shared mapping (`MAP_SHARED`) of a memory file, whatever the limit. A thread serves the region;
 /// threads that touch an absent page wait for it. So nothing that this thread needs, such as the global allocator, may
@@ -114,7 +122,8 @@ impl Builder {
     }
 
     /// The policy of the manager: `reservation`, `freebsd`, `talluri-hill` or `base`; by default `reservation` with digests
-    /// (`hash=read`). Others are refused ([`Error::Policy`]): `thp` and `mthp` take whole extents of private memory only, and a region
+    /// (`hash=read`) and fault-around (`around=64`: windows of at most 64 base pages; 1 is without, and what a policy has that does not
+    /// say it: then exactly what is touched is populated). Others are refused ([`Error::Policy`]): `thp` and `mthp` take whole extents of private memory only, and a region
     /// is shared memory; `promote`, and any other policy with a background, needs a clock, which the pager of a region has not; with
     /// `hints=opt-in` superpages are made where a program asks for them, and nobody can ask in a region. Without a swap directory nothing
     /// is reclaimed, whatever the policy says; dirty bits do not affect promotion here.
@@ -275,7 +284,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 
-    /// Populates the pages of a range now, as touching each would, but reports a lack of memory as an error instead of
+    /// Populates the pages of a range now, as touching each in order would, but reports a lack of memory as an error instead of
     /// a signal. Until they are evicted or discarded, accessing them cannot fail. Faults of other threads are served in between, after
     /// each 2 MB; other calls of the region's wait until it ends.
     ///

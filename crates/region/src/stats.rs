@@ -6,7 +6,7 @@ pub struct RegionStats {
     /// The manager's counters: faults by kind, promotions, demotions, preempted reservations, mappings now.
     pub manager: superpage_vm::Stats,
     /// Fault messages that the pager handled. More than the manager's faults if several threads waited for the same
-    /// page.
+    /// page or window.
     pub messages: u64,
     /// Nanoseconds spent on them, without those that promoted to 2 MB or made a reservation of 2 MB.
     pub message_nanoseconds: u64,

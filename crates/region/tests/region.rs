@@ -454,3 +454,111 @@ fn a_large_populate_lets_others_fault_in_between() {
     assert!(between >= 8, "{between} pages touched while others were populated");
     region.validate().unwrap();
 }
+
+#[test]
+fn a_sequential_fill_faults_once_a_window() {
+    for (around, faults) in [(1, 2048), (16, 5 + 2048 / 16 - 1), (64, 7 + 2048 / 64 - 1)] {
+        for descending in [false, true] {
+            let policy = format!("reservation:around={around}").parse().unwrap();
+            let Some(region) = region(Region::builder().bytes(4 * BLOCK).policy(policy)) else { return };
+            let words = words(&region);
+            for page in 0..2048 {
+                let page = if descending { 2047 - page } else { page };
+                assert_eq!(words[page * PAGE / 8].load(Ordering::Relaxed), 0);
+                words[page * PAGE / 8 + 7].store(page as u64, Ordering::Relaxed);
+            }
+            let stats = region.stats();
+            assert_eq!(stats.manager.faults_zero, faults, "around={around}: {stats:?}");
+            assert_eq!((stats.manager.touched_pages, stats.manager.untouched_pages), (faults, 2048 - faults));
+            assert_eq!((stats.manager.resident_pages, stats.promoted_bytes()), (2048, 4 * BLOCK as u64));
+            assert!((0..2048).all(|page| words[page * PAGE / 8 + 7].load(Ordering::Relaxed) == page as u64));
+            region.validate().unwrap();
+        }
+    }
+    // By default too; but not where a page that nobody touched could take the frame of one that somebody does.
+    for (limit, swap, ahead) in [(4, false, true), (3, true, true), (3, false, false)] {
+        let mut builder = Region::builder().bytes(4 * BLOCK).limit(limit * BLOCK);
+        if swap {
+            builder = builder.swap_dir(std::env::temp_dir());
+        }
+        let Some(region) = region(builder) else { return };
+        (0..512).for_each(|page| words(&region)[page * PAGE / 8].store(1, Ordering::Relaxed));
+        assert_eq!(region.stats().manager.untouched_pages > 0, ahead, "{limit} {swap}");
+    }
+}
+
+/// What a program does to a region.
+#[derive(Clone, Debug)]
+enum Op {
+    /// Write to so many pages from one on, every so many.
+    Write(usize, usize, usize),
+    /// Read them.
+    Read(usize, usize, usize),
+    Populate(usize, usize),
+    Discard(usize, usize),
+    Trim,
+}
+
+/// Pages of the region of the random operations: 4 MB and a piece.
+const PAGES: usize = 1024 + 37;
+
+fn op() -> impl proptest::strategy::Strategy<Value = Op> {
+    use proptest::prelude::*;
+    let run = || (0..PAGES, 1..200_usize);
+    let stepped = || (0..PAGES, 1..200_usize, prop_oneof![3 => Just(1_usize), 1 => 2..9_usize]);
+    prop_oneof![
+        6 => stepped().prop_map(|(from, pages, step)| Op::Write(from, pages, step)),
+        3 => stepped().prop_map(|(from, pages, step)| Op::Read(from, pages, step)),
+        1 => run().prop_map(|(from, pages)| Op::Populate(from, pages)),
+        2 => run().prop_map(|(from, pages)| Op::Discard(from, pages)),
+        1 => Just(Op::Trim),
+    ]
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(24))]
+    /// Random operations under a limit and without one, with windows of several sizes: each page holds what was written, and
+    /// all structures agree after each operation.
+    #[test]
+    fn every_state_is_valid(
+        around in proptest::sample::select(vec![1, 2, 16, 64, 512]),
+        limited: bool,
+        ops in proptest::collection::vec(op(), 1..40),
+    ) {
+        let policy = format!("reservation:hash=read,around={around}").parse().unwrap();
+        let mut builder = Region::builder().bytes(PAGES * PAGE).policy(policy);
+        if limited {
+            builder = builder.limit(BLOCK + 40 * PAGE).swap_dir(std::env::temp_dir());
+        }
+        let Some(region) = region(builder) else { return Ok(()) };
+        let words = words(&region);
+        let mut model = vec![0_u64; PAGES];
+        for (count, op) in ops.into_iter().enumerate() {
+            let pages = |from: usize, pages: usize, step| (from..PAGES).step_by(step).take(pages);
+            match op {
+                Op::Write(from, most, step) => for page in pages(from, most, step) {
+                    let word = &words[page * PAGE / 8 + page % 512];
+                    assert_eq!(word.load(Ordering::Relaxed), model[page], "page {page}");
+                    model[page] = count as u64 + 1;
+                    word.store(model[page], Ordering::Relaxed);
+                },
+                Op::Read(from, most, step) => for page in pages(from, most, step) {
+                    assert_eq!(words[page * PAGE / 8 + page % 512].load(Ordering::Relaxed), model[page], "page {page}");
+                },
+                Op::Populate(from, most) => region.populate(from * PAGE..(from + most).min(PAGES) * PAGE).unwrap(),
+                Op::Discard(from, most) => {
+                    let to = (from + most).min(PAGES);
+                    region.discard(from * PAGE..to * PAGE).unwrap();
+                    model[from..to].fill(0);
+                }
+                Op::Trim => region.trim(),
+            }
+            region.validate().unwrap();
+        }
+        for (page, value) in model.iter().enumerate() {
+            assert_eq!(words[page * PAGE / 8 + page % 512].load(Ordering::Relaxed), *value, "page {page}");
+        }
+        region.validate().unwrap();
+        assert!(around > 1 || region.stats().manager.untouched_pages == 0);
+    }
+}

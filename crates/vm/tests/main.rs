@@ -18,6 +18,7 @@ mod cost;
 mod daemon;
 mod daemon_limits;
 mod dirty;
+mod fault_around;
 mod files;
 mod fork;
 mod hints;

@@ -40,12 +40,12 @@ impl Vm {
         (4 * self.least()).min(self.frames.buddy.frames() / 4).max(1)
     }
 
-    /// Whether memory is far from short even if so many more frames are populated, under any policy: what is left is at
-    /// least the number that the daemon aims at.
+    /// Whether memory is not short with so many more frames populated: as many are left as the daemon aims at, where there
+    /// is one.
     pub(crate) fn has_ample(&self, more: u64) -> bool {
         let stats = &self.frames.stats;
-        let taken = stats.wired_frames + stats.resident_pages + more;
-        self.frames.buddy.frames() >= taken + self.target()
+        let aim = if self.frames.pages.is_some() { self.target() } else { 0 };
+        self.frames.buddy.frames() >= stats.wired_frames + stats.resident_pages + more + aim
     }
 
     /// Whether the page daemon has work: memory is short, or a request for contiguity failed and the policy wakes the
