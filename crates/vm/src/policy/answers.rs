@@ -495,7 +495,7 @@ pub(super) static KEYS: [Key; 22] = [
     Key {
         name: "around",
         values: &["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"],
-        help: "fault-around: most base pages prepopulated around one that is touched, as far as as many beside them are populated",
+        help: "fault-around: base pages of the largest window that is prepopulated where pages are touched in order",
         set: |answers, value| answers.populate.around = 1 << value,
     },
 ];
