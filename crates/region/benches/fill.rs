@@ -69,7 +69,13 @@ mod fill {
 
     pub(crate) fn anonymous(bytes: usize, order: &[usize]) -> Result<Times, Box<dyn std::error::Error>> {
         let mut memory = Anonymous::new(bytes, false)?;
-        Ok(Times { all: touch(memory.as_mut_slice(), order), pager: 0.0, reservations: 0.0, collapses: 0.0, messages: 0.0 })
+        Ok(Times {
+            all: touch(memory.as_mut_slice(), order),
+            pager: 0.0,
+            reservations: 0.0,
+            collapses: 0.0,
+            messages: 0.0,
+        })
     }
 
     /// Writes a byte of each page; microseconds a page.

@@ -40,7 +40,12 @@ fn random(state: &mut u64, below: usize) -> usize {
 }
 
 /// Touches pages in an order, or those of them that are not populated, and compares after each touch. The number of faults.
-fn compare(sizes: &str, around: usize, reserved: fn(usize) -> (usize, usize), order: impl Iterator<Item = usize>) -> usize {
+fn compare(
+    sizes: &str,
+    around: usize,
+    reserved: fn(usize) -> (usize, usize),
+    order: impl Iterator<Item = usize>,
+) -> usize {
     const PAGES: usize = 1044;
     let mut machine = Machine::new(sizes, 4096, &format!("reservation:around={around}"));
     machine.anonymous(0, PAGES as u64, Growth::Fixed);

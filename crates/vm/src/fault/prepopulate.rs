@@ -72,7 +72,8 @@ impl Vm {
         while pages <= most {
             let low = index & !(pages - 1);
             let beside = [low.checked_sub(pages), Some(low + pages)];
-            let beside = beside.into_iter().flatten().any(|low| self.frames.population.is_populated(object, low, pages));
+            let beside =
+                beside.into_iter().flatten().any(|low| self.frames.population.is_populated(object, low, pages));
             if beside && !self.populate_window(context, object, low..low + pages, rights) {
                 break;
             }
