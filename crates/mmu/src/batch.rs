@@ -90,6 +90,11 @@ impl Batch {
         Located { head, entry, number: self.numbers[index], kind: self.kinds[index] as usize }
     }
 
+    /// Whether a request is for a base page.
+    pub(crate) fn is_base(&self, index: usize) -> bool {
+        self.kinds[index] >> 2 == 0
+    }
+
     /// The number of the translation of a request, and its key.
     #[inline(always)]
     pub(crate) fn entry(&self, index: usize) -> (u64, u32) {

@@ -47,7 +47,7 @@ impl Behind {
         }
         if served.missed != 0 {
             let reads = Reads { lines: &mut self.lines, counters: &mut self.counters };
-            on_format!(&mut self.format, format => format.walk(mappings, batch, served.missed, reads));
+            on_format!(&mut self.format, format => format.walk(mappings, batch, (served.missed, served.known), reads));
         }
     }
 

@@ -7,7 +7,7 @@
 use crate::batch::{BATCH, Batch, Located, TOUCHES, Touch, each, kind};
 use crate::behind::Behind;
 use crate::counters::Counters;
-use crate::mappings::{Mappings, Watch};
+use crate::mappings::{Forgotten, Mappings, Watch};
 use crate::recent::{Recent, Seen};
 use crate::record::Record;
 use crate::request::{Request, Trap};
@@ -305,5 +305,12 @@ impl Watch for Vec<Front> {
 
     fn pointer(&mut self, level: usize, record: Record) {
         self.iter_mut().flat_map(|front| &mut front.behind).for_each(|behind| behind.forget_pointer(level, record));
+    }
+
+    fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) {
+        // No TLB of the first level holds perforated pages.
+        self.iter_mut().flat_map(|front| &mut front.behind).for_each(|behind| {
+            behind.counters.shootdown_entries += behind.tlbs.forget_region(first_id, first, forgotten);
+        });
     }
 }

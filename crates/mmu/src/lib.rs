@@ -28,11 +28,11 @@ mod tlb;
 pub use cost::TranslationCycles;
 pub use counters::{Counters, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 pub use machine::{
-    Clock, Costs, Disk, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages, Serves,
-    SetBy, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
+    Clock, Costs, Disk, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages,
+    Perforated, Serves, SetBy, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};
 pub use replacement::Replacement;
 pub use request::{Request, Trap};
 pub use table::TableKind;
-pub use tlb::Held;
+pub use tlb::{Contents, Held};

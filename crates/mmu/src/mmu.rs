@@ -210,6 +210,19 @@ impl Mmu {
         self.shoot(space, at.0..at.0 + (size.bytes() >> self.mappings.ladder().base().shift()));
     }
 
+    /// Brings perforated pages up to date after a change of the mappings of these pages. Counts what that costs, and whether something
+    /// of theirs had to be shot down.
+    fn perforate(&mut self, space: u32, at: Vpn, size: PageSize) {
+        if self.mappings.perforates() {
+            let pages = at.0..at.0 + (size.bytes() >> self.mappings.ladder().base().shift());
+            let (work, forgotten) = self.mappings.perforate(space, pages.clone(), &mut self.fronts);
+            self.count_work(work);
+            if forgotten {
+                self.shoot(space, pages);
+            }
+        }
+    }
+
     /// Drops these pages from the TLBs; does nothing if none of them was loaded since the last shootdown of the same
     /// pages.
     fn shoot(&mut self, space: u32, pages: Range<u64>) {
@@ -225,6 +238,7 @@ impl Mmu {
     pub fn enter(&mut self, space: u32, at: Vpn, to: Mapped, access: Access) {
         let work = self.mappings.enter(space, at, to, access);
         self.count_work(work);
+        self.perforate(space, at, to.size);
     }
 
     /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether modified. Panics if there
@@ -232,6 +246,7 @@ impl Mmu {
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
         let (record, work) = self.mappings.remove(MappingId { space, at, size }, &mut self.fronts);
         self.count_shootdown(work, space, at, size);
+        self.perforate(space, at, size);
         Used::of(record)
     }
 
@@ -239,6 +254,7 @@ impl Mmu {
     pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
         let work = self.mappings.protect(MappingId { space, at, size }, protection, &mut self.fronts);
         self.count_shootdown(work, space, at, size);
+        self.perforate(space, at, size);
     }
 
     /// Replaces all mappings of `from` in a region, which have contiguous frames and equal rights, by one mapping of
@@ -246,12 +262,14 @@ impl Mmu {
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         let work = self.mappings.promote(MappingId { space, at, size: from }, to, &mut self.fronts);
         self.count_shootdown(work, space, at, to);
+        self.perforate(space, at, to);
     }
 
     /// Replaces one mapping of `from` by mappings of `to`, each with its rights and use bits.
     pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         let work = self.mappings.demote(MappingId { space, at, size: from }, to, &mut self.fronts);
         self.count_shootdown(work, space, at, from);
+        self.perforate(space, at, from);
     }
 
     /// The frame of the base page `at`, the size of the mapping, and its rights.

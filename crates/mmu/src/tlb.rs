@@ -10,13 +10,14 @@ use crate::batch::{Batch, KINDS, each};
 use crate::cache::{Cache, EMPTY};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::{Joins, Machine};
-use crate::mappings::Mappings;
+use crate::mappings::{Forgotten, Mappings};
 use crate::reach::joint::Joining;
-use crate::reach::{Entries, Reach, on_entries};
+use crate::reach::{Asked, Entries, Entry, Holds, Known, Reach, on_entries};
 use crate::recent::FirstLevel;
 use crate::record::Record;
 use crate::replacement::Replacement;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use superpage_pages::{MAX_LEVELS, PageSize, Vpn};
 
@@ -33,7 +34,7 @@ struct Tlb {
     index: usize,
     /// Whether it is one set with LRU, in which an entry is a whole mapping.
     ordered: bool,
-    /// How it joins base pages, if it does.
+    /// How it joins base pages, or the order of perforated pages, if it does one of these.
     joins: Option<Joining>,
     /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of positions in the file.
     encloses: u32,
@@ -44,10 +45,25 @@ struct Tlb {
 pub struct Held {
     /// The TLB, by its position in the machine file.
     pub tlb: usize,
-    /// The size.
+    /// What these entries hold.
+    pub contents: Contents,
+    /// The size of the page, or of one of them.
     pub size: PageSize,
     /// Entries for pages of it.
     pub entries: u64,
+}
+
+/// What an entry of a TLB holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Contents {
+    /// One mapping, or the part of it that a host backs by one page.
+    Mapping,
+    /// Several base pages.
+    Pages,
+    /// A perforated page.
+    Perforated,
+    /// A fragment of the hole bitmap of one.
+    Bitmap,
 }
 
 /// The TLBs of some levels.
@@ -72,6 +88,8 @@ pub(crate) struct Served {
     pub(crate) hits: [u64; MAX_TLB_LEVELS],
     /// By none of these TLBs.
     pub(crate) missed: u64,
+    /// What of those is known nevertheless.
+    pub(crate) known: Known,
 }
 
 impl Tlbs {
@@ -96,7 +114,10 @@ impl Tlbs {
             let asks = |kind: &usize| rungs >> (kind >> 2) & 1 != 0 && kind & 3 != 3 && tlb.serves.covers(kind & 3);
             let kinds = (0..KINDS).filter(asks).map(|kind| 1 << kind).sum();
             let (entries, encloses) = (Entries::new(machine, tlb), machine.enclosed_by(tlb));
-            let joins = tlb.joined(machine).map(Joins::joining);
+            let perforated = tlb.holds_perforated(machine);
+            let order = u32::from(machine.page_table.bits[0]);
+            let perforated = perforated.then_some(Joining { order, ..Joining::default() });
+            let joins = tlb.joined(machine).map(Joins::joining).or(perforated);
             let whole = machine.host.is_none() && joins.is_none();
             let ordered = whole && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
             all.push(Tlb { entries, kinds, rungs, level: tlb.level - 1, index, ordered, joins, encloses });
@@ -179,6 +200,15 @@ impl Tlbs {
         }
     }
 
+    /// Drops what is known of a perforated page; returns the number of entries dropped.
+    pub(crate) fn forget_region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) -> u64 {
+        let region = (first_id, first.0);
+        self.all.iter_mut().fold(0, |dropped, tlb| {
+            let joins = tlb.joins.unwrap_or_default();
+            dropped + on_entries!(&mut tlb.entries, cache => Reach::forget_region(cache, region, forgotten, joins))
+        })
+    }
+
     /// Empties all TLBs.
     pub(crate) fn flush(&mut self) {
         self.all.iter_mut().for_each(|tlb| on_entries!(&mut tlb.entries, cache => cache.flush()));
@@ -195,7 +225,7 @@ impl Tlbs {
             let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
             let asking = asking.fold(0, |asking, (_, requests)| asking | requests) & served.missed;
             if asking != 0 {
-                let missed = tlb.access(asking, batch, mappings);
+                let missed = tlb.access(asking, batch, mappings, &mut served.known);
                 served.hits[tlb.level % MAX_TLB_LEVELS] |= asking & !missed;
                 served.missed &= !asking | missed;
             }
@@ -218,7 +248,7 @@ impl Tlbs {
                         cache.access_touched(asking, |index| batch.entry(index), touches)
                     });
             } else if asking != 0 {
-                missed &= !asking | tlb.access(asking, batch, mappings);
+                missed &= !asking | tlb.access(asking, batch, mappings, &mut Known::default());
             }
         }
         missed
@@ -272,16 +302,24 @@ impl Tlbs {
     /// How many pages of each size each TLB holds, without zeroes.
     pub(crate) fn held(&self, mappings: &Mappings) -> Vec<Held> {
         let mut held = Vec::new();
+        let base = mappings.ladder().base();
         for tlb in &self.all {
-            for (rung, size) in mappings.ladder().sizes().iter().enumerate() {
-                let of_size = |id: u32| mappings.records[id as usize].rung() == rung;
-                let entries = on_entries!(&tlb.entries, cache => {
-                    cache.of().filter(|id| of_size(*id)).count() as u64
-                });
-                if entries > 0 {
-                    held.push(Held { tlb: tlb.index, size: *size, entries });
-                }
-            }
+            let mut counts: BTreeMap<(Contents, PageSize), u64> = BTreeMap::new();
+            on_entries!(&tlb.entries, cache => for holds in cache.holds(mappings) {
+                let of = match holds {
+                    Holds::Mapping(head) => (Contents::Mapping, mappings.ladder().sizes()[mappings.records[head as usize].rung()]),
+                    Holds::Pages => (Contents::Pages, base),
+                    Holds::Perforated => (Contents::Perforated, mappings.perforated_size()),
+                    Holds::Bitmap => (Contents::Bitmap, mappings.perforated_size()),
+                };
+                *counts.entry(of).or_default() += 1;
+            });
+            held.extend(counts.into_iter().map(|((contents, size), entries)| Held {
+                tlb: tlb.index,
+                contents,
+                size,
+                entries,
+            }));
         }
         held
     }
@@ -302,21 +340,23 @@ impl Tlbs {
         let index = tlb.index;
         cache.validate().map_err(|error| format!("TLB {index}: {error}"))?;
         for (set, way, key, payload) in cache.entries() {
-            let id = C::of(key, payload);
+            let wrong = |what: &str| Err(format!("TLB {index} set {set} way {way} key {key}: {what}"));
+            let mut entry = Entry { set, way, key, payload, number: 0 };
+            let joins = tlb.joins.unwrap_or_default();
+            let Holds::Mapping(id) = C::holds(key, payload, mappings) else {
+                C::validate(cache, entry, mappings, joins).or_else(|what| wrong(&what))?;
+                continue;
+            };
             let record = mappings.records[id as usize];
-            let wrong = |what: &str| Err(format!("TLB {index} set {set} way {way}: {what}, {record:?}"));
             if !record.is_leaf() || Mappings::head(id, record) != id {
-                return wrong("the entry is not a mapping");
+                return wrong(&format!("the entry is not a mapping, {record:?}"));
             }
             if tlb.rungs >> record.rung() & 1 == 0 {
-                return wrong("the TLB does not hold this size");
+                return wrong(&format!("the TLB does not hold this size, {record:?}"));
             }
-            let numbers = self.numbers(mappings.nodes.first_page(id), record);
-            let covered = if tlb.joins.is_some() { numbers } else { C::covered(payload, numbers) };
-            let joins = tlb.joins.unwrap_or_default();
-            if let Err(what) = C::validate(cache, (set, way, key, payload), mappings, joins, covered.start) {
-                return wrong(&what);
-            }
+            let covered = C::covered(payload, self.numbers(mappings.nodes.first_page(id), record));
+            entry.number = covered.start;
+            C::validate(cache, entry, mappings, joins).or_else(|what| wrong(&what))?;
             let holds = |outer: &Tlb| on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find(number, id).is_some()));
             let must = |outer: &&Tlb| outer.rungs >> record.rung() & 1 != 0 && outer.encloses >> index & 1 != 0;
             if !self.all.iter().filter(must).all(holds) {
@@ -330,9 +370,9 @@ impl Tlbs {
 impl Tlb {
     /// Looks those of a batch that ask it up, and fills on each miss; returns which missed.
     #[inline(always)]
-    fn access(&mut self, asking: u64, batch: &Batch, mappings: &Mappings) -> u64 {
-        let joins = self.joins.unwrap_or_default();
-        on_entries!(&mut self.entries, cache => Reach::access(cache, asking, batch, mappings, joins))
+    fn access(&mut self, asking: u64, batch: &Batch, mappings: &Mappings, known: &mut Known) -> u64 {
+        let asked = Asked { batch, mappings, joining: self.joins.unwrap_or_default() };
+        on_entries!(&mut self.entries, cache => Reach::access(cache, asking, &asked, known))
     }
 
     /// Drops these translations of a mapping.

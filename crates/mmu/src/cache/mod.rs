@@ -8,7 +8,8 @@ mod placed;
 mod rows;
 mod vector;
 
-use crate::reach::{Exact, Reach};
+use crate::mappings::Mappings;
+use crate::reach::{Exact, Holds, Reach};
 use crate::replacement::Replacement;
 use placed::Placed;
 use rows::Rows;
@@ -175,9 +176,9 @@ impl<C: Reach> Cache<C> {
         rows.into_iter().flatten().chain(placed.into_iter().flatten())
     }
 
-    /// The page-table entries that what it holds is for.
-    pub(crate) fn of(&self) -> impl Iterator<Item = u32> {
-        self.entries().map(|(_, _, key, payload)| C::of(key, payload))
+    /// What its entries hold.
+    pub(crate) fn holds(&self, mappings: &Mappings) -> impl Iterator<Item = Holds> {
+        self.entries().map(|(_, _, key, payload)| C::holds(key, payload, mappings))
     }
 
     /// The way (or place in the order of use) that holds this translation of the mapping `key`, if one does.

@@ -188,7 +188,26 @@ impl Machine {
                 }
             }
         }
+        self.check_perforated().or_else(|what| fail("perforated", what))?;
         self.check_caches().or_else(|(key, what)| fail(&key, what))
+    }
+
+    fn check_perforated(&self) -> Result<(), String> {
+        if self.perforated.is_none() {
+            return Ok(());
+        }
+        let size = self.perforated_size().expect("the page table was checked");
+        let base = self.pages.sizes[0];
+        if !self.tlb.iter().any(|tlb| tlb.holds_perforated(self)) {
+            return Err(format!("no TLB behind the first level holds pages of {base} and of {size}, as it must"));
+        }
+        if let Some(tlb) = self.tlb.iter().find(|tlb| tlb.holds_perforated(self) && tlb.joins.is_some()) {
+            return Err(format!("tlb \"{}\" holds perforated pages, so it cannot have joins", tlb.name));
+        }
+        if self.host.is_some() || self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0) {
+            return Err("it is for machines without [host] and without inclusive TLBs".into());
+        }
+        Ok(())
     }
 
     fn check_table(&self, ladder: &Ladder) -> Result<(), (&'static str, String)> {
@@ -205,6 +224,12 @@ impl Machine {
             let what =
                 format!("with pages of {base} it translates {address} address bits, expected at most {ADDRESS_BITS}");
             return Err(("page-table.bits", what));
+        }
+        if (self.page_table.kind == crate::table::TableKind::Perforated) != self.perforated.is_some() {
+            return Err((
+                "page-table.kind",
+                "\"perforated\" goes with a table [perforated], and only with that".into(),
+            ));
         }
         match self.page_table.kind.refuses(bits, ladder) {
             Some(why) => Err(("page-table.bits", why)),

@@ -39,6 +39,9 @@ pub struct Machine {
     /// The host that the machine is a guest of, if it matters.
     #[serde(default)]
     pub host: Option<Host>,
+    /// How many holes a perforated page may have, where page tables have these.
+    #[serde(default)]
+    pub perforated: Option<Perforated>,
     /// The TLBs, any number.
     pub tlb: Vec<TlbSpec>,
     /// The cost of a walk or a refill besides its memory references.
@@ -160,6 +163,19 @@ pub struct Host {
     pub assumed: Vec<String>,
 }
 
+/// Perforated pages: what the operating system makes of them.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Perforated {
+    /// A region whose pages are at their places but for so many of 100, rounded down to whole pages, is a perforated page.
+    pub most_holes_percent: u32,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
 /// Which accesses a TLB serves.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -264,6 +280,12 @@ impl TlbSpec {
     /// The number of sets.
     pub fn sets(&self) -> usize {
         self.entries / self.ways().max(1)
+    }
+
+    /// Whether it holds perforated pages: it is behind the first level, and holds both base pages and pages of their size.
+    pub(crate) fn holds_perforated(&self, machine: &Machine) -> bool {
+        let sizes = |sizes: &[PageSize]| machine.perforated_size().is_some_and(|size| sizes.contains(&size));
+        self.level > 1 && sizes(&self.sizes) && self.sizes.contains(&machine.pages.sizes[0])
     }
 
     /// How it joins base pages, if it holds these.
@@ -405,7 +427,7 @@ const MACHINES: &[(&str, &str)] =
     built_in!("machines": "alpha-21264" "harpertown" "skylake-sp" "golden-cove" "zen4" "zen5" "neoverse-v2");
 
 /// The built-in overlays.
-const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "coalescing" "coalescing-32k" "colt" "complete-subblock" "fractured" "partial-subblock");
+const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "coalescing" "coalescing-32k" "colt" "complete-subblock" "fractured" "partial-subblock" "perforated");
 
 /// What the text of a machine comes from, as errors name it: a file of the user's, where it is none of the built-in ones.
 const FILE: &str = "machine file ";
@@ -511,9 +533,17 @@ impl Machine {
     /// both: they have pages of the same sizes, tables of the same format, and no TLB whose entries depend on use bits, which
     /// the look-up sets. Otherwise TLBs, walkers and costs may differ.
     pub fn shares_mappings(&self, other: &Machine) -> bool {
-        let tables = |machine: &Machine| (machine.page_table.kind, machine.page_table.bits.clone());
+        let holes = |machine: &Machine| machine.perforated.as_ref().map(|perforated| perforated.most_holes_percent);
+        let tables = |machine: &Machine| (machine.page_table.kind, machine.page_table.bits.clone(), holes(machine));
         let looks = |machine: &Machine| machine.compared_use_bits() != 0;
         self.pages.sizes == other.pages.sizes && tables(self) == tables(other) && !looks(self) && !looks(other)
+    }
+
+    /// The size of perforated pages, if there are any: what one table of the lowest level maps.
+    pub(crate) fn perforated_size(&self) -> Option<PageSize> {
+        let order = |size: &PageSize| size.shift() - self.pages.sizes[0].shift();
+        let fits = |size: &PageSize| order(size) == u32::from(self.page_table.bits[0]);
+        self.perforated.as_ref().and_then(|_| self.pages.sizes.iter().copied().find(fits))
     }
 
     /// The use bits, as in a page-table entry, that pages in one entry of a TLB must have alike.

@@ -10,6 +10,7 @@
 mod frames;
 mod look_up;
 mod operations;
+mod perforation;
 mod validate;
 
 use crate::lines::ENTRY_BYTES;
@@ -17,9 +18,11 @@ use crate::machine::Machine;
 use crate::record::Record;
 use frames::Frames;
 use look_up::Stretches;
+use perforation::Perforation;
 use superpage_pages::{Ladder, PageSize, Vpn};
 
 pub(crate) use operations::{MappingId, Work};
+pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region};
 
 /// Notified of each page-table entry that caches may hold, just before it changes.
 pub(crate) trait Watch {
@@ -27,6 +30,8 @@ pub(crate) trait Watch {
     fn leaf(&mut self, head: u32, first: Vpn, record: Record);
     /// This pointer to a table is removed.
     fn pointer(&mut self, level: usize, record: Record);
+    /// The perforated page with this first page-table entry and page has changed: this is to be forgotten.
+    fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten);
 }
 
 /// No node above: a root.
@@ -40,6 +45,8 @@ pub(crate) struct Shape {
     /// For pages at each level of the ladder: the level of the index where they are (1 is the lowest), and the
     /// logarithm of the number of page-table entries there.
     pub(crate) layouts: Vec<(usize, u32)>,
+    /// The pages that are mapped in a perforated page at least; 0 if there are none such.
+    pub(crate) least_mapped: u32,
     /// The bytes that the page tables of the machine have for a node of each level, from the lowest up.
     pub(crate) bytes: Vec<u64>,
 }
@@ -53,7 +60,7 @@ impl Shape {
         let base = machine.ladder().base().shift();
         let layouts = machine.pages.sizes.iter().map(|size| layout(&spans, size.shift() - base)).collect();
         let bytes = bits.iter().map(|bits| ENTRY_BYTES << bits).collect();
-        Shape { bits, layouts, bytes }
+        Shape { bits, layouts, least_mapped: 0, bytes }
     }
 
     fn spans(bits: &[u32]) -> Vec<u32> {
@@ -100,6 +107,16 @@ impl Nodes {
         let node = &self.all[(id >> self.bits) as usize];
         let index = (id & ((1 << self.bits) - 1)) as u64;
         node.first + (index << self.spans[node.level as usize - 1])
+    }
+
+    /// The base-two logarithm of the number of page-table entries of a node.
+    pub(crate) fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// The page-table entries of a node that are not absent.
+    pub(crate) fn live_of(&self, id: u32) -> u32 {
+        self.all[(id >> self.bits) as usize].live
     }
 
     fn of(&mut self, id: u32) -> &mut Node {
@@ -166,6 +183,7 @@ pub(crate) struct Mappings {
     changes: u64,
     tables: Tables,
     stretches: Stretches,
+    perforation: Perforation,
     pub(crate) use_bits: UseBits,
 }
 
@@ -186,6 +204,7 @@ impl Mappings {
             roots: Vec::new(),
             changes: 0,
             tables: Tables { bytes: shape.bytes.clone(), now: 0, peak: 0 },
+            perforation: Perforation::new(shape.least_mapped),
             use_bits: UseBits::default(),
         }
     }
@@ -352,6 +371,7 @@ impl Mappings {
                 return;
             }
             self.tables.gone(self.nodes.all[number].level as usize);
+            self.dissolve(number, watch);
             self.nodes.all[number].level = 0;
             self.free.push(number as u32);
             watch.pointer(self.nodes.level_of(above), self.records[above as usize]);

@@ -210,6 +210,7 @@ impl Mappings {
                 self.nodes.all[number].live -= 1 << record.replicas();
             }
         }
+        self.dissolve(number, watch);
         self.nodes.all[number].level = 0;
         self.free.push(number as u32);
     }

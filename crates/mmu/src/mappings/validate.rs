@@ -34,7 +34,7 @@ impl Mappings {
         }
         match reached.iter().position(|reached| !reached) {
             Some(lost) => Err(format!("node {lost} is neither in use nor free")),
-            None => Ok(()),
+            None => self.validate_regions(),
         }
     }
 

@@ -11,8 +11,8 @@
 //! Numbers of translations are *places* here: the number that selects the set, and below that [`PART_BITS`] with the page's
 //! place in its block, or [`ALONE`].
 
-use super::Reach;
-use crate::batch::{Batch, Located, each};
+use super::{Asked, Entry, Holds, Known, Reach};
+use crate::batch::{Located, each};
 use crate::cache::Cache;
 use crate::mappings::Mappings;
 use crate::record::Record;
@@ -22,9 +22,9 @@ use std::ops::Range;
 
 /// The most pages of a block.
 pub(crate) const MOST_PAGES: usize = 32;
-const PART_BITS: u32 = 6;
+pub(super) const PART_BITS: u32 = 6;
 /// In place of a page's place in its block: the entry holds one mapping.
-const ALONE: u64 = (1 << PART_BITS) - 1;
+pub(super) const ALONE: u64 = (1 << PART_BITS) - 1;
 
 /// A rule that says which pages of a block one entry holds.
 pub(crate) trait Joins: Clone + Debug {
@@ -39,7 +39,7 @@ pub(crate) trait Joins: Clone + Debug {
 /// How the blocks of one TLB are joined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Joining {
-    /// The base-two logarithm of the number of pages of a block.
+    /// The base-two logarithm of the number of pages of a block, or of a perforated page.
     pub(crate) order: u32,
     /// The bits of page-table entries that must be alike.
     pub(crate) alike: u32,
@@ -102,11 +102,11 @@ pub(crate) struct Joint<J: Joins> {
 }
 
 /// Where something is looked for: its place as above, and its key.
-type Place = (u64, u32);
+pub(super) type Place = (u64, u32);
 
 /// Where the entry of a mapping is, if it has one of its own.
 #[inline(always)]
-fn alone(number: u64, head: u32) -> Place {
+pub(super) fn alone(number: u64, head: u32) -> Place {
     (number << PART_BITS | ALONE, head)
 }
 
@@ -150,7 +150,8 @@ impl<J: Joins> Reach for Joint<J> {
         }
     }
 
-    fn access(cache: &mut Cache<Self>, asking: u64, batch: &Batch, mappings: &Mappings, joining: Joining) -> u64 {
+    fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, _: &mut Known) -> u64 {
+        let Asked { batch, mappings, joining } = *asked;
         let mut missed = 0;
         for index in each(asking) {
             let located = batch.located(index);
@@ -178,32 +179,19 @@ impl<J: Joins> Reach for Joint<J> {
         drop_place(cache, in_block(number, head, joining));
     }
 
-    /// The first page that the entry holds.
-    fn of(key: u32, pages: u64) -> u32 {
-        if pages >> ALONE & 1 != 0 { key } else { key + pages.trailing_zeros() }
+    fn holds(key: u32, pages: u64, _: &Mappings) -> Holds {
+        if pages >> ALONE & 1 != 0 { Holds::Mapping(key) } else { Holds::Pages }
     }
 
-    fn validate(
-        cache: &Cache<Self>,
-        (set, way, key, pages): (usize, usize, u32, u64),
-        mappings: &Mappings,
-        joining: Joining,
-        number: u64,
-    ) -> Result<(), String> {
+    fn validate(cache: &Cache<Self>, entry: Entry<Self>, mappings: &Mappings, joining: Joining) -> Result<(), String> {
+        let Entry { key, payload: pages, .. } = entry;
         if pages >> ALONE & 1 != 0 {
-            let (place, key) = alone(number, key);
-            return match pages == 1 << ALONE && cache.selects(place, set) && cache.find(place, key) == Some(way) {
-                true => Ok(()),
-                false => Err("the entry is not where its page belongs".into()),
-            };
+            return entry.is_at(cache, alone(entry.number, key));
         }
-        let block = Block::read(mappings, key, joining);
-        let first = pages.trailing_zeros() as usize;
-        let (place, expected) = in_block(number, key + first as u32, joining);
-        if expected != key || !cache.selects(place, set) || cache.find(place, key) != Some(way) {
-            return Err("the entry is not where its block belongs".into());
-        }
-        match block.page(first).map(|_| J::together(&block, first)) {
+        let (block, lowest) = (Block::read(mappings, key, joining), pages.trailing_zeros());
+        let number = mappings.nodes.first_page(key + lowest).0;
+        entry.is_at(cache, in_block(number, key + lowest, joining))?;
+        match block.page(lowest as usize).map(|_| J::together(&block, lowest as usize)) {
             Some(together) if pages & !together == 0 => Ok(()),
             can => Err(format!("the entry holds the pages {pages:#b} of its block, of which {can:?} can be together")),
         }
@@ -228,7 +216,7 @@ impl<J: Joins> Joint<J> {
 }
 
 /// Drops what covers this place; returns the number of entries dropped.
-fn drop_place<J: Joins>(cache: &mut Cache<Joint<J>>, (number, key): Place) -> u64 {
+pub(super) fn drop_place<C: Reach>(cache: &mut Cache<C>, (number, key): Place) -> u64 {
     cache.forget(&(number..number + 1), key)
 }
 

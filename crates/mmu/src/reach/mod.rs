@@ -13,7 +13,7 @@
 use crate::batch::Batch;
 use crate::cache::Cache;
 use crate::machine::{JoinKind, Machine, TlbSpec};
-use crate::mappings::Mappings;
+use crate::mappings::{Forgotten, Mappings};
 use crate::record::Record;
 use joint::{Joining, Joint};
 use std::fmt::Debug;
@@ -25,6 +25,7 @@ mod exact;
 mod fractured;
 pub(crate) mod joint;
 mod partial_subblock;
+mod perforated;
 mod runs;
 
 use coalesced::Coalesced;
@@ -32,6 +33,7 @@ use complete_subblock::CompleteSubblock;
 pub(crate) use exact::Exact;
 pub(crate) use fractured::Fractured;
 use partial_subblock::PartialSubblock;
+use perforated::Perforated;
 use runs::Runs;
 
 /// What one entry covers, beyond its key. TLB code is compiled for each implementation, as it is for each replacement.
@@ -63,8 +65,8 @@ pub(crate) trait Reach: Clone + Debug {
 
     /// Looks requests of a batch up, and fills on each miss; returns which missed. As [`Cache::access`].
     #[inline(always)]
-    fn access(cache: &mut Cache<Self>, asking: u64, batch: &Batch, _: &Mappings, _: Joining) -> u64 {
-        cache.access(asking, |index| batch.entry(index))
+    fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, _: &mut Known) -> u64 {
+        cache.access(asking, |index| asked.batch.entry(index))
     }
 
     /// Drops what covers these translations of a mapping; returns the number of entries dropped. As [`Cache::forget`].
@@ -76,23 +78,70 @@ pub(crate) trait Reach: Clone + Debug {
     /// Takes the base page of this number out of the entries that it shares with others.
     fn separate(_: &mut Cache<Self>, _: u64, _: u32, _: Joining) {}
 
-    /// A page-table entry that an entry with this key is for.
-    fn of(key: u32, _: Self::Payload) -> u32 {
-        key
+    /// Drops what was known of a perforated page, given by its first page-table entry and the number of its first page;
+    /// returns the number of entries dropped.
+    fn forget_region(_: &mut Cache<Self>, _: (u32, u64), _: Forgotten, _: Joining) -> u64 {
+        0
     }
 
-    /// Checks that an entry, given by set, way, key and payload, is where it is looked for and agrees with page tables. `number` is
-    /// that of the first translation that it covers.
-    fn validate(
-        cache: &Cache<Self>,
-        (set, way, key, _): (usize, usize, u32, Self::Payload),
-        _: &Mappings,
-        _: Joining,
-        number: u64,
-    ) -> Result<(), String> {
-        match cache.selects(number, set) && cache.find(number, key) == Some(way) {
+    /// What an entry holds.
+    fn holds(key: u32, _: Self::Payload, _: &Mappings) -> Holds {
+        Holds::Mapping(key)
+    }
+
+    /// Checks that an entry is where it is looked for and agrees with page tables. Those that hold a mapping were checked to
+    /// hold one.
+    fn validate(cache: &Cache<Self>, entry: Entry<Self>, _: &Mappings, _: Joining) -> Result<(), String> {
+        entry.is_at(cache, (entry.number, entry.key))
+    }
+}
+
+/// A batch whose requests are looked up.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) batch: &'a Batch,
+    pub(crate) mappings: &'a Mappings,
+    pub(crate) joining: Joining,
+}
+
+/// What TLBs hold of perforated pages in which requests of a batch missed, as bit sets: the walk is shorter.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Known {
+    /// The perforated page's entry.
+    pub(crate) regions: u64,
+    /// The fragment of its bitmap.
+    pub(crate) fragments: u64,
+}
+
+/// What an entry holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Holds {
+    /// The mapping with this head, or a part of it.
+    Mapping(u32),
+    /// Several base pages.
+    Pages,
+    /// A perforated page.
+    Perforated,
+    /// A fragment of the bitmap of one.
+    Bitmap,
+}
+
+/// An entry, and where it is.
+pub(crate) struct Entry<C: Reach> {
+    pub(crate) set: usize,
+    pub(crate) way: usize,
+    pub(crate) key: u32,
+    pub(crate) payload: C::Payload,
+    /// The number of the first translation that it covers, if it holds a mapping.
+    pub(crate) number: u64,
+}
+
+impl<C: Reach> Entry<C> {
+    /// Checks that it is where this number and key are looked for.
+    fn is_at(&self, cache: &Cache<C>, (number, key): (u64, u32)) -> Result<(), String> {
+        match cache.selects(number, self.set) && cache.find(number, key) == Some(self.way) {
             true => Ok(()),
-            false => Err("the entry is not where its page belongs".into()),
+            false => Err("the entry is not where it is looked for".into()),
         }
     }
 }
@@ -150,6 +199,7 @@ reaches! { $
     Runs Joint<Runs>;
     PartialSubblock Joint<PartialSubblock>;
     CompleteSubblock Joint<CompleteSubblock>;
+    Perforated Perforated;
 }
 
 impl Kind {
@@ -157,6 +207,7 @@ impl Kind {
     fn of(machine: &Machine, tlb: &TlbSpec) -> Kind {
         match (&machine.host, tlb.joined(machine).map(|joins| joins.kind)) {
             (Some(_), _) => Kind::Fractured,
+            (None, None) if tlb.holds_perforated(machine) => Kind::Perforated,
             (None, None) => Kind::Exact,
             (None, Some(JoinKind::Coalesced)) => Kind::Coalesced,
             (None, Some(JoinKind::Runs)) => Kind::Runs,

@@ -8,6 +8,7 @@ use crate::batch::Batch;
 use crate::lines::Reads;
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
+use crate::reach::Known;
 use crate::record::Record;
 use superpage_pages::{Ladder, Vpn};
 
@@ -35,7 +36,7 @@ impl TableFormat for Linear {
     }
 
     #[inline(always)]
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: u64, reads: Reads<'_>) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>) {
         self.0.walk(mappings, batch, walks, reads);
     }
 

@@ -9,11 +9,13 @@ use crate::batch::Batch;
 use crate::lines::Reads;
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
+use crate::reach::Known;
 use crate::record::Record;
 use serde::Deserialize;
 use superpage_pages::{Ladder, Vpn};
 
 mod linear;
+mod perforated;
 mod radix;
 
 pub(crate) use radix::MAX_LEVELS as MAX_TABLE_LEVELS;
@@ -29,8 +31,8 @@ pub(crate) trait TableFormat: Sized {
     /// Empty caches, as the machine file describes them.
     fn new(machine: &Machine, shape: &Shape) -> Self;
 
-    /// Walks for these requests of a batch, whose pages are mapped, in their order.
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: u64, reads: Reads<'_>);
+    /// Walks for these requests of a batch, whose pages are mapped, in their order. Of some TLBs know a part.
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>);
 
     /// Walks for a page that is not mapped, to the absent entry. Its root exists.
     fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), reads: Reads<'_>);
@@ -103,4 +105,5 @@ macro_rules! formats {
 formats! { $
     Radix "radix" => radix;
     Linear "linear" => linear;
+    Perforated "perforated" => perforated;
 }

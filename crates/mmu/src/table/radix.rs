@@ -16,6 +16,7 @@ use crate::counters::MAX_WALK_LEVELS;
 use crate::lines::Reads;
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
+use crate::reach::Known;
 use crate::record::Record;
 use crate::replacement::Replacement;
 use superpage_pages::{Ladder, Vpn};
@@ -27,7 +28,7 @@ pub(crate) const MAX_LEVELS: usize = MAX_WALK_LEVELS;
 #[derive(Clone, Debug)]
 pub(crate) struct Radix {
     /// For pointers at level n, at index n - 1; the lowest level has none. A pointer's key is the number of its table.
-    caches: [Option<Cache>; MAX_LEVELS],
+    pub(super) caches: [Option<Cache>; MAX_LEVELS],
     levels: usize,
     /// The level of the entries of pages at each level of the ladder.
     leaf_levels: [u8; superpage_pages::MAX_LEVELS],
@@ -65,10 +66,10 @@ impl TableFormat for Radix {
     }
 
     #[inline(always)]
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: u64, reads: Reads<'_>) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>) {
         let mut levels = [0; MAX_LEVELS];
         for (kind, requests) in batch.groups() {
-            levels[self.leaf_levels[*kind as usize >> 2] as usize - 1] |= requests & walks;
+            levels[self.leaf_levels[*kind as usize >> 2] as usize - 1] |= requests & walks.0;
         }
         self.climb(mappings, &batch.entries, levels, reads);
     }
@@ -124,7 +125,7 @@ impl Radix {
     /// Walks to the leaves `entries`; `levels` says which of them are
     /// at each level (index 0: the lowest), as bit sets.
     #[inline(always)]
-    fn climb(
+    pub(super) fn climb(
         &mut self,
         mappings: &Mappings,
         entries: &[u32; BATCH],

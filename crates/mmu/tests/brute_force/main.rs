@@ -3,6 +3,7 @@
 
 mod joins;
 mod naive;
+mod perforated;
 mod reach;
 mod replacement;
 mod runs;
@@ -52,7 +53,7 @@ struct Pair {
 impl Pair {
     fn new(machines: &[Machine], seed: u64) -> Pair {
         let (machine, mmu) = (machines[0].clone(), Together::new(machines));
-        let scatters = machine.tlb.iter().any(|tlb| tlb.joins.is_some());
+        let scatters = machine.perforated.is_some() || machine.tlb.iter().any(|tlb| tlb.joins.is_some());
         Pair { mmu, naive: Naive::new(&machine), machine, state: seed | 1, scatters, luck: 0 }
     }
 
@@ -307,7 +308,8 @@ impl Pair {
             self.mmu.restart_page_table_peak();
             self.naive.peak = self.naive.table_bytes();
         }
-        let held: Vec<_> = self.mmu.held().iter().map(|held| (held.tlb, held.size, held.entries)).collect();
+        let held: Vec<_> =
+            self.mmu.held().iter().map(|held| (held.tlb, held.contents, held.size, held.entries)).collect();
         assert_eq!(held, self.naive.held());
         for _ in 0..8 {
             let (space, page) = (self.random(4) as u32, self.page());
@@ -395,6 +397,24 @@ fn machines() -> Vec<Machine> {
     machines.push(uneven);
     machines.extend(fractured(&machines));
     machines.extend(joined());
+    machines.extend(perforated());
+    machines
+}
+
+/// Page tables with perforated pages: few holes and many, large TLBs and small ones, several walk caches and none.
+fn perforated() -> Vec<Machine> {
+    let of = |(name, holes): (&str, u32)| {
+        let mut machine = Machine::builtin(&format!("{name}+perforated")).unwrap();
+        machine.name = format!("{name} with at most {holes} % holes");
+        machine.perforated.as_mut().unwrap().most_holes_percent = holes;
+        machine
+    };
+    let mut machines: Vec<Machine> =
+        [("zen5", 50), ("skylake-sp", 25), ("neoverse-v2", 60), ("skylake-sp", 0), ("zen4", 50)].map(of).into();
+    for tlb in machines.iter_mut().skip(1).flat_map(|machine| &mut machine.tlb).filter(|tlb| tlb.level > 1) {
+        tlb.entries = 4 * tlb.ways();
+    }
+    machines[4].walk_cache.clear();
     machines
 }
 
@@ -517,7 +537,7 @@ fn agree_over_a_long_stream(half: usize) {
         assert!(counters.tlb_misses() > 1000 && counters.level_hits(0) > 1000, "{counters:?}");
         assert!(machine.tlb_levels() == 1 || counters.level_hits(1) > 100, "{counters:?}");
         // Where entries hold several pages, fewer are dropped; where frames are not in a row, fewer pages are promoted.
-        let joined = machine.tlb.iter().any(|tlb| tlb.joins.is_some());
+        let joined = machine.perforated.is_some() || machine.tlb.iter().any(|tlb| tlb.joins.is_some());
         let (dropped, promoted) = if joined { (20, 200) } else { (100, 500) };
         assert!(counters.shootdown_entries > dropped && counters.pte_traversals > promoted, "{counters:?}");
         assert!(machine.spaces.number_bits > 1 || counters.flushes > 1, "{counters:?}");

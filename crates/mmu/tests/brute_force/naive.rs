@@ -2,10 +2,11 @@
 //! between two steps that could be found again, and no code is shared with the crate but the machine file.
 
 use crate::joins;
+use crate::perforated::{self, Region};
 use crate::reach::{self, Entry};
 use crate::replacement::{self, Twin};
 use std::collections::{BTreeMap, BTreeSet};
-use superpage_mmu::{Joins, LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, UseBit, WalkCacheSpec};
+use superpage_mmu::{Contents, Joins, LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, UseBit, WalkCacheSpec};
 use superpage_pages::{Access, Mapped, PageSize, Protection};
 
 /// Sets of anything.
@@ -124,6 +125,8 @@ pub(crate) struct Naive {
     walk_caches: Vec<(WalkCacheSpec, Cache<Pointer>)>,
     line_caches: Vec<(LineCacheSpec, Cache<u64>)>,
     pub(crate) mappings: BTreeMap<(u32, u64), Mapping>,
+    /// Perforated pages by space and first page, as TLBs may know them.
+    regions: BTreeMap<(u32, u64), Region>,
     /// Nodes by space, level, and page-number bits above what they span.
     nodes: BTreeMap<Pointer, u64>,
     free: Vec<u64>,
@@ -164,6 +167,7 @@ impl Naive {
                 .map(|cache| (cache.clone(), Cache::new(cache.sets(line), cache.ways, cache.replacement)))
                 .collect(),
             mappings: BTreeMap::new(),
+            regions: BTreeMap::new(),
             nodes: BTreeMap::new(),
             free: Vec::new(),
             ever: 0,
@@ -182,7 +186,11 @@ impl Naive {
         let page = self.machine.pages.sizes[0].bytes();
         let of = |level: usize| {
             let bytes = 8u64 << self.machine.page_table.bits[level - 1];
-            if self.machine.page_table.kind == TableKind::Linear { bytes.div_ceil(page) * page } else { bytes }
+            match self.machine.page_table.kind {
+                TableKind::Linear => bytes.div_ceil(page) * page,
+                TableKind::Perforated if level == 2 => 2 * bytes,
+                _ => bytes,
+            }
         };
         let roots: BTreeSet<u32> = self.nodes.keys().map(|(space, ..)| *space).collect();
         let below = self.nodes.keys().map(|(_, level, _)| *level).filter(|level| *level < self.levels());
@@ -214,7 +222,9 @@ impl Naive {
     fn leaf_level(&self, size: PageSize) -> usize {
         match self.machine.page_table.kind {
             TableKind::Linear => 1,
-            TableKind::Radix => (1..=self.levels()).rev().find(|l| self.below(*l) <= self.order(size)).unwrap(),
+            TableKind::Radix | TableKind::Perforated => {
+                (1..=self.levels()).rev().find(|l| self.below(*l) <= self.order(size)).unwrap()
+            }
         }
     }
 
@@ -309,6 +319,35 @@ impl Naive {
         }
     }
 
+    /// Perforated pages follow what is mapped now.
+    fn perforate(&mut self, space: u32, at: u64, pages: u64) {
+        let Some(n) = perforated::pages(&self.machine) else { return };
+        for first in (at / n * n..at + pages).step_by(n as usize) {
+            let now = perforated::region(&self.machine, &self.mappings, space, first);
+            let Some(old) = self.regions.remove(&(space, first)) else {
+                now.map(|now| self.regions.insert((space, first), now));
+                continue;
+            };
+            let (whole, fragments) = old.forgotten(&self.machine, now.as_ref());
+            now.map(|now| self.regions.insert((space, first), now));
+            for (_, cache) in &mut self.tlbs {
+                let gone = |held: Entry| {
+                    held.space == space
+                        && match held.contents {
+                            Contents::Perforated => whole && held.first == first,
+                            Contents::Bitmap => fragments.contains(&held.first),
+                            _ => false,
+                        }
+                };
+                self.counts.shootdown_entries += cache.drop(gone);
+            }
+            // Where the table is gone, nothing more is announced.
+            if (whole || !fragments.is_empty()) && self.nodes.contains_key(&self.node(space, first, 1)) {
+                self.announce(space, at, pages);
+            }
+        }
+    }
+
     /// Removes all mappings of a space after one flush.
     pub(crate) fn flush(&mut self, space: u32) {
         if self.nodes.keys().any(|node| node.0 == space) {
@@ -321,6 +360,7 @@ impl Naive {
         let dirty = access == Access::Write;
         self.mappings.insert((space, at), Mapping { frame: frame.0, size, protection, referenced: true, dirty });
         self.rebuild();
+        self.perforate(space, at, self.pages(size));
     }
 
     pub(crate) fn remove(&mut self, space: u32, at: u64) -> Mapping {
@@ -328,6 +368,7 @@ impl Naive {
         self.shoot(space, at, mapping.size);
         self.announce(space, at, self.pages(mapping.size));
         self.rebuild();
+        self.perforate(space, at, self.pages(mapping.size));
         mapping
     }
 
@@ -337,6 +378,7 @@ impl Naive {
         let size = mapping.size;
         self.shoot(space, at, size);
         self.announce(space, at, self.pages(size));
+        self.perforate(space, at, self.pages(size));
     }
 
     pub(crate) fn promote(&mut self, space: u32, at: u64, from: PageSize, to: PageSize) {
@@ -351,6 +393,7 @@ impl Naive {
         self.announce(space, at, self.pages(to));
         self.mappings.insert((space, at), whole.unwrap());
         self.rebuild();
+        self.perforate(space, at, self.pages(to));
     }
 
     pub(crate) fn demote(&mut self, space: u32, at: u64, from: PageSize, to: PageSize) {
@@ -361,6 +404,7 @@ impl Naive {
             self.mappings.insert((space, first), Mapping { size: to, frame: whole.frame + (first - at), ..whole });
         }
         self.rebuild();
+        self.perforate(space, at, self.pages(from));
     }
 
     pub(crate) fn clear(&mut self, space: u32, at: u64, dirty: bool) -> bool {
@@ -423,8 +467,24 @@ impl Naive {
         }
     }
 
-    /// Asks the TLBs, nearest first; fills those that missed if the page is mapped.
-    fn translate(&mut self, page: u64, access: Access, mapping: Option<(u64, Mapping)>, counted: bool) -> bool {
+    /// The perforated page of this base page, and what of it is held: its entry, and the fragment.
+    fn region(&self, page: u64, mapping: Option<(u64, Mapping)>) -> Option<Region> {
+        let base = self.machine.pages.sizes[0];
+        mapping.filter(|(_, mapping)| mapping.size == base)?;
+        perforated::region(&self.machine, &self.mappings, self.space, page)
+    }
+
+    /// Asks the TLBs, nearest first; fills those that missed if the page is mapped. Returns whether one has the page; if none, what is
+    /// known of its perforated page: its entry, and the fragment.
+    fn translate(
+        &mut self,
+        page: u64,
+        access: Access,
+        mapping: Option<(u64, Mapping)>,
+        counted: bool,
+    ) -> Result<(), (bool, bool)> {
+        let region = self.region(page, mapping);
+        let mut known = (false, false);
         let deepest = self.tlbs.iter().map(|(spec, _)| spec.level).max().unwrap();
         let mut hit = None;
         for level in 1..=deepest {
@@ -441,12 +501,28 @@ impl Naive {
                     }
                     for (size, order) in orders.iter().filter(|(size, _)| spec.sizes.contains(size)) {
                         let of_size = |held: Entry| reach::translated(&self.machine, held.size) == *size;
-                        let wanted =
-                            |held: Entry| held.held.is_none() && of_size(held) && held.covers(self.space, page);
+                        let wanted = |held: Entry| {
+                            held.contents == Contents::Mapping && of_size(held) && held.covers(self.space, page)
+                        };
                         if let Some(held) = cache.hit(page >> order, wanted) {
                             assert!(hit.is_none(), "two entries for a page in a level");
                             assert_eq!(mapping.unwrap().1.size, held.size, "an entry that the table does not know");
                             hit = Some(level);
+                        }
+                    }
+                    if let (None, Some(region), true) = (hit, &region, perforated::held_by(&self.machine, spec)) {
+                        let (space, n) = (self.space, perforated::pages(&self.machine).unwrap());
+                        let of = |contents: Contents| {
+                            move |held: Entry| held.contents == contents && held.covers(space, page)
+                        };
+                        let whole = cache.hit(page / n, of(Contents::Perforated)).is_some();
+                        let may = region.may_be_hole(&self.machine, page);
+                        let pages = region.fragment(&self.machine, page).1;
+                        let fragment = may && cache.hit(page / pages, of(Contents::Bitmap)).is_some();
+                        if whole && !region.holes.contains(&page) && (fragment || !may) {
+                            hit = Some(level);
+                        } else {
+                            known = (known.0 || whole, known.1 || fragment);
                         }
                     }
                 }
@@ -467,6 +543,33 @@ impl Naive {
                 for index in 0..self.tlbs.len() {
                     let (spec, cache) = &mut self.tlbs[index];
                     if spec.level == level && Naive::serves(spec, access) && spec.sizes.contains(&size) {
+                        if let (Some(region), true) = (&region, perforated::held_by(&self.machine, spec)) {
+                            let (space, n) = (self.space, perforated::pages(&self.machine).unwrap());
+                            let has = |cache: &Cache<Entry>, contents: Contents| {
+                                cache.entries().any(|held| held.contents == contents && held.covers(space, page))
+                            };
+                            let (first, pages) = region.fragment(&self.machine, page);
+                            let large = self.machine.pages.sizes.iter().find(|size| size.bytes() / base.bytes() == n);
+                            let part = |first, pages, contents| Entry {
+                                space,
+                                first,
+                                pages,
+                                size: *large.unwrap(),
+                                held: None,
+                                contents,
+                            };
+                            // Both are looked for before either is loaded.
+                            let had = has(cache, Contents::Perforated);
+                            if region.may_be_hole(&self.machine, page) && !has(cache, Contents::Bitmap) {
+                                cache.fill(page / pages, part(first, pages, Contents::Bitmap));
+                            }
+                            if region.holes.contains(&page) {
+                                cache.fill(number, entry);
+                            } else if !had {
+                                cache.fill(page / n, part(region.first, n, Contents::Perforated));
+                            }
+                            continue;
+                        }
                         if let Some(joins) = spec.joins.as_ref().filter(|_| mapping.size == base) {
                             let all = joins::together(joins, base, &self.mappings, self.space, page);
                             if !all.is_empty() {
@@ -494,7 +597,7 @@ impl Naive {
                 }
             }
         }
-        hit.is_some()
+        if hit.is_some() { Ok(()) } else { Err(known) }
     }
 
     fn drop_inner(&mut self, outer: &TlbSpec, evicted: Entry) {
@@ -508,7 +611,7 @@ impl Naive {
     }
 
     /// Walks to the leaf of the page, or to the entry that is absent.
-    fn walk(&mut self, page: u64, mapping: Option<(u64, Mapping)>) {
+    fn walk(&mut self, page: u64, mapping: Option<(u64, Mapping)>, known: (bool, bool)) {
         let last = match mapping {
             Some((_, mapping)) => self.leaf_level(mapping.size),
             None => {
@@ -516,29 +619,70 @@ impl Naive {
                 (1..=self.levels()).find(|l| self.nodes.contains_key(&self.node(self.space, page, *l))).unwrap()
             }
         };
+        let region = perforated::region(&self.machine, &self.mappings, self.space, page).filter(|_| last == 1);
+        let Some(region) = region else { return self.walk_down(page, last) };
+        if !known.0 {
+            self.walk_down(page, 2);
+        }
+        if region.may_be_hole(&self.machine, page) && !known.1 {
+            let word = (region.frame + page - region.first) / 64 % (1 << 31);
+            self.read((1 << 31) + word);
+        }
+        if region.holes.contains(&page) {
+            if !self.cached(page, 2) {
+                let shadow = (1 << 30) + self.entry(page, 2);
+                self.read(shadow);
+                self.cache(page, 2);
+            }
+            let entry = self.entry(page, 1);
+            self.read(entry);
+        }
+    }
+
+    /// Walks from the root, or from what a walk cache holds, to the entry of this level.
+    fn walk_down(&mut self, page: u64, last: usize) {
         let mut from = self.levels();
         for level in last + 1..=self.levels() {
-            let pointer = (self.space, level, page >> self.below(level));
-            let cache = self.walk_caches.iter_mut().find(|(spec, _)| spec.level == level);
-            if cache.is_some_and(|(_, cache)| cache.hit(0, |held| held == pointer).is_some()) {
-                self.counts.walk_cache_hits[level - 1] += 1;
+            if self.cached(page, level) {
                 from = level - 1;
                 break;
             }
         }
         for level in (last..=from).rev() {
-            let node = self.nodes[&self.node(self.space, page, level)];
-            let index = (page >> self.below(level)) & ((1 << self.machine.page_table.bits[level - 1]) - 1);
-            let widest = *self.machine.page_table.bits.iter().max().unwrap();
-            let address = ((node << widest) + index) * 8;
-            self.reference(address / self.machine.memory.line_bytes);
+            let entry = self.entry(page, level);
+            self.read(entry);
             if level > last {
-                let pointer = (self.space, level, page >> self.below(level));
-                for (_, cache) in self.walk_caches.iter_mut().filter(|(spec, _)| spec.level == level) {
-                    cache.fill(0, pointer);
-                }
+                self.cache(page, level);
             }
         }
+    }
+
+    /// Whether a walk cache holds the page's pointer of this level.
+    fn cached(&mut self, page: u64, level: usize) -> bool {
+        let pointer = (self.space, level, page >> self.below(level));
+        let cache = self.walk_caches.iter_mut().find(|(spec, _)| spec.level == level);
+        let hit = cache.is_some_and(|(_, cache)| cache.hit(0, |held| held == pointer).is_some());
+        self.counts.walk_cache_hits[level - 1] += u64::from(hit);
+        hit
+    }
+
+    fn cache(&mut self, page: u64, level: usize) {
+        let pointer = (self.space, level, page >> self.below(level));
+        for (_, cache) in self.walk_caches.iter_mut().filter(|(spec, _)| spec.level == level) {
+            cache.fill(0, pointer);
+        }
+    }
+
+    /// The number of the page's entry of this level: its address in entries.
+    fn entry(&self, page: u64, level: usize) -> u64 {
+        let node = self.nodes[&self.node(self.space, page, level)];
+        let index = (page >> self.below(level)) & ((1 << self.machine.page_table.bits[level - 1]) - 1);
+        let widest = *self.machine.page_table.bits.iter().max().unwrap();
+        (node << widest) + index
+    }
+
+    fn read(&mut self, entry: u64) {
+        self.reference(entry * 8 / self.machine.memory.line_bytes);
     }
 
     fn reference(&mut self, line: u64) {
@@ -572,8 +716,8 @@ impl Naive {
         if stop.is_none() {
             self.mark(page, access);
         }
-        if !self.translate(page, access, mapping, true) {
-            self.walk(page, mapping);
+        if let Err(known) = self.translate(page, access, mapping, true) {
+            self.walk(page, mapping, known);
         }
         stop
     }
@@ -612,20 +756,15 @@ impl Naive {
         assert!(mapping.is_some_and(|(_, mapping)| mapping.protection.allows(access)));
         self.forgotten = None;
         self.mark(page, access);
-        self.translate(page, access, mapping, false);
+        let _ = self.translate(page, access, mapping, false);
     }
 
-    /// Entries in each TLB by size.
-    pub(crate) fn held(&self) -> Vec<(usize, PageSize, u64)> {
-        let mut held = Vec::new();
+    /// Entries in each TLB by what they hold and size.
+    pub(crate) fn held(&self) -> Vec<(usize, Contents, PageSize, u64)> {
+        let mut held = BTreeMap::new();
         for (index, (_, cache)) in self.tlbs.iter().enumerate() {
-            for size in &self.machine.pages.sizes {
-                let count = cache.entries().filter(|entry| entry.size == *size).count() as u64;
-                if count > 0 {
-                    held.push((index, *size, count));
-                }
-            }
+            cache.entries().for_each(|entry| *held.entry((index, entry.contents, entry.size)).or_default() += 1);
         }
-        held
+        held.into_iter().map(|((index, contents, size), count)| (index, contents, size, count)).collect()
     }
 }

@@ -1,6 +1,6 @@
 //! What an entry of a TLB covers, once more: as pages, with nothing packed.
 
-use superpage_mmu::Machine;
+use superpage_mmu::{Contents, Machine};
 use superpage_pages::PageSize;
 
 /// A TLB entry: pages of a space, within one mapping of this size.
@@ -12,6 +12,7 @@ pub(crate) struct Entry {
     pub(crate) size: PageSize,
     /// If it holds several mappings, which of the pages.
     pub(crate) held: Option<u64>,
+    pub(crate) contents: Contents,
 }
 
 impl Entry {
@@ -35,7 +36,7 @@ impl Entry {
 pub(crate) fn joint(space: u32, pages: u64, held: &[u64], base: PageSize) -> Entry {
     let first = held[0] / pages * pages;
     let held = held.iter().fold(0, |set, page| set | 1 << (page - first));
-    Entry { space, first, pages, size: base, held: Some(held) }
+    Entry { space, first, pages, size: base, held: Some(held), contents: Contents::Pages }
 }
 
 /// The size of what is looked up where a page of this size is mapped: which TLBs hold it, and what number selects the set.
@@ -49,5 +50,5 @@ pub(crate) fn translated(machine: &Machine, size: PageSize) -> PageSize {
 /// A new entry for this page, mapped by one of this size.
 pub(crate) fn entry(machine: &Machine, space: u32, page: u64, size: PageSize) -> Entry {
     let pages = translated(machine, size).bytes() / machine.pages.sizes[0].bytes();
-    Entry { space, first: page / pages * pages, pages, size, held: None }
+    Entry { space, first: page / pages * pages, pages, size, held: None, contents: Contents::Mapping }
 }

@@ -1,0 +1,225 @@
+//! Regions that the operating system maps by one perforated page: base pages of one table of the lowest level that lie at their
+//! places in one aligned extent of frames, with the same rights. All others are *holes*: absent, elsewhere, or with other
+//! rights. Park et al., Perforated page: supporting fragmented memory allocation for large pages, ISCA 2020.
+//!
+//! The operating system's part is the rule here: a region is perforated as long as its holes are not too many. It follows from
+//! what is mapped, so nobody has to ask for it.
+
+use super::{Mappings, Watch};
+use crate::mappings::Work;
+use superpage_pages::{PageSize, Vpn};
+
+/// The words of a region's bitmap.
+const WORDS: usize = 8;
+/// The most pages of a region.
+pub(crate) const MOST_PAGES: usize = WORDS * 64;
+/// The parts of a region that have a bit in the filter of its page-table entry.
+const FILTERED: u32 = 8;
+/// The fragments in which a TLB holds the bitmap.
+pub(crate) const FRAGMENTS: u32 = 16;
+
+/// What pages of one extent have alike: its first frame, and their rights.
+type Class = (u64, u32);
+
+/// A perforated page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Region {
+    class: Class,
+    holes: [u64; WORDS],
+    /// The base-two logarithm of the number of pages.
+    order: u32,
+}
+
+impl Region {
+    /// The first frame of the extent.
+    pub(crate) fn frame(&self) -> u64 {
+        self.class.0
+    }
+
+    /// Whether the page at this place is a hole.
+    #[inline(always)]
+    pub(crate) fn is_hole(&self, place: u32) -> bool {
+        self.holes[place as usize / 64] >> (place % 64) & 1 != 0
+    }
+
+    /// Whether there is a hole in the eighth of the region that this place is in: else the bitmap need not be read.
+    #[inline(always)]
+    pub(crate) fn may_be_hole(&self, place: u32) -> bool {
+        let pages = (1 << self.order) / FILTERED;
+        let first = place / pages * pages;
+        match pages {
+            64 => self.holes[first as usize / 64] != 0,
+            _ => (first..first + pages).any(|place| self.is_hole(place)),
+        }
+    }
+
+    /// The fragment of the bitmap that has the bit of this place.
+    pub(crate) fn fragment(&self, place: u32) -> u32 {
+        place / ((1 << self.order) / FRAGMENTS)
+    }
+
+    /// The fragments that differ, as a bit set.
+    fn differing(&self, other: &Region) -> u32 {
+        let differs = |place: &u32| self.is_hole(*place) != other.is_hole(*place);
+        (0..1 << self.order).filter(differs).fold(0, |set, place| set | 1 << self.fragment(place))
+    }
+}
+
+/// What TLBs must forget of a region besides the pages that changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Forgotten {
+    /// The region's own entry.
+    pub(crate) whole: bool,
+    /// Fragments of its bitmap, as a bit set.
+    pub(crate) fragments: u32,
+}
+
+const ALL: Forgotten = Forgotten { whole: true, fragments: (1 << FRAGMENTS) - 1 };
+
+/// The perforated regions of all spaces.
+#[derive(Clone, Debug)]
+pub(super) struct Perforation {
+    /// The pages that are not holes which a region has at least; 0 if there are no regions.
+    least: u32,
+    /// By node of the lowest level.
+    regions: Vec<Option<Box<Region>>>,
+}
+
+impl Perforation {
+    /// None yet.
+    pub(super) fn new(least: u32) -> Perforation {
+        Perforation { least, regions: Vec::new() }
+    }
+}
+
+impl Mappings {
+    /// The size of a perforated page.
+    pub(crate) fn perforated_size(&self) -> PageSize {
+        let order = |size: &PageSize| size.shift() - self.ladder.base().shift();
+        let size = self.ladder.sizes().iter().copied().find(|size| order(size) == self.bits[0]);
+        size.expect("where pages are perforated, there are pages of that size")
+    }
+
+    /// Whether there may be perforated pages.
+    #[inline(always)]
+    pub(crate) fn perforates(&self) -> bool {
+        self.perforation.least > 0
+    }
+
+    /// The perforated page that this page-table entry of a base page, or of an absent one, is part of; and its place there.
+    #[inline(always)]
+    pub(crate) fn region(&self, id: u32) -> Option<(&Region, u32)> {
+        let region = self.perforation.regions.get((id >> self.nodes.bits) as usize)?.as_deref()?;
+        Some((region, id & ((1 << self.nodes.bits) - 1)))
+    }
+
+    /// Brings the regions that these pages are in up to date after a change. Returns what that costs, and
+    /// whether TLBs had to forget something.
+    pub(crate) fn perforate(
+        &mut self,
+        space: u32,
+        pages: std::ops::Range<u64>,
+        watch: &mut impl Watch,
+    ) -> (Work, bool) {
+        let (mut work, mut shot, span) = (Work::default(), false, 1 << self.bits[0]);
+        for first in (pages.start / span * span..pages.end).step_by(span as usize) {
+            if let Some(found) = self.find(space, Vpn(first), 1).filter(|found| found.level == 1) {
+                let (more, forgotten) = self.update(found.id, Vpn(first), watch);
+                shot |= forgotten;
+                work = Work { writes: work.writes + more.writes, traversals: work.traversals + more.traversals };
+            }
+        }
+        (work, shot)
+    }
+
+    /// The same of the region whose first page and page-table entry these are.
+    fn update(&mut self, first_id: u32, first: Vpn, watch: &mut impl Watch) -> (Work, bool) {
+        let node = (first_id >> self.nodes.bits) as usize;
+        if self.perforation.regions.len() <= node {
+            self.perforation.regions.resize(node + 1, None);
+        }
+        let (old, new) = (self.perforation.regions[node].take(), self.find_region(first_id).map(Box::new));
+        let bitmap = (1u64 << self.bits[0]).div_ceil(64);
+        let (forgotten, work) = match (&old, &new) {
+            // The entry above, its shadow and the bitmap are written once all entries were read.
+            (None, Some(_)) => (None, Work { writes: 2 + bitmap, traversals: 1 << self.bits[0] }),
+            (Some(_), None) => (Some(ALL), Work { writes: 1, traversals: 0 }),
+            (Some(a), Some(b)) if a.class != b.class => {
+                (Some(ALL), Work { writes: 2 + bitmap, traversals: 1 << self.bits[0] })
+            }
+            (Some(a), Some(b)) if a != b => {
+                // A page that became a hole has been dropped, with all that was known of it.
+                let filled = Forgotten { whole: false, fragments: a.differing(b) };
+                (Some(filled), Work { writes: 1, traversals: 0 })
+            }
+            _ => (None, Work::default()),
+        };
+        self.perforation.regions[node] = new;
+        if let Some(forgotten) = forgotten {
+            watch.region(first_id, first, forgotten);
+        }
+        (work, forgotten.is_some_and(|forgotten| forgotten.whole || forgotten.fragments != 0))
+    }
+
+    /// A node of the lowest level is no more.
+    pub(super) fn dissolve(&mut self, node: usize, watch: &mut impl Watch) {
+        if let Some(region) = self.perforation.regions.get_mut(node)
+            && region.take().is_some()
+        {
+            let first_id = (node as u32) << self.nodes.bits;
+            watch.region(first_id, self.nodes.first_page(first_id), ALL);
+        }
+    }
+
+    /// The class of a page, if it can be part of a perforated page.
+    fn class(&self, id: u32) -> Option<Class> {
+        let place = u64::from(id & ((1 << self.nodes.bits) - 1));
+        let (record, frame) = self.base_page(id)?;
+        let first = frame.checked_sub(place).filter(|first| first.is_multiple_of(1 << self.bits[0]))?;
+        Some((first, record.attributes(0)))
+    }
+
+    /// The region of this node as it is mapped now: of the classes that are large enough, the largest; the first of those.
+    fn find_region(&self, first_id: u32) -> Option<Region> {
+        let least = self.perforation.least;
+        if self.nodes.live_of(first_id) < least {
+            return None;
+        }
+        let ids = first_id..first_id + (1 << self.bits[0]);
+        // At least a third of all are needed: two counters find every class that is that large.
+        let mut common: [(Option<Class>, u32); 2] = [(None, 0); 2];
+        for class in ids.clone().filter_map(|id| self.class(id)) {
+            match common.iter_mut().find(|(held, count)| *held == Some(class) && *count > 0) {
+                Some((_, count)) => *count += 1,
+                None => match common.iter_mut().find(|(_, count)| *count == 0) {
+                    Some(free) => *free = (Some(class), 1),
+                    None => common.iter_mut().for_each(|(_, count)| *count -= 1),
+                },
+            }
+        }
+        let region = |class: Class| {
+            let mut holes = [0; WORDS];
+            for (place, id) in ids.clone().enumerate() {
+                holes[place / 64] |= u64::from(self.class(id) != Some(class)) << (place % 64);
+            }
+            Region { class, holes, order: self.bits[0] }
+        };
+        let pages =
+            |region: &Region| (1 << self.bits[0]) - region.holes.iter().map(|word| word.count_ones()).sum::<u32>();
+        let first = |region: &Region| (0..1 << self.bits[0]).find(|place| !region.is_hole(*place));
+        let found = common.iter().filter_map(|(class, _)| class.map(region)).filter(|region| pages(region) >= least);
+        found.max_by_key(|region| (pages(region), std::cmp::Reverse(first(region))))
+    }
+
+    /// Checks that regions are what is mapped.
+    pub(super) fn validate_regions(&self) -> Result<(), String> {
+        for (node, region) in self.perforation.regions.iter().enumerate() {
+            let id = (node as u32) << self.nodes.bits;
+            let expected = if self.nodes.level_of(id) == 1 { self.find_region(id) } else { None };
+            if region.as_deref() != expected.as_ref() {
+                return Err(format!("node {node}: the perforated page is {region:?}, but {expected:?} is mapped"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,155 @@
+//! Perforated pages: how long walks are, what TLBs hold, and that nothing of them is stale.
+
+use superpage_mmu::{Contents, Machine, Mmu, Request, Trap};
+use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
+
+/// One level of every cache that matters, so that each walk is seen: no walk caches.
+fn machine() -> Machine {
+    let mut machine = Machine::builtin("skylake-sp+perforated").unwrap();
+    machine.walk_cache.clear();
+    machine
+}
+
+fn enter(mmu: &mut Mmu, page: u64, frame: u64) {
+    let size: PageSize = "4K".parse().unwrap();
+    mmu.enter(0, Vpn(page), Mapped { frame: Pfn(frame), size, protection: Protection::READ_WRITE }, Access::Read);
+}
+
+fn read(mmu: &mut Mmu, pages: impl IntoIterator<Item = u64>) {
+    let requests: Vec<Request> = pages.into_iter().map(|page| Request::new(Vpn(page), Access::Read)).collect();
+    assert_eq!(mmu.run(&requests), None);
+    mmu.validate().unwrap();
+}
+
+/// References of one read of a page.
+fn references(mmu: &mut Mmu, page: u64) -> u64 {
+    let before = mmu.counters(0).walk_memory_references();
+    read(mmu, [page]);
+    mmu.counters(0).walk_memory_references() - before
+}
+
+fn held(mmu: &Mmu, contents: Contents) -> u64 {
+    mmu.held(0).iter().filter(|held| held.contents == contents).map(|held| held.entries).sum()
+}
+
+/// A region whose pages with numbers that are a multiple of four within its first half are elsewhere: 64 holes.
+fn holey() -> Mmu {
+    let mut mmu = Mmu::new(&machine());
+    for page in 0..512 {
+        let hole = page < 256 && page % 4 == 0;
+        enter(&mut mmu, page, if hole { 10_000 + page } else { 512 + page });
+    }
+    mmu.validate().unwrap();
+    mmu
+}
+
+#[test]
+fn a_walk_is_as_long_as_the_paper_says() {
+    // A base page takes four references, a superpage three.
+    let mut plain = Mmu::new(&machine());
+    enter(&mut plain, 0, 0);
+    assert_eq!(references(&mut plain, 0), 4);
+    // The filter says that there is no hole near: as a superpage.
+    assert_eq!(references(&mut holey(), 300), 3);
+    // There may be one: the bitmap is read.
+    assert_eq!(references(&mut holey(), 1), 4);
+    // A hole: bitmap, shadow entry and its own entry besides the three.
+    assert_eq!(references(&mut holey(), 4), 6);
+}
+
+#[test]
+fn what_a_tlb_knows_is_not_read_again() {
+    let mut mmu = holey();
+    assert_eq!(references(&mut mmu, 300), 3);
+    assert_eq!((held(&mmu, Contents::Perforated), held(&mmu, Contents::Bitmap)), (1, 0));
+    assert_eq!(references(&mut mmu, 301), 0, "the perforated page's entry has it");
+    assert_eq!(references(&mut mmu, 1), 1, "only the bitmap");
+    assert_eq!(held(&mmu, Contents::Bitmap), 1);
+    assert_eq!(references(&mut mmu, 31), 0, "the same fragment");
+    assert_eq!(references(&mut mmu, 33), 1, "the next fragment");
+    assert_eq!(references(&mut mmu, 4), 2, "shadow entry and own entry");
+    assert_eq!(references(&mut mmu, 36), 2);
+    assert_eq!(references(&mut mmu, 252), 3, "the bitmap too");
+    // At most 16 fragments for a page, here the eight of the half that has holes.
+    read(&mut mmu, 0..512);
+    assert_eq!((held(&mmu, Contents::Perforated), held(&mmu, Contents::Bitmap)), (1, 8));
+    // All is held now: the second level has the perforated page, its fragments, and the holes.
+    let before = mmu.counters(0).tlb_misses();
+    read(&mut mmu, (0..512).rev());
+    assert_eq!(mmu.counters(0).tlb_misses(), before);
+}
+
+#[test]
+fn shadow_entries_are_in_walk_caches() {
+    let mut mmu = Mmu::new(&Machine::builtin("skylake-sp+perforated").unwrap());
+    (0..512).for_each(|page| enter(&mut mmu, page, if page % 8 == 0 { 10_000 + page } else { 512 + page }));
+    assert_eq!(references(&mut mmu, 0), 6);
+    assert_eq!(references(&mut mmu, 1), 1, "of the upper entries the walk caches hold those above the perforated one");
+    assert_eq!(references(&mut mmu, 8), 1, "the hole's own: its fragment and the shadow entry are held");
+}
+
+#[test]
+fn holes_may_be_absent_or_have_other_rights() {
+    let mut mmu = Mmu::new(&machine());
+    (0..512).filter(|page| page % 4 != 0).for_each(|page| enter(&mut mmu, page, 512 + page));
+    assert_eq!(references(&mut mmu, 1), 4);
+    assert_eq!(held(&mmu, Contents::Perforated), 1);
+    assert_eq!(mmu.run(&[Request::new(Vpn(4), Access::Read)]), Some((0, Trap::Absent)));
+    // It is filled: no hole any more, once what was known of the bitmap is dropped.
+    enter(&mut mmu, 4, 516);
+    mmu.validate().unwrap();
+    assert_eq!((held(&mmu, Contents::Perforated), held(&mmu, Contents::Bitmap)), (1, 0));
+    assert_eq!(references(&mut mmu, 5), 1);
+    assert_eq!(mmu.run(&[Request::new(Vpn(4), Access::Read)]), None);
+    // Other rights make a hole.
+    let size: PageSize = "4K".parse().unwrap();
+    mmu.protect(0, Vpn(5), size, Protection::READ);
+    mmu.validate().unwrap();
+    assert_eq!(mmu.run(&[Request::new(Vpn(6), Access::Write)]), None);
+    let trap = Trap::Rights { held: Protection::READ };
+    assert_eq!(mmu.run(&[Request::new(Vpn(5), Access::Write)]), Some((0, trap)));
+    mmu.validate().unwrap();
+}
+
+#[test]
+fn a_region_with_too_many_holes_is_none() {
+    let mut mmu = holey();
+    read(&mut mmu, 0..512);
+    let size: PageSize = "4K".parse().unwrap();
+    // 64 holes are there; of 512 pages 256 may be.
+    for page in 256..448 {
+        mmu.remove(0, Vpn(page), size);
+        mmu.validate().unwrap();
+    }
+    assert_eq!(held(&mmu, Contents::Perforated), 0, "who drops a page drops what translates it");
+    read(&mut mmu, (0..256).chain(448..512));
+    assert_eq!(held(&mmu, Contents::Perforated), 1);
+    mmu.remove(0, Vpn(511), size);
+    mmu.validate().unwrap();
+    read(&mut mmu, (0..256).chain(448..511));
+    assert_eq!((held(&mmu, Contents::Perforated), held(&mmu, Contents::Bitmap)), (0, 0));
+}
+
+#[test]
+fn where_no_page_is_perforated_the_counts_are_those_of_the_plain_machine() {
+    let run = |name: &str| {
+        let mut mmu = Mmu::new(&Machine::builtin(name).unwrap());
+        // Scattered frames; and superpages without holes.
+        (0..4096).for_each(|page| enter(&mut mmu, page, 3 * page + 7));
+        let huge: PageSize = "2M".parse().unwrap();
+        for at in (8192..16384).step_by(512) {
+            mmu.enter(0, Vpn(at), Mapped { frame: Pfn(at), size: huge, protection: Protection::ALL }, Access::Read);
+        }
+        let mut state = 1u64;
+        let pages = (0..200_000).map(|_| {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            let page = (state >> 33) % 12288;
+            if page < 4096 { page } else { page + 4096 }
+        });
+        read(&mut mmu, pages);
+        (mmu.counters(0), mmu.held(0))
+    };
+    for name in ["zen5", "skylake-sp", "neoverse-v2"] {
+        assert_eq!(run(&format!("{name}+perforated")), run(name), "{name}");
+    }
+}
