@@ -171,7 +171,7 @@ mod linux {
             costs[3].push(touch(region.as_mut_slice(), BLOCK));
             costs[4].push(touch(region.as_mut_slice(), PAGE));
             let stats = region.stats();
-            costs[5].push(stats.message_nanoseconds as f64 / 1e3 / stats.plain_messages as f64);
+            costs[5].push(stats.message_nanoseconds as f64 / 1e3 / stats.manager.resident_pages as f64);
             costs[6].push(stats.collapse_nanoseconds as f64 / 1e3 / stats.collapses.max(1) as f64);
             costs[7].push(stats.reservation_nanoseconds as f64 / 1e3 / stats.reservations as f64);
         }
@@ -180,7 +180,7 @@ mod linux {
             "kernel: fault of a 2 MB page",
             "kernel: promotion to 2 MB, by copying (MADV_COLLAPSE)",
             "region: first fault of a block, its memory and reservation made",
-            "region: fault of a base page, 64 KB and 2 MB promotions counted in",
+            "region: a base page touched in order, promotions counted in",
             "region:   of that the pager",
             "region: promotion to 2 MB, in place",
             "region: a reservation of 2 MB, a huge page of zeroes",

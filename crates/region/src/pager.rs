@@ -113,15 +113,13 @@ impl Pager {
     fn message(&mut self, address: u64, access: Access) -> io::Result<()> {
         let at = self.tables.vpn(address);
         let begun = Instant::now();
-        let before = (self.stats.collapses, self.contents.reservations);
+        let apart = |pager: &Pager| pager.stats.collapse_nanoseconds + pager.contents.reservation_nanoseconds;
+        let before = apart(self);
         self.stats.messages += 1;
         if let Err(error) = self.fault(at, access) {
             self.refuse(at, &error)?;
         }
-        if before == (self.stats.collapses, self.contents.reservations) {
-            self.stats.plain_messages += 1;
-            self.stats.message_nanoseconds += begun.elapsed().as_nanos() as u64;
-        }
+        self.stats.message_nanoseconds += begun.elapsed().as_nanos() as u64 - (apart(self) - before);
         if self.vm.daemon_wanted() {
             self.run_daemon();
         }

@@ -8,10 +8,9 @@ pub struct RegionStats {
     /// Fault messages that the pager handled. More than the manager's faults if several threads waited for the same
     /// page or window.
     pub messages: u64,
-    /// Nanoseconds spent on them, without those that promoted to 2 MB or made a reservation of 2 MB.
+    /// Nanoseconds spent on them, without `collapse_nanoseconds` and `reservation_nanoseconds`. Waking a thread can cost the pager its
+    /// processor: then it holds what that thread does meanwhile.
     pub message_nanoseconds: u64,
-    /// The number of messages whose time `message_nanoseconds` counts.
-    pub plain_messages: u64,
     /// Calls of `MADV_COLLAPSE` on the region: promotions to 2 MB in hardware, the first ones and those after sampling.
     pub collapses: u64,
     /// Nanoseconds that they took.
