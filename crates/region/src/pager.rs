@@ -199,6 +199,8 @@ impl Pager {
         entered.sort_unstable();
         for run in entered.chunk_by(|page, next| *page + 1 == *next) {
             let first = self.tables.address(run[0]).addr() as u64;
+            // Of a page that had no memory when it was touched, and has now.
+            self.forgive(run[0], run[0] + run.len() as u64);
             // What cannot be mapped at once, for example across such a cut, will fault by itself.
             let all = self.uffd.resume(first, (run.len() * BASE) as u64).is_ok();
             served |= all && run.contains(&at);
