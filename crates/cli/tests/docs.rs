@@ -160,11 +160,13 @@ fn what_the_tutorial_on_machines_shows_works() {
 
 /// What the page says of the names that there are is what the program knows.
 #[test]
-fn the_page_on_machines_names_all_replacements() {
+fn the_page_on_machines_names_all_replacements_and_index_functions() {
     let _turn = superpage_testing::turn_of("docs");
     let text = fs::read_to_string(root().join("docs/machines.md")).unwrap();
-    let registered = fs::read_to_string(root().join("crates/mmu/src/replacement/mod.rs")).unwrap();
-    let names = registered.lines().filter_map(|line| line.split_once("\" => ")?.0.split_once('"'));
-    let names: Vec<&str> = names.map(|(_, name)| name).collect();
-    assert!(names.len() > 4 && names.iter().all(|name| text.contains(name)), "{names:?}");
+    for (list, least) in [("replacement", 4), ("index", 1)] {
+        let registered = fs::read_to_string(root().join(format!("crates/mmu/src/{list}/mod.rs"))).unwrap();
+        let names = registered.lines().filter_map(|line| line.split_once("\" => ")?.0.split_once('"'));
+        let names: Vec<&str> = names.map(|(_, name)| name).collect();
+        assert!(names.len() > least && names.iter().all(|name| text.contains(name)), "{names:?}");
+    }
 }

@@ -13,6 +13,7 @@ mod cache;
 mod cost;
 mod counters;
 mod front;
+mod index;
 mod lines;
 mod machine;
 mod mappings;
@@ -27,6 +28,7 @@ mod tlb;
 
 pub use cost::TranslationCycles;
 pub use counters::{Counters, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
+pub use index::Index;
 pub use machine::{
     Clock, Costs, Disk, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages,
     Perforated, Serves, SetBy, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,

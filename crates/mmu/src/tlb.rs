@@ -142,19 +142,9 @@ impl Tlbs {
     pub(crate) fn is_like(&self, other: &Tlbs) -> bool {
         let shapes = |tlbs: &Tlbs| -> Vec<_> {
             let shape = |tlb: &Tlb| {
-                let (sets, ways, replacement) = on_entries!(&tlb.entries, cache => {
-                    (cache.shape.sets(), cache.shape.ways(), cache.replacement)
-                });
-                (
-                    tlb.kinds,
-                    tlb.rungs,
-                    tlb.index,
-                    tlb.joins,
-                    std::mem::discriminant(&tlb.entries),
-                    sets,
-                    ways,
-                    replacement,
-                )
+                let (shape, replacement) = on_entries!(&tlb.entries, cache => (cache.shape, cache.replacement));
+                let kind = std::mem::discriminant(&tlb.entries);
+                (tlb.kinds, tlb.rungs, tlb.index, tlb.joins, kind, shape, replacement)
             };
             tlbs.all.iter().map(shape).collect()
         };

@@ -1,6 +1,7 @@
 //! Machine files: the built-in ones are sound, and what is wrong with another is told in one sentence.
 
-use superpage_mmu::{Machine, Serves};
+use proptest::prelude::*;
+use superpage_mmu::{Index, Machine, Replacement, Serves, TlbSpec};
 use superpage_pages::Access;
 
 fn serves(tlb: Serves, access: Access) -> bool {
@@ -27,7 +28,8 @@ fn every_built_in_machine_is_sound() {
 fn assumed_values_are_listed_with_key_and_value() {
     let machine = Machine::builtin("skylake-sp").unwrap();
     let find = |key: &str| machine.assumed().iter().find(|(k, _)| k == key).map(|(_, value)| value.as_str());
-    assert_eq!(find("tlb.STLB.replacement"), Some("\"lru\""));
+    assert_eq!(find("tlb.STLB 1G.replacement"), Some("\"lru\""));
+    assert_eq!(find("tlb.STLB.replacement"), None);
     assert_eq!(find("walk-cache.2.entries"), Some("32"));
     assert_eq!(find("tlb.STLB.entries"), None);
 }
@@ -79,6 +81,9 @@ fn what_is_wrong_is_told() {
     assert!(refused("ways = \"full\"", "ways = \"many\"").contains("\"full\""));
     assert!(refused("replacement = \"round-robin\"", "replacement = \"best\"").contains("best"));
     assert!(refused("replacement = \"round-robin\"", "replacement = \"tree-plru\"").contains("at most 64"));
+    assert!(refused("ways = \"full\"", "ways = 4\nindex = \"hash\"").contains("expected `low` or `xor`"));
+    let sets = refused("entries = 128\nways = \"full\"", "entries = 96\nways = 4\nindex = \"xor\"");
+    assert!(sets.contains("tlb \"DTB\": index xor with 24 sets: xor needs a power of two of sets"), "{sets}");
     assert!(refused("size = \"512M\"", "size = \"512 MB\"").contains("512 MB"));
     assert!(refused("[\"8K\", \"64K\", \"512K\", \"4M\"]", "[\"8K\", \"64K\", \"64K\"]").contains("ascend"));
     assert!(refused("serves = \"data\"", "serves = \"load\"").contains("no TLB holds pages of 8K for Write"));
@@ -121,10 +126,10 @@ fn what_an_overlay_says_is_assumed_if_it_says_so() {
     let assumed = |text: &str| {
         let mine = laid("skylake-sp", text).unwrap();
         let of = |key: &str| mine.assumed().iter().any(|(known, _)| known == key);
-        [of("tlb.STLB.replacement"), of("costs.fault"), of("costs.promotion")]
+        [of("tlb.STLB 1G.replacement"), of("costs.fault"), of("costs.promotion")]
     };
     assert_eq!(assumed(""), [true; 3]);
-    let patch = "[[tlb]]\nname = \"STLB\"\nreplacement = \"random\"\nsource = \"a paper\"\n[costs]\nfault = 7\n";
+    let patch = "[[tlb]]\nname = \"STLB 1G\"\nreplacement = \"random\"\nsource = \"a paper\"\n[costs]\nfault = 7\n";
     assert_eq!(assumed(patch), [false, false, true]);
     assert_eq!(assumed(&format!("{patch}assumed = [\"fault\"]\n")), [false, true, true]);
 }
@@ -155,6 +160,67 @@ fn what_is_wrong_with_an_overlay_is_told() {
     assert!(unknown.contains("overlay \"best\"") && unknown.contains("fractured"), "{unknown}");
     let nameless = Machine::named("zen5+mine.toml", |_| Ok(String::new())).unwrap_err().to_string();
     assert!(nameless.contains("mine.toml: overlay: expected a name"), "{nameless}");
+}
+
+/// Which set a translation is in is said of each TLB that has several, so that it has a source or is assumed.
+#[test]
+fn the_index_of_every_built_in_tlb_is_said() {
+    for name in Machine::names() {
+        let text = std::fs::read_to_string(format!("{}/machines/{name}.toml", env!("CARGO_MANIFEST_DIR"))).unwrap();
+        let file: toml::Table = text.parse().unwrap();
+        for (tlb, part) in Machine::builtin(name).unwrap().tlb.iter().zip(file["tlb"].as_array().unwrap()) {
+            assert_eq!(tlb.sets() > 1, part.get("index").is_some(), "{name}: {}", tlb.name);
+        }
+    }
+}
+
+/// What the overlay `lru` takes back, and nothing else.
+fn plain(mut machine: Machine) -> Machine {
+    machine.tlb.iter_mut().for_each(|tlb| (tlb.index, tlb.replacement) = (Index::Low, Replacement::Lru));
+    machine
+}
+
+proptest! {
+    /// With `+lru` all TLBs of any machine have LRU and the plain index, whatever overlays came before; all else stays, and once more
+    /// changes nothing. Measured values are assumed then, and one that follows is applied.
+    #[test]
+    fn plain_lru_takes_back_all_tlbs(
+        name in prop::sample::select(Machine::names().collect::<Vec<_>>()),
+        (index, replacement) in (prop::sample::select(Index::ALL), prop::sample::select(Replacement::ALL)),
+        (bits, ways, which) in (0u32..8, prop::sample::select(vec![1usize, 4, 8, 12, 64]), any::<prop::sample::Index>()),
+    ) {
+        let bare = Machine::builtin(name).unwrap();
+        let tlb = &bare.tlb[which.index(bare.tlb.len())];
+        let (index_name, replacement_name, entries) = (index.name(), replacement.name(), ways << bits);
+        let patch = format!(
+            "name = \"mine\"\ndescription = \"a test\"\n[[tlb]]\nname = \"{}\"\nentries = {entries}\nways = {ways}\n\
+             index = \"{index_name}\"\nreplacement = \"{replacement_name}\"\n",
+            tlb.name
+        );
+        let named = |overlays: &str| Machine::named(&format!("{name}{overlays}"), |_| Ok(patch.clone()));
+        let compared = |machine: Machine| {
+            let tlbs: Vec<_> = plain(machine.clone()).tlb.into_iter().map(|tlb| TlbSpec { assumed: Vec::new(), ..tlb }).collect();
+            (tlbs, machine.walk_cache, machine.line_cache, machine.costs, machine.spaces)
+        };
+        let lru = named("+lru").unwrap();
+        prop_assert_eq!(plain(lru.clone()), lru.clone());
+        prop_assert_eq!(compared(lru.clone()), compared(bare.clone()));
+        let assumed = |key: String| lru.assumed().iter().any(|(known, _)| *known == key);
+        let all = bare.tlb.iter().all(|tlb| ["index", "replacement"].iter().all(|key| assumed(format!("tlb.{}.{key}", tlb.name))));
+        prop_assert!(all, "what is not measured is assumed");
+        prop_assert_eq!(named("+lru+lru").unwrap().tlb, lru.tlb.clone());
+        // One that its TLB refuses is refused, whatever comes after it.
+        let Ok(mine) = named("+mine.toml") else {
+            prop_assert!(named("+mine.toml+lru").is_err());
+            return Ok(());
+        };
+        prop_assert_eq!(compared(named("+mine.toml+lru").unwrap()), compared(mine));
+        let last = named("+lru+mine.toml").unwrap();
+        let found = last.tlb.iter().find(|other| other.name == tlb.name).unwrap();
+        prop_assert_eq!((found.index, found.replacement, found.entries), (index, replacement, entries));
+        let others = last.tlb.iter().filter(|other| other.name != tlb.name);
+        prop_assert!(others.clone().all(|tlb| (tlb.index, tlb.replacement) == (Index::Low, Replacement::Lru)));
+    }
 }
 
 /// Machines on which perforated pages cannot be: tables or second levels that do not fit.

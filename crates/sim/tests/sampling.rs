@@ -77,9 +77,9 @@ fn intervals_hold_the_truth_about_as_often_as_they_say() {
 #[test]
 fn a_program_that_only_touches_new_memory_has_exact_misses_and_honest_cycles() {
     let text = "touch:bytes=128M,step=128";
-    let exact = rows("skylake-sp", workload::parse(text).unwrap().as_mut());
+    let exact = rows("skylake-sp+lru", workload::parse(text).unwrap().as_mut());
     for seed in 0..10 {
-        let sampled = rows("skylake-sp", &mut sample(text, 13_000, 26_000, seed));
+        let sampled = rows("skylake-sp+lru", &mut sample(text, 13_000, 26_000, seed));
         assert_eq!(exact[0].tlb_misses, sampled[0].tlb_misses);
         for (exact, estimate) in exact.iter().zip(&sampled) {
             let error = estimate.sampled.as_ref().unwrap().cycles_error.unwrap();
@@ -91,8 +91,12 @@ fn a_program_that_only_touches_new_memory_has_exact_misses_and_honest_cycles() {
 
 #[test]
 fn no_interval_is_given_where_nobody_knows_how_wide_it_is() {
-    // Round-robin TLBs, few windows.
-    let cases = [("alpha-21264", 400, "neither LRU nor random"), (MACHINE, 40_000, "fewer than 30 windows")];
+    // Round-robin TLBs, pseudo-LRU, few windows.
+    let cases = [
+        ("alpha-21264", 400, "neither LRU nor random"),
+        ("skylake-sp", 400, "neither LRU nor random"),
+        (MACHINE, 40_000, "fewer than 30 windows"),
+    ];
     for (machine, on, why) in cases {
         let rows = rows(machine, &mut sample(PROGRAMS[0], on, on * 5, 1));
         for row in &rows {
@@ -166,7 +170,7 @@ fn a_policy_that_goes_by_time_is_no_sign_of_short_memory() {
 
 #[test]
 fn a_comparison_is_surer_than_what_it_compares() {
-    let rows = rows("skylake-sp", &mut sample("zipf:bytes=64M,references=2M", 13_000, 52_000, 3));
+    let rows = rows("skylake-sp+lru", &mut sample("zipf:bytes=64M,references=2M", 13_000, 52_000, 3));
     let (base, other) = (rows[0].sampled.as_ref().unwrap(), rows[1].sampled.as_ref().unwrap());
     assert_eq!(base.tlb_miss_reduction_percent_error, Some(0.0));
     assert_eq!(base.speedup_error, Some(0.0));

@@ -86,7 +86,11 @@ pub(crate) fn file(probe: &Probe, processor: &Processor) -> String {
         };
         for part in parts {
             let measured = measured(probe, key, part, second);
+            let ways = part.get("ways").cloned();
             set(part, measured, &others);
+            if key == "tlb" {
+                fit(part, ways);
+            }
         }
     }
     if let Some(finding) = probe.finding("host.fractures")
@@ -186,6 +190,19 @@ fn set(part: &mut Table, measured: Vec<(&'static str, toml::Value, String)>, oth
     }
 }
 
+/// Replaces what the shape measured of a TLB may not allow, since it was of another: replacements, and index functions, may need a
+/// number of ways, and of sets. Both are assumed.
+fn fit(part: &mut Table, ways_before: Option<toml::Value>) {
+    if part.get("ways") != ways_before.as_ref() {
+        part.insert("replacement".into(), "lru".into());
+    }
+    let number = |key: &str| part.get(key).and_then(toml::Value::as_integer);
+    let sets = number("entries").zip(number("ways")).map_or(1, |(entries, ways)| entries / ways.max(1));
+    if part.contains_key("index") && sets.count_ones() != 1 {
+        part.insert("index".into(), "low".into());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -210,6 +227,26 @@ mod tests {
         };
         let expected = [("4K", 96, false), ("2M", 32, false), ("1G", 8, true)];
         assert_eq!(loads.map(of).collect::<Vec<_>>(), expected.map(|(size, n, a)| (size.to_string(), n, a)));
+    }
+
+    /// What is measured of Skylake's TLBs may not suit the replacements and index functions of its file.
+    #[test]
+    fn a_shape_of_ones_own_has_a_replacement_that_allows_it() {
+        let number = |name: &str, value: f64| Finding::number(name, name, value, 1.0, "seen".into());
+        let skylake = processor(&[("vendor_id", "GenuineIntel"), ("cpu family", "6"), ("model", "85")]);
+        let stlb = |findings: Vec<Finding>| {
+            let probe = Probe { findings, latency: Vec::new(), processor: String::new(), stopped: false };
+            let machine: Table = file(&probe, &skylake).parse().unwrap();
+            let tlb =
+                machine["tlb"].as_array().unwrap().iter().find(|tlb| tlb["name"].as_str() == Some("STLB")).unwrap();
+            let assumed = |key: &str| tlb["assumed"].as_array().unwrap().contains(&key.into());
+            assert!(assumed("replacement") && assumed("index"));
+            ["entries", "index", "replacement"].map(|key| tlb[key].to_string().replace('"', ""))
+        };
+        assert_eq!(stlb(vec![number("tlb.l2.entries.4K", 1539.0)]), ["1536", "xor", "mru3-plru4"]);
+        assert_eq!(stlb(vec![number("tlb.l2.entries.4K", 1500.0)]), ["1500", "low", "mru3-plru4"]);
+        let of_eight = vec![number("tlb.l2.entries.4K", 1536.0), number("tlb.l2.ways.4K", 8.0)];
+        assert_eq!(stlb(of_eight), ["1536", "low", "lru"]);
     }
 
     #[test]

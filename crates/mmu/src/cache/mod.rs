@@ -8,6 +8,7 @@ mod placed;
 mod rows;
 mod vector;
 
+use crate::index::Index;
 use crate::mappings::Mappings;
 use crate::reach::{Exact, Holds, Reach};
 use crate::replacement::Replacement;
@@ -36,16 +37,22 @@ enum Form<C: Reach> {
     Placed(Placed<C>),
 }
 
-/// The numbers of sets and ways.
-#[derive(Clone, Copy, Debug)]
+/// The numbers of sets and ways, and how a set is selected.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     sets: usize,
     ways: usize,
-    /// `sets - 1` if that is a mask, else `usize::MAX`: then the index is a remainder.
+    /// `sets - 1` if the index is the low bits, else `usize::MAX`.
     mask: usize,
+    index: Index,
 }
 
 impl Shape {
+    fn new(sets: usize, ways: usize, index: Index) -> Shape {
+        let mask = if index == Index::Low && sets.is_power_of_two() { sets - 1 } else { usize::MAX };
+        Shape { sets, ways, mask, index }
+    }
+
     /// The number of sets.
     pub(crate) fn sets(&self) -> usize {
         self.sets
@@ -59,20 +66,25 @@ impl Shape {
     /// The set of the page (or line) with this number.
     #[inline(always)]
     pub(crate) fn set_of(&self, number: u64) -> usize {
-        if self.mask != usize::MAX { number as usize & self.mask } else { self.remainder(number) }
+        if self.mask != usize::MAX { number as usize & self.mask } else { self.selected(number) }
     }
 
+    /// Out of line: the index of nearly all structures is a mask.
     #[cold]
-    fn remainder(&self, number: u64) -> usize {
-        (number % self.sets as u64) as usize
+    fn selected(&self, number: u64) -> usize {
+        self.index.set(number, self.sets)
     }
 }
 
 impl<C: Reach> Cache<C> {
     /// An empty structure of `sets` x `ways` entries, both at least 1, and at most [`MAX_WAYS`] ways.
     pub(crate) fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
-        let mask = if sets.is_power_of_two() { sets - 1 } else { usize::MAX };
-        let shape = Shape { sets, ways, mask };
+        Cache::indexed(sets, ways, Index::Low, replacement)
+    }
+
+    /// The same with an index function that does not refuse so many sets.
+    pub(crate) fn indexed(sets: usize, ways: usize, index: Index, replacement: Replacement) -> Cache<C> {
+        let shape = Shape::new(sets, ways, index);
         let form = match C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS {
             true => Form::Rows(Rows::new(shape)),
             false => Form::Placed(Placed::new(shape, replacement)),

@@ -287,17 +287,17 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     }
 
     fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
-        let (set, ways) = (self.shape.set_of(C::selector(numbers.start)), self.shape.ways);
+        let shape = self.shape;
         if C::WHOLE {
-            return self.drop_part(set, self.noted(key), key, numbers);
+            return self.drop_part(shape.set_of(C::selector(numbers.start)), self.noted(key), key, numbers);
         }
         let mut dropped = 0;
-        // Numbers in a row select sets in a row.
-        for number in numbers.start..numbers.end.min(numbers.start + self.shape.sets as u64) {
-            let set = self.shape.set_of(C::selector(number));
-            for way in 0..ways {
-                dropped += self.drop_part(set, way, key, numbers);
-            }
+        let mut drop_from =
+            |set: usize| (0..shape.ways).for_each(|way| dropped += self.drop_part(set, way, key, numbers));
+        // Any number may select any set.
+        match numbers.end - numbers.start >= shape.sets as u64 {
+            true => (0..shape.sets).for_each(drop_from),
+            false => numbers.clone().for_each(|number| drop_from(shape.set_of(C::selector(number)))),
         }
         dropped
     }

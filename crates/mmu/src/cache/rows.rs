@@ -189,6 +189,7 @@ fn access(row: &mut [u32], tag: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::index::Index;
     use proptest::prelude::*;
 
     /// The simplest model: for each set the keys in order of use.
@@ -222,8 +223,7 @@ mod tests {
             (sets, ways) in (1usize..5, 1usize..=WAYS),
             steps in prop::collection::vec((0u8..12, any::<u64>(), prop::collection::vec(0u32..150, 1..64)), 1..60),
         ) {
-            let mask = if sets.is_power_of_two() { sets - 1 } else { usize::MAX };
-            let shape = Shape { sets, ways, mask };
+            let shape = Shape::new(sets, ways, Index::Low);
             let mut forms: Vec<Rows> = Unit::all().map(|unit| Rows::on(shape, unit)).collect();
             let mut naive = Naive { sets: vec![Vec::new(); sets], ways };
             for (what, some, keys) in steps {

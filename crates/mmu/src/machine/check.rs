@@ -154,6 +154,9 @@ impl Machine {
             if let Some(why) = tlb.replacement.refuses(ways) {
                 return fail(&key, format!("replacement {} with {ways} ways: {why}", tlb.replacement.name()));
             }
+            if let Some(why) = tlb.index.refuses(tlb.sets()) {
+                return fail(&key, format!("index {} with {} sets: {why}", tlb.index.name(), tlb.sets()));
+            }
             let inclusive = self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0);
             if let Some(why) = tlb.joins.as_ref().and_then(|joins| joins.refuses(self, inclusive)) {
                 return fail(&key, why);

@@ -10,6 +10,7 @@ mod joins;
 mod overlay;
 mod range;
 
+use crate::index::Index;
 use crate::replacement::Replacement;
 use crate::table::TableKind;
 use serde::{Deserialize, Deserializer};
@@ -251,6 +252,9 @@ pub struct TlbSpec {
     pub entries: usize,
     /// The ways of a set.
     pub ways: Ways,
+    /// Which set a translation is in.
+    #[serde(default)]
+    pub index: Index,
     /// Which entry of a set is replaced.
     pub replacement: Replacement,
     /// Cycles that a hit here adds to an access; 0 in the first level, whose hits are part of the access.
@@ -427,7 +431,7 @@ const MACHINES: &[(&str, &str)] =
     built_in!("machines": "alpha-21264" "harpertown" "skylake-sp" "golden-cove" "zen4" "zen5" "neoverse-v2");
 
 /// The built-in overlays.
-const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "coalescing" "coalescing-32k" "colt" "complete-subblock" "fractured" "partial-subblock" "perforated");
+const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "coalescing" "coalescing-32k" "colt" "complete-subblock" "fractured" "lru" "partial-subblock" "perforated");
 
 /// What the text of a machine comes from, as errors name it: a file of the user's, where it is none of the built-in ones.
 const FILE: &str = "machine file ";

@@ -175,9 +175,9 @@ macro_rules! reaches {
         impl Kind {
             /// An empty TLB of this kind.
             fn entries(self, tlb: &TlbSpec) -> Entries {
-                let (sets, ways, replacement) = (tlb.sets(), tlb.ways(), tlb.replacement);
+                let (sets, ways, index, replacement) = (tlb.sets(), tlb.ways(), tlb.index, tlb.replacement);
                 match self {
-                    $(Kind::$name => Entries::$name(Cache::new(sets, ways, replacement)),)+
+                    $(Kind::$name => Entries::$name(Cache::indexed(sets, ways, index, replacement)),)+
                 }
             }
 

@@ -141,6 +141,70 @@ fn is_permutation(numbers: impl Iterator<Item = usize>, count: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mru3_plru4::Mru3Plru4;
+    use proptest::prelude::*;
+    use tree_plru::TreePlru;
+
+    /// As TLB;DR measured them on Skylake (its `TLB/README.md`), for the TLBs of the first level for data and for instructions, and for
+    /// the second level. Ways stand in the order in which misses in a row would replace them, the next one last. A use of the one
+    /// at each position brings those at these positions into their places.
+    const PLRU4: [[usize; 4]; 4] = [[0, 1, 2, 3], [1, 0, 3, 2], [2, 1, 0, 3], [3, 0, 1, 2]];
+    const PLRU8: [[usize; 8]; 8] = [
+        [0, 1, 2, 3, 4, 5, 6, 7],
+        [1, 0, 3, 2, 5, 4, 7, 6],
+        [2, 1, 0, 3, 6, 5, 4, 7],
+        [3, 0, 1, 2, 7, 4, 5, 6],
+        [4, 1, 2, 3, 0, 5, 6, 7],
+        [5, 0, 3, 2, 1, 4, 7, 6],
+        [6, 1, 0, 3, 2, 5, 4, 7],
+        [7, 0, 1, 2, 3, 4, 5, 6],
+    ];
+    const MRU3_PLRU4: [[usize; 12]; 12] = [
+        [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11],
+        [1, 2, 0, 4, 5, 3, 7, 8, 6, 10, 11, 9],
+        [2, 0, 1, 5, 3, 4, 8, 6, 7, 11, 9, 10],
+        [3, 1, 2, 0, 4, 5, 9, 7, 8, 6, 10, 11],
+        [4, 2, 0, 1, 5, 3, 10, 8, 6, 7, 11, 9],
+        [5, 0, 1, 2, 3, 4, 11, 6, 7, 8, 9, 10],
+        [6, 1, 2, 3, 4, 5, 0, 7, 8, 9, 10, 11],
+        [7, 2, 0, 4, 5, 3, 1, 8, 6, 10, 11, 9],
+        [8, 0, 1, 5, 3, 4, 2, 6, 7, 11, 9, 10],
+        [9, 1, 2, 0, 4, 5, 3, 7, 8, 6, 10, 11],
+        [10, 2, 0, 1, 5, 3, 4, 8, 6, 7, 11, 9],
+        [11, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+    ];
+
+    /// Uses these ways one after the other, and then, in each state, the way at every position, and the victim.
+    fn follows<R: Replace + Clone, const WAYS: usize>(vectors: [[usize; WAYS]; WAYS], uses: &[usize]) {
+        let order = |state: &R| -> Vec<usize> {
+            let mut state = state.clone();
+            let mut victims: Vec<usize> = (0..WAYS).map(|_| state.victim(0)).collect();
+            victims.reverse();
+            victims
+        };
+        let mut state = R::new(1, WAYS).unwrap();
+        for way in uses {
+            state.touch(0, way % WAYS);
+            let before = order(&state);
+            for (position, vector) in vectors.iter().enumerate() {
+                let mut used = state.clone();
+                used.touch(0, before[position]);
+                assert_eq!(order(&used), vector.map(|from| before[from]), "{position}");
+            }
+            let mut missed = state.clone();
+            assert_eq!(missed.victim(0), before[WAYS - 1]);
+            assert_eq!(order(&missed), vectors[WAYS - 1].map(|from| before[from]));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn pseudo_lru_is_as_measured(uses in prop::collection::vec(0usize..48, 1..200)) {
+            follows::<TreePlru, 4>(PLRU4, &uses);
+            follows::<TreePlru, 8>(PLRU8, &uses);
+            follows::<Mru3Plru4, 12>(MRU3_PLRU4, &uses);
+        }
+    }
 
     #[test]
     fn a_tree_needs_a_power_of_two() {

@@ -1,6 +1,7 @@
 //! The crate against the most naive model of the same hardware: miss for miss, level by level, over random sequences of
 //! accesses, table operations and switches on every built-in machine and on made-up ones.
 
+mod index;
 mod joins;
 mod naive;
 mod perforated;
@@ -11,7 +12,9 @@ mod together;
 
 use naive::{Naive, Stop};
 use proptest::prelude::*;
-use superpage_mmu::{Counters, Host, JoinKind, Machine, Replacement, Request, Serves, TlbSpec, Trap, UseBit, Ways};
+use superpage_mmu::{
+    Counters, Host, Index, JoinKind, Machine, Replacement, Request, Serves, TlbSpec, Trap, UseBit, Ways,
+};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 use together::Together;
 
@@ -349,7 +352,7 @@ fn machines() -> Vec<Machine> {
         let mut odd = Machine::builtin("skylake-sp").unwrap();
         odd.name = format!("odd {}", replacement.name());
         for tlb in &mut odd.tlb {
-            tlb.replacement = replacement;
+            (tlb.replacement, tlb.index) = (replacement, Index::Low);
             if tlb.level == 2 {
                 (tlb.entries, tlb.ways, tlb.inclusive) = (12 * large, Ways::Of(large), true);
             } else if tlb.name == "DTLB 4K" || small == large {
@@ -365,6 +368,9 @@ fn machines() -> Vec<Machine> {
             cache.entries = 2;
         }
         machines.push(odd);
+    }
+    for (index, replacement) in [(Index::Xor, Replacement::Lru), (Index::Xor, Replacement::RoundRobin)] {
+        machines.push(selecting(index, replacement, 32, 4));
     }
     let mut split = Machine::builtin("golden-cove").unwrap();
     split.name = "inclusive for data only".into();
@@ -453,6 +459,18 @@ fn joined() -> Vec<Machine> {
     machines
 }
 
+/// A machine all of whose TLBs have this index and replacement: eight sets in the first level, which the pages of all sizes share, and
+/// so many in the second.
+fn selecting(index: Index, replacement: Replacement, sets: usize, ways: usize) -> Machine {
+    let mut machine = Machine::builtin("neoverse-v2").unwrap();
+    machine.name = format!("{} {} {sets} x {ways}", index.name(), replacement.name());
+    for tlb in &mut machine.tlb {
+        let sets = if tlb.level == 1 { 8 } else { sets };
+        (tlb.index, tlb.replacement, tlb.entries, tlb.ways) = (index, replacement, sets * ways, Ways::Of(ways));
+    }
+    machine
+}
+
 /// Guests of hosts with smaller pages: of one set and of many, linear and radix tables, inclusive levels, TLBs apart for each size.
 fn fractured(metal: &[Machine]) -> Vec<Machine> {
     let hosts = [
@@ -464,6 +482,8 @@ fn fractured(metal: &[Machine]) -> Vec<Machine> {
         ("odd lru", None),
         ("odd random", Some("2M")),
         ("three levels", None),
+        ("xor lru 32 x 4", None),
+        ("xor round-robin 32 x 4", Some("64K")),
     ];
     let guest = |(name, size): (&str, Option<&str>)| {
         let mut guest = metal.iter().find(|machine| machine.name == name).unwrap().clone();
@@ -489,6 +509,25 @@ proptest! {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 32, ..ProptestConfig::default() })]
+
+    /// Any index function with any replacement, in sets of any size that it takes; on metal, or as a guest.
+    #[test]
+    fn any_index_with_any_replacement(
+        (index, replacement) in (prop::sample::select(Index::ALL), prop::sample::select(Replacement::ALL)),
+        (bits, ways) in (0u32..7, 1usize..17),
+        guest: bool,
+        seed: u64,
+        steps in prop::collection::vec(0u8..20, 1..80),
+    ) {
+        let ways = replacement::nearest(replacement, ways);
+        let mut machine = selecting(index, replacement, 1 << bits, ways);
+        machine.host = guest.then(|| Host { backs_by: None, source: String::new(), assumed: Vec::new() });
+        check(&[machine], seed, &steps);
+    }
+}
+
+proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     /// Machines that run the same are one [`superpage_mmu::Mmu`], and each has the counts that it has alone: those of the box and
@@ -504,11 +543,20 @@ proptest! {
         if !first.shares_mappings(first) {
             return Ok(());
         }
-        let mut group = vec![first.clone(), with_another_second_level(first)];
+        let mut group = vec![first.clone(), with_another_second_level(first), with_another_index(first)];
         let alike = machines.iter().filter(|other| first.shares_mappings(other) && other.name != first.name);
         group.extend(alike.skip(seed as usize % 5).step_by(3).take(4).cloned());
         check(&group, seed, &steps);
     }
+}
+
+/// The same but for the index of its TLBs, where it can have another.
+fn with_another_index(machine: &Machine) -> Machine {
+    let mut other = machine.clone();
+    for tlb in other.tlb.iter_mut().filter(|tlb| tlb.sets().is_power_of_two()) {
+        tlb.index = if tlb.index == Index::Low { Index::Xor } else { Index::Low };
+    }
+    other
 }
 
 /// The same but for a smaller second level, if there is one, and smaller caches of the walker: it is behind the same first level.
@@ -516,6 +564,7 @@ fn with_another_second_level(machine: &Machine) -> Machine {
     let mut other = machine.clone();
     for tlb in other.tlb.iter_mut().filter(|tlb| tlb.level > 1) {
         (tlb.entries, tlb.ways, tlb.replacement, tlb.inclusive) = (12, Ways::Of(4), Replacement::Lru, false);
+        tlb.index = Index::Low;
     }
     other.walk_cache.iter_mut().for_each(|cache| cache.entries = 1);
     other.line_cache.truncate(1);
@@ -558,7 +607,7 @@ fn every_other_machine_agrees_over_a_long_stream() {
 /// with 128 entries, round-robin and LRU, and set associative in two levels.
 #[test]
 fn mixed_sizes_miss_alike_for_long() {
-    let wanted = ["alpha-21264", "alpha-21264 lru", "skylake-sp", "neoverse-v2"];
+    let wanted = ["alpha-21264", "alpha-21264 lru", "skylake-sp", "neoverse-v2", "xor lru 32 x 4"];
     for machine in machines().iter().filter(|machine| wanted.contains(&machine.name.as_str())) {
         let mut pair = Pair::new(std::slice::from_ref(machine), 7);
         let sizes: Vec<PageSize> = machine.pages.sizes.iter().copied().filter(|size| size.bytes() <= 4 << 20).collect();

@@ -1,28 +1,32 @@
 //! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
 //! between two steps that could be found again, and no code is shared with the crate but the machine file.
 
+use crate::index;
 use crate::joins;
 use crate::perforated::{self, Region};
 use crate::reach::{self, Entry};
 use crate::replacement::{self, Twin};
 use std::collections::{BTreeMap, BTreeSet};
-use superpage_mmu::{Contents, Joins, LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, UseBit, WalkCacheSpec};
+use superpage_mmu::{
+    Contents, Index, Joins, LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, UseBit, WalkCacheSpec,
+};
 use superpage_pages::{Access, Mapped, PageSize, Protection};
 
 /// Sets of anything.
 #[derive(Debug)]
 struct Cache<T> {
     sets: Vec<Vec<Option<T>>>,
+    index: Index,
     replacement: Box<dyn Twin>,
 }
 
 impl<T: Copy + PartialEq> Cache<T> {
-    fn new(sets: usize, ways: usize, replacement: Replacement) -> Cache<T> {
-        Cache { sets: vec![vec![None; ways]; sets], replacement: replacement::twin(replacement, sets, ways) }
+    fn new(sets: usize, ways: usize, index: Index, replacement: Replacement) -> Cache<T> {
+        Cache { sets: vec![vec![None; ways]; sets], index, replacement: replacement::twin(replacement, sets, ways) }
     }
 
     fn set(&self, number: u64) -> usize {
-        (number % self.sets.len() as u64) as usize
+        index::set(self.index, number, self.sets.len())
     }
 
     /// Uses the entry of which this is true, in the set of this number; returns it.
@@ -155,16 +159,20 @@ impl Naive {
         let line = machine.memory.line_bytes;
         Naive {
             machine: machine.clone(),
-            tlbs: machine.tlb.iter().map(|t| (t.clone(), Cache::new(t.sets(), t.ways(), t.replacement))).collect(),
+            tlbs: machine
+                .tlb
+                .iter()
+                .map(|tlb| (tlb.clone(), Cache::new(tlb.sets(), tlb.ways(), tlb.index, tlb.replacement)))
+                .collect(),
             walk_caches: machine
                 .walk_cache
                 .iter()
-                .map(|cache| (cache.clone(), Cache::new(1, cache.entries, Replacement::Lru)))
+                .map(|cache| (cache.clone(), Cache::new(1, cache.entries, Index::Low, Replacement::Lru)))
                 .collect(),
             line_caches: machine
                 .line_cache
                 .iter()
-                .map(|cache| (cache.clone(), Cache::new(cache.sets(line), cache.ways, cache.replacement)))
+                .map(|spec| (spec.clone(), Cache::new(spec.sets(line), spec.ways, Index::Low, spec.replacement)))
                 .collect(),
             mappings: BTreeMap::new(),
             regions: BTreeMap::new(),

@@ -42,6 +42,15 @@ pub(crate) fn shapes(replacement: Replacement) -> (usize, usize, usize, bool) {
     }
 }
 
+/// The number of ways that a set may have, next to `ways`.
+pub(crate) fn nearest(replacement: Replacement, ways: usize) -> usize {
+    match replacement {
+        Replacement::TreePlru => ways.next_power_of_two(),
+        Replacement::Mru3Plru4 => 12,
+        _ => ways,
+    }
+}
+
 /// Ways of each set, the one used longest ago first.
 #[derive(Debug)]
 struct Lru(Vec<Vec<usize>>);
