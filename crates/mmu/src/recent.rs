@@ -169,7 +169,7 @@ impl Recent {
     /// The same of a request that will trap although its page is mapped. Returns the set that it uses.
     #[inline(always)]
     pub(crate) fn note_use(&mut self, located: &Located) -> Option<u32> {
-        let (first, shape) = self.serving[located.kind % KINDS]?;
+        let (first, shape) = self.serving[located.kind % KINDS].as_ref()?;
         let number = first + shape.set_of(located.number) as u32;
         let set = &mut self.sets[number as usize];
         set.last = used(located);

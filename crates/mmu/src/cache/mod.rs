@@ -66,14 +66,21 @@ impl Shape {
     /// The set of the page (or line) with this number.
     #[inline(always)]
     pub(crate) fn set_of(&self, number: u64) -> usize {
-        if self.mask != usize::MAX { number as usize & self.mask } else { self.selected(number) }
+        if self.mask != usize::MAX { number as usize & self.mask } else { selected(self.index, number, self.sets) }
     }
 
-    /// Out of line: the index of nearly all structures is a mask.
-    #[cold]
-    fn selected(&self, number: u64) -> usize {
-        self.index.set(number, self.sets)
+    /// The mask of a number that is its set, where that is all.
+    #[inline(always)]
+    fn low_bits(&self) -> Option<usize> {
+        (self.mask != usize::MAX).then_some(self.mask)
     }
+}
+
+/// Out of line, and without the shape in memory: the index of nearly all structures is a mask.
+#[cold]
+#[inline(never)]
+fn selected(index: Index, number: u64, sets: usize) -> usize {
+    index.set(number, sets)
 }
 
 impl<C: Reach> Cache<C> {

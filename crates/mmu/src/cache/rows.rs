@@ -75,11 +75,21 @@ impl Rows {
     /// As [`super::Cache::access`].
     #[inline(always)]
     pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
+        let shape = self.shape;
+        // Known before the loop: there the plain index is a mask, and nothing else.
+        match shape.low_bits() {
+            Some(mask) => self.access_in(asking, entry, |number| number as usize & mask),
+            None => self.access_in(asking, entry, |number| shape.set_of(number)),
+        }
+    }
+
+    #[inline(always)]
+    fn access_in(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32), set_of: impl Fn(u64) -> usize) -> u64 {
         let (shape, lanes, unit) = (self.shape, self.lanes, self.unit);
         let rows = &mut self.tags[self.start..][..shape.sets * lanes];
         let entry = |index: usize| {
             let (number, key) = entry(index);
-            (shape.set_of(number), key + 1)
+            (set_of(number), key + 1)
         };
         if unit != Unit::Portable {
             return vector::access(unit, rows, (lanes, shape.ways), asking, entry);
