@@ -5,14 +5,50 @@
 //! by one: a structure handles all requests that reach it, in order, before the next one handles any. The counts are
 //! those of taking each request all the way, and the work of different requests overlaps.
 
-use crate::record::Record;
+use crate::record::{RUNGS, Record};
 use superpage_pages::MAX_LEVELS;
 
 /// The most requests of a batch: one bit each in a word.
 pub(crate) const BATCH: usize = 64;
 
-/// The number of kinds of request: `rung << 2 | access`.
-pub(crate) const KINDS: usize = MAX_LEVELS * 4;
+/// The kinds of request, each `rung << 2 | access`, are below this number.
+pub(crate) const KINDS: usize = RUNGS * 4;
+
+/// The bit of a kind in a set of kinds: there are three accesses.
+#[inline(always)]
+pub(crate) fn bit_of(kind: usize) -> usize {
+    (kind >> 2) * 3 + (kind & 3)
+}
+const _: () = assert!(MAX_LEVELS * 3 <= u64::BITS as usize);
+
+/// The requests of a batch that are of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Group {
+    kind: u8,
+    bit: u8,
+    /// Which requests, as a bit set.
+    pub(crate) requests: u64,
+}
+
+impl Group {
+    /// Whether a set of kinds has this one.
+    #[inline(always)]
+    pub(crate) fn is_in(&self, kinds: u64) -> bool {
+        kinds >> (self.bit & 63) & 1 != 0
+    }
+
+    /// The level of the ladder.
+    #[inline(always)]
+    pub(crate) fn rung(&self) -> usize {
+        (self.kind >> 2) as usize
+    }
+
+    /// The access as a number.
+    #[inline(always)]
+    pub(crate) fn access(&self) -> usize {
+        (self.kind as usize & 3) % 3
+    }
+}
 
 /// Requests whose pages are mapped, as columns.
 #[derive(Clone, Debug)]
@@ -28,7 +64,7 @@ pub(crate) struct Batch {
     /// The kind of each.
     kinds: [u8; BATCH],
     /// The kinds that occur, and which requests are of each.
-    groups: [(u8, u64); KINDS],
+    groups: [Group; BATCH],
     group_count: usize,
     /// Hits in first-level TLBs between them, in their order.
     pub(crate) touches: Vec<Touch>,
@@ -68,7 +104,7 @@ impl Batch {
             entries: [0; BATCH],
             numbers: [0; BATCH],
             kinds: [0; BATCH],
-            groups: [(0, 0); KINDS],
+            groups: [Group::default(); BATCH],
             group_count: 0,
             touches: Vec::with_capacity(TOUCHES),
         }
@@ -112,7 +148,8 @@ impl Batch {
             for (index, other) in self.kinds[..len].iter().enumerate() {
                 alike |= ((*other == kind) as u64) << index;
             }
-            self.groups[self.group_count % KINDS] = (kind, alike & left);
+            self.groups[self.group_count % BATCH] =
+                Group { kind, bit: bit_of(kind.into()) as u8, requests: alike & left };
             self.group_count += 1;
             left &= !alike;
         }
@@ -126,8 +163,8 @@ impl Batch {
 
     /// The kinds that occur, and which requests are of each.
     #[inline(always)]
-    pub(crate) fn groups(&self) -> &[(u8, u64)] {
-        &self.groups[..self.group_count.min(KINDS)]
+    pub(crate) fn groups(&self) -> &[Group] {
+        &self.groups[..self.group_count.min(BATCH)]
     }
 }
 

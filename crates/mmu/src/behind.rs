@@ -37,8 +37,8 @@ impl Behind {
     #[inline(always)]
     pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch) {
         let served = self.tlbs.translate(mappings, batch);
-        for (kind, requests) in batch.groups() {
-            let access = (*kind as usize & 3) % 3;
+        for group in batch.groups() {
+            let (access, requests) = (group.access(), group.requests);
             self.counters.walks[access] += (requests & served.missed).count_ones() as u64;
             for (counts, hits) in self.counters.lower_hits.iter_mut().zip(served.hits).take(self.tlbs.levels()).skip(1)
             {

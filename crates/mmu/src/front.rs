@@ -234,8 +234,8 @@ impl Front {
     #[inline(always)]
     fn translate(&mut self, mappings: &Mappings) {
         let missed = self.first.translate_first(mappings, &self.batch);
-        for (kind, requests) in self.batch.groups() {
-            self.counters.references[(*kind as usize & 3) % 3] += requests.count_ones() as u64;
+        for group in self.batch.groups() {
+            self.counters.references[group.access()] += group.requests.count_ones() as u64;
         }
         if self.waiting + missed.count_ones() as usize > BATCH {
             self.pass_on(mappings);

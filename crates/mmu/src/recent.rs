@@ -10,10 +10,10 @@
 //! What is known is known of one space, and forgotten with every change of a mapping. Nothing is known where a level
 //! includes nearer ones: what it evicts is dropped from those.
 
-use crate::batch::{KINDS, Located};
+use crate::batch::{KINDS, Located, bit_of};
 use crate::cache::Shape;
 use crate::request::Request;
-use superpage_pages::{Access, Vpn};
+use superpage_pages::{Access, MAX_LEVELS, Vpn};
 
 /// How many requests are known at a time.
 const KNOWN: usize = 512;
@@ -30,8 +30,8 @@ const NOTHING: u64 = u64::MAX;
 pub(crate) struct FirstLevel {
     /// Its place among those of the level.
     pub(crate) index: usize,
-    /// The kinds of request that it serves, as a bit set.
-    pub(crate) kinds: u32,
+    /// The kinds of request that it serves, as a bit set ([`bit_of`]).
+    pub(crate) kinds: u64,
     pub(crate) shape: Shape,
     /// Whether it is one set with LRU.
     pub(crate) ordered: bool,
@@ -94,7 +94,7 @@ impl Recent {
     pub(crate) fn new(first_level: impl Iterator<Item = FirstLevel>) -> Recent {
         let (mut serving, mut sets) = ([None; KINDS], Vec::new());
         for FirstLevel { index, kinds, shape, ordered, .. } in first_level.filter(|first| !first.joins) {
-            for kind in (0..KINDS).filter(|kind| kinds >> kind & 1 != 0) {
+            for kind in (0..MAX_LEVELS * 4).filter(|kind| kind & 3 != 3 && kinds >> bit_of(*kind) & 1 != 0) {
                 serving[kind] = Some((sets.len() as u32, shape));
             }
             let certain = if ordered { shape.ways() as u64 } else { 0 };

@@ -1,6 +1,11 @@
 //! One entry of a modelled page table, in eight bytes.
 
-use superpage_pages::Protection;
+use superpage_pages::{MAX_LEVELS, Protection};
+
+/// The levels of a ladder that an entry can tell apart. What is kept by level has so many places, so that no index is
+/// beyond them.
+pub(crate) const RUNGS: usize = 1 << 5;
+const _: () = assert!(MAX_LEVELS <= RUNGS);
 
 /// A page-table entry (Pte) as the simulator keeps it: absent, a pointer to a table below, or a leaf.
 ///
@@ -20,7 +25,7 @@ pub(crate) const REFERENCED: u32 = 1 << 4;
 pub(crate) const DIRTY: u32 = 1 << 5;
 const TABLE: u32 = 1 << 6;
 const RUNG: u32 = 7;
-const REPLICAS: u32 = 10;
+const REPLICAS: u32 = 12;
 const REPLICAS_MASK: u32 = 31 << REPLICAS;
 
 /// What a leaf of one entry must have so that an access of this number (0 read, 1 write, 2 execute) leaves it
@@ -74,7 +79,7 @@ impl Record {
     /// The level of the page on the ladder.
     #[inline(always)]
     pub(crate) fn rung(&self) -> usize {
-        (self.bits >> RUNG) as usize & 7
+        (self.bits >> RUNG) as usize % RUNGS
     }
 
     /// Whether this is a leaf and its own head, allows the access, and is not changed by it.

@@ -6,7 +6,7 @@
 //! rights and the dirty bit, which hardware would read from the TLB entry, are read from the page-table entry of the
 //! page.
 
-use crate::batch::{Batch, KINDS, each};
+use crate::batch::{Batch, bit_of, each};
 use crate::cache::{Cache, EMPTY};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::{Joins, Machine};
@@ -14,7 +14,7 @@ use crate::mappings::{Forgotten, Mappings};
 use crate::reach::joint::Joining;
 use crate::reach::{Asked, Entries, Entry, Holds, Known, Reach, on_entries};
 use crate::recent::FirstLevel;
-use crate::record::Record;
+use crate::record::{RUNGS, Record};
 use crate::replacement::Replacement;
 
 use std::collections::BTreeMap;
@@ -25,8 +25,8 @@ use superpage_pages::{MAX_LEVELS, PageSize, Vpn};
 #[derive(Clone, Debug)]
 struct Tlb {
     entries: Entries,
-    /// The kinds of request that it serves, as a bit set.
-    kinds: u32,
+    /// The kinds of request that it serves, as a bit set ([`bit_of`]).
+    kinds: u64,
     /// The levels of the ladder whose pages it holds, as a bit set.
     rungs: u32,
     level: usize,
@@ -72,9 +72,9 @@ pub(crate) struct Tlbs {
     /// From the nearest level on.
     all: Vec<Tlb>,
     /// By level of the ladder: the shift from a base page's number to that of the translation.
-    orders: [u8; MAX_LEVELS],
+    orders: [u8; RUNGS],
     /// By level of the ladder: the base-two logarithm of the number of translations of a page.
-    parts: [u8; MAX_LEVELS],
+    parts: [u8; RUNGS],
     /// Whether any of them is inclusive of others.
     inclusive: bool,
     /// The highest level of them, counted from 1.
@@ -112,7 +112,7 @@ impl Tlbs {
             let held = ladder.sizes().iter().enumerate().filter(|(_, size)| tlb.sizes.contains(&translated(**size)));
             let rungs: u32 = held.map(|(rung, _)| 1 << rung).sum();
             let asks = |kind: &usize| rungs >> (kind >> 2) & 1 != 0 && kind & 3 != 3 && tlb.serves.covers(kind & 3);
-            let kinds = (0..KINDS).filter(asks).map(|kind| 1 << kind).sum();
+            let kinds = (0..MAX_LEVELS * 4).filter(asks).map(|kind| 1 << bit_of(kind)).sum();
             let (entries, encloses) = (Entries::new(machine, tlb), machine.enclosed_by(tlb));
             let perforated = tlb.holds_perforated(machine);
             let order = u32::from(machine.page_table.bits[0]);
@@ -123,7 +123,7 @@ impl Tlbs {
             all.push(Tlb { entries, kinds, rungs, level: tlb.level - 1, index, ordered, joins, encloses });
         }
         all.sort_by_key(|tlb| tlb.level);
-        let (mut orders, mut parts) = ([0; MAX_LEVELS], [0; MAX_LEVELS]);
+        let (mut orders, mut parts) = ([0; RUNGS], [0; RUNGS]);
         for (rung, size) in ladder.sizes().iter().enumerate() {
             orders[rung] = (translated(*size).shift() - ladder.base().shift()) as u8;
             parts[rung] = (size.shift() - translated(*size).shift()) as u8;
@@ -165,13 +165,13 @@ impl Tlbs {
     /// The number of the translation of this base page, in the page with this page-table entry.
     #[inline(always)]
     pub(crate) fn number(&self, page: Vpn, record: Record) -> u64 {
-        page.0 >> (self.orders[record.rung() % MAX_LEVELS] & 63)
+        page.0 >> (self.orders[record.rung() % RUNGS] & 63)
     }
 
     /// The numbers of all translations of a mapping.
     fn numbers(&self, first: Vpn, record: Record) -> Range<u64> {
         let number = self.number(first, record);
-        number..number + (1 << self.parts[record.rung() % MAX_LEVELS])
+        number..number + (1 << self.parts[record.rung() % RUNGS])
     }
 
     /// Drops the page from all TLBs; returns the number of entries dropped.
@@ -212,8 +212,8 @@ impl Tlbs {
         }
         let mut served = Served { missed: batch.all(), ..Served::default() };
         for tlb in &mut self.all {
-            let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
-            let asking = asking.fold(0, |asking, (_, requests)| asking | requests) & served.missed;
+            let asking = batch.groups().iter().filter(|group| group.is_in(tlb.kinds));
+            let asking = asking.fold(0, |asking, group| asking | group.requests) & served.missed;
             if asking != 0 {
                 let missed = tlb.access(asking, batch, mappings, &mut served.known);
                 served.hits[tlb.level % MAX_TLB_LEVELS] |= asking & !missed;
@@ -228,8 +228,8 @@ impl Tlbs {
     pub(crate) fn translate_first(&mut self, mappings: &Mappings, batch: &Batch) -> u64 {
         let mut missed = batch.all();
         for (at, tlb) in self.all.iter_mut().enumerate() {
-            let asking = batch.groups().iter().filter(|(kind, _)| tlb.kinds >> (kind & 31) & 1 != 0);
-            let asking = asking.fold(0, |asking, (_, requests)| asking | requests);
+            let asking = batch.groups().iter().filter(|group| group.is_in(tlb.kinds));
+            let asking = asking.fold(0, |asking, group| asking | group.requests);
             if tlb.ordered && !batch.touches.is_empty() {
                 let touches = batch.touches.iter().filter(|touch| touch.tlb as usize == at);
                 let touches = touches.map(|touch| (touch.before as usize, touch.head));
@@ -251,8 +251,9 @@ impl Tlbs {
         let mut served = Served::default();
         for index in each(batch.all()) {
             let (head, number) = (batch.heads[index], batch.numbers[index]);
-            let asked =
-                |tlb: &Tlb| batch.groups().iter().any(|(k, which)| which >> index & tlb.kinds as u64 >> k & 1 != 0);
+            let asked = |tlb: &Tlb| {
+                batch.groups().iter().any(|group| group.requests >> index & 1 != 0 && group.is_in(tlb.kinds))
+            };
             let hit = self
                 .all
                 .iter_mut()

@@ -122,6 +122,26 @@ fn an_overlay_says_what_is_different() {
 }
 
 #[test]
+fn new_sizes_go_between_those_that_a_tlb_held() {
+    let sizes = |machine: &Machine, name: &str| -> String {
+        let tlb = machine.tlb.iter().find(|tlb| tlb.name == name).unwrap();
+        tlb.sizes.iter().map(|size| format!("{size} ")).collect()
+    };
+    let between =
+        "[pages]\nsizes = [\"4K\", \"64K\", \"2M\", \"32M\", \"1G\"]\n[[tlb]]\nname = \"*\"\nsizes = \"between\"\n";
+    let mine = laid("golden-cove", between).unwrap();
+    assert_eq!(sizes(&mine, "DTLB loads 4K"), "4K 64K ");
+    assert_eq!(sizes(&mine, "DTLB loads 2M"), "2M 32M ");
+    assert_eq!(sizes(&mine, "DTLB loads 1G"), "1G ");
+    assert_eq!(sizes(&mine, "DTLB stores"), "4K 64K 2M 32M 1G ");
+    // Below its base page the Alpha had none: there such pages are held where that was.
+    let mine = laid("alpha-21264", &between.replace("\n[[tlb]]", "\n[page-table]\nkind = \"radix\"\n[[tlb]]")).unwrap();
+    assert_eq!(sizes(&mine, "DTB"), "4K 64K 2M 32M 1G ");
+    let new = laid("zen5", "[[tlb]]\nname = \"L9\"\nsizes = \"between\"\n").unwrap_err();
+    assert!(new.contains("[[tlb]] \"L9\""), "{new}");
+}
+
+#[test]
 fn what_an_overlay_says_is_assumed_if_it_says_so() {
     let assumed = |text: &str| {
         let mine = laid("skylake-sp", text).unwrap();

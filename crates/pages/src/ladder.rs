@@ -3,8 +3,8 @@
 use crate::{PageSize, Vpn};
 use core::fmt;
 
-/// The most page sizes that a ladder holds.
-pub const MAX_LEVELS: usize = 8;
+/// The most page sizes that a ladder holds: all powers of two from 4 KB to 1 GB.
+pub const MAX_LEVELS: usize = 19;
 
 /// An index into a [`Ladder`]: 0 is the base page.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -62,7 +62,7 @@ impl Ladder {
     /// The ladder of sizes known at compile time. Panics, then, unless they ascend from the base page's
     /// and there are at most [`MAX_LEVELS`].
     pub const fn of<const N: usize>(sizes: [PageSize; N]) -> Ladder {
-        assert!(N > 0 && N <= MAX_LEVELS, "a ladder has from one to eight sizes");
+        assert!(N > 0 && N <= MAX_LEVELS, "a ladder has from one to MAX_LEVELS sizes");
         let mut ladder = Ladder { sizes: [sizes[0]; MAX_LEVELS], len: N as u8 };
         let mut level = 1;
         while level < N {
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     fn ladder(sizes: &[u64]) -> Result<Ladder, LadderError> {
-        let mut all = [PageSize::KB4; 16];
+        let mut all = [PageSize::KB4; MAX_LEVELS + 1];
         for (slot, bytes) in all.iter_mut().zip(sizes) {
             *slot = PageSize::from_bytes(*bytes).unwrap();
         }
@@ -207,7 +207,9 @@ mod tests {
     fn a_bad_ladder_is_refused() {
         assert_eq!(Ladder::new(&[]), Err(LadderError::Empty));
         assert!(matches!(ladder(&[4096, 4096]), Err(LadderError::NotAscending(_))));
-        assert_eq!(ladder(&[1, 2, 4, 8, 16, 32, 64, 128, 256]), Err(LadderError::TooMany));
+        let powers: [u64; MAX_LEVELS + 1] = core::array::from_fn(|power| 1 << power);
+        assert_eq!(ladder(&powers), Err(LadderError::TooMany));
+        assert_eq!(ladder(&powers[..MAX_LEVELS]).map(|ladder| ladder.len()), Ok(MAX_LEVELS));
         let two = ladder(&[4096, 2 << 20]).unwrap();
         assert!(matches!(two.only(&[PageSize::KB4]), Err(LadderError::Unknown(_))));
     }

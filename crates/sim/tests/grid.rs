@@ -84,6 +84,23 @@ fn no_frame_is_lost_with_memory_scarce_or_not_fragmented_or_not() {
 }
 
 #[test]
+fn pages_of_any_power_of_two_fill_a_mapping() {
+    for machine in ["zen5+tailored", "golden-cove+tailored", "alpha-21264+tailored"] {
+        let conditions = Conditions { memory: Some(64 << 20), ..Conditions::default() };
+        let rows = grid("touch:bytes=4092K", &[machine], &["reservation"], &conditions);
+        let row = rows.iter().find(|row| row.policy == "reservation").unwrap();
+        // 1023 base pages: one page of each size from 2 MB down.
+        let pages: Vec<(u64, u64)> = row.pages.iter().map(|(size, count)| (size.bytes(), *count)).collect();
+        let expected: Vec<(u64, u64)> = (12..=30).map(|shift| (1 << shift, u64::from(shift <= 21))).collect();
+        assert_eq!(pages, expected, "{machine}");
+        assert_eq!((row.faults, row.frames_leaked, &row.error), (1023, 0, &None), "{machine}");
+        // Each of these was made of two halves, and the halves of their halves before.
+        let made: u64 = (1..10).map(|level| (1023 >> level) as u64).sum();
+        assert_eq!(row.promotions, made, "{machine}");
+    }
+}
+
+#[test]
 fn rows_stand_in_the_order_of_the_grid_and_compare_with_base() {
     let conditions = Conditions::default();
     let rows = grid("touch:bytes=4M", &["zen4", "alpha-21264"], &["reservation", "base"], &conditions);

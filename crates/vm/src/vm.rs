@@ -76,6 +76,7 @@ impl Vm {
             untouched: None,
             digests: HashMap::default(),
             wanted: [0; MAX_LEVELS],
+            wants: false,
             starved: false,
             wired: Vec::new(),
             pools: Pools::default(),

@@ -431,7 +431,7 @@ const MACHINES: &[(&str, &str)] =
     built_in!("machines": "alpha-21264" "harpertown" "skylake-sp" "golden-cove" "zen4" "zen5" "neoverse-v2");
 
 /// The built-in overlays.
-const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "coalescing" "coalescing-32k" "colt" "complete-subblock" "fractured" "lru" "partial-subblock" "perforated");
+const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "coalescing" "coalescing-32k" "colt" "complete-subblock" "fractured" "lru" "partial-subblock" "perforated" "tailored");
 
 /// What the text of a machine comes from, as errors name it: a file of the user's, where it is none of the built-in ones.
 const FILE: &str = "machine file ";

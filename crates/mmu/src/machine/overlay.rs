@@ -5,7 +5,12 @@
 //! each of them; any other is a new one, and must be complete. An empty list (`walk-cache = []`) removes all. A value
 //! of an overlay is assumed only if the overlay says so. Its `name` and `description` are appended to those of the
 //! machine.
+//!
+//! An overlay with other page sizes cannot know which of a machine's TLBs hold which. With `sizes = "between"` a TLB holds, of
+//! the sizes that there are now, those from each that it held up to the next larger one that the machine had; those below
+//! all are held where its base page was.
 
+use superpage_pages::PageSize;
 use toml::{Table, Value};
 
 /// Applies an overlay to a machine file; the error says what is wrong with it.
@@ -17,6 +22,8 @@ pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
         let joined = if key == "name" { format!("{whole}+{word}") } else { format!("{whole}; {word}") };
         machine.insert(key.into(), Value::String(joined));
     }
+    let before = sizes(machine.get("pages"));
+    let held: Vec<Vec<PageSize>> = tlbs(machine).map(|tlb| sizes(Some(tlb))).collect();
     for (key, value) in overlay.iter().filter(|(key, _)| !matches!(key.as_str(), "name" | "description")) {
         match (machine.get_mut(key), value) {
             (Some(Value::Table(part)), Value::Table(patch)) => replace(part, patch),
@@ -33,7 +40,32 @@ pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
             _ => _ = machine.insert(key.clone(), value.clone()),
         }
     }
+    spread(machine, &before, &held);
     Ok(())
+}
+
+/// The page sizes that a part of a file names; what is no list of sizes is an error of types elsewhere.
+fn sizes(part: Option<&Value>) -> Vec<PageSize> {
+    let list = part.and_then(|part| part.get("sizes")).and_then(Value::as_array).into_iter().flatten();
+    list.filter_map(|size| size.as_str()?.parse().ok()).collect()
+}
+
+/// The TLBs of a file.
+fn tlbs(machine: &mut Table) -> impl Iterator<Item = &mut Value> {
+    machine.get_mut("tlb").and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+/// Gives TLBs with `sizes = "between"` their sizes. The machine had those `before`, each TLB those that it `held`.
+fn spread(machine: &mut Table, before: &[PageSize], held: &[Vec<PageSize>]) {
+    let now = sizes(machine.get("pages"));
+    let below = |size: PageSize| before.iter().filter(|had| **had <= size).max().or(before.iter().min());
+    for (tlb, held) in tlbs(machine).filter_map(Value::as_table_mut).zip(held) {
+        if tlb.get("sizes").and_then(Value::as_str) == Some("between") {
+            let holds = |size: &&PageSize| below(**size).is_some_and(|had| held.contains(had));
+            let all = now.iter().filter(holds).map(|size| Value::String(size.to_string())).collect();
+            tlb.insert("sizes".into(), Value::Array(all));
+        }
+    }
 }
 
 /// What tells a part of a list from the others.

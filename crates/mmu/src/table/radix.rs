@@ -17,7 +17,7 @@ use crate::lines::Reads;
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
 use crate::reach::Known;
-use crate::record::Record;
+use crate::record::{RUNGS, Record};
 use crate::replacement::Replacement;
 use superpage_pages::{Ladder, Vpn};
 
@@ -31,7 +31,7 @@ pub(crate) struct Radix {
     pub(super) caches: [Option<Cache>; MAX_LEVELS],
     levels: usize,
     /// The level of the entries of pages at each level of the ladder.
-    leaf_levels: [u8; superpage_pages::MAX_LEVELS],
+    leaf_levels: [u8; RUNGS],
     /// The shift from the number of a record to that of its table.
     node_bits: u32,
     /// For each level the pointers that the walks of a batch reach; in the lowest their last entries.
@@ -57,7 +57,7 @@ impl TableFormat for Radix {
         for cache in &machine.walk_cache {
             caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru));
         }
-        let mut leaf_levels = [1; superpage_pages::MAX_LEVELS];
+        let mut leaf_levels = [1; RUNGS];
         for (level, (leaf, _)) in leaf_levels.iter_mut().zip(&shape.layouts) {
             *level = *leaf as u8;
         }
@@ -68,8 +68,8 @@ impl TableFormat for Radix {
     #[inline(always)]
     fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>) {
         let mut levels = [0; MAX_LEVELS];
-        for (kind, requests) in batch.groups() {
-            levels[self.leaf_levels[*kind as usize >> 2] as usize - 1] |= requests & walks.0;
+        for group in batch.groups() {
+            levels[self.leaf_levels[group.rung() % RUNGS] as usize - 1] |= group.requests & walks.0;
         }
         self.climb(mappings, &batch.entries, levels, reads);
     }

@@ -43,6 +43,8 @@ pub(crate) struct Frames {
     pub(crate) digests: HashMap<u32, u128, FxBuildHasher>,
     /// By level: failed requests for an extent of that size since the page daemon last handled them (section 5.1).
     pub(crate) wanted: [u64; MAX_LEVELS],
+    /// Whether there are any.
+    pub(crate) wants: bool,
     /// Whether a request for a base page has failed since then.
     pub(crate) starved: bool,
     pub(crate) wired: Vec<Extent>,
@@ -268,6 +270,7 @@ impl Frames {
             if level == preferred.0 && level > 0 {
                 self.stats.contiguity_failed += 1;
                 self.wanted[level as usize] += 1;
+                self.wants = true;
             }
         }
         self.starved = true;

@@ -56,7 +56,8 @@ impl Vm {
         let Some(pages) = &self.frames.pages else { return false };
         // If the whole inactive list did not help, it will not until something changes.
         let mut goals = self.frames.wanted.iter().zip(&self.exhausted);
-        let contiguity = goals.any(|(goal, exhausted)| *goal > 0 && *exhausted != Some(pages.changes()));
+        let contiguity =
+            self.frames.wants && goals.any(|(goal, exhausted)| *goal > 0 && *exhausted != Some(pages.changes()));
         let swappable = pages.count(List::Unswappable) > 0 && self.frames.swap_and_cache.vacant_slots() > 0;
         let hope = |at| self.frames.stats.resident_pages < at || swappable;
         let short = self.available() < self.least() && self.futile.is_none_or(hope);
@@ -80,6 +81,7 @@ impl Vm {
         self.frames.stats.note_peak();
         let before = self.frames.stats.evictions;
         let goals = core::mem::take(&mut self.frames.wanted);
+        self.frames.wants = false;
         let starved = core::mem::take(&mut self.frames.starved);
         if self.available() < self.least() {
             self.restore_memory(pmap, memory);

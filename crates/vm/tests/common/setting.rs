@@ -3,9 +3,21 @@
 use superpage_pages::{Ladder, Level, PageSize};
 use superpage_vm::{Config, Policy};
 
-/// Ladders with ratios from 2 to 128, one of base pages alone, and two of real machines.
-const LADDERS: [&str; 7] =
-    ["4K", "4K 8K 32K 128K", "4K 16K 32K 256K", "4K 64K", "4K 512K", "8K 64K 512K 4M", "4K 64K 2M"];
+/// Ladders with ratios from 2 to 128, one of base pages alone, two of real machines, all sizes that there can be, and those of
+/// the Itanium.
+const LADDERS: [&str; 9] = [
+    "4K",
+    "4K 8K 32K 128K",
+    "4K 16K 32K 256K",
+    "4K 64K",
+    "4K 512K",
+    "8K 64K 512K 4M",
+    "4K 64K 2M",
+    "4K 8K 16K 32K 64K 128K 256K 512K 1M 2M 4M 8M 16M 32M 64M 128M 256M 512M 1G",
+    "4K 8K 16K 64K 256K 1M 4M 16M 64M 256M",
+];
+/// The most frames that count as a superpage: larger ones find no memory.
+const LARGE: u64 = 1024;
 
 /// The ladder of a size list such as `"4K 64K"`.
 fn ladder(sizes: &str) -> Ladder {
@@ -64,7 +76,7 @@ pub(crate) fn setting(ladder_number: u8, answers: u128, frames: u16) -> Setting 
             policy.set(key.name, key.values[value]).unwrap();
         }
     }
-    let large = ladder.pages(Level(ladder.len() as u8 - 1)).max(128);
+    let large = ladder.pages(Level(ladder.len() as u8 - 1)).clamp(128, LARGE);
     let (size, more) = (frames % 8, u64::from(frames / 8 % 64));
     let frames = [1, large / 2, large, large * 3 / 2, 2 * large, 2 * large, 3 * large, 4 * large][size as usize] + more;
     Setting { config: Config { ladder, frames, policy, swap_pages }, mapped, daemon_comes, ends }
