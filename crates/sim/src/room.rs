@@ -10,8 +10,12 @@ use superpage_trace::TRACE_PAGE_SHIFT;
 const FRAME_BYTES: u64 = 17;
 /// One byte for so many frames is written when the simulation begins; the rest as frames are used.
 const FRAMES_BEGUN: u64 = 2;
+/// Bytes more for each extent of a superpage size, written when the simulation begins: much where sizes are close together.
+const EXTENT_BYTES: u64 = 4;
 /// Bytes for each base page of a program, if pages lie together: page tables, population maps, and the frame.
 const PAGE_BYTES: u64 = 40;
+/// Bytes more for each region of a superpage size in the program: its node in the population map.
+const NODE_BYTES: u64 = 64;
 /// Bytes for an entry of a page table, with its frame.
 const TABLE_ENTRY_BYTES: u64 = 16;
 /// Bytes for a mapping, and for a page that lies alone in it.
@@ -66,6 +70,11 @@ fn populated(setup: &Setup, extent: Extent) -> u64 {
     (extent.pages >> (setup.ladder.base().shift() - TRACE_PAGE_SHIFT)).min(most)
 }
 
+/// The extents of all superpage sizes in so many base pages.
+fn extents(setup: &Setup, pages: u64) -> u64 {
+    setup.ladder.levels().skip(1).map(|level| pages >> setup.ladder.order(level)).sum()
+}
+
 /// What a machine needs by itself.
 fn of_hardware(setup: &Setup, extent: Extent) -> Need {
     let (begun, whole) = Mmu::bytes_of(&setup.machine);
@@ -84,11 +93,13 @@ fn of_kernel(setup: &Setup, extent: Extent) -> Need {
     }
     let widest = setup.machine.page_table.bits.iter().max().copied().unwrap_or(0);
     let tables = tables.saturating_mul(TABLE_ENTRY_BYTES << widest).saturating_sub(pages.saturating_mul(PAGE_BYTES));
+    let in_memory = extents(setup, setup.frames).saturating_mul(EXTENT_BYTES);
     Need {
-        begun: setup.frames / FRAMES_BEGUN,
-        whole: setup.frames.saturating_mul(FRAME_BYTES),
+        begun: (setup.frames / FRAMES_BEGUN).saturating_add(in_memory),
+        whole: setup.frames.saturating_mul(FRAME_BYTES).saturating_add(in_memory),
         program: pages
             .saturating_mul(PAGE_BYTES)
+            .saturating_add(extents(setup, pages).saturating_mul(NODE_BYTES))
             .saturating_add(mappings.saturating_mul(MAPPING_BYTES))
             .saturating_add(tables),
     }
@@ -147,9 +158,9 @@ mod tests {
     use crate::{Conditions, plan};
     use superpage_vm::{Config, Vm};
 
-    fn setups(memory: u64) -> Vec<Setup> {
+    fn setups(machine: &str, memory: u64) -> Vec<Setup> {
         let conditions = Conditions { memory: Some(memory), ..Conditions::default() };
-        plan(&["zen5".into()], &["reservation".into()], &conditions).unwrap()
+        plan(&[machine.into()], &["reservation".into()], &conditions).unwrap()
     }
 
     #[test]
@@ -161,7 +172,7 @@ mod tests {
                 .map_or(String::new(), |error| error.to_string())
         };
         let none = Extent::default();
-        let setups = setups(64 << 30);
+        let setups = setups("zen5", 64 << 30);
         let Need { begun, whole, .. } = need(&setups[0], none);
         assert_eq!(said(&setups, none, limit(whole, false)), "");
         let one = said(&setups, none, limit(whole - 1, false));
@@ -185,19 +196,22 @@ mod tests {
         assert!(touches.contains("for what the program touches"), "{touches}");
         let extent = Extent { pages: u64::MAX, mappings: 0 };
         let most = need(&setups[0], extent).program;
-        assert_eq!(most, 3 * (16 << 20) * (PAGE_BYTES + PLACE_BYTES), "memory and swap space hold no more");
+        let pages = 3 * (16 << 20);
+        let nodes = (pages / 512 + pages / 512 / 512) * NODE_BYTES;
+        assert_eq!(most, pages * (PAGE_BYTES + PLACE_BYTES) + nodes, "memory and swap space hold no more");
     }
 
     #[test]
     fn a_frame_takes_what_is_said() {
-        for setup in setups(4 << 30) {
+        for setup in [setups("zen5", 4 << 30), setups("zen5+tailored", 4 << 30)].concat() {
+            let more = (EXTENT_BYTES * extents(&setup, setup.frames)).div_ceil(setup.frames);
             let Setup { ladder, frames, policy, .. } = setup;
             let held = |frames| {
                 Vm::new(Config { ladder, frames, policy: policy.clone(), swap_pages: 0 }).unwrap().metadata_bytes()
                     as u64
             };
             let each = (held(frames) - held(frames / 2)).div_ceil(frames / 2);
-            assert!((FRAME_BYTES / 2..=FRAME_BYTES).contains(&each), "{each} bytes a frame");
+            assert!((FRAME_BYTES / 2..=FRAME_BYTES + more).contains(&each), "{each} bytes a frame");
         }
     }
 }
