@@ -42,7 +42,7 @@ fn machines() -> Vec<Machine> {
             machine.line_cache.truncate(1);
         }));
         all.push(variant(&machine, "as a guest", |machine| {
-            machine.host = Some(Host { backs_by: None, source: String::new(), assumed: Vec::new() });
+            machine.host = Some(Host::default());
         }));
         all.push(machine);
     }

@@ -5,7 +5,7 @@ use super::{LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
 use crate::cache::MAX_WAYS;
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use crate::lines::ENTRY_BYTES;
-use crate::table::MAX_TABLE_LEVELS;
+use crate::table::{MAX_TABLE_LEVELS, TableKind};
 use superpage_pages::{Access, Ladder};
 
 /// The most bits of an address that page tables translate: page numbers of base pages are shifted by what is left of it.
@@ -228,16 +228,41 @@ impl Machine {
                 format!("with pages of {base} it translates {address} address bits, expected at most {ADDRESS_BITS}");
             return Err(("page-table.bits", what));
         }
-        if (self.page_table.kind == crate::table::TableKind::Perforated) != self.perforated.is_some() {
+        if (self.page_table.kind == TableKind::Perforated) != self.perforated.is_some() {
             return Err((
                 "page-table.kind",
                 "\"perforated\" goes with a table [perforated], and only with that".into(),
             ));
         }
+        self.check_host(ladder)?;
         match self.page_table.kind.refuses(bits, ladder) {
             Some(why) => Err(("page-table.bits", why)),
             None => Ok(()),
         }
+    }
+
+    /// What two-dimensional walks need of the host.
+    fn check_host(&self, ladder: &Ladder) -> Result<(), (&'static str, String)> {
+        let host = self.host.as_ref().filter(|host| !host.page_table_bits.is_empty());
+        let (Some(host), TableKind::Nested) = (host, self.page_table.kind) else {
+            return match host.is_some() == (self.page_table.kind == TableKind::Nested) {
+                true => Ok(()),
+                false => Err((
+                    "page-table.kind",
+                    "\"nested\" goes with a table [host] that has page-table-bits, and only with that".into(),
+                )),
+            };
+        };
+        let mut alone = self.clone();
+        alone.host = None;
+        alone.page_table.kind = TableKind::Radix;
+        alone.page_table.bits = host.page_table_bits.clone();
+        alone.walk_cache = host.walk_cache.clone();
+        if host.nested_tlb > MAX_WAYS {
+            return Err(("host.nested-tlb", format!("at most {MAX_WAYS} entries, not {}", host.nested_tlb)));
+        }
+        alone.check_table(ladder).map_err(|(_, what)| ("host.page-table-bits", what))?;
+        alone.check_caches().map_err(|(key, what)| ("host.walk-cache", format!("{key}: {what}")))
     }
 
     fn check_caches(&self) -> Result<(), (String, String)> {

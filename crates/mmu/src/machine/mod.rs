@@ -150,13 +150,24 @@ pub struct PageTable {
 }
 
 /// A host whose own pages limit what the TLBs of its guest can hold.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Host {
     /// The size of the host's pages that back the guest's memory; by default base pages. A larger page of the guest
     /// then takes one TLB entry for each such page of it that is used; its walks still end where the guest's tables do.
     #[serde(default)]
     pub backs_by: Option<PageSize>,
+    /// The page-number bits that each level of the host's page table translates, from the lowest level up, if walks go
+    /// through these tables too (the guest's kind of page table is `nested`).
+    #[serde(default)]
+    pub page_table_bits: Vec<u8>,
+    /// Entries of the nested TLB, which holds translations of the guest's memory: fully associative, with LRU replacement; 0 if there
+    /// is none.
+    #[serde(default)]
+    pub nested_tlb: usize,
+    /// Walk caches for the host's tables.
+    #[serde(default)]
+    pub walk_cache: Vec<WalkCacheSpec>,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.
@@ -431,7 +442,19 @@ const MACHINES: &[(&str, &str)] =
     built_in!("machines": "alpha-21264" "harpertown" "skylake-sp" "golden-cove" "zen4" "zen5" "neoverse-v2");
 
 /// The built-in overlays.
-const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays": "coalescing" "coalescing-32k" "colt" "complete-subblock" "fractured" "lru" "partial-subblock" "perforated" "tailored");
+const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
+    "coalescing"
+    "coalescing-32k"
+    "colt"
+    "complete-subblock"
+    "fractured"
+    "lru"
+    "nested"
+    "nested-2m"
+    "partial-subblock"
+    "perforated"
+    "tailored"
+);
 
 /// What the text of a machine comes from, as errors name it: a file of the user's, where it is none of the built-in ones.
 const FILE: &str = "machine file ";

@@ -317,6 +317,11 @@ impl Mappings {
         (record.is_leaf() && record.rung() == 0).then(|| (record, self.frames.get(id)))
     }
 
+    /// The frame of a page of the mapping with this head.
+    pub(crate) fn frame_of(&self, head: u32, page: Vpn) -> u64 {
+        self.frames.get(head) + (page - self.nodes.first_page(head))
+    }
+
     /// The base-two logarithm of the number of base pages in a page of this level.
     pub(crate) fn order(&self, rung: usize) -> u32 {
         self.ladder.sizes()[rung].shift() - self.ladder.base().shift()

@@ -15,6 +15,7 @@ use serde::Deserialize;
 use superpage_pages::{Ladder, Vpn};
 
 mod linear;
+mod nested;
 mod perforated;
 mod radix;
 
@@ -106,4 +107,5 @@ formats! { $
     Radix "radix" => radix;
     Linear "linear" => linear;
     Perforated "perforated" => perforated;
+    Nested "nested" => nested;
 }

@@ -12,10 +12,10 @@
 use super::TableFormat;
 use crate::batch::{BATCH, Batch, each};
 use crate::cache::Cache;
-use crate::counters::MAX_WALK_LEVELS;
+use crate::counters::{Counters, MAX_WALK_LEVELS};
 use crate::lines::Reads;
 use crate::machine::Machine;
-use crate::mappings::{Mappings, Shape};
+use crate::mappings::{Found, Mappings, Shape};
 use crate::reach::Known;
 use crate::record::{RUNGS, Record};
 use crate::replacement::Replacement;
@@ -76,19 +76,7 @@ impl TableFormat for Radix {
 
     fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), reads: Reads<'_>) {
         let found = mappings.find(space, page, 1).expect("the root exists");
-        // From the absent entry up to the one whose pointer a walk cache holds, as `climb` does for many.
-        let (mut path, mut count) = ([found.id; MAX_LEVELS], 1);
-        for level in found.level..self.levels.min(MAX_LEVELS) {
-            let table = path[count - 1] >> self.node_bits;
-            if let Some(cache) = &mut self.caches[level]
-                && cache.access(1, |_| (0, table)) == 0
-            {
-                reads.counters.walk_cache_hits[level] += 1;
-                break;
-            }
-            path[count] = mappings.parents[table as usize];
-            count += 1;
-        }
+        let (path, count) = self.path(mappings, found, reads.counters);
         path[..count].iter().rev().enumerate().for_each(|(place, id)| reads.lines.want(place, *id));
         reads.lines.read(count, reads.counters);
     }
@@ -122,6 +110,29 @@ impl TableFormat for Radix {
 }
 
 impl Radix {
+    /// The entries that a walk to this one reads, from the last up to the one below the pointer that a walk cache holds, and
+    /// their number: as [`Radix::climb`] does for many.
+    pub(super) fn path(
+        &mut self,
+        mappings: &Mappings,
+        found: Found,
+        counters: &mut Counters,
+    ) -> ([u32; MAX_LEVELS], usize) {
+        let (mut path, mut count) = ([found.id; MAX_LEVELS], 1);
+        for level in found.level..self.levels.min(MAX_LEVELS) {
+            let table = path[count - 1] >> self.node_bits;
+            if let Some(cache) = &mut self.caches[level]
+                && cache.access(1, |_| (0, table)) == 0
+            {
+                counters.walk_cache_hits[level] += 1;
+                break;
+            }
+            path[count] = mappings.parents[table as usize];
+            count += 1;
+        }
+        (path, count)
+    }
+
     /// Walks to the leaves `entries`; `levels` says which of them are
     /// at each level (index 0: the lowest), as bit sets.
     #[inline(always)]

@@ -1,6 +1,7 @@
 //! The crate against the most naive model of the same hardware: miss for miss, level by level, over random sequences of
 //! accesses, table operations and switches on every built-in machine and on made-up ones.
 
+mod host;
 mod index;
 mod joins;
 mod naive;
@@ -405,6 +406,36 @@ fn machines() -> Vec<Machine> {
     machines.extend(fractured(&machines));
     machines.extend(joined());
     machines.extend(perforated());
+    machines.extend(nested());
+    machines
+}
+
+/// Guests whose walks are two-dimensional: hosts with larger pages and with smaller ones, of more levels and of fewer, with all
+/// caches and with none.
+fn nested() -> Vec<Machine> {
+    let of = |name: &str| Machine::builtin(name).unwrap();
+    let mut machines: Vec<Machine> =
+        ["zen5+nested", "skylake-sp+nested-2m", "neoverse-v2+nested", "zen4+nested-2m"].map(of).into();
+    for (index, machine) in machines.iter_mut().enumerate() {
+        let host = machine.host.as_mut().unwrap();
+        match index {
+            1 => (host.page_table_bits, host.nested_tlb) = (vec![9, 9, 9], 3),
+            2 => host.backs_by = Some("64K".parse().unwrap()),
+            3 => {
+                (host.nested_tlb, host.walk_cache) = (0, Vec::new());
+                machine.walk_cache.clear();
+            }
+            _ => (),
+        }
+        if let [_, _, _, level] = &mut host.walk_cache[..] {
+            level.entries = 1;
+        }
+        if index == 1 {
+            host.walk_cache.retain(|cache| cache.level < 4);
+        }
+        machine.name.push_str(&format!(" {index}"));
+        machine.tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.entries = 8 * tlb.ways());
+    }
     machines
 }
 
@@ -508,8 +539,7 @@ fn fractured(metal: &[Machine]) -> Vec<Machine> {
     let guest = |(name, size): (&str, Option<&str>)| {
         let mut guest = metal.iter().find(|machine| machine.name == name).unwrap().clone();
         guest.name = format!("{name} on a host with pages of {}", size.unwrap_or("the base size"));
-        guest.host =
-            Some(Host { backs_by: size.map(|size| size.parse().unwrap()), source: String::new(), assumed: Vec::new() });
+        guest.host = Some(Host { backs_by: size.map(|size| size.parse().unwrap()), ..Host::default() });
         guest
     };
     hosts.map(guest).into()
@@ -542,7 +572,7 @@ proptest! {
     ) {
         let ways = replacement::nearest(replacement, ways);
         let mut machine = selecting(index, replacement, 1 << bits, ways);
-        machine.host = guest.then(|| Host { backs_by: None, source: String::new(), assumed: Vec::new() });
+        machine.host = guest.then(Host::default);
         check(&[machine], seed, &steps);
     }
 }

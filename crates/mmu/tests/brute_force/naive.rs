@@ -1,6 +1,7 @@
 //! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
 //! between two steps that could be found again, and no code is shared with the crate but the machine file.
 
+use crate::host::Host;
 use crate::index;
 use crate::joins;
 use crate::perforated::{self, Region};
@@ -14,14 +15,14 @@ use superpage_pages::{Access, Mapped, PageSize, Protection};
 
 /// Sets of anything.
 #[derive(Debug)]
-struct Cache<T> {
+pub(crate) struct Cache<T> {
     sets: Vec<Vec<Option<T>>>,
     index: Index,
     replacement: Box<dyn Twin>,
 }
 
 impl<T: Copy + PartialEq> Cache<T> {
-    fn new(sets: usize, ways: usize, index: Index, replacement: Replacement) -> Cache<T> {
+    pub(crate) fn new(sets: usize, ways: usize, index: Index, replacement: Replacement) -> Cache<T> {
         Cache { sets: vec![vec![None; ways]; sets], index, replacement: replacement::twin(replacement, sets, ways) }
     }
 
@@ -30,14 +31,14 @@ impl<T: Copy + PartialEq> Cache<T> {
     }
 
     /// Uses the entry of which this is true, in the set of this number; returns it.
-    fn hit(&mut self, number: u64, wanted: impl Fn(T) -> bool) -> Option<T> {
+    pub(crate) fn hit(&mut self, number: u64, wanted: impl Fn(T) -> bool) -> Option<T> {
         let set = self.set(number);
         let way = self.sets[set].iter().position(|way| way.is_some_and(&wanted))?;
         self.replacement.touch(set, way);
         self.sets[set][way]
     }
 
-    fn fill(&mut self, number: u64, what: T) -> Option<T> {
+    pub(crate) fn fill(&mut self, number: u64, what: T) -> Option<T> {
         let set = self.set(number);
         let vacant = self.sets[set].iter().position(|way| way.is_none());
         let way = self.replacement.victim(set, vacant);
@@ -129,6 +130,7 @@ pub(crate) struct Naive {
     walk_caches: Vec<(WalkCacheSpec, Cache<Pointer>)>,
     line_caches: Vec<(LineCacheSpec, Cache<u64>)>,
     pub(crate) mappings: BTreeMap<(u32, u64), Mapping>,
+    host: Option<Host>,
     /// Perforated pages by space and first page, as TLBs may know them.
     regions: BTreeMap<(u32, u64), Region>,
     /// Nodes by space, level, and page-number bits above what they span.
@@ -175,6 +177,7 @@ impl Naive {
                 .map(|spec| (spec.clone(), Cache::new(spec.sets(line), spec.ways, Index::Low, spec.replacement)))
                 .collect(),
             mappings: BTreeMap::new(),
+            host: Host::new(machine),
             regions: BTreeMap::new(),
             nodes: BTreeMap::new(),
             free: Vec::new(),
@@ -230,7 +233,7 @@ impl Naive {
     fn leaf_level(&self, size: PageSize) -> usize {
         match self.machine.page_table.kind {
             TableKind::Linear => 1,
-            TableKind::Radix | TableKind::Perforated => {
+            TableKind::Radix | TableKind::Perforated | TableKind::Nested => {
                 (1..=self.levels()).rev().find(|l| self.below(*l) <= self.order(size)).unwrap()
             }
         }
@@ -628,7 +631,15 @@ impl Naive {
             }
         };
         let region = perforated::region(&self.machine, &self.mappings, self.space, page).filter(|_| last == 1);
-        let Some(region) = region else { return self.walk_down(page, last) };
+        let Some(region) = region else {
+            self.walk_down(page, last);
+            // The page itself has an address of the guest: what is translated begins there.
+            if let Some((first, mapping)) = mapping {
+                let unit = self.pages(reach::translated(&self.machine, mapping.size));
+                self.translate_by_host(mapping.frame + (page / unit * unit - first));
+            }
+            return;
+        };
         if !known.0 {
             self.walk_down(page, 2);
         }
@@ -658,6 +669,8 @@ impl Naive {
         }
         for level in (last..=from).rev() {
             let entry = self.entry(page, level);
+            let node = self.nodes[&self.node(self.space, page, level)];
+            self.translate_by_host((1 << 35) + node);
             self.read(entry);
             if level > last {
                 self.cache(page, level);
@@ -687,6 +700,18 @@ impl Naive {
         let index = (page >> self.below(level)) & ((1 << self.machine.page_table.bits[level - 1]) - 1);
         let widest = *self.machine.page_table.bits.iter().max().unwrap();
         (node << widest) + index
+    }
+
+    /// Translates a frame of the guest, if there is a host.
+    fn translate_by_host(&mut self, frame: u64) {
+        let Some(mut host) = self.host.take() else { return };
+        for (entry, level) in host.translate(frame) {
+            match level {
+                Some(level) => self.counts.walk_cache_hits[level - 1] += 1,
+                None => self.read((1 << 30) + entry),
+            }
+        }
+        self.host = Some(host);
     }
 
     fn read(&mut self, entry: u64) {

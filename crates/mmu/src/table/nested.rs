@@ -1,0 +1,161 @@
+//! The radix tables of a guest, walked in two dimensions: wherever the guest's walk goes to a table, and at its end to the page, the address
+//! there is the guest's, which the host's own tables translate. With n levels in the guest and m in the host that are up to
+//! n m + n + m references. Bhargava et al., Accelerating two-dimensional page walks for virtualized systems, ASPLOS 2008.
+//!
+//! The walk caches of the guest hold addresses that are translated already. The host's tables have walk caches of their own, and
+//! the *nested TLB* holds translations of the guest's memory, of tables and of pages alike. Both outlast a switch between
+//! spaces of the guest.
+//!
+//! The host maps the guest's memory by pages of one size, each when it is used first. Of one that has several entries, as 64 KB
+//! have, the walk to a larger page of the guest reads the first. The guest's tables are in the guest's memory, a page
+//! each, behind all frames that it has.
+
+use super::TableFormat;
+use super::radix::Radix;
+use crate::batch::{Batch, each};
+use crate::cache::Cache;
+use crate::lines::Reads;
+use crate::machine::{Host, Machine};
+use crate::mappings::{Found, Mappings, Shape};
+use crate::reach::Known;
+use crate::record::Record;
+use crate::replacement::Replacement;
+use superpage_pages::{Access, Ladder, MAX_LEVELS, Mapped, PageSize, Pfn, Protection, Vpn};
+
+/// The first frame of the guest's tables.
+const TABLES: u64 = 1 << 35;
+/// Where the host's page-table entries are among the guest's.
+const HOST: u32 = 1 << 30;
+
+/// The walker of the guest's tables, and the host.
+#[derive(Clone, Debug)]
+pub(crate) struct Nested {
+    guest: Radix,
+    host: Box<Radix>,
+    /// The host's tables, by the guest's frames.
+    tables: Box<Mappings>,
+    /// The size of the host's pages, and the base-two logarithm of its base pages.
+    backs_by: PageSize,
+    order: u32,
+    nested_tlb: Option<Box<Cache>>,
+    /// By level of the ladder: the shift from a base page's number to that of the translation.
+    orders: [u8; MAX_LEVELS],
+}
+
+impl TableFormat for Nested {
+    fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String> {
+        Radix::refuses(bits, ladder)
+    }
+
+    fn shape(machine: &Machine) -> Shape {
+        Radix::shape(machine)
+    }
+
+    fn new(machine: &Machine, shape: &Shape) -> Nested {
+        let host = machine.host.as_ref().expect("the machine file was checked");
+        let (of_host, ladder) = (machine.as_host(host), machine.ladder());
+        let tables_shape = Radix::shape(&of_host);
+        let backs_by = host.backs_by.unwrap_or(ladder.base());
+        let base = ladder.base().shift();
+        let mut orders = [0; MAX_LEVELS];
+        for (order, size) in orders.iter_mut().zip(ladder.sizes()) {
+            *order = (backs_by.min(*size).shift() - base) as u8;
+        }
+        Nested {
+            guest: Radix::new(machine, shape),
+            host: Box::new(Radix::new(&of_host, &tables_shape)),
+            tables: Box::new(Mappings::new(ladder, &tables_shape)),
+            backs_by,
+            order: backs_by.shift() - base,
+            nested_tlb: (host.nested_tlb > 0).then(|| Box::new(Cache::new(1, host.nested_tlb, Replacement::Lru))),
+            orders,
+        }
+    }
+
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, _): (u64, Known), mut reads: Reads<'_>) {
+        for index in each(walks) {
+            let located = batch.located(index);
+            let level = mappings.nodes.level_of(located.entry);
+            self.walk_guest(mappings, Found { id: located.entry, level }, &mut reads);
+            let page = Vpn(located.number << self.orders[(located.kind >> 2) % MAX_LEVELS]);
+            self.translate(mappings.frame_of(located.head, page), &mut reads);
+        }
+    }
+
+    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), mut reads: Reads<'_>) {
+        let found = mappings.find(space, page, 1).expect("the root exists");
+        self.walk_guest(mappings, found, &mut reads);
+    }
+
+    fn forget(&mut self, level: usize, record: Record) {
+        self.guest.forget(level, record);
+    }
+
+    fn flush(&mut self) {
+        self.guest.flush();
+    }
+
+    /// Checks the caches against what guest and host have mapped.
+    fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        self.guest.validate(mappings)?;
+        self.tables.validate().map_err(|error| format!("the host's tables: {error}"))?;
+        self.host.validate(&self.tables).map_err(|error| format!("the host's walker: {error}"))?;
+        let Some(cache) = &self.nested_tlb else { return Ok(()) };
+        cache.validate()?;
+        match cache.entries().find(|(_, _, id, ())| !self.tables.records[*id as usize].is_leaf()) {
+            Some((.., id, ())) => Err(format!("the nested TLB holds entry {id} of the host, which is no mapping")),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Nested {
+    /// Reads the guest's entries down to this one, each after its table's address is translated.
+    fn walk_guest(&mut self, mappings: &Mappings, found: Found, reads: &mut Reads<'_>) {
+        let (path, count) = self.guest.path(mappings, found, reads.counters);
+        for id in path[..count].iter().rev() {
+            self.translate(TABLES + u64::from(id >> mappings.nodes.bits()), reads);
+            reads.lines.want(0, *id);
+            reads.lines.read(1, reads.counters);
+        }
+    }
+
+    /// Translates a frame of the guest: by the nested TLB, or by a walk of the host's tables.
+    fn translate(&mut self, frame: u64, reads: &mut Reads<'_>) {
+        let at = Vpn(frame);
+        let found = match self.tables.find(0, at, 1).filter(|found| self.tables.records[found.id as usize].is_leaf()) {
+            Some(found) => found,
+            None => self.back(at),
+        };
+        let head = Mappings::head(found.id, self.tables.records[found.id as usize]);
+        if let Some(cache) = &mut self.nested_tlb
+            && cache.access(1, |_| (0, head)) == 0
+        {
+            return;
+        }
+        let (path, count) = self.host.path(&self.tables, found, reads.counters);
+        for (place, id) in path[..count].iter().rev().enumerate() {
+            reads.lines.want(place, HOST | id);
+        }
+        reads.lines.read(count, reads.counters);
+    }
+
+    /// Maps the page of the host that this frame is in.
+    #[cold]
+    fn back(&mut self, at: Vpn) -> Found {
+        let first = at.0 >> self.order << self.order;
+        let to = Mapped { frame: Pfn(first), size: self.backs_by, protection: Protection::ALL };
+        self.tables.enter(0, Vpn(first), to, Access::Write);
+        self.tables.find(0, at, 1).expect("it was mapped just now")
+    }
+}
+
+impl Machine {
+    /// The machine whose page tables and walk caches are the host's.
+    fn as_host(&self, host: &Host) -> Machine {
+        let mut machine = self.clone();
+        machine.page_table.bits = host.page_table_bits.clone();
+        machine.walk_cache = host.walk_cache.clone();
+        machine
+    }
+}
