@@ -4,11 +4,11 @@
 use crate::script::Marked;
 use proptest::prelude::*;
 use std::sync::atomic::AtomicBool;
-use superpage_mmu::{Host, Machine, Replacement, Ways};
+use superpage_mmu::{Host, Machine, Replacement, UseBit, Ways};
 use superpage_sim::{Conditions, Run, Setup, Watch, plan_machines, run_parts};
 use superpage_trace::{Sample, Sampling, Source, workload};
 
-/// Four built-in machines with five variants of each: those share page tables, and some of them the first level.
+/// Four built-in machines with five variants of each: those share page tables, and some of them the first level. And overlays.
 fn machines() -> Vec<Machine> {
     let variant = |machine: &Machine, name: &str, change: fn(&mut Machine)| {
         let mut machine = machine.clone();
@@ -46,6 +46,15 @@ fn machines() -> Vec<Machine> {
         }));
         all.push(machine);
     }
+    // Overlays: some share page tables with the machine that they are laid on, some have tables of their own.
+    let overlays =
+        ["coalescing", "colt", "partial-subblock", "complete-subblock", "perforated", "nested", "nested-2m", "lru"];
+    all.extend(overlays.map(|overlay| Machine::builtin(&format!("zen5+{overlay}")).unwrap()));
+    all.push(variant(&Machine::builtin("zen5+coalescing").unwrap(), "if the bits agree", |machine| {
+        for joins in machine.tlb.iter_mut().filter_map(|tlb| tlb.joins.as_mut()) {
+            joins.alike = vec![UseBit::Referenced, UseBit::Dirty];
+        }
+    }));
     all
 }
 

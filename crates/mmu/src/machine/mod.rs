@@ -447,6 +447,7 @@ const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
     "coalescing-32k"
     "colt"
     "complete-subblock"
+    "contiguous"
     "fractured"
     "lru"
     "nested"
