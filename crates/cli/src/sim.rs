@@ -68,6 +68,11 @@ pub(crate) struct Sim {
     #[arg(long)]
     parts: bool,
 
+    /// Also say how much of mapped memory is in aligned, contiguous groups of 16 KB and 32 KB at the peak, as TLBs with entries for
+    /// several base pages need it
+    #[arg(long)]
+    contiguity: bool,
+
     /// How to print the rows: table, json, csv or parquet
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = str::parse::<Format>)]
     format: Format,
@@ -189,6 +194,10 @@ impl Sim {
         Ok(status)
     }
 
+    fn watch(&self) -> Watch {
+        Watch { contiguity: self.contiguity, ..Watch::default() }
+    }
+
     /// Records and simulates at once. Standard output is for the rows; the program's goes to standard error.
     fn program(&self, setups: &[Setup], stop: &Stop) -> Result<(Vec<Row>, ExitCode), Failure> {
         let command = record::Command { output_to_stderr: true, ..record::Command::new(&self.command) };
@@ -196,7 +205,7 @@ impl Sim {
         let bar = Bar::new(String::new());
         // Only the program is stopped: what it did until then is simulated completely.
         let whole = AtomicBool::new(false);
-        let runs = run_parts(setups, &mut recording, &whole, &|progress| bar.show(progress), &Watch::default());
+        let runs = run_parts(setups, &mut recording, &whole, &|progress| bar.show(progress), &self.watch());
         drop(bar);
         let outcome = recording.finish()?;
         let mut rows = rows(runs?, self.parts);
@@ -222,7 +231,7 @@ impl Sim {
             }
             let bar = Bar::new(if many > 1 { format!("{} of {many}", i + 1) } else { String::new() });
             let progress = |progress| bar.show(progress);
-            all.extend(rows(run_parts(setups, source.as_mut(), stop, &progress, &Watch::default())?, self.parts));
+            all.extend(rows(run_parts(setups, source.as_mut(), stop, &progress, &self.watch())?, self.parts));
         }
         Ok(all)
     }

@@ -277,6 +277,11 @@ impl Mmu {
         self.mappings.lookup(space, at)
     }
 
+    /// All mappings: address space, first base page, and what it maps, in no order. O(page-table entries).
+    pub fn mappings(&self) -> impl Iterator<Item = (u32, Vpn, Mapped)> + '_ {
+        self.mappings.all()
+    }
+
     /// The use bits of a mapping: its use since they were last cleared.
     pub fn used(&self, space: u32, at: Vpn, size: PageSize) -> Used {
         Used::of(self.mappings.used(MappingId { space, at, size }))

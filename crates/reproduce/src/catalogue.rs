@@ -34,7 +34,10 @@ static FILES: &[(&str, &str, &str)] = &files![
     "piehl12" / "table4-8",
     "piehl12" / "table4-9",
     "piehl12" / "pathology",
+    "solomon24" / "contiguity",
+    "solomon24" / "sizes",
     "solomon24" / "workloads",
+    "talluri94" / "subblocks",
 ];
 
 /// The input files of programs of built-in experiments: paper, name and text.

@@ -81,6 +81,8 @@ pub(crate) struct Run {
     /// A stream other than the item's own.
     pub(crate) workload: Option<String>,
     pub(crate) long: Option<String>,
+    /// Which extents of memory hold an immovable page before the run, as `superpage sim --fragment`.
+    pub(crate) fragment: Option<String>,
 }
 
 /// A run as files write it: a policy's name, or a table.
@@ -88,7 +90,7 @@ pub(crate) struct Run {
 #[serde(
     untagged,
     deny_unknown_fields,
-    expecting = "a policy, or a table with policy, machine, replication, workload, long"
+    expecting = "a policy, or a table with policy, machine, replication, workload, long, fragment"
 )]
 enum RunText {
     Policy(String),
@@ -99,6 +101,7 @@ enum RunText {
         replication: Option<bool>,
         workload: Option<String>,
         long: Option<String>,
+        fragment: Option<String>,
     },
 }
 
@@ -107,11 +110,11 @@ impl From<RunText> for Run {
         let machine = || "alpha-21264".to_string();
         match text {
             RunText::Policy(policy) => {
-                Run { policy, machine: machine(), replication: true, workload: None, long: None }
+                Run { policy, machine: machine(), replication: true, workload: None, long: None, fragment: None }
             }
-            RunText::Table { policy, machine: named, replication, workload, long } => {
+            RunText::Table { policy, machine: named, replication, workload, long, fragment } => {
                 let replication = replication.unwrap_or(true);
-                Run { policy, machine: named.unwrap_or_else(machine), replication, workload, long }
+                Run { policy, machine: named.unwrap_or_else(machine), replication, workload, long, fragment }
             }
         }
     }
@@ -344,7 +347,7 @@ impl Experiment {
             return Ok(());
         }
         let mut problem = None;
-        let mut visit = |name: &str| {
+        self.visit_names(&mut |name: &str| {
             let (item, rest) = split(name);
             let run = rest.split('.').next().unwrap_or(rest);
             if let Some(item) = item.filter(|item| !self.items.iter().any(|known| slug(&known.name) == *item)) {
@@ -353,12 +356,23 @@ impl Experiment {
                 let known = self.runs.keys().cloned().collect::<Vec<_>>().join(", ");
                 problem.get_or_insert(format!("measure \"{name}\": there is no run {run}; expected one of {known}"));
             }
-        };
+        });
+        problem.map_or(Ok(()), Err)
+    }
+
+    /// Whether a measure reads this key of a row, or one of its values.
+    pub(crate) fn reads(&self, key: &str) -> bool {
+        let mut found = false;
+        self.visit_names(&mut |name| found |= split(name).1.split(['.', '@']).nth(1) == Some(key));
+        found
+    }
+
+    /// Calls `visit` with every name in a measure.
+    fn visit_names(&self, visit: &mut dyn FnMut(&str)) {
         let columns = self.columns.iter().map(|column| &column.measure);
         let singles = self.values.iter().filter_map(|single| single.measure.as_ref());
         let bars = self.figures.iter().flat_map(|figure| &figure.series).flat_map(|series| &series.values);
-        columns.chain(singles).chain(bars).for_each(|text| text.0.names(&mut visit));
-        problem.map_or(Ok(()), Err)
+        columns.chain(singles).chain(bars).for_each(|text| text.0.names(visit));
     }
 
     fn column(&self, quantity: &str) -> Option<&Column> {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, TableKind};
 use superpage_pages::parse_bytes;
 use superpage_report::Point;
-use superpage_sim::{Conditions, Digest, Extent, Limit, Progress, Row, Setup};
+use superpage_sim::{Conditions, Digest, Extent, Fragment, Limit, Progress, Row, Setup};
 use superpage_trace::{Source, workload};
 
 /// How experiments are run.
@@ -36,6 +36,7 @@ struct Stream {
     replication: bool,
     memory: Option<String>,
     digest: Option<String>,
+    fragment: Option<String>,
     sample_seconds: Option<f64>,
 }
 
@@ -107,6 +108,8 @@ impl Ran {
 struct Pass {
     stream: Stream,
     points: Vec<(String, Outcome)>,
+    /// Whether an experiment asks how contiguous mapped memory is.
+    contiguity: bool,
 }
 
 /// All passes of a set of experiments.
@@ -121,14 +124,16 @@ impl Passes {
         let mut passes = Passes { passes: Vec::new(), long };
         for experiment in experiments.iter().filter(|experiment| matches!(experiment.kind, Kind::Grid | Kind::Sequence))
         {
+            let contiguity = experiment.reads("contiguous_percent");
             for item in &experiment.items {
                 for run in experiment.runs.values() {
                     let Some(stream) = stream(item, run, long) else { continue };
                     let at = passes.passes.iter().position(|pass| pass.stream == stream).unwrap_or_else(|| {
-                        passes.passes.push(Pass { stream, points: Vec::new() });
+                        passes.passes.push(Pass { stream, points: Vec::new(), contiguity: false });
                         passes.passes.len() - 1
                     });
-                    let points = &mut passes.passes[at].points;
+                    let Pass { points, contiguity: asked, .. } = &mut passes.passes[at];
+                    *asked |= contiguity;
                     if !points.iter().any(|(policy, _)| *policy == run.policy) {
                         points.push((run.policy.clone(), Outcome::Interrupted));
                     }
@@ -198,6 +203,7 @@ fn stream(item: &Item, run: &Run, long: bool) -> Option<Stream> {
         replication: run.replication,
         memory: item.memory.clone(),
         digest: item.digest.clone(),
+        fragment: run.fragment.clone(),
         sample_seconds: item.sample_seconds,
     })
 }
@@ -222,7 +228,7 @@ impl Pass {
             .into_iter()
             .map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched })
             .collect();
-        let samples = superpage_sim::Watch { sample_seconds: self.stream.sample_seconds };
+        let samples = superpage_sim::Watch { sample_seconds: self.stream.sample_seconds, contiguity: self.contiguity };
         superpage_sim::check_memory(&setups, &samples, Extent::default(), &limits)
             .map_err(|error| Outcome::Failed(error.to_string()))?;
         let progress = |progress| watch.progress(progress);
@@ -268,7 +274,8 @@ impl Stream {
         }
         let memory = self.memory.as_deref().map(parse_bytes).transpose().map_err(|error| error.to_string())?;
         let digest = self.digest.as_deref().map_or(Ok(Digest::default()), str::parse)?;
-        let conditions = Conditions { memory, digest, ..Conditions::default() };
+        let fragment = self.fragment.as_deref().map_or(Ok(Fragment::default()), str::parse)?;
+        let conditions = Conditions { memory, digest, fragment, ..Conditions::default() };
         let setups = superpage_sim::plan_machines(&[machine], &[policy.to_string()], &conditions).map_err(text)?;
         Ok(setups.into_iter().next_back().expect("a plan has at least base"))
     }

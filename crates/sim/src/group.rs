@@ -106,7 +106,7 @@ mod tests {
             places,
             [vec![0, 8], vec![1, 9], vec![2], vec![3], vec![4], vec![5], vec![6], vec![7], vec![10], vec![11]]
         );
-        let timed = Watch { sample_seconds: Some(1.0) };
+        let timed = Watch { sample_seconds: Some(1.0), ..Watch::default() };
         assert_eq!(groups(&setups, &timed).len(), setups.len());
     }
 }

@@ -8,6 +8,7 @@
 
 mod approximate;
 mod contents;
+mod contiguous;
 mod cost;
 mod disk;
 mod error;
@@ -32,6 +33,7 @@ mod simulation;
 mod touched;
 mod workers;
 
+pub use contiguous::ContiguousPercent;
 pub use disk::Files;
 pub use error::Error;
 pub use experiment::{Conditions, Progress, plan, plan_machines, run, run_parts};

@@ -56,6 +56,9 @@ pub struct Sample {
 pub struct Watch {
     /// Take a [`Sample`] at the first moment after each multiple of so many seconds of modelled time.
     pub sample_seconds: Option<f64>,
+    /// Find out how contiguous mapped memory is at its peak ([`Row::contiguous_percent`]). That takes time in proportion to mapped
+    /// memory, each time that memory shrinks from a new peak.
+    pub contiguity: bool,
 }
 
 /// The rows of `runs`, all of one stream; with `parts`, followed by those of each part, whose workload is

@@ -260,6 +260,12 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(Column::number("paged out").only_wide(), |row| approximate::known(row, count(row.page_outs)));
         add(Column::number("disk time"), |row| approximate::known(row, time(row.io_seconds)));
     }
+    if rows.iter().any(|row| row.contiguous_percent.is_some()) {
+        add(Column::number("16K anon"), |row| share(row.contiguous_percent.and_then(|all| all.anonymous_16k)));
+        add(Column::number("32K anon"), |row| share(row.contiguous_percent.and_then(|all| all.anonymous_32k)));
+        add(Column::number("16K file"), |row| share(row.contiguous_percent.and_then(|all| all.file_16k)));
+        add(Column::number("32K file"), |row| share(row.contiguous_percent.and_then(|all| all.file_32k)));
+    }
     let mapped: Cell = match screen.is_wide() {
         true => |row| approximate::known(row, pages(&row.pages)),
         false => |row| approximate::known(row, most_pages(&row.pages)),
@@ -268,6 +274,11 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     let mut table = Table::new(columns.iter().map(|(column, _)| column.clone()));
     rows.iter().for_each(|row| table.row(columns.iter().map(|(_, cell)| cell(row))));
     table
+}
+
+/// A share in percent, if there is one.
+fn share(share: Option<f64>) -> String {
+    share.map_or("-".into(), percent)
 }
 
 /// A share in percent, without digits that are 0.

@@ -1,6 +1,6 @@
 //! A result row: what one policy on one machine did for one workload.
 
-use crate::{Digest, Files, Fragment};
+use crate::{ContiguousPercent, Digest, Files, Fragment};
 use serde::{Serialize, Serializer};
 use superpage_pages::PageSize;
 
@@ -82,6 +82,9 @@ pub struct Row {
     /// Mapped pages of each size when most memory was touched (the last such moment between two events), ascending by size.
     #[serde(serialize_with = "serialize_pages")]
     pub pages: Vec<(PageSize, u64)>,
+    /// How much of mapped memory lay in contiguous groups at that moment; only if [`Watch`](crate::Watch) asks for it, and not of a
+    /// part.
+    pub contiguous_percent: Option<ContiguousPercent>,
     /// Superpages made: by promotion, or at once by the fault that populated all of them.
     pub promotions: u64,
     /// Those of them that a fault made at once, which costs no promotion.

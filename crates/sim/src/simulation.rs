@@ -1,5 +1,6 @@
 //! One simulation of a grid: a machine with a kernel on it, or several on which it does the same, driven by the stream.
 
+use crate::contiguous::Contiguous;
 use crate::cost::{self, Effort};
 use crate::disk::Disk;
 use crate::estimate::{self, Evidence, Translated, Whole};
@@ -78,6 +79,9 @@ struct TouchedPages {
     peak: u64,
     /// What was mapped at the peak, by level.
     mapped_at_peak: [u64; MAX_LEVELS],
+    /// How contiguous that was; of an earlier peak, as long as memory is `at_peak`.
+    contiguous: Contiguous,
+    at_peak: bool,
 }
 
 /// The part of the kernel's work that is not done at faults and calls.
@@ -192,6 +196,7 @@ impl Simulation {
                 if let Err((request, problem)) = self.requests(requests.stretch(index)) {
                     done = piece.until(self.base_shift(), index, request);
                     self.note_touched(requests.touched(index, request, &self.processes.ended));
+                    self.leave_peak();
                     self.give_up(problem);
                 }
                 self.counted.references += done.references;
@@ -201,6 +206,12 @@ impl Simulation {
             self.note_touched(requests.touched(index, requests.stretch(index).len(), &self.processes.ended));
             match stretch.mark {
                 Some(Mark::Event(event)) => {
+                    // What the next piece begins with is not known yet.
+                    let after = (index + 1 < piece.stretches.len())
+                        .then(|| requests.touched(index + 1, 0, &self.processes.ended));
+                    if after.is_none_or(|after| after < self.touched.now) {
+                        self.leave_peak();
+                    }
                     if let Err(problem) = self.event(&piece.batch.events[event].1, stop) {
                         self.give_up(problem);
                     }
@@ -278,9 +289,18 @@ impl Simulation {
         self.touched.now = pages;
         if pages >= self.touched.peak {
             (self.touched.peak, self.touched.mapped_at_peak) = (pages, self.vm.stats().mapped);
+            self.touched.at_peak = true;
         }
         if let Some(part) = &mut self.record.part {
             part.peak.touched_pages = part.peak.touched_pages.max(pages);
+        }
+    }
+
+    /// Called before memory that was touched goes away.
+    fn leave_peak(&mut self) {
+        if self.record.watch.contiguity && std::mem::take(&mut self.touched.at_peak) {
+            let is_file = |space, page| self.vm.maps_file_page(SpaceId(space), page);
+            self.touched.contiguous = Contiguous::count(&self.mmu, self.base_shift(), is_file);
         }
     }
 
@@ -355,6 +375,7 @@ impl Simulation {
                 page_table_bytes: self.mmu.peak_page_table_bytes(),
                 bloat_percent: bloat(peak.touched_pages, peak.resident_pages),
                 pages: peak.pages(ladder),
+                contiguous_percent: None,
                 ..self.row(member).since(before)
             };
             Part { name: name.clone(), start_seconds: *start_seconds, row }
@@ -375,6 +396,7 @@ impl Simulation {
     pub(crate) fn finish(mut self, info: &Info, complete: bool) -> Vec<(usize, Run)> {
         self.info = info.clone();
         self.close_part();
+        self.leave_peak();
         let state = |member: &Member| {
             let translated = member.translated(&self.mmu);
             (self.row(member), member.windows.evidence(&self.info, &translated, &self.counted))
@@ -460,6 +482,7 @@ impl Simulation {
             page_table_bytes: self.record.page_tables.max(self.mmu.peak_page_table_bytes()),
             bloat_percent: bloat(self.touched.peak, stats.peak_resident_pages),
             pages: self.setup.ladder.sizes().iter().copied().zip(self.touched.mapped_at_peak).collect(),
+            contiguous_percent: self.record.watch.contiguity.then(|| self.touched.contiguous.percent()),
             promotions: stats.promotions.iter().sum(),
             superpages_at_fault: stats.promotions_at_fault,
             promotions_by_size: self.setup.ladder.sizes().iter().copied().zip(stats.promotions).skip(1).collect(),

@@ -153,7 +153,7 @@ fn the_kernel_takes_and_gives_back_whole_pages_of_the_machine() {
         script.event(event);
         script.event(Event::Idle { microseconds: 1000 });
     }
-    let watch = Watch { sample_seconds: Some(0.001) };
+    let watch = Watch { sample_seconds: Some(0.001), ..Watch::default() };
     let setups = plan(&["alpha-21264".into()], &["base".into()], &plenty()).unwrap();
     let run = run_parts(&setups, &mut script, &AtomicBool::new(false), &|_| {}, &watch).unwrap().remove(0);
     let wired: Vec<u64> = run.samples.iter().map(|sample| sample.wired_bytes / 8192).collect();

@@ -2,6 +2,7 @@
 
 mod script;
 
+mod contiguity;
 mod files;
 mod grid;
 mod hints;

@@ -94,7 +94,7 @@ fn marks_change_no_row() {
     let workload = "zipf:bytes=4M,references=200K";
     let plain = runs(workload::parse(workload).unwrap().as_mut(), &["reservation"], Watch::default());
     let mut marked = Marked::new(workload::parse(workload).unwrap(), 2);
-    let marked = runs(&mut marked, &["reservation"], Watch { sample_seconds: Some(0.001) });
+    let marked = runs(&mut marked, &["reservation"], Watch { sample_seconds: Some(0.001), ..Watch::default() });
     let bare = |runs: &[Run]| runs.iter().map(|run| run.row.clone()).collect::<Vec<_>>();
     assert_eq!(bare(&plain), bare(&marked));
 }
@@ -133,7 +133,7 @@ fn samples_tell_the_state_at_steps_of_modelled_time() {
     script.event(Event::Idle { microseconds: 5_000_000 });
     script.event(Event::Unmap { start: 0x1000, pages: 512 });
     script.event(Event::Idle { microseconds: 5_000_000 });
-    let run = &runs(&mut script, &["reservation"], Watch { sample_seconds: Some(4.0) })[1];
+    let run = &runs(&mut script, &["reservation"], Watch { sample_seconds: Some(4.0), ..Watch::default() })[1];
     assert_eq!(run.samples.len(), 3, "at 0, 5 and 10 s: {:?}", run.samples);
     let [begin, full, end] = [0, 1, 2].map(|i| &run.samples[i]);
     assert_eq!((begin.seconds, begin.contiguity, begin.free_bytes), (0.0, 1.0, 64 << 20));
@@ -143,8 +143,13 @@ fn samples_tell_the_state_at_steps_of_modelled_time() {
     assert!(full.contiguity < 1.0);
     assert_eq!((end.contiguity, end.free_bytes, end.active_bytes), (1.0, 64 << 20, 0));
     assert!((run.row.idle_seconds, run.row.seconds < 1.0) == (10.0, true), "idle time is no work");
-    let error =
-        run_parts(&[], &mut Script::new(), &AtomicBool::new(false), &|_| {}, &Watch { sample_seconds: Some(0.0) });
+    let error = run_parts(
+        &[],
+        &mut Script::new(),
+        &AtomicBool::new(false),
+        &|_| {},
+        &Watch { sample_seconds: Some(0.0), ..Watch::default() },
+    );
     assert!(error.unwrap_err().to_string().contains("0 seconds"));
 }
 

@@ -109,7 +109,7 @@ proptest! {
         let memory = if scarce { 12 << 20 } else { 128 << 20 };
         let conditions = Conditions { memory: Some(memory), ..Conditions::default() };
         let policies: Vec<String> = policies.into_iter().map(String::from).collect();
-        let watch = Watch { sample_seconds: samples.then_some(1e-3) };
+        let watch = Watch { sample_seconds: samples.then_some(1e-3), ..Watch::default() };
         let setups = plan_machines(&machines, &policies, &conditions).unwrap();
         let together = [1, 2].map(|threads| runs(&setups, stream(workload, sampled).as_mut(), watch, threads));
         prop_assert_eq!(&together[0], &together[1]);

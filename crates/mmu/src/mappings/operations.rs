@@ -156,6 +156,24 @@ impl Mappings {
         Some(Mapped { frame, size: self.ladder().sizes()[record.rung()], protection: record.protection() })
     }
 
+    /// All mappings, with their spaces and first pages, in no order. O(page-table entries).
+    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, Vpn, Mapped)> + '_ {
+        let live = self.nodes.all.iter().enumerate().filter(|(_, node)| node.level > 0 && node.live > 0);
+        live.flat_map(move |(number, node)| {
+            let first = (number as u32) << self.nodes.bits;
+            let ids = first..first + (1 << self.bits[node.level as usize - 1]);
+            ids.filter_map(move |id| {
+                let record = self.records[id as usize];
+                if !record.is_leaf() || Mappings::head(id, record) != id {
+                    return None;
+                }
+                let (size, protection) = (self.ladder.sizes()[record.rung()], record.protection());
+                let mapped = Mapped { frame: Pfn(self.frames.get(id)), size, protection };
+                Some((node.space, self.nodes.first_page(id), mapped))
+            })
+        })
+    }
+
     /// The page-table entry of a mapping, for its use bits.
     pub(crate) fn used(&self, mapping: MappingId) -> Record {
         self.expect(mapping).1

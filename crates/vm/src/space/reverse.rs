@@ -28,6 +28,20 @@ impl Mapping {
 }
 
 impl Vm {
+    /// Whether what is mapped there is a page of a file: not one of anonymous memory, nor a private copy. O(copy-on-write
+    /// objects behind the map entry's).
+    pub fn maps_file_page(&self, space: SpaceId, at: Vpn) -> bool {
+        let space = self.spaces.get(space.0 as usize).and_then(Option::as_ref);
+        let Some(entry) = space.and_then(|space| space.find(at.0)) else { return false };
+        let (mut object, index) = (entry.object, entry.index(at.0));
+        while let Some(backing) = self.objects.get(object).backing
+            && !self.frames.population.walk(object, index).populated
+        {
+            object = backing;
+        }
+        self.objects.get(object).file.is_some()
+    }
+
     /// All mappings of a page, which is in `frame`. O(address spaces + copy-on-write objects in front of the page's).
     pub(crate) fn mappings(&self, pmap: &impl Pmap, page: PageOf, frame: u32) -> Vec<Mapping> {
         let mut found = Vec::new();
