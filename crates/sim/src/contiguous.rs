@@ -96,7 +96,7 @@ mod tests {
                         return;
                     }
                     mmu.enter(space, Vpn(page), Mapped { frame: Pfn(frame), size, protection }, Access::Read);
-                    (0..pages).for_each(|i| drop(naive.insert((space, page + i), (frame + i, protection))));
+                    naive.extend((0..pages).map(|i| ((space, page + i), (frame + i, protection))));
                 };
                 for _ in 0..below(3) {
                     enter(below(2) as u32, below(2) * large, below(9) * large, next, Protection::READ);
