@@ -137,6 +137,12 @@ mod tests {
     }
 
     #[test]
+    fn contiguity_is_found_out_only_where_a_measure_reads_it() {
+        let reads = |name: &str| select(name).unwrap()[0].reads("contiguous_percent");
+        assert!(reads("solomon24/contiguity") && !reads("solomon24/sizes") && !reads("navarro02/fragmentation"));
+    }
+
+    #[test]
     fn what_is_not_there_is_answered_with_what_is() {
         let error = select("navarro02/table9").unwrap_err().to_string();
         assert!(error.contains("navarro02/table2, navarro02/table3"), "{error}");

@@ -206,11 +206,13 @@ impl Simulation {
             self.note_touched(requests.touched(index, requests.stretch(index).len(), &self.processes.ended));
             match stretch.mark {
                 Some(Mark::Event(event)) => {
-                    // What the next piece begins with is not known yet.
-                    let after = (index + 1 < piece.stretches.len())
-                        .then(|| requests.touched(index + 1, 0, &self.processes.ended));
-                    if after.is_none_or(|after| after < self.touched.now) {
-                        self.leave_peak();
+                    if self.record.watch.contiguity {
+                        // What the next piece begins with is not known yet.
+                        let after = (index + 1 < piece.stretches.len())
+                            .then(|| requests.touched(index + 1, 0, &self.processes.ended));
+                        if after.is_none_or(|after| after < self.touched.now) {
+                            self.leave_peak();
+                        }
                     }
                     if let Err(problem) = self.event(&piece.batch.events[event].1, stop) {
                         self.give_up(problem);
