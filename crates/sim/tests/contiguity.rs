@@ -63,9 +63,9 @@ fn shares_are_those_when_most_was_touched() {
     let mut together = peak();
     together.event(Event::Unmap { start: 0x1000, pages: 12 });
     together.touch(0x1020..0x102b, Access::Write);
-    assert_eq!(run(&mut together, true).row.contiguous_percent, Some(of_peak()));
+    assert_eq!(run(&mut together.clone(), true).row.contiguous_percent, Some(of_peak()));
     assert_eq!(run(&mut Batches(vec![peak(), later()]), true).row.contiguous_percent, Some(of_peak()), "two batches");
-    // One more page is a new peak: 4 + 8 of 12 + 7 pages in groups of 16 KB, 8 in groups of 32 KB.
+    // Two more pages are a new peak: of 19 pages 4 and 12 are in groups of 16 KB, 8 in one of 32 KB.
     together.touch(0x102b..0x102d, Access::Write);
     let shares = run(&mut together, true).row.contiguous_percent.unwrap();
     assert_eq!(shares.anonymous_16k, Some(100.0 * 16.0 / 19.0));
