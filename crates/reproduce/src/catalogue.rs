@@ -38,6 +38,11 @@ static FILES: &[(&str, &str, &str)] = &files![
     "solomon24" / "sizes",
     "solomon24" / "workloads",
     "talluri94" / "subblocks",
+    "park20" / "mechanism",
+    "park20" / "microbenchmark",
+    "park20" / "benchmarks",
+    "park20" / "holes",
+    "park20" / "bloat",
 ];
 
 /// The input files of programs of built-in experiments: paper, name and text.

@@ -1,6 +1,6 @@
-//! Named values that an experiment computes itself, without a stream: those of the kinds `coverage` and `operations`.
+//! Named values that an experiment computes itself, without a stream: those of the kinds `coverage`, `operations` and `holes`.
 
-use crate::experiment::Item;
+use crate::experiment::{Item, slug, split};
 use crate::finding::Values;
 use crate::measure::Value;
 use crate::streams::Outcome;
@@ -21,6 +21,10 @@ pub(crate) struct Computed {
     pub(crate) values: BTreeMap<String, f64>,
     pub(crate) curves: BTreeMap<String, Vec<Point>>,
     pub(crate) shown: Vec<Shown>,
+    /// Why items have no values, by their names.
+    pub(crate) problems: BTreeMap<String, Outcome>,
+    /// What could not be run, one sentence each.
+    pub(crate) failures: Vec<String>,
 }
 
 impl Computed {
@@ -31,12 +35,14 @@ impl Computed {
 }
 
 impl Values for Computed {
-    fn value(&self, _: Option<&Item>, name: &str) -> Option<Value> {
-        self.values.get(name).copied().map(Value::Number)
+    fn value(&self, item: Option<&Item>, name: &str) -> Option<Value> {
+        let of_item = || self.values.get(&format!("{}:{name}", slug(&item?.name)));
+        self.values.get(name).or_else(of_item).copied().map(Value::Number)
     }
 
-    fn problem(&self, _: Option<&Item>, _: &str) -> Option<&Outcome> {
-        None
+    fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome> {
+        let named = split(name).0.map(str::to_string);
+        self.problems.get(&named.or_else(|| item.map(|item| slug(&item.name)))?)
     }
 
     fn error(&self, _: Option<&Item>, _: &str) -> Option<&str> {

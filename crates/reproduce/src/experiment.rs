@@ -49,6 +49,8 @@ pub struct Experiment {
     pub(crate) years: BTreeMap<String, f64>,
     /// Kind `operations`: the sizes over which operations are measured.
     pub(crate) ladders: Option<BTreeMap<String, Vec<PageSize>>>,
+    /// Kind `holes`: the layouts of memory, and over what they are swept.
+    pub(crate) sweep: Option<crate::holes::Sweep>,
     /// Kind `live`: the input files of its programs, by name, from the folder `inputs` beside the experiment's file.
     #[serde(skip)]
     pub(crate) inputs: BTreeMap<String, String>,
@@ -66,6 +68,8 @@ pub(crate) enum Kind {
     Coverage,
     /// The memory manager's operations, one at a time.
     Operations,
+    /// Memory laid out with and without holes, without a kernel.
+    Holes,
     /// Real programs under the policies of a live Linux.
     Live,
 }
@@ -146,6 +150,8 @@ pub(crate) struct Item {
     pub(crate) live: Option<Program>,
     /// The workload for a long run.
     pub(crate) long: Option<String>,
+    /// Kind `holes`: accesses at the beginning that do not count.
+    pub(crate) warm: Option<String>,
     /// Memory of the machine, overriding its file.
     pub(crate) memory: Option<String>,
     /// The hash function for digests, `fast` or `sha-1`, instead of the fast one.
@@ -289,6 +295,10 @@ impl Experiment {
         if (self.kind == Kind::Operations) != self.ladders.is_some() {
             return Err("expected [ladders] where the kind is operations, and nowhere else".into());
         }
+        if (self.kind == Kind::Holes) != self.sweep.is_some() {
+            return Err("expected [sweep] where the kind is holes, and nowhere else".into());
+        }
+        self.sweep.as_ref().map_or(Ok(()), crate::holes::Sweep::check)?;
         let cells = self.columns.iter().filter(|column| column.paper.is_none()).count();
         for item in &self.items {
             let (name, values) = (&item.name, item.paper.len());

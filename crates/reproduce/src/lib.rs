@@ -12,6 +12,7 @@ mod coverage;
 mod drawing;
 mod experiment;
 mod finding;
+mod holes;
 mod html;
 mod judge;
 mod live;
@@ -72,26 +73,36 @@ pub fn run(experiments: Vec<Experiment>, options: &Options, stop: &Arc<AtomicBoo
     passes.run(options, stop, watch);
     let mut jobs = Jobs::of(&experiments, options.long);
     jobs.run(options, stop, watch);
-    let failures = passes.failures().into_iter().chain(jobs.failures()).collect();
-    let done = experiments.into_iter().map(|experiment| judge(experiment, &passes, &jobs, stop)).collect();
+    let mut failures: Vec<String> = passes.failures().into_iter().chain(jobs.failures()).collect();
+    let mut done = Vec::new();
+    for experiment in experiments {
+        let mut computed = compute(&experiment, options, stop, watch);
+        failures.append(&mut computed.failures);
+        done.push(judge(experiment, &passes, &jobs, computed));
+    }
     Report { done, failures, notes: jobs.notes() }
 }
 
-/// Findings and figures of an experiment whose streams have run.
-fn judge(experiment: Experiment, passes: &Passes, jobs: &Jobs, stop: &Arc<AtomicBool>) -> Done {
-    let mut computed = match experiment.kind {
+/// The values that an experiment computes itself.
+fn compute(experiment: &Experiment, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Computed {
+    match experiment.kind {
         _ if stop.load(Ordering::Relaxed) => Computed::default(),
-        Kind::Coverage => coverage::compute(&experiment),
-        Kind::Operations => operations::compute(&experiment),
+        Kind::Coverage => coverage::compute(experiment),
+        Kind::Operations => operations::compute(experiment),
+        Kind::Holes => holes::compute(experiment, options, stop, watch),
         Kind::Grid | Kind::Sequence | Kind::Live => Computed::default(),
-    };
+    }
+}
+
+/// Findings and figures of an experiment whose streams have run.
+fn judge(experiment: Experiment, passes: &Passes, jobs: &Jobs, mut computed: Computed) -> Done {
     let shown: Vec<Finding> = computed.shown.drain(..).map(|shown| finding::shown(&experiment, shown)).collect();
     let lookup = Lookup { experiment: &experiment, passes };
     let found = Found { experiment: &experiment, jobs };
     let values: &dyn Values = match experiment.kind {
         Kind::Live => &found,
         Kind::Grid | Kind::Sequence => &lookup,
-        Kind::Coverage | Kind::Operations => &computed,
+        Kind::Coverage | Kind::Operations | Kind::Holes => &computed,
     };
     let mut findings = finding::findings(&experiment, passes, values);
     findings.extend(shown);

@@ -41,7 +41,7 @@ struct Stream {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-enum What {
+pub(crate) enum What {
     Workload(String),
     Trace(String),
 }
@@ -190,13 +190,20 @@ impl Passes {
     }
 }
 
+impl What {
+    /// The stream of an item, if it has one.
+    pub(crate) fn of(item: &Item, long: bool) -> Option<What> {
+        What::choose(&item.workload, &item.long, long).or_else(|| item.trace.clone().map(What::Trace))
+    }
+
+    fn choose(short: &Option<String>, longer: &Option<String>, long: bool) -> Option<What> {
+        longer.clone().filter(|_| long).or_else(|| short.clone()).map(What::Workload)
+    }
+}
+
 /// The stream of a run of an item, if it has one.
 fn stream(item: &Item, run: &Run, long: bool) -> Option<Stream> {
-    let choose = |short: &Option<String>, longer: &Option<String>| {
-        longer.clone().filter(|_| long).or_else(|| short.clone()).map(What::Workload)
-    };
-    let own = || choose(&item.workload, &item.long).or_else(|| item.trace.clone().map(What::Trace));
-    let what = own().and_then(|own| choose(&run.workload, &run.long).or(Some(own)))?;
+    let what = What::of(item, long).and_then(|own| What::choose(&run.workload, &run.long, long).or(Some(own)))?;
     Some(Stream {
         what,
         machine: run.machine.clone(),
@@ -210,7 +217,7 @@ fn stream(item: &Item, run: &Run, long: bool) -> Option<Stream> {
 
 impl Pass {
     fn run(&mut self, corpus: &Path, stop: &AtomicBool, watch: &dyn Watch) -> Result<(), Outcome> {
-        let mut source = self.stream.open(corpus)?;
+        let mut source = self.stream.what.open(corpus)?;
         let (mut setups, mut wanted) = (Vec::new(), Vec::new());
         // `base` comes first, as the baseline of speedups.
         setups.push(self.stream.setup("base").map_err(Outcome::Failed)?);
@@ -246,9 +253,9 @@ impl Pass {
     }
 }
 
-impl Stream {
-    fn open(&self, corpus: &Path) -> Result<Box<dyn Source>, Outcome> {
-        match &self.what {
+impl What {
+    pub(crate) fn open(&self, corpus: &Path) -> Result<Box<dyn Source>, Outcome> {
+        match self {
             What::Workload(text) => workload::parse(text).map_err(|error| Outcome::Failed(error.to_string())),
             What::Trace(name) => {
                 let path = corpus.join(name);
@@ -265,7 +272,9 @@ impl Stream {
             }
         }
     }
+}
 
+impl Stream {
     fn setup(&self, policy: &str) -> Result<Setup, String> {
         let text = |error: superpage_sim::Error| error.to_string();
         let mut machine = superpage_sim::machine(&self.machine).map_err(text)?;

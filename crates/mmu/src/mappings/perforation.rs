@@ -36,6 +36,11 @@ impl Region {
         self.class.0
     }
 
+    /// The number of pages that are no holes.
+    fn pages(&self) -> u32 {
+        (1 << self.order) - self.holes.iter().map(|word| word.count_ones()).sum::<u32>()
+    }
+
     /// Whether the page at this place is a hole.
     #[inline(always)]
     pub(crate) fn is_hole(&self, place: u32) -> bool {
@@ -124,7 +129,8 @@ impl Mappings {
         let (mut work, mut shot, span) = (Work::default(), false, 1 << self.bits[0]);
         for first in (pages.start / span * span..pages.end).step_by(span as usize) {
             if let Some(found) = self.find(space, Vpn(first), 1).filter(|found| found.level == 1) {
-                let (more, forgotten) = self.update(found.id, Vpn(first), watch);
+                let changed = pages.start.max(first) - first..pages.end.min(first + span) - first;
+                let (more, forgotten) = self.update(found.id, Vpn(first), &changed, watch);
                 shot |= forgotten;
                 work = Work { writes: work.writes + more.writes, traversals: work.traversals + more.traversals };
             }
@@ -132,13 +138,21 @@ impl Mappings {
         (work, shot)
     }
 
-    /// The same of the region whose first page and page-table entry these are.
-    fn update(&mut self, first_id: u32, first: Vpn, watch: &mut impl Watch) -> (Work, bool) {
+    /// The same of the region whose first page and page-table entry these are, and in which these places have changed.
+    fn update(
+        &mut self,
+        first_id: u32,
+        first: Vpn,
+        changed: &std::ops::Range<u64>,
+        watch: &mut impl Watch,
+    ) -> (Work, bool) {
         let node = (first_id >> self.nodes.bits) as usize;
         if self.perforation.regions.len() <= node {
             self.perforation.regions.resize(node + 1, None);
         }
-        let (old, new) = (self.perforation.regions[node].take(), self.find_region(first_id).map(Box::new));
+        let old = self.perforation.regions[node].take();
+        let new = old.as_deref().and_then(|old| self.still_region(first_id, old, changed));
+        let new = new.or_else(|| self.find_region(first_id)).map(Box::new);
         let bitmap = (1u64 << self.bits[0]).div_ceil(64);
         let (forgotten, work) = match (&old, &new) {
             // The entry above, its shadow and the bitmap are written once all entries were read.
@@ -179,6 +193,19 @@ impl Mappings {
         Some((first, record.attributes(0)))
     }
 
+    /// The region after these places have changed, without a look at others: if more than half of what is mapped there is of its
+    /// class, no other class can be larger.
+    fn still_region(&self, first_id: u32, old: &Region, changed: &std::ops::Range<u64>) -> Option<Region> {
+        let mut region = old.clone();
+        for place in changed.start as usize..changed.end as usize {
+            let hole = self.class(first_id + place as u32) != Some(region.class);
+            let (word, bit) = (&mut region.holes[place / 64], place % 64);
+            *word = *word & !(1 << bit) | u64::from(hole) << bit;
+        }
+        let pages = region.pages();
+        (pages >= self.perforation.least && 2 * pages > self.nodes.live_of(first_id)).then_some(region)
+    }
+
     /// The region of this node as it is mapped now: of the classes that are large enough, the largest; the first of those.
     fn find_region(&self, first_id: u32) -> Option<Region> {
         let least = self.perforation.least;
@@ -204,11 +231,9 @@ impl Mappings {
             }
             Region { class, holes, order: self.bits[0] }
         };
-        let pages =
-            |region: &Region| (1 << self.bits[0]) - region.holes.iter().map(|word| word.count_ones()).sum::<u32>();
         let first = |region: &Region| (0..1 << self.bits[0]).find(|place| !region.is_hole(*place));
-        let found = common.iter().filter_map(|(class, _)| class.map(region)).filter(|region| pages(region) >= least);
-        found.max_by_key(|region| (pages(region), std::cmp::Reverse(first(region))))
+        let found = common.iter().filter_map(|(class, _)| class.map(region)).filter(|region| region.pages() >= least);
+        found.max_by_key(|region| (region.pages(), std::cmp::Reverse(first(region))))
     }
 
     /// Checks that regions are what is mapped.
