@@ -108,7 +108,7 @@ impl Layout {
 /// The frame of a hole: far from those of its neighbours.
 fn elsewhere(page: u64) -> u64 {
     let low = (1 << 20) - 1;
-    ELSEWHERE + (page & !low) + (page * APART & low)
+    ELSEWHERE + (page & !low) + ((page * APART) & low)
 }
 
 /// The sizes of the pages of a layout.
