@@ -87,7 +87,11 @@ impl Mmu {
             let last = if tlb.level == 1 { Recent::bytes(tlb.sets()) } else { 0 };
             (begun.saturating_add(last), whole.saturating_add(last))
         });
-        let walks = machine.walk_cache.iter().map(|cache| <Cache>::bytes(1, cache.entries, Replacement::Lru));
+        let host = machine.host.as_ref();
+        let of_host = host.into_iter().flat_map(|host| host.walk_cache.iter().map(|cache| cache.entries));
+        let nested = host.map(|host| host.nested_tlb);
+        let walks = machine.walk_cache.iter().map(|cache| cache.entries).chain(of_host).chain(nested);
+        let walks = walks.map(|entries| <Cache>::bytes(1, entries, Replacement::Lru));
         let lines = machine.line_cache.iter().map(|spec| Lines::bytes(machine, spec));
         let all = tlbs.chain(walks).chain(lines);
         all.fold((0, 0), |(begun, whole), (more, most)| (begun.saturating_add(more), whole.saturating_add(most)))

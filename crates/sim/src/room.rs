@@ -78,7 +78,10 @@ fn extents(setup: &Setup, pages: u64) -> u64 {
 /// What a machine needs by itself.
 fn of_hardware(setup: &Setup, extent: Extent) -> Need {
     let (begun, whole) = Mmu::bytes_of(&setup.machine);
-    Need { begun, whole, program: populated(setup, extent).saturating_mul(PLACE_BYTES) }
+    // The host of a guest has tables for all memory that the guest uses.
+    let walked = setup.machine.host.as_ref().is_some_and(|host| !host.page_table_bits.is_empty());
+    let bytes = PLACE_BYTES + if walked { TABLE_ENTRY_BYTES } else { 0 };
+    Need { begun, whole, program: populated(setup, extent).saturating_mul(bytes) }
 }
 
 /// What a kernel needs, with its page tables.
