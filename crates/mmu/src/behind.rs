@@ -58,11 +58,12 @@ impl Behind {
 
     /// Counts a walk to an absent page, whose root exists.
     pub(crate) fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), access: usize) {
+        let known = self.tlbs.known(mappings, page, access);
         let mut walk = Counters::default();
         walk.references[access] += 1;
         walk.walks[access] += 1;
         let reads = Reads { lines: &mut self.lines, counters: &mut walk };
-        on_format!(&mut self.format, format => format.walk_absent(mappings, page, reads));
+        on_format!(&mut self.format, format => format.walk_absent(mappings, page, known, reads));
         self.counters.add_walks(&walk);
         self.faulting.add_walks(&walk);
     }

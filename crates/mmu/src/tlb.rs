@@ -290,6 +290,22 @@ impl Tlbs {
         }
     }
 
+    /// What is held of the perforated page that an absent page is a hole of; that is a use. In the first bits of the sets.
+    pub(crate) fn known(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), access: usize) -> Known {
+        let mut known = Known::default();
+        let found = mappings.perforates().then(|| mappings.find(space, page, 1)).flatten();
+        let Some(found) = found.filter(|found| found.level == 1 && mappings.region(found.id).is_some()) else {
+            return known;
+        };
+        for tlb in self.all.iter_mut().filter(|tlb| tlb.kinds >> access & 1 != 0) {
+            let joins = tlb.joins.unwrap_or_default();
+            let more = on_entries!(&mut tlb.entries, cache => Reach::known(cache, page.0, found.id, joins));
+            known.regions |= u64::from(more.0);
+            known.fragments |= u64::from(more.1);
+        }
+        known
+    }
+
     /// How many pages of each size each TLB holds, without zeroes.
     pub(crate) fn held(&self, mappings: &Mappings) -> Vec<Held> {
         let mut held = Vec::new();

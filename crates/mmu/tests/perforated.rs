@@ -94,7 +94,10 @@ fn holes_may_be_absent_or_have_other_rights() {
     (0..512).filter(|page| page % 4 != 0).for_each(|page| enter(&mut mmu, page, 512 + page));
     assert_eq!(references(&mut mmu, 1), 4);
     assert_eq!(held(&mmu, Contents::Perforated), 1);
+    // A fault's walk to a hole is as short as another's: the shadow entry and the absent one.
+    let before = mmu.counters(0).walk_memory_references();
     assert_eq!(mmu.run(&[Request::new(Vpn(4), Access::Read)]), Some((0, Trap::Absent)));
+    assert_eq!(mmu.counters(0).walk_memory_references() - before, 2);
     // It is filled: no hole any more, once what was known of the bitmap is dropped.
     enter(&mut mmu, 4, 516);
     mmu.validate().unwrap();

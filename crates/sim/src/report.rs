@@ -380,10 +380,14 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
         ("the page daemon", base.background_cycles, row.background_cycles),
         ("the disk", base.io_cycles, row.io_cycles),
     ];
-    let parts = parts.map(|(what, then, now)| (what, percent(then, now)));
-    let (what, most) = parts.into_iter().max_by(|a, b| (a.1 * gained).total_cmp(&(b.1 * gained)))?;
+    let mut parts: Vec<(&str, f64)> = parts.map(|(what, then, now)| (what, percent(then, now))).into();
+    parts.push(("walks", walks));
+    // All that a reader of the sum would miss, and walks in any case; the largest first.
+    parts.retain(|(what, part)| *what == "walks" || part.abs() >= 0.5 && part.abs() >= gained.abs() / 20.0);
+    parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
     let less = |percent: f64| format!("{:.1} % {}", percent.abs(), if percent < 0.0 { "more" } else { "less" });
-    Some(format!("{} time: {} in {what}, {} in walks", less(gained), less(most), less(walks)))
+    let parts: Vec<String> = parts.iter().map(|(what, part)| format!("{} in {what}", less(*part))).collect();
+    Some(format!("{} time: {}", less(gained), parts.join(", ")))
 }
 
 /// Assumed values by the table of the machine file that they are in: `costs (13), memory.latency-cycles`.

@@ -231,7 +231,7 @@ impl Machine {
         if (self.page_table.kind == TableKind::Perforated) != self.perforated.is_some() {
             return Err((
                 "page-table.kind",
-                "\"perforated\" goes with a table [perforated], and only with that".into(),
+                "\"perforated\" goes with a table [perforated], and only with that; if a later overlay sets the kind, lay it on first".into(),
             ));
         }
         self.check_host(ladder)?;
@@ -249,7 +249,9 @@ impl Machine {
                 true => Ok(()),
                 false => Err((
                     "page-table.kind",
-                    "\"nested\" goes with a table [host] that has page-table-bits, and only with that".into(),
+                    "\"nested\" goes with a table [host] that has page-table-bits, and only with that; if a later overlay sets \
+                     the kind, lay it on first"
+                        .into(),
                 )),
             };
         };

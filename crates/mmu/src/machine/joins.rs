@@ -82,6 +82,11 @@ impl Joins {
         if machine.host.is_some() {
             return Some("joins is for a machine without [host], whose pages decide what an entry holds".into());
         }
+        if (*kind == JoinKind::Coalesced || *kind == JoinKind::Runs) && !self.prefetch {
+            return Some(
+                "joins.prefetch is for subblocks; coalesced entries and runs always hold all that they can".into(),
+            );
+        }
         if *kind == JoinKind::CompleteSubblock && !self.alike.is_empty() {
             return Some(
                 "joins.alike has no meaning with complete-subblock, whose pages have bits of their own".into(),

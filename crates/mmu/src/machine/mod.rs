@@ -153,9 +153,9 @@ pub struct PageTable {
 #[derive(Clone, PartialEq, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Host {
-    /// The size of the host's pages that back the guest's memory; by default base pages. A larger page of the guest
+    /// The size of the host's pages that back the guest's memory; by default, or if it says `base`, base pages. A larger page of the guest
     /// then takes one TLB entry for each such page of it that is used; its walks still end where the guest's tables do.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "size_or_base")]
     pub backs_by: Option<PageSize>,
     /// The page-number bits that each level of the host's page table translates, from the lowest level up, if walks go
     /// through these tables too (the guest's kind of page table is `nested`).
@@ -425,6 +425,15 @@ pub struct Disk {
     pub assumed: Vec<String>,
 }
 
+fn size_or_base<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PageSize>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text == "base" {
+        return Ok(None);
+    }
+    let wrong = |error| serde::de::Error::custom(format!("\"{text}\": {error}; expected a size of page, or \"base\""));
+    text.parse().map(Some).map_err(wrong)
+}
+
 fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     let text = String::deserialize(deserializer)?;
     parse_bytes(&text).map_err(|error| serde::de::Error::custom(format!("\"{text}\": {error}")))
@@ -523,7 +532,14 @@ impl Machine {
             let patched = check::table(text, patch)?;
             overlay::lay(&mut file, &patched).map_err(|problem| MachineError::of(patch, "overlay", &problem))?;
             origin = format!("{origin} with {}", patch.strip_prefix(FILE).unwrap_or(patch));
+            let before = machine.page_table.kind;
             machine = Machine::read(&file, file.clone().try_into(), &origin)?;
+            if before == TableKind::Linear
+                && matches!(machine.page_table.kind, TableKind::Nested | TableKind::Perforated)
+            {
+                let what = "this overlay is for machines with radix tables, and this one's is linear";
+                return Err(MachineError::of(&origin, "page-table.kind", what));
+            }
         }
         Ok(machine)
     }

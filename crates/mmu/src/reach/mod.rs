@@ -84,6 +84,12 @@ pub(crate) trait Reach: Clone + Debug {
         0
     }
 
+    /// Whether it holds the perforated page of a hole, given by its number and its page-table entry, and the fragment of the bitmap; each is
+    /// used by that.
+    fn known(_: &mut Cache<Self>, _: u64, _: u32, _: Joining) -> (bool, bool) {
+        (false, false)
+    }
+
     /// What an entry holds.
     fn holds(key: u32, _: Self::Payload, _: &Mappings) -> Holds {
         Holds::Mapping(key)

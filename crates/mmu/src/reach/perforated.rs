@@ -117,6 +117,12 @@ impl Reach for Perforated {
         })
     }
 
+    fn known(cache: &mut Cache<Self>, number: u64, id: u32, joining: Joining) -> (bool, bool) {
+        let first_id = id & !((1 << joining.order) - 1);
+        let [whole, fragment] = [of_region, of_fragment].map(|place| place(number, first_id, joining.order));
+        (cache.hit(whole.0, whole.1), cache.hit(fragment.0, fragment.1))
+    }
+
     fn holds(key: u32, part: u8, _: &Mappings) -> Holds {
         match u64::from(part) {
             ALONE => Holds::Mapping(key),

@@ -40,8 +40,8 @@ impl TableFormat for Linear {
         self.0.walk(mappings, batch, walks, reads);
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), reads: Reads<'_>) {
-        self.0.walk_absent(mappings, page, reads);
+    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, reads: Reads<'_>) {
+        self.0.walk_absent(mappings, page, known, reads);
     }
 
     fn forget(&mut self, level: usize, record: Record) {

@@ -35,8 +35,9 @@ pub(crate) trait TableFormat: Sized {
     /// Walks for these requests of a batch, whose pages are mapped, in their order. Of some TLBs know a part.
     fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>);
 
-    /// Walks for a page that is not mapped, to the absent entry. Its root exists.
-    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), reads: Reads<'_>);
+    /// Walks for a page that is not mapped, to the absent entry. Its root exists. Of some TLBs know a part: then the first
+    /// bit of each set is set.
+    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, reads: Reads<'_>);
 
     /// A page-table entry of a level of the index that pointed to others was removed.
     fn forget(&mut self, level: usize, record: Record);

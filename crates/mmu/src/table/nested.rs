@@ -82,7 +82,7 @@ impl TableFormat for Nested {
         }
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), mut reads: Reads<'_>) {
+    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), _: Known, mut reads: Reads<'_>) {
         let found = mappings.find(space, page, 1).expect("the root exists");
         self.walk_guest(mappings, found, &mut reads);
     }

@@ -81,12 +81,13 @@ impl TableFormat for Perforated {
         }
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), reads: Reads<'_>) {
+    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, reads: Reads<'_>) {
         let found = mappings.find(page.0, page.1, 1).filter(|found| found.level == 1);
         match found.and_then(|found| Some((found.id, mappings.region(found.id)?))) {
-            None => self.0.walk_absent(mappings, page, reads),
+            None => self.0.walk_absent(mappings, page, known, reads),
             Some((entry, (region, place))) => {
-                let into = Into { entry, place, region_known: false, fragment_known: false };
+                let (region_known, fragment_known) = (known.regions & 1 != 0, known.fragments & 1 != 0);
+                let into = Into { entry, place, region_known, fragment_known };
                 self.walk_into(mappings, region, into, reads);
             }
         }

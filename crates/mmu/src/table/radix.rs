@@ -74,7 +74,7 @@ impl TableFormat for Radix {
         self.climb(mappings, &batch.entries, levels, reads);
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), reads: Reads<'_>) {
+    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), _: Known, reads: Reads<'_>) {
         let found = mappings.find(space, page, 1).expect("the root exists");
         let (path, count) = self.path(mappings, found, reads.counters);
         path[..count].iter().rev().enumerate().for_each(|(place, id)| reads.lines.want(place, *id));

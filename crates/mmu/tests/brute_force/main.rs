@@ -465,7 +465,8 @@ fn joined() -> Vec<Machine> {
     for (index, machine) in machines.iter_mut().enumerate() {
         let joins = machine.tlb.iter_mut().enumerate().filter_map(|(tlb, spec)| Some((tlb, spec.joins.as_mut()?)));
         for (tlb, joins) in joins {
-            joins.prefetch = index % 2 == 0;
+            let subblock = matches!(joins.kind, JoinKind::PartialSubblock | JoinKind::CompleteSubblock);
+            joins.prefetch = !subblock || index % 2 == 0;
             if joins.kind != JoinKind::CompleteSubblock {
                 // Not the same in all of them.
                 joins.alike = match (index / 5 + tlb) % 4 {

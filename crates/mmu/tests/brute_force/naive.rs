@@ -495,6 +495,10 @@ impl Naive {
         counted: bool,
     ) -> Result<(), (bool, bool)> {
         let region = self.region(page, mapping);
+        let absent = match mapping {
+            None => perforated::region(&self.machine, &self.mappings, self.space, page),
+            Some(_) => None,
+        };
         let mut known = (false, false);
         let deepest = self.tlbs.iter().map(|(spec, _)| spec.level).max().unwrap();
         let mut hit = None;
@@ -521,7 +525,8 @@ impl Naive {
                             hit = Some(level);
                         }
                     }
-                    if let (None, Some(region), true) = (hit, &region, perforated::held_by(&self.machine, spec)) {
+                    let either = region.as_ref().or(absent.as_ref());
+                    if let (None, Some(region), true) = (hit, either, perforated::held_by(&self.machine, spec)) {
                         let (space, n) = (self.space, perforated::pages(&self.machine).unwrap());
                         let of = |contents: Contents| {
                             move |held: Entry| held.contents == contents && held.covers(space, page)
