@@ -98,6 +98,35 @@ fn nothing_is_stale_after_one_page_changes() {
 }
 
 #[test]
+fn a_block_is_within_a_line_and_a_table() {
+    let text = |bits: &str, pages: u32, kind: &str| {
+        let joins =
+            format!("joins = {{ kind = \"{kind}\", pages = {pages}, source = \"this test\" }}\nserves = \"data\"");
+        let zen = include_str!("../machines/zen5.toml").replace("[9, 9, 9, 9, 9]", bits);
+        Machine::parse(&zen.replacen("serves = \"data\"", &joins, 1), "mine.toml").map(drop)
+    };
+    for (bits, pages, kind, refused) in [
+        ("[9, 9, 9, 9, 9]", 8, "coalesced", None),
+        ("[9, 9, 9, 9, 9]", 16, "runs", Some("from 2 to 8, which one line of the page table holds; it is 16")),
+        (
+            "[2, 10, 10, 9, 9]",
+            8,
+            "coalesced",
+            Some("from 2 to 4, which a page table of the lowest level holds; it is 8"),
+        ),
+        ("[9, 9, 9, 9, 9]", 32, "partial-subblock", None),
+        ("[9, 9, 9, 9, 9]", 64, "complete-subblock", Some("from 2 to 32, which a block may have; it is 64")),
+        ("[9, 9, 9, 9, 9]", 3, "coalesced", Some("a power of two from 2 to 8")),
+    ] {
+        match (text(bits, pages, kind), refused) {
+            (Ok(()), None) => (),
+            (Err(error), Some(words)) if error.to_string().contains(words) => (),
+            (result, _) => panic!("{bits} {pages} {kind}: {result:?}"),
+        }
+    }
+}
+
+#[test]
 fn use_bits_that_must_be_alike_separate_a_page() {
     let text = include_str!("../machines/zen5.toml").replace(
         "level = 1\nserves = \"data\"",

@@ -42,6 +42,23 @@ fn caches_shorten_both_dimensions() {
     // The four tables of the guest are neighbours: the host's first walk takes four references, the next three one each. The page is
     // far from them.
     assert_eq!(reads(0), 4 + 3 + 4 + 4);
-    // The walk cache has the guest's last table, the nested TLB its translation; the page's has the host's last entry to read.
+    // The walk cache has the guest's last table, at its translated address; the page's has the host's last entry to read.
     assert_eq!(reads(1), 1 + 1);
+}
+
+#[test]
+fn walk_caches_hold_translated_addresses() {
+    let mut machine = Machine::builtin("skylake-sp+nested").unwrap();
+    let host = machine.host.as_mut().unwrap();
+    (host.nested_tlb, host.walk_cache) = (0, Vec::new());
+    let mut mmu = Mmu::new(&machine);
+    let size: PageSize = "4K".parse().unwrap();
+    for page in 0..2 {
+        mmu.enter(0, Vpn(page), Mapped { frame: Pfn(512 + page), size, protection: Protection::READ }, Access::Read);
+    }
+    assert_eq!(mmu.run(&[Request::new(Vpn(0), Access::Read)]), None);
+    let before = mmu.counters(0).walk_memory_references();
+    assert_eq!(mmu.run(&[Request::new(Vpn(1), Access::Read)]), None);
+    // The guest's last entry, and four of the host for the page.
+    assert_eq!((before, mmu.counters(0).walk_memory_references() - before), (24, 5));
 }

@@ -78,24 +78,33 @@ fn extents(setup: &Setup, pages: u64) -> u64 {
 /// What a machine needs by itself.
 fn of_hardware(setup: &Setup, extent: Extent) -> Need {
     let (begun, whole) = Mmu::bytes_of(&setup.machine);
+    let pages = populated(setup, extent);
+    let machine = &setup.machine;
+    let parts = machine.perforated.is_some() || machine.tlb.iter().any(|tlb| tlb.joins.is_some());
+    let places = if parts { PLACE_BYTES.max(2 * machine.tlb.len() as u64) } else { PLACE_BYTES };
     // The host of a guest has tables for all memory that the guest uses.
-    let walked = setup.machine.host.as_ref().is_some_and(|host| !host.page_table_bits.is_empty());
-    let bytes = PLACE_BYTES + if walked { TABLE_ENTRY_BYTES } else { 0 };
-    Need { begun, whole, program: populated(setup, extent).saturating_mul(bytes) }
+    let host = setup.machine.host.as_ref().filter(|host| !host.page_table_bits.is_empty());
+    let tables = host.map_or(0, |host| table_bytes(&host.page_table_bits, pages));
+    Need { begun, whole, program: pages.saturating_mul(places).saturating_add(tables) }
+}
+
+/// What tables of levels of so many bits take for pages that lie together: all have the room of the widest.
+fn table_bytes(bits: &[u8], pages: u64) -> u64 {
+    let (mut tables, mut below) = (0u64, 0);
+    for bits in bits {
+        below += u32::from(*bits);
+        tables += pages.checked_shr(below).unwrap_or(0) + u64::from(pages > 0);
+    }
+    let widest = bits.iter().max().copied().unwrap_or(0);
+    tables.saturating_mul(TABLE_ENTRY_BYTES << widest)
 }
 
 /// What a kernel needs, with its page tables.
 fn of_kernel(setup: &Setup, extent: Extent) -> Need {
     let pages = populated(setup, extent);
     let mappings = extent.mappings.min(pages);
-    // All tables have the room of the widest; where that is each level's, it is among what a page takes.
-    let (mut tables, mut below) = (0u64, 0);
-    for bits in &setup.machine.page_table.bits {
-        below += u32::from(*bits);
-        tables += pages.checked_shr(below).unwrap_or(0) + u64::from(pages > 0);
-    }
-    let widest = setup.machine.page_table.bits.iter().max().copied().unwrap_or(0);
-    let tables = tables.saturating_mul(TABLE_ENTRY_BYTES << widest).saturating_sub(pages.saturating_mul(PAGE_BYTES));
+    // Where all levels are as wide, that is among what a page takes.
+    let tables = table_bytes(&setup.machine.page_table.bits, pages).saturating_sub(pages.saturating_mul(PAGE_BYTES));
     let in_memory = extents(setup, setup.frames).saturating_mul(EXTENT_BYTES);
     Need {
         begun: (setup.frames / FRAMES_BEGUN).saturating_add(in_memory),

@@ -23,6 +23,9 @@ const PLACED_BYTES: u64 = 32;
 /// The most ways of a set: they are numbered in 16 bits.
 pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
 
+/// The most ways of a set that is a row of tags.
+pub(crate) const ROW_WAYS: usize = rows::WAYS;
+
 /// One set-associative structure.
 #[derive(Clone, Debug)]
 pub(crate) struct Cache<C: Reach = Exact> {

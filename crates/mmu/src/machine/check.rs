@@ -2,14 +2,18 @@
 
 use super::overlay::label;
 use super::{LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
-use crate::cache::MAX_WAYS;
+use crate::cache::{MAX_WAYS, ROW_WAYS};
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use crate::lines::ENTRY_BYTES;
+use crate::replacement::Replacement;
 use crate::table::{MAX_TABLE_LEVELS, TableKind};
 use superpage_pages::{Access, Ladder};
 
 /// The most bits of an address that page tables translate: page numbers of base pages are shifted by what is left of it.
 const ADDRESS_BITS: u32 = u64::BITS;
+
+/// The bits of the page numbers of a guest's memory, with its tables.
+const GUEST_BITS: u32 = 36;
 
 /// Why a machine could not be made: one sentence with the file, the key and what was expected.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -56,6 +60,16 @@ impl MachineError {
         };
         let named = |part: &toml::Value| part.as_table().and_then(label).map(toml::Value::to_string);
         let name = named(&parts[at]).unwrap_or_else(|| "without a name".to_string());
+        let without_joins = parts[at].as_table().cloned().map(|mut part| {
+            part.remove("joins");
+            toml::Value::Table(part)
+        });
+        if without_joins.is_some_and(|part| fits(list, &part)) {
+            return MachineError(format!(
+                "{origin}: [[{list}]] {name}: joins: {problem}; expected kind, pages and source, and \
+                                         perhaps alike and prefetch"
+            ));
+        }
         if !problem.starts_with("missing field") {
             return MachineError(format!("{origin}: [[{list}]] {name}: {problem}"));
         }
@@ -235,14 +249,38 @@ impl Machine {
             ));
         }
         self.check_host(ladder)?;
+        self.check_lines()?;
         match self.page_table.kind.refuses(bits, ladder) {
             Some(why) => Err(("page-table.bits", why)),
             None => Ok(()),
         }
     }
 
+    /// What walks beyond the plain tables need of the line caches: what they read lies far apart, and only rows of tags take no more
+    /// memory for that.
+    fn check_lines(&self) -> Result<(), (&'static str, String)> {
+        let apart = matches!(self.page_table.kind, TableKind::Nested | TableKind::Perforated);
+        let plain = |cache: &&LineCacheSpec| cache.replacement == Replacement::Lru && cache.ways <= ROW_WAYS;
+        match self.line_cache.iter().find(|cache| apart && !plain(cache)) {
+            Some(cache) => Err((
+                "line-cache",
+                format!("with nested or perforated tables \"{}\" must be lru, of at most {ROW_WAYS} ways", cache.name),
+            )),
+            None => Ok(()),
+        }
+    }
+
     /// What two-dimensional walks need of the host.
     fn check_host(&self, ladder: &Ladder) -> Result<(), (&'static str, String)> {
+        if let Some(host) = &self.host
+            && host.page_table_bits.is_empty()
+            && (host.nested_tlb > 0 || !host.walk_cache.is_empty())
+        {
+            return Err((
+                "host",
+                "nested-tlb and walk-cache are for walks through its tables: give page-table-bits".into(),
+            ));
+        }
         let host = self.host.as_ref().filter(|host| !host.page_table_bits.is_empty());
         let (Some(host), TableKind::Nested) = (host, self.page_table.kind) else {
             return match host.is_some() == (self.page_table.kind == TableKind::Nested) {
@@ -255,6 +293,12 @@ impl Machine {
                 )),
             };
         };
+        let bits: u32 = host.page_table_bits.iter().map(|bits| u32::from(*bits)).sum();
+        if bits < GUEST_BITS {
+            let what =
+                format!("{bits} bits of page numbers are not enough for the memory of a guest: at least {GUEST_BITS}");
+            return Err(("host.page-table-bits", what));
+        }
         let mut alone = self.clone();
         alone.host = None;
         alone.page_table.kind = TableKind::Radix;

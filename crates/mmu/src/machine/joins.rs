@@ -66,18 +66,18 @@ impl Joins {
         Joining { order: self.pages.ilog2(), alike, prefetches: self.prefetch || !has_valid_bits }
     }
 
-    /// What is wrong with it, in a TLB of this machine.
+    /// What is wrong with it, in a TLB of this machine whose page table has been checked.
     pub(super) fn refuses(&self, machine: &Machine, inclusive: bool) -> Option<String> {
         let Joins { pages, kind, .. } = self;
         let line = (machine.memory.line_bytes / crate::lines::ENTRY_BYTES) as usize;
         let table = 1 << machine.page_table.bits.first().copied().unwrap_or_default();
-        let most = if *kind == JoinKind::Coalesced || *kind == JoinKind::Runs { line } else { table };
-        if !pages.is_power_of_two() || !(2..=MOST_PAGES.min(most)).contains(pages) {
-            return Some(format!(
-                "joins.pages must be a power of two from 2 to {}, not {pages}: at most {MOST_PAGES}, and what one {} holds",
-                MOST_PAGES.min(most),
-                if most == line { "line of the page table" } else { "page table of the lowest level" }
-            ));
+        let gathered = *kind == JoinKind::Coalesced || *kind == JoinKind::Runs;
+        let held = [(line, "one line of the page table holds"), (table, "a page table of the lowest level holds")];
+        let most =
+            held.into_iter().filter(|(most, _)| gathered || *most == table).chain([(MOST_PAGES, "a block may have")]);
+        let (most, what) = most.min_by_key(|(most, _)| *most).unwrap_or((MOST_PAGES, ""));
+        if !pages.is_power_of_two() || !(2..=most).contains(pages) {
+            return Some(format!("joins.pages must be a power of two from 2 to {most}, which {what}; it is {pages}"));
         }
         if machine.host.is_some() {
             return Some("joins is for a machine without [host], whose pages decide what an entry holds".into());

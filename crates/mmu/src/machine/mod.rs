@@ -532,14 +532,12 @@ impl Machine {
             let patched = check::table(text, patch)?;
             overlay::lay(&mut file, &patched).map_err(|problem| MachineError::of(patch, "overlay", &problem))?;
             origin = format!("{origin} with {}", patch.strip_prefix(FILE).unwrap_or(patch));
-            let before = machine.page_table.kind;
-            machine = Machine::read(&file, file.clone().try_into(), &origin)?;
-            if before == TableKind::Linear
-                && matches!(machine.page_table.kind, TableKind::Nested | TableKind::Perforated)
-            {
+            let kind = file.get("page-table").and_then(|table| table.get("kind")).and_then(toml::Value::as_str);
+            if machine.page_table.kind == TableKind::Linear && matches!(kind, Some("nested" | "perforated")) {
                 let what = "this overlay is for machines with radix tables, and this one's is linear";
                 return Err(MachineError::of(&origin, "page-table.kind", what));
             }
+            machine = Machine::read(&file, file.clone().try_into(), &origin)?;
         }
         Ok(machine)
     }

@@ -6,7 +6,7 @@
 //! the *nested TLB* holds translations of the guest's memory, of tables and of pages alike. Both outlast a switch between
 //! spaces of the guest.
 //!
-//! The host maps the guest's memory by pages of one size, each when it is used first. Of one that has several entries, as 64 KB
+//! Hits in the walk caches of both are counted together, by level. The host maps the guest's memory by pages of one size, each when it is used first. Of one that has several entries, as 64 KB
 //! have, the walk to a larger page of the guest reads the first. The guest's tables are in the guest's memory, a page
 //! each, behind all frames that it has.
 
@@ -112,9 +112,12 @@ impl TableFormat for Nested {
 impl Nested {
     /// Reads the guest's entries down to this one, each after its table's address is translated.
     fn walk_guest(&mut self, mappings: &Mappings, found: Found, reads: &mut Reads<'_>) {
-        let (path, count) = self.guest.path(mappings, found, reads.counters);
-        for id in path[..count].iter().rev() {
-            self.translate(TABLES + u64::from(id >> mappings.nodes.bits()), reads);
+        let (path, count, cached) = self.guest.path(mappings, found, reads.counters);
+        for (step, id) in path[..count].iter().rev().enumerate() {
+            // A walk cache has the address of the first table translated.
+            if step > 0 || !cached {
+                self.translate(TABLES + u64::from(id >> mappings.nodes.bits()), reads);
+            }
             reads.lines.want(0, *id);
             reads.lines.read(1, reads.counters);
         }
@@ -133,7 +136,7 @@ impl Nested {
         {
             return;
         }
-        let (path, count) = self.host.path(&self.tables, found, reads.counters);
+        let (path, count, _) = self.host.path(&self.tables, found, reads.counters);
         for (place, id) in path[..count].iter().rev().enumerate() {
             reads.lines.want(place, HOST | id);
         }

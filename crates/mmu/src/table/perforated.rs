@@ -32,7 +32,7 @@ pub(crate) struct Perforated(Radix);
 
 /// A walk into a perforated page: the page-table entry of the base page, its place in the region, and what is known.
 #[derive(Clone, Copy)]
-struct Into {
+struct Target {
     entry: u32,
     place: u32,
     region_known: bool,
@@ -74,8 +74,8 @@ impl TableFormat for Perforated {
                 Some((region, place)) => {
                     let (region_known, fragment_known) =
                         (known.regions >> index & 1 != 0, known.fragments >> index & 1 != 0);
-                    let into = Into { entry: batch.entries[index], place, region_known, fragment_known };
-                    self.walk_into(mappings, region, into, one);
+                    let target = Target { entry: batch.entries[index], place, region_known, fragment_known };
+                    self.walk_into(mappings, region, target, one);
                 }
             }
         }
@@ -87,8 +87,8 @@ impl TableFormat for Perforated {
             None => self.0.walk_absent(mappings, page, known, reads),
             Some((entry, (region, place))) => {
                 let (region_known, fragment_known) = (known.regions & 1 != 0, known.fragments & 1 != 0);
-                let into = Into { entry, place, region_known, fragment_known };
-                self.walk_into(mappings, region, into, reads);
+                let target = Target { entry, place, region_known, fragment_known };
+                self.walk_into(mappings, region, target, reads);
             }
         }
     }
@@ -108,9 +108,9 @@ impl TableFormat for Perforated {
 
 impl Perforated {
     /// Walks to a page of a region, or to its absent entry.
-    fn walk_into(&mut self, mappings: &Mappings, region: &Region, into: Into, reads: Reads<'_>) {
+    fn walk_into(&mut self, mappings: &Mappings, region: &Region, target: Target, reads: Reads<'_>) {
         let Reads { lines, counters } = reads;
-        let Into { entry, place, region_known, fragment_known } = into;
+        let Target { entry, place, region_known, fragment_known } = target;
         let table = entry >> mappings.nodes.bits();
         let above = mappings.parents[table as usize];
         if !region_known {

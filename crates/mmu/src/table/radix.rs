@@ -76,7 +76,7 @@ impl TableFormat for Radix {
 
     fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), _: Known, reads: Reads<'_>) {
         let found = mappings.find(space, page, 1).expect("the root exists");
-        let (path, count) = self.path(mappings, found, reads.counters);
+        let (path, count, _) = self.path(mappings, found, reads.counters);
         path[..count].iter().rev().enumerate().for_each(|(place, id)| reads.lines.want(place, *id));
         reads.lines.read(count, reads.counters);
     }
@@ -110,14 +110,14 @@ impl TableFormat for Radix {
 }
 
 impl Radix {
-    /// The entries that a walk to this one reads, from the last up to the one below the pointer that a walk cache holds, and
-    /// their number: as [`Radix::climb`] does for many.
+    /// The entries that a walk to this one reads, from the last up to the one below the pointer that a walk cache holds,
+    /// their number, and whether one does: as [`Radix::climb`] does for many.
     pub(super) fn path(
         &mut self,
         mappings: &Mappings,
         found: Found,
         counters: &mut Counters,
-    ) -> ([u32; MAX_LEVELS], usize) {
+    ) -> ([u32; MAX_LEVELS], usize, bool) {
         let (mut path, mut count) = ([found.id; MAX_LEVELS], 1);
         for level in found.level..self.levels.min(MAX_LEVELS) {
             let table = path[count - 1] >> self.node_bits;
@@ -125,12 +125,12 @@ impl Radix {
                 && cache.access(1, |_| (0, table)) == 0
             {
                 counters.walk_cache_hits[level] += 1;
-                break;
+                return (path, count, true);
             }
             path[count] = mappings.parents[table as usize];
             count += 1;
         }
-        (path, count)
+        (path, count, false)
     }
 
     /// Walks to the leaves `entries`; `levels` says which of them are

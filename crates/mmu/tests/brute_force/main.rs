@@ -419,7 +419,7 @@ fn nested() -> Vec<Machine> {
     for (index, machine) in machines.iter_mut().enumerate() {
         let host = machine.host.as_mut().unwrap();
         match index {
-            1 => (host.page_table_bits, host.nested_tlb) = (vec![9, 9, 9], 3),
+            1 => (host.page_table_bits, host.nested_tlb) = (vec![12, 12, 12], 3),
             2 => host.backs_by = Some("64K".parse().unwrap()),
             3 => {
                 (host.nested_tlb, host.walk_cache) = (0, Vec::new());

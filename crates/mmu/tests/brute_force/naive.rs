@@ -675,7 +675,10 @@ impl Naive {
         for level in (last..=from).rev() {
             let entry = self.entry(page, level);
             let node = self.nodes[&self.node(self.space, page, level)];
-            self.translate_by_host((1 << 35) + node);
+            // What a walk cache holds is translated already.
+            if level < from || from == self.levels() {
+                self.translate_by_host((1 << 35) + node);
+            }
             self.read(entry);
             if level > last {
                 self.cache(page, level);
