@@ -62,3 +62,24 @@ fn walk_caches_hold_translated_addresses() {
     // The guest's last entry, and four of the host for the page.
     assert_eq!((before, mmu.counters(0).walk_memory_references() - before), (24, 5));
 }
+
+#[test]
+fn tables_of_a_host_that_do_not_suit_are_refused() {
+    let refused = |host: &str| {
+        let text = format!(
+            "name = \"mine\"\ndescription = \"mine\"\n[page-table]\nkind = \"nested\"\n[host]\nsource = \"mine\"\n{host}"
+        );
+        Machine::named("zen5+mine.toml", |_| Ok(text.clone())).unwrap_err().to_string()
+    };
+    for (host, words) in [
+        ("", "goes with a table [host] that has page-table-bits"),
+        ("nested-tlb = 4", "give page-table-bits"),
+        ("page-table-bits = [9, 9, 1]", "19 bits of page numbers are not enough"),
+        ("page-table-bits = [1, 16, 10, 10]", "at most 3 bits more than the lowest, which has 1"),
+        ("page-table-bits = [9, 9, 9, 9]\nnested-tlb = 70000", "host.nested-tlb: at most 65535 entries"),
+        ("page-table-bits = [9, 9, 9, 9]\nbacks-by = \"3M\"", "backs-by"),
+    ] {
+        let said = refused(host);
+        assert!(said.contains(words) && said.contains("mine.toml"), "{host}: {said}");
+    }
+}

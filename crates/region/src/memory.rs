@@ -165,7 +165,7 @@ impl Memory {
         }
         self.punch(from, lost)?;
         if whole && self.blocks[block].present == 0 {
-            self.allocate(first, BLOCK)?;
+            self.populate(first, BLOCK)?;
             let huge = self.forge(block);
             self.blocks[block].refused = !huge;
         }
@@ -227,13 +227,6 @@ impl Memory {
         for page in page..page + pages {
             self.set_present(page, false);
         }
-        Ok(())
-    }
-
-    /// Allocates memory for pages that have none, without mapping it: for many pages faster than [`Memory::populate`].
-    fn allocate(&mut self, first: usize, pages: usize) -> io::Result<()> {
-        rustix::fs::fallocate(&self.file, FallocateFlags::KEEP_SIZE, (first * BASE) as u64, (pages * BASE) as u64)?;
-        (first..first + pages).for_each(|page| self.set_present(page, true));
         Ok(())
     }
 

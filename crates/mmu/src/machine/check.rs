@@ -299,6 +299,13 @@ impl Machine {
                 format!("{bits} bits of page numbers are not enough for the memory of a guest: at least {GUEST_BITS}");
             return Err(("host.page-table-bits", what));
         }
+        let (lowest, widest) = (host.page_table_bits[0], host.page_table_bits.iter().copied().max().unwrap_or(0));
+        if widest > lowest + 3 {
+            let what = format!(
+                "every table here has room for the widest, so a level has at most 3 bits more than the lowest, which has {lowest}"
+            );
+            return Err(("host.page-table-bits", what));
+        }
         let mut alone = self.clone();
         alone.host = None;
         alone.page_table.kind = TableKind::Radix;
