@@ -2,7 +2,7 @@
 //!
 //! A table of an overlay replaces the keys that it has, and leaves the others. In the lists (`[[tlb]]`,
 //! `[[walk-cache]]`, `[[line-cache]]`) a part patches the part with the same `name` or `level`, or with `name = "*"`
-//! each of them; any other is a new one, and must be complete. An empty list (`walk-cache = []`) removes all. A value
+//! each of those that have names; any other is a new one, and must be complete. An empty list (`walk-cache = []`) removes all. A value
 //! of an overlay is assumed only if the overlay says so. Its `name` and `description` are appended to those of the
 //! machine.
 //!
