@@ -132,7 +132,13 @@ mod live {
             let folder = tempfile::tempdir().unwrap();
             let sleep = folder.path().join(format!("{}\u{1b}[2J", "a-long-name-of-a-program-".repeat(8)));
             std::fs::copy("/bin/sleep", &sleep).unwrap();
-            let child = Command::new(&sleep).arg("600").stdout(Stdio::null()).spawn().unwrap();
+            // Another test that forks meanwhile has the copy open for writing until it executes its own program.
+            let child = loop {
+                match Command::new(&sleep).arg("600").stdout(Stdio::null()).spawn() {
+                    Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => std::thread::yield_now(),
+                    started => break started.unwrap(),
+                }
+            };
             let mapped = || std::fs::read_to_string(format!("/proc/{}/maps", child.id())).unwrap().contains("libc");
             while !mapped() {
                 std::thread::sleep(std::time::Duration::from_millis(5));
