@@ -62,8 +62,7 @@ impl Joins {
                 UseBit::Dirty => DIRTY,
             }
         });
-        let has_valid_bits = matches!(self.kind, JoinKind::PartialSubblock | JoinKind::CompleteSubblock);
-        Joining { order: self.pages.ilog2(), alike, prefetches: self.prefetch || !has_valid_bits }
+        Joining { order: self.pages.ilog2(), alike, prefetches: self.prefetch }
     }
 
     /// What is wrong with it, in a TLB of this machine whose page table has been checked.

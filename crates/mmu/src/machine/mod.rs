@@ -11,6 +11,7 @@ mod overlay;
 mod range;
 
 use crate::index::Index;
+use crate::mappings::perforated_size;
 use crate::replacement::Replacement;
 use crate::table::TableKind;
 use serde::{Deserialize, Deserializer};
@@ -581,11 +582,9 @@ impl Machine {
         self.pages.sizes == other.pages.sizes && tables(self) == tables(other) && !looks(self) && !looks(other)
     }
 
-    /// The size of perforated pages, if there are any: what one table of the lowest level maps.
+    /// The size of perforated pages, if there are any.
     pub(crate) fn perforated_size(&self) -> Option<PageSize> {
-        let order = |size: &PageSize| size.shift() - self.pages.sizes[0].shift();
-        let fits = |size: &PageSize| order(size) == u32::from(self.page_table.bits[0]);
-        self.perforated.as_ref().and_then(|_| self.pages.sizes.iter().copied().find(fits))
+        self.perforated.as_ref().and_then(|_| perforated_size(&self.ladder(), self.page_table.bits[0].into()))
     }
 
     /// The use bits, as in a page-table entry, that pages in one entry of a TLB must have alike.

@@ -22,7 +22,7 @@ use perforation::Perforation;
 use superpage_pages::{Ladder, PageSize, Vpn};
 
 pub(crate) use operations::{MappingId, Work};
-pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region};
+pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region, fragment_order, perforated_size};
 
 /// Notified of each page-table entry that caches may hold, just before it changes.
 pub(crate) trait Watch {

@@ -7,7 +7,7 @@
 
 use super::{Mappings, Watch};
 use crate::mappings::Work;
-use superpage_pages::{PageSize, Vpn};
+use superpage_pages::{Ladder, PageSize, Vpn};
 
 /// The words of a region's bitmap.
 const WORDS: usize = 8;
@@ -17,6 +17,17 @@ pub(crate) const MOST_PAGES: usize = WORDS * 64;
 const FILTERED: u32 = 8;
 /// The fragments in which a TLB holds the bitmap.
 pub(crate) const FRAGMENTS: u32 = 16;
+
+/// The base-two logarithm of the pages of a fragment, in a region of so many.
+pub(crate) fn fragment_order(order: u32) -> u32 {
+    order - FRAGMENTS.ilog2()
+}
+
+/// The size of a perforated page, if there is one on this ladder: what a table of the lowest level maps, whose entries have so many
+/// bits of the page number.
+pub(crate) fn perforated_size(ladder: &Ladder, bits: u32) -> Option<PageSize> {
+    ladder.sizes().iter().copied().find(|size| size.shift() - ladder.base().shift() == bits)
+}
 
 /// What pages of one extent have alike: its first frame, and their rights.
 type Class = (u64, u32);
@@ -60,7 +71,7 @@ impl Region {
 
     /// The fragment of the bitmap that has the bit of this place.
     pub(crate) fn fragment(&self, place: u32) -> u32 {
-        place / ((1 << self.order) / FRAGMENTS)
+        place >> fragment_order(self.order)
     }
 
     /// The fragments that differ, as a bit set.
@@ -100,9 +111,7 @@ impl Perforation {
 impl Mappings {
     /// The size of a perforated page.
     pub(crate) fn perforated_size(&self) -> PageSize {
-        let order = |size: &PageSize| size.shift() - self.ladder.base().shift();
-        let size = self.ladder.sizes().iter().copied().find(|size| order(size) == self.bits[0]);
-        size.expect("where pages are perforated, there are pages of that size")
+        perforated_size(&self.ladder, self.bits[0]).expect("where pages are perforated, there are pages of that size")
     }
 
     /// Whether there may be perforated pages.

@@ -9,7 +9,7 @@ use super::joint::{ALONE, Joining, PART_BITS, alone, drop_place};
 use super::{Asked, Entry, Holds, Known, Reach};
 use crate::batch::each;
 use crate::cache::Cache;
-use crate::mappings::{FRAGMENTS, Forgotten, Mappings};
+use crate::mappings::{FRAGMENTS, Forgotten, Mappings, fragment_order};
 use crate::record::Record;
 use std::ops::Range;
 
@@ -27,7 +27,7 @@ fn of_region(number: u64, first_id: u32, order: u32) -> (u64, u32) {
 }
 
 fn of_fragment(number: u64, first_id: u32, order: u32) -> (u64, u32) {
-    let fragment = number >> (order - FRAGMENTS.ilog2());
+    let fragment = number >> fragment_order(order);
     ((fragment << PART_BITS) | (fragment % u64::from(FRAGMENTS)), first_id)
 }
 
@@ -110,10 +110,10 @@ impl Reach for Perforated {
 
     fn forget_region(cache: &mut Cache<Self>, (first_id, first): (u32, u64), gone: Forgotten, joining: Joining) -> u64 {
         let whole = if gone.whole { drop_place(cache, of_region(first, first_id, joining.order)) } else { 0 };
-        let pages = (1 << joining.order) / u64::from(FRAGMENTS);
         let fragments = (0..FRAGMENTS).filter(|fragment| gone.fragments >> fragment & 1 != 0);
         fragments.fold(whole, |dropped, fragment| {
-            dropped + drop_place(cache, of_fragment(first + u64::from(fragment) * pages, first_id, joining.order))
+            let at = first + (u64::from(fragment) << fragment_order(joining.order));
+            dropped + drop_place(cache, of_fragment(at, first_id, joining.order))
         })
     }
 
@@ -144,9 +144,7 @@ impl Reach for Perforated {
             cache,
             match u64::from(entry.payload) {
                 REGION => of_region(first, key, joining.order),
-                fragment => {
-                    of_fragment(first + fragment * (1 << joining.order) / u64::from(FRAGMENTS), key, joining.order)
-                }
+                fragment => of_fragment(first + (fragment << fragment_order(joining.order)), key, joining.order),
             },
         )
     }

@@ -17,7 +17,7 @@ use crate::batch::{BATCH, Batch, each};
 use crate::counters::MAX_WALK_LEVELS;
 use crate::lines::Reads;
 use crate::machine::Machine;
-use crate::mappings::{MOST_PAGES, Mappings, Region, Shape};
+use crate::mappings::{MOST_PAGES, Mappings, Region, Shape, perforated_size};
 use crate::reach::Known;
 use crate::record::Record;
 use superpage_pages::{Ladder, Vpn};
@@ -41,9 +41,8 @@ struct Target {
 
 impl TableFormat for Perforated {
     fn refuses(bits: &[u8], ladder: &Ladder) -> Option<String> {
-        let whole = ladder.sizes().iter().any(|size| size.shift() - ladder.base().shift() == u32::from(bits[0]));
         let least = 5..=MOST_PAGES.ilog2();
-        if !whole || !least.contains(&u32::from(bits[0])) {
+        if perforated_size(ladder, bits[0].into()).is_none() || !least.contains(&u32::from(bits[0])) {
             return Some(format!(
                 "perforated pages are what a table of the lowest level maps: expected one of {} to {MOST_PAGES} entries, \
                  and a page of that size among {ladder}",

@@ -1,6 +1,6 @@
 //! The host of a guest once more: its tables, by the guest's frames.
 
-use crate::naive::Cache;
+use crate::cache::Cache;
 use std::collections::BTreeMap;
 use superpage_mmu::{Index, Machine, Replacement};
 

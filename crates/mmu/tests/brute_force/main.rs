@@ -1,6 +1,7 @@
 //! The crate against the most naive model of the same hardware: miss for miss, level by level, over random sequences of
 //! accesses, table operations and switches on every built-in machine and on made-up ones.
 
+mod cache;
 mod host;
 mod index;
 mod joins;

@@ -179,7 +179,7 @@ impl Twin for Nru {
     }
 }
 
-/// As it was measured: a set is a list of its ways, the last one goes next, and a use of the way at each position puts the list
+/// As TLB;DR measured it on Skylake's second level (its `TLB/README.md`): a set is a list of its ways, the last one goes next, and a use of the way at each position puts the list
 /// into another order.
 #[derive(Debug)]
 struct Permuted(Vec<Vec<usize>>);

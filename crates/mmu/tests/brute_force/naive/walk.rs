@@ -1,0 +1,124 @@
+//! Walks: which page-table lines they read, and through which caches.
+
+use super::{Mapping, Naive};
+use crate::{perforated, reach};
+
+impl Naive {
+    /// Walks to the leaf of the page, or to the entry that is absent.
+    pub(super) fn walk(&mut self, page: u64, mapping: Option<(u64, Mapping)>, known: (bool, bool)) {
+        let last = match mapping {
+            Some((_, mapping)) => self.leaf_level(mapping.size),
+            None => {
+                self.make(self.node(self.space, page, self.levels()));
+                (1..=self.levels()).find(|l| self.nodes.contains_key(&self.node(self.space, page, *l))).unwrap()
+            }
+        };
+        let region = perforated::region(&self.machine, &self.mappings, self.space, page).filter(|_| last == 1);
+        let Some(region) = region else {
+            self.walk_down(page, last);
+            // The page itself has an address of the guest: what is translated begins there.
+            if let Some((first, mapping)) = mapping {
+                let unit = self.pages(reach::translated(&self.machine, mapping.size));
+                self.translate_by_host(mapping.frame + (page / unit * unit - first));
+            }
+            return;
+        };
+        if !known.0 {
+            self.walk_down(page, 2);
+        }
+        if region.may_be_hole(&self.machine, page) && !known.1 {
+            let word = (region.frame + page - region.first) / 64 % (1 << 31);
+            self.read((1 << 31) + word);
+        }
+        if region.holes.contains(&page) {
+            if !self.cached(page, 2) {
+                let shadow = (1 << 30) + self.entry(page, 2);
+                self.read(shadow);
+                self.cache(page, 2);
+            }
+            let entry = self.entry(page, 1);
+            self.read(entry);
+        }
+    }
+
+    /// Walks from the root, or from what a walk cache holds, to the entry of this level.
+    fn walk_down(&mut self, page: u64, last: usize) {
+        let mut from = self.levels();
+        for level in last + 1..=self.levels() {
+            if self.cached(page, level) {
+                from = level - 1;
+                break;
+            }
+        }
+        for level in (last..=from).rev() {
+            let entry = self.entry(page, level);
+            let node = self.nodes[&self.node(self.space, page, level)];
+            // What a walk cache holds is translated already.
+            if level < from || from == self.levels() {
+                self.translate_by_host((1 << 35) + node);
+            }
+            self.read(entry);
+            if level > last {
+                self.cache(page, level);
+            }
+        }
+    }
+
+    /// Whether a walk cache holds the page's pointer of this level.
+    fn cached(&mut self, page: u64, level: usize) -> bool {
+        let pointer = (self.space, level, page >> self.below(level));
+        let cache = self.walk_caches.iter_mut().find(|(spec, _)| spec.level == level);
+        let hit = cache.is_some_and(|(_, cache)| cache.hit(0, |held| held == pointer).is_some());
+        self.counts.walk_cache_hits[level - 1] += u64::from(hit);
+        hit
+    }
+
+    fn cache(&mut self, page: u64, level: usize) {
+        let pointer = (self.space, level, page >> self.below(level));
+        for (_, cache) in self.walk_caches.iter_mut().filter(|(spec, _)| spec.level == level) {
+            cache.fill(0, pointer);
+        }
+    }
+
+    /// The number of the page's entry of this level: its address in entries.
+    fn entry(&self, page: u64, level: usize) -> u64 {
+        let node = self.nodes[&self.node(self.space, page, level)];
+        let index = (page >> self.below(level)) & ((1 << self.machine.page_table.bits[level - 1]) - 1);
+        let widest = *self.machine.page_table.bits.iter().max().unwrap();
+        (node << widest) + index
+    }
+
+    /// Translates a frame of the guest, if there is a host.
+    fn translate_by_host(&mut self, frame: u64) {
+        let Some(mut host) = self.host.take() else { return };
+        for (entry, level) in host.translate(frame) {
+            match level {
+                Some(level) => self.counts.walk_cache_hits[level - 1] += 1,
+                None => self.read((1 << 30) + entry),
+            }
+        }
+        self.host = Some(host);
+    }
+
+    fn read(&mut self, entry: u64) {
+        self.reference(entry * 8 / self.machine.memory.line_bytes);
+    }
+
+    fn reference(&mut self, line: u64) {
+        self.counts.walk_references += 1;
+        let mut served = None;
+        for (level, (_, cache)) in self.line_caches.iter_mut().enumerate() {
+            if cache.hit(line, |held| held == line).is_some() {
+                served = Some(level);
+                break;
+            }
+        }
+        match served {
+            Some(level) => self.counts.line_hits[level] += 1,
+            None => self.counts.line_misses += 1,
+        }
+        for (_, cache) in &mut self.line_caches[..served.unwrap_or(self.machine.line_cache.len())] {
+            cache.fill(line, line);
+        }
+    }
+}
