@@ -4,7 +4,7 @@ use crate::script::{Script, run_script};
 use std::sync::atomic::AtomicBool;
 use superpage_pages::Access;
 use superpage_sim::{Conditions, Watch, plan, run_parts};
-use superpage_trace::{Event, Source, workload};
+use superpage_trace::{Source, workload};
 
 fn page_tables(source: &mut dyn Source, machine: &str, policies: &[&str]) -> Vec<u64> {
     let policies: Vec<String> = policies.iter().map(ToString::to_string).collect();
@@ -42,14 +42,7 @@ fn each_process_has_tables_of_its_own_for_memory_that_is_shared() {
 
 #[test]
 fn a_part_has_the_peak_of_its_own() {
-    let mut script = Script::new();
-    for (process, name, pages) in [(0, "large", 2048), (1, "small", 16)] {
-        script.event(Event::Mark(name.into()));
-        script.process(process);
-        script.map(0x400 * 64, pages);
-        script.touch(0x400 * 64..0x400 * 64 + pages, Access::Write);
-        script.event(Event::Exit);
-    }
+    let mut script = Script::large_then_small();
     let setups = plan(&["harpertown".into()], &["base".into()], &Conditions::default()).unwrap();
     let runs = run_parts(&setups, &mut script, &AtomicBool::new(false), &|_| {}, &Watch::default()).unwrap();
     let parts: Vec<u64> = runs[0].parts.iter().map(|part| part.row.page_table_bytes).collect();

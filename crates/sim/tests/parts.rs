@@ -101,15 +101,8 @@ fn marks_change_no_row() {
 
 #[test]
 fn a_part_holds_the_pages_of_its_own_peak() {
-    // A program that touches 8 MB and exits, then one of 64 KB: the first part's superpages are none of the second's.
-    let mut script = Script::new();
-    for (process, name, pages) in [(0, "large", 2048), (1, "small", 16)] {
-        script.event(Event::Mark(name.into()));
-        script.process(process);
-        script.map(0x400 * 64, pages);
-        script.touch(0x400 * 64..0x400 * 64 + pages, Access::Write);
-        script.event(Event::Exit);
-    }
+    // The first part's superpages are none of the second's.
+    let mut script = Script::large_then_small();
     let runs = runs(&mut script, &["reservation"], Watch::default());
     let pages = |part: usize| -> Vec<u64> { runs[1].parts[part].row.pages.iter().map(|(_, n)| *n).collect() };
     assert_eq!(runs[1].row.policy, "reservation");

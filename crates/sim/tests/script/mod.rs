@@ -21,6 +21,19 @@ impl Script {
         Script { info, batch: Batch::default(), done: false }
     }
 
+    /// Two parts: a program `large` that touches 8 MB and exits, then one `small` of 64 KB.
+    pub(crate) fn large_then_small() -> Script {
+        let mut script = Script::new();
+        for (process, name, pages) in [(0, "large", 2048), (1, "small", 16)] {
+            script.event(Event::Mark(name.into()));
+            script.process(process);
+            script.map(0x400 * 64, pages);
+            script.touch(0x400 * 64..0x400 * 64 + pages, Access::Write);
+            script.event(Event::Exit);
+        }
+        script
+    }
+
     pub(crate) fn event(&mut self, event: Event) {
         self.batch.event(event);
     }

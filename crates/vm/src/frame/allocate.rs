@@ -1,0 +1,104 @@
+//! Which extent a fault or the kernel gets: of the preferred size or smaller, free or taken from a reservation.
+
+use crate::frame::Frames;
+use crate::object::PageOf;
+use crate::object::population::NodeId;
+use crate::policy::{Answers, Lists, Scarce};
+use crate::reclaim::pages::List;
+use superpage_pages::{Extent, Level};
+
+/// An extent that was allocated.
+pub(super) struct Allocated {
+    pub(super) extent: Extent,
+    /// Reservations preempted for it.
+    pub(super) preempted: u32,
+    /// Whether it holds zeroes.
+    pub(super) zeroed: bool,
+}
+
+impl Frames {
+    /// Allocates an extent. For each size from the preferred one down it tries, in the order of section 4.8, the buddy
+    /// allocator, the reservation list of that size, and those of larger sizes. Also returns how many reservations were
+    /// preempted.
+    pub(super) fn allocate(&mut self, answers: &Answers, preferred: Level) -> Option<Allocated> {
+        let mut preempted = 0;
+        if preferred > Level::BASE {
+            self.stats.contiguity_requests += 1;
+        }
+        for level in (0..=preferred.0).rev() {
+            if level > 0 && !answers.place.size.allows(&self.ladder, Level(level)) {
+                continue;
+            }
+            loop {
+                // What is filled as a whole is best full of zeroes.
+                let ready = if level > 0 && answers.takes_extents() { self.zeroed.find(Level(level)) } else { None };
+                let extent = match ready {
+                    Some(extent) if self.buddy.allocate_at(extent) => Some(extent),
+                    _ => self.buddy.allocate(Level(level)),
+                };
+                if let Some(extent) = extent {
+                    let zeroed = self.zeroed.claim(&self.ladder, extent);
+                    return Some(Allocated { extent, preempted, zeroed });
+                }
+                if level == 0
+                    && let Some(frame) = self.free_held()
+                {
+                    // Its frame may be reserved now, with other cache pages that can stay.
+                    while let Some(node) = self.covering(frame) {
+                        self.preempt(answers, node);
+                        preempted += 1;
+                    }
+                    continue;
+                }
+                if level > 0 && answers.scarce.then == Scarce::Smaller {
+                    break;
+                }
+                // One piece of the reservation has the extent. If that is more than one level down, the pieces are at
+                // the head of the same list now, and the next of them is broken in turn.
+                let Some(node) = self.victim(answers, level) else { break };
+                self.preempt(answers, node);
+                preempted += 1;
+            }
+            if level == preferred.0 && level > 0 {
+                self.stats.contiguity_failed += 1;
+                self.wanted[level as usize] += 1;
+                self.wants = true;
+            }
+        }
+        self.starved = true;
+        None
+    }
+
+    /// The reservation to be preempted for an extent of a level.
+    fn victim(&self, answers: &Answers, level: u8) -> Option<NodeId> {
+        let mut lists = level..self.ladder.largest().0;
+        match answers.scarce.lists {
+            Lists::BySize => lists.find_map(|list| self.reservations.head(list)),
+            Lists::One => lists
+                .filter_map(|list| Some((self.reservations.age(list)?, self.reservations.head(list)?)))
+                .min_by_key(|(age, _)| *age)
+                .map(|(_, node)| node),
+        }
+    }
+
+    /// Frees the oldest cache page that holds its frame, if there is one, and returns the frame.
+    fn free_held(&mut self) -> Option<u32> {
+        let oldest = self.pages.as_ref().and_then(|pages| pages.head(List::Cache))?;
+        let PageOf { object, index } = self.page_of(oldest)?;
+        let before = self.stats.resident_pages;
+        self.unpopulate(object, index, index + 1);
+        debug_assert!(self.stats.resident_pages < before, "a cache page that holds its frame is populated");
+        Some(oldest)
+    }
+
+    /// A base page for the kernel itself.
+    pub(crate) fn allocate_base(&mut self, answers: &Answers) -> Option<Extent> {
+        let Allocated { extent, .. } = self.allocate(answers, Level::BASE)?;
+        self.drop_cached_in(extent);
+        Some(extent)
+    }
+    pub(super) fn preempt(&mut self, answers: &Answers, node: NodeId) {
+        self.stats.reservations_preempted += 1;
+        self.break_extent(answers.scarce.pieces, node.level, node.slot);
+    }
+}
