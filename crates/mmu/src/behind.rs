@@ -6,7 +6,7 @@ use crate::lines::{Lines, Reads};
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
 use crate::record::Record;
-use crate::table::{Format, TableFormat, on_format};
+use crate::table::{Format, Reached, TableFormat, on_format};
 use crate::tlb::Tlbs;
 use superpage_pages::Vpn;
 
@@ -82,6 +82,22 @@ impl Behind {
     pub(crate) fn flush(&mut self) {
         self.tlbs.flush();
         on_format!(&mut self.format, format => format.flush());
+    }
+
+    /// The same, and all that is held of the host's tables.
+    pub(crate) fn flush_host(&mut self) {
+        self.flush();
+        if let Format::Nested(nested) = &mut self.format {
+            nested.flush_host();
+        }
+    }
+
+    /// What the walks since the last call have found in the host's tables.
+    pub(crate) fn reached(&mut self) -> Reached {
+        match &mut self.format {
+            Format::Nested(nested) => nested.reached(),
+            _ => Reached::default(),
+        }
     }
 
     pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {

@@ -109,6 +109,13 @@ impl Front {
         self.recent.forget();
     }
 
+    /// Mappings of the host have changed: nothing that depends on any of them is left.
+    pub(crate) fn flush_host(&mut self) {
+        self.recent.forget();
+        self.first.flush();
+        self.behind.iter_mut().for_each(Behind::flush_host);
+    }
+
     /// As [`crate::Mmu::run`].
     #[inline(always)]
     pub(crate) fn run(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request]) -> Option<(usize, Trap)> {
@@ -194,7 +201,7 @@ impl Front {
                     self.separate(mappings, entry, access);
                 }
                 match mappings.make_ready(entry, access) {
-                    Ok(found) => (head, record) = (found, mappings.records[found as usize]),
+                    Ok(found) => (head, record) = (found, mappings.translated(page, found)),
                     Err(reason) => {
                         trap = Some(reason);
                         break;
@@ -264,7 +271,7 @@ impl Front {
             Trap::Rights { .. } => {
                 let entry = mappings.entry(space, page).expect("something is mapped there");
                 let head = Mappings::head(entry, mappings.records[entry as usize]);
-                let record = mappings.records[head as usize];
+                let record = mappings.translated(page, head);
                 let located =
                     Located { head, entry, number: self.first.number(page, record), kind: kind(record, access) };
                 self.recent.note_use(&located);

@@ -13,6 +13,7 @@ mod cache;
 mod cost;
 mod counters;
 mod front;
+mod host;
 mod index;
 mod lines;
 mod machine;

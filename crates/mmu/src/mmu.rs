@@ -10,14 +10,16 @@ use crate::behind::Behind;
 use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::front::Front;
+use crate::host::HostState;
 use crate::lines::Lines;
 use crate::machine::Machine;
-use crate::mappings::{MappingId, Mappings, UseBits, Work};
+use crate::mappings::{Backing, MappingId, Mappings, UseBits, Work};
 use crate::reach::Entries;
 use crate::recent::Recent;
 use crate::record::Record;
 use crate::replacement::Replacement;
 use crate::request::{Request, Trap};
+use crate::table::{TableKind, tables_of_host};
 use crate::tlb::{Held, Tlbs};
 use std::ops::Range;
 use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
@@ -29,15 +31,16 @@ const CHUNK: usize = 4096;
 /// machine and all run the same.
 #[derive(Clone, Debug)]
 pub struct Mmu {
-    mappings: Mappings,
-    fronts: Vec<Front>,
+    pub(crate) mappings: Mappings,
+    pub(crate) fronts: Vec<Front>,
     /// For each machine, its first level, and which of those behind that it is.
     places: Vec<(usize, usize)>,
     /// What is the same for all.
     counters: Counters,
-    space: u32,
+    pub(crate) space: u32,
     /// The last shootdown, its space and pages, if nothing was translated since: no TLB holds any of them.
     shot: Option<(u32, Range<u64>)>,
+    pub(crate) host: HostState,
 }
 
 impl Mmu {
@@ -69,13 +72,17 @@ impl Mmu {
             fronts[front].compared |= machine.compared_use_bits();
             places.push((front, fronts[front].behind.len() - 1));
         }
+        let mut mappings = Mappings::new(machine.ladder(), &shape);
+        let host = machine.host.as_ref().filter(|host| host.managed && machine.page_table.kind == TableKind::Nested);
+        mappings.backing = host.map(|host| Box::new(Backing::new(tables_of_host(machine, host))));
         Mmu {
-            mappings: Mappings::new(machine.ladder(), &shape),
+            mappings,
             fronts,
             places,
             counters: Counters::default(),
             space: 0,
             shot: None,
+            host: HostState::default(),
         }
     }
 
@@ -173,6 +180,9 @@ impl Mmu {
             return None;
         }
         self.shot = None;
+        if self.mappings.backing.is_some() {
+            return self.run_as_guest(requests);
+        }
         if let [front] = &mut self.fronts[..] {
             return front.run(&mut self.mappings, self.space, requests);
         }
@@ -199,7 +209,7 @@ impl Mmu {
         for front in &mut self.fronts {
             front.retry(&mut self.mappings, self.space, request)?;
         }
-        self.shot = None;
+        (self.shot, self.host.shot) = (None, false);
         Ok(())
     }
 
@@ -343,7 +353,7 @@ pub struct Used {
 }
 
 impl Used {
-    fn of(record: Record) -> Used {
+    pub(crate) fn of(record: Record) -> Used {
         Used { referenced: record.referenced(), modified: record.dirty() }
     }
 }

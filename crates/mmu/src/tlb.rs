@@ -77,6 +77,8 @@ pub(crate) struct Tlbs {
     parts: [u8; RUNGS],
     /// Whether any of them is inclusive of others.
     inclusive: bool,
+    /// Whether the size of a translation depends on its place ([`Mappings::translated`]).
+    by_place: bool,
     /// The highest level of them, counted from 1.
     levels: usize,
 }
@@ -105,7 +107,9 @@ impl Tlbs {
     fn of(machine: &Machine, level: impl Fn(usize) -> bool) -> Tlbs {
         let ladder = machine.ladder();
         // A translation is no larger than what the host maps in one piece.
-        let largest = machine.host.as_ref().map(|host| host.backs_by.unwrap_or(ladder.base()));
+        let by_place = machine.has_managed_host();
+        let fixed = machine.host.as_ref().filter(|_| !by_place);
+        let largest = fixed.map(|host| host.backs_by.unwrap_or(ladder.base()));
         let translated = |size: PageSize| largest.map_or(size, |largest| size.min(largest));
         let mut all: Vec<Tlb> = Vec::new();
         for (index, tlb) in machine.tlb.iter().enumerate().filter(|(_, tlb)| level(tlb.level)) {
@@ -129,7 +133,7 @@ impl Tlbs {
             parts[rung] = (size.shift() - translated(*size).shift()) as u8;
         }
         let levels = all.last().map_or(0, |tlb| tlb.level + 1);
-        Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), levels, all, orders, parts }
+        Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), by_place, levels, all, orders, parts }
     }
 
     /// The highest level of them, counted from 1.
@@ -158,11 +162,11 @@ impl Tlbs {
             kinds: tlb.kinds,
             shape: on_entries!(&tlb.entries, cache => cache.shape),
             ordered: tlb.ordered,
-            joins: tlb.joins.is_some(),
+            joins: tlb.joins.is_some() || self.by_place,
         })
     }
 
-    /// The number of the translation of this base page, in the page with this page-table entry.
+    /// The number of the translation of this base page, in the page with this page-table entry, as TLBs see it.
     #[inline(always)]
     pub(crate) fn number(&self, page: Vpn, record: Record) -> u64 {
         page.0 >> (self.orders[record.rung() % RUNGS] & 63)
@@ -177,6 +181,9 @@ impl Tlbs {
     /// Drops the page from all TLBs; returns the number of entries dropped.
     pub(crate) fn forget(&mut self, head: u32, first: Vpn, record: Record) -> u64 {
         let numbers = self.numbers(first, record);
+        if self.by_place {
+            return self.all.iter_mut().map(|tlb| tlb.forget(&numbers, head, record)).sum();
+        }
         drop_from(&mut self.all, u32::MAX, head, numbers, record)
     }
 
@@ -358,10 +365,11 @@ impl Tlbs {
             if !record.is_leaf() || Mappings::head(id, record) != id {
                 return wrong(&format!("the entry is not a mapping, {record:?}"));
             }
+            let covered = C::covered(payload, self.numbers(mappings.nodes.first_page(id), record));
+            let record = if self.by_place { mappings.translated(Vpn(covered.start), id) } else { record };
             if tlb.rungs >> record.rung() & 1 == 0 {
                 return wrong(&format!("the TLB does not hold this size, {record:?}"));
             }
-            let covered = C::covered(payload, self.numbers(mappings.nodes.first_page(id), record));
             entry.number = covered.start;
             C::validate(cache, entry, mappings, joins).or_else(|what| wrong(&what))?;
             let holds = |outer: &Tlb| on_entries!(&outer.entries, cache => covered.clone().all(|number| cache.find(number, id).is_some()));

@@ -158,6 +158,10 @@ pub struct Host {
     /// then takes one TLB entry for each such page of it that is used; its walks still end where the guest's tables do.
     #[serde(default, deserialize_with = "size_or_base")]
     pub backs_by: Option<PageSize>,
+    /// Whether a memory manager of the host maps the guest's memory, in place of `backs_by`: each page of the guest by the size that this
+    /// maps it by now ([`Mmu::host_enter`](crate::Mmu::host_enter)). The host must have page tables. Machine files do not say it.
+    #[serde(skip)]
+    pub managed: bool,
     /// The page-number bits that each level of the host's page table translates, from the lowest level up, if walks go
     /// through these tables too (the guest's kind of page table is `nested`).
     #[serde(default)]
@@ -574,11 +578,11 @@ impl Machine {
 
     /// Whether the same kernel maps the same in page tables of this machine and of another, and one look-up of a request serves
     /// both: they have pages of the same sizes, tables of the same format, and no TLB whose entries depend on use bits, which
-    /// the look-up sets. Otherwise TLBs, walkers and costs may differ.
+    /// the look-up sets, or host with a memory manager, whose use bits their walks set. Otherwise TLBs, walkers and costs may differ.
     pub fn shares_mappings(&self, other: &Machine) -> bool {
         let holes = |machine: &Machine| machine.perforated.as_ref().map(|perforated| perforated.most_holes_percent);
         let tables = |machine: &Machine| (machine.page_table.kind, machine.page_table.bits.clone(), holes(machine));
-        let looks = |machine: &Machine| machine.compared_use_bits() != 0;
+        let looks = |machine: &Machine| machine.compared_use_bits() != 0 || machine.has_managed_host();
         self.pages.sizes == other.pages.sizes && tables(self) == tables(other) && !looks(self) && !looks(other)
     }
 
@@ -590,6 +594,11 @@ impl Machine {
     /// The use bits, as in a page-table entry, that pages in one entry of a TLB must have alike.
     pub(crate) fn compared_use_bits(&self) -> u32 {
         self.tlb.iter().filter_map(|tlb| tlb.joined(self)).fold(0, |bits, joins| bits | joins.joining().alike)
+    }
+
+    /// Whether a memory manager of the host decides by which sizes the guest's memory is mapped.
+    pub(crate) fn has_managed_host(&self) -> bool {
+        self.host.as_ref().is_some_and(|host| host.managed)
     }
 
     /// The number of TLB levels.

@@ -7,6 +7,7 @@
 //! number; nothing here depends on that address (see [`crate::table`]). Addresses wider than the tree are no error:
 //! there is one root for each stretch in use.
 
+mod backing;
 mod frames;
 mod look_up;
 mod operations;
@@ -21,6 +22,7 @@ use look_up::Stretches;
 use perforation::Perforation;
 use superpage_pages::{Ladder, PageSize, Vpn};
 
+pub(crate) use backing::Backing;
 pub(crate) use operations::{MappingId, Work};
 pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region, fragment_order, perforated_size};
 
@@ -114,6 +116,11 @@ impl Nodes {
         self.bits
     }
 
+    /// How many nodes there are, free ones too.
+    pub(crate) fn count(&self) -> u64 {
+        self.all.len() as u64
+    }
+
     /// The page-table entries of a node that are not absent.
     pub(crate) fn live_of(&self, id: u32) -> u32 {
         self.all[(id >> self.bits) as usize].live
@@ -184,6 +191,8 @@ pub(crate) struct Mappings {
     tables: Tables,
     stretches: Stretches,
     perforation: Perforation,
+    /// What backs the memory of a guest, where the host has a memory manager.
+    pub(crate) backing: Option<Box<Backing>>,
     pub(crate) use_bits: UseBits,
 }
 
@@ -205,6 +214,7 @@ impl Mappings {
             changes: 0,
             tables: Tables { bytes: shape.bytes.clone(), now: 0, peak: 0 },
             perforation: Perforation::new(shape.least_mapped),
+            backing: None,
             use_bits: UseBits::default(),
         }
     }

@@ -3,7 +3,7 @@
 
 use super::{Mappings, Watch};
 use crate::record::Record;
-use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
+use superpage_pages::{Access, Mapped, PageRange, PageSize, Pfn, Protection, Vpn};
 
 /// What an operation cost in page-table entries.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -34,6 +34,11 @@ impl Mappings {
         self.write_leaf(id, leaf, frame.0);
         self.nodes.of(id).live += 1 << replicas;
         self.changes += (level > 1) as u64;
+        if let Some(backing) = &mut self.backing {
+            backing
+                .touched
+                .push(PageRange { start: Vpn(frame.0), pages: 1 << (size.shift() - self.ladder.base().shift()) });
+        }
         Work { writes: 1 << replicas, traversals: 0 }
     }
 
@@ -42,7 +47,7 @@ impl Mappings {
         let entries = &mut self.records[head as usize..][..1 << leaf.replicas()];
         assert!(entries.iter().all(|entry| entry.is_absent()), "there is something mapped where a page is entered");
         entries.fill(Record::leaf(leaf.rung(), leaf.replicas(), Protection::NONE, (false, false)));
-        entries[0] = leaf;
+        entries[0] = if self.backing.is_some() && leaf.rung() > 0 { leaf.in_pieces() } else { leaf };
         self.frames.set(head, frame);
     }
 
@@ -194,6 +199,12 @@ impl Mappings {
         watch.leaf(head, mapping.at, record);
         self.records[head as usize] = cleared;
         (record, Work { writes: 1 << record.replicas(), traversals: 0 })
+    }
+
+    /// The mapping with this head was written to.
+    pub(crate) fn write(&mut self, head: u32) {
+        let record = &mut self.records[head as usize];
+        *record = record.used_by(Access::Write as u64);
     }
 
     /// Frees all tables of a space. Mappings that are left are removed.

@@ -5,7 +5,8 @@
 //! units of the translation's size, which also selects the set. An entry holds a key, and a payload that says which
 //! translations of that mapping it covers. If an entry covers a whole mapping the payload is `()`, and costs nothing.
 //!
-//! An entry may also hold several mappings: base pages of a block ([`joint`]).
+//! An entry may also hold several mappings: base pages of a block ([`joint`]). Where the host maps the guest's memory by pages of
+//! several sizes, the size of a translation follows from its place ([`pieces`]).
 //!
 //! To add a kind, write its file (a type with [`Reach`], or with [`joint::Joins`]) and a line in the list below, and its
 //! naive twin in the tests (`brute_force`).
@@ -26,6 +27,7 @@ mod fractured;
 pub(crate) mod joint;
 mod partial_subblock;
 mod perforated;
+mod pieces;
 mod runs;
 
 use coalesced::Coalesced;
@@ -34,6 +36,7 @@ pub(crate) use exact::Exact;
 pub(crate) use fractured::Fractured;
 use partial_subblock::PartialSubblock;
 use perforated::Perforated;
+use pieces::Pieces;
 use runs::Runs;
 
 /// What one entry covers, beyond its key. TLB code is compiled for each implementation, as it is for each replacement.
@@ -201,6 +204,7 @@ macro_rules! reaches {
 reaches! { $
     Exact Exact;
     Fractured Fractured;
+    Pieces Pieces;
     Coalesced Joint<Coalesced>;
     Runs Joint<Runs>;
     PartialSubblock Joint<PartialSubblock>;
@@ -212,6 +216,7 @@ impl Kind {
     /// That of a TLB.
     fn of(machine: &Machine, tlb: &TlbSpec) -> Kind {
         match (&machine.host, tlb.joined(machine).map(|joins| joins.kind)) {
+            (Some(host), _) if host.managed => Kind::Pieces,
             (Some(_), _) => Kind::Fractured,
             (None, None) if tlb.holds_perforated(machine) => Kind::Perforated,
             (None, None) => Kind::Exact,

@@ -19,6 +19,7 @@ mod nested;
 mod perforated;
 mod radix;
 
+pub(crate) use nested::{Reached, TABLES, tables_of_host};
 pub(crate) use radix::MAX_LEVELS as MAX_TABLE_LEVELS;
 
 /// A page-table format, with the caches of its walker.

@@ -6,7 +6,9 @@
 //! the *nested TLB* holds translations of the guest's memory, of tables and of pages alike. Both outlast a switch between
 //! spaces of the guest.
 //!
-//! Hits in the walk caches of both are counted together, by level. The host maps the guest's memory by pages of one size, each when it is used first. Of one that has several entries, as 64 KB
+//! Hits in the walk caches of both are counted together, by level. The host maps the guest's memory by pages of one size, each when it is
+//! used first; or a memory manager of the host does ([`Host::managed`], [`crate::mappings`]), and then a walk that finds nothing mapped
+//! ends there, and says so. Of a page of the host that has several entries, as 64 KB
 //! have, the walk to a larger page of the guest reads the first. The guest's tables are in the guest's memory, a page
 //! each, behind all frames that it has.
 
@@ -23,7 +25,7 @@ use crate::replacement::Replacement;
 use superpage_pages::{Access, Ladder, MAX_LEVELS, Mapped, PageSize, Pfn, Protection, Vpn};
 
 /// The first frame of the guest's tables.
-const TABLES: u64 = 1 << 35;
+pub(crate) const TABLES: u64 = 1 << 35;
 /// Where the host's page-table entries are among the guest's.
 const HOST: u32 = 1 << 30;
 
@@ -40,6 +42,21 @@ pub(crate) struct Nested {
     nested_tlb: Option<Box<Cache>>,
     /// By level of the ladder: the shift from a base page's number to that of the translation.
     orders: [u8; MAX_LEVELS],
+    reached: Reached,
+}
+
+/// What walks have found in the tables of a host with a memory manager.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Reached {
+    /// Mappings whose use bits are to be set, by their heads.
+    pub(crate) used: Vec<u32>,
+    /// Frames of the guest's pages that have no page of the host.
+    pub(crate) unbacked: Vec<u64>,
+}
+
+/// The tables of a host, with nothing mapped.
+pub(crate) fn tables_of_host(machine: &Machine, host: &Host) -> Mappings {
+    Mappings::new(machine.ladder(), &Radix::shape(&machine.as_host(host)))
 }
 
 impl TableFormat for Nested {
@@ -54,21 +71,22 @@ impl TableFormat for Nested {
     fn new(machine: &Machine, shape: &Shape) -> Nested {
         let host = machine.host.as_ref().expect("the machine file was checked");
         let (of_host, ladder) = (machine.as_host(host), machine.ladder());
-        let tables_shape = Radix::shape(&of_host);
         let backs_by = host.backs_by.unwrap_or(ladder.base());
         let base = ladder.base().shift();
         let mut orders = [0; MAX_LEVELS];
         for (order, size) in orders.iter_mut().zip(ladder.sizes()) {
-            *order = (backs_by.min(*size).shift() - base) as u8;
+            let largest = if host.managed { *size } else { backs_by };
+            *order = (largest.min(*size).shift() - base) as u8;
         }
         Nested {
             guest: Radix::new(machine, shape),
-            host: Box::new(Radix::new(&of_host, &tables_shape)),
-            tables: Box::new(Mappings::new(ladder, &tables_shape)),
+            host: Box::new(Radix::new(&of_host, &Radix::shape(&of_host))),
+            tables: Box::new(tables_of_host(machine, host)),
             backs_by,
             order: backs_by.shift() - base,
             nested_tlb: (host.nested_tlb > 0).then(|| Box::new(Cache::new(1, host.nested_tlb, Replacement::Lru))),
             orders,
+            reached: Reached::default(),
         }
     }
 
@@ -78,7 +96,10 @@ impl TableFormat for Nested {
             let level = mappings.nodes.level_of(located.entry);
             self.walk_guest(mappings, Found { id: located.entry, level }, &mut reads);
             let page = Vpn(located.number << self.orders[(located.kind >> 2) % MAX_LEVELS]);
-            self.translate(mappings.frame_of(located.head, page), &mut reads);
+            let frame = mappings.frame_of(located.head, page);
+            if !self.translate(mappings, frame, &mut reads) {
+                self.reached.unbacked.push(frame);
+            }
         }
     }
 
@@ -98,11 +119,16 @@ impl TableFormat for Nested {
     /// Checks the caches against what guest and host have mapped.
     fn validate(&self, mappings: &Mappings) -> Result<(), String> {
         self.guest.validate(mappings)?;
-        self.tables.validate().map_err(|error| format!("the host's tables: {error}"))?;
-        self.host.validate(&self.tables).map_err(|error| format!("the host's walker: {error}"))?;
+        let tables = mappings.backing.as_ref().map_or(&*self.tables, |backing| &backing.tables);
+        tables.validate().map_err(|error| format!("the host's tables: {error}"))?;
+        self.host.validate(tables).map_err(|error| format!("the host's walker: {error}"))?;
         let Some(cache) = &self.nested_tlb else { return Ok(()) };
         cache.validate()?;
-        match cache.entries().find(|(_, _, id, ())| !self.tables.records[*id as usize].is_leaf()) {
+        let maps = |id: u32| {
+            let record = tables.records[id as usize];
+            record.is_leaf() && Mappings::head(id, record) == id
+        };
+        match cache.entries().find(|(_, _, id, ())| !maps(*id)) {
             Some((.., id, ())) => Err(format!("the nested TLB holds entry {id} of the host, which is no mapping")),
             None => Ok(()),
         }
@@ -116,40 +142,64 @@ impl Nested {
         for (step, id) in path[..count].iter().rev().enumerate() {
             // A walk cache has the address of the first table translated.
             if step > 0 || !cached {
-                self.translate(TABLES + u64::from(id >> mappings.nodes.bits()), reads);
+                self.translate(mappings, TABLES + u64::from(id >> mappings.nodes.bits()), reads);
             }
             reads.lines.want(0, *id);
             reads.lines.read(1, reads.counters);
         }
     }
 
-    /// Translates a frame of the guest: by the nested TLB, or by a walk of the host's tables.
-    fn translate(&mut self, frame: u64, reads: &mut Reads<'_>) {
+    /// Translates a frame of the guest: by the nested TLB, or by a walk of the host's tables. Returns whether the host maps it.
+    fn translate(&mut self, mappings: &Mappings, frame: u64, reads: &mut Reads<'_>) -> bool {
         let at = Vpn(frame);
-        let found = match self.tables.find(0, at, 1).filter(|found| self.tables.records[found.id as usize].is_leaf()) {
-            Some(found) => found,
-            None => self.back(at),
-        };
-        let head = Mappings::head(found.id, self.tables.records[found.id as usize]);
-        if let Some(cache) = &mut self.nested_tlb
-            && cache.access(1, |_| (0, head)) == 0
-        {
-            return;
+        if mappings.backing.is_none() {
+            self.back(at);
         }
-        let (path, count, _) = self.host.path(&self.tables, found, reads.counters);
+        let tables = mappings.backing.as_ref().map_or(&*self.tables, |backing| &backing.tables);
+        let Some(found) = tables.find(0, at, 1) else { return false };
+        let record = tables.records[found.id as usize];
+        if record.is_leaf() {
+            let head = Mappings::head(found.id, record);
+            let record = tables.records[head as usize];
+            // Guests write to pages and tables that their walks reach, as far as a host knows.
+            if record.used_by(Access::Write as u64) != record && self.reached.used.last() != Some(&head) {
+                self.reached.used.push(head);
+            }
+            if let Some(cache) = &mut self.nested_tlb
+                && cache.access(1, |_| (0, head)) == 0
+            {
+                return true;
+            }
+        }
+        let (path, count, _) = self.host.path(tables, found, reads.counters);
         for (place, id) in path[..count].iter().rev().enumerate() {
             reads.lines.want(place, HOST | id);
         }
         reads.lines.read(count, reads.counters);
+        record.is_leaf()
     }
 
-    /// Maps the page of the host that this frame is in.
-    #[cold]
-    fn back(&mut self, at: Vpn) -> Found {
+    /// Empties what is held of the host's tables.
+    pub(crate) fn flush_host(&mut self) {
+        self.host.flush();
+        if let Some(cache) = &mut self.nested_tlb {
+            cache.flush();
+        }
+    }
+
+    /// What walks have found since the last call.
+    pub(crate) fn reached(&mut self) -> Reached {
+        std::mem::take(&mut self.reached)
+    }
+
+    /// Maps the page of the host that this frame is in, if it is not mapped.
+    fn back(&mut self, at: Vpn) {
+        if self.tables.find(0, at, 1).is_some_and(|found| self.tables.records[found.id as usize].is_leaf()) {
+            return;
+        }
         let first = at.0 >> self.order << self.order;
         let to = Mapped { frame: Pfn(first), size: self.backs_by, protection: Protection::ALL };
         self.tables.enter(0, Vpn(first), to, Access::Write);
-        self.tables.find(0, at, 1).expect("it was mapped just now")
     }
 }
 

@@ -3,6 +3,7 @@
 
 mod cache;
 mod host;
+mod hosted;
 mod index;
 mod joins;
 mod naive;
@@ -95,6 +96,7 @@ impl Pair {
         }
         self.naive.enter(space, at, to, access);
         self.mmu.enter(space, Vpn(at), to, access);
+        self.back();
     }
 
     /// Any mapping of any space.

@@ -49,13 +49,13 @@ pub(crate) struct Naive {
     walk_caches: Vec<(WalkCacheSpec, Cache<Pointer>)>,
     line_caches: Vec<(LineCacheSpec, Cache<u64>)>,
     pub(crate) mappings: BTreeMap<(u32, u64), Mapping>,
-    host: Option<Host>,
+    pub(crate) host: Option<Host>,
     /// Perforated pages by space and first page, as TLBs may know them.
     regions: BTreeMap<(u32, u64), Region>,
     /// Nodes by space, level, and page-number bits above what they span.
     nodes: BTreeMap<Pointer, u64>,
     free: Vec<u64>,
-    ever: u64,
+    pub(crate) ever: u64,
     /// When each node was last made.
     made: BTreeMap<u64, u64>,
     clock: u64,
@@ -361,6 +361,23 @@ impl Naive {
         }
     }
 
+    /// The size of the translation of a page.
+    fn translated(&self, page: u64, (first, mapping): (u64, Mapping)) -> PageSize {
+        match self.host.as_ref().and_then(|host| host.tables.as_ref()) {
+            None => reach::translated(&self.machine, mapping.size),
+            Some(tables) => {
+                let host = tables.mapping(0, mapping.frame + (page - first));
+                host.map_or(self.machine.pages.sizes[0], |(_, host)| host.size.min(mapping.size))
+            }
+        }
+    }
+
+    /// Drops all that depends on spaces.
+    pub(crate) fn flush_all(&mut self) {
+        self.tlbs.iter_mut().for_each(|(_, cache)| cache.flush());
+        self.walk_caches.iter_mut().for_each(|(_, cache)| cache.flush());
+    }
+
     pub(crate) fn switch(&mut self, space: u32) {
         if space == self.space {
             return;
@@ -381,8 +398,7 @@ impl Naive {
         };
         if flush {
             self.counts.flushes += 1;
-            self.tlbs.iter_mut().for_each(|(_, cache)| cache.flush());
-            self.walk_caches.iter_mut().for_each(|(_, cache)| cache.flush());
+            self.flush_all();
         }
     }
 
@@ -433,8 +449,8 @@ impl Naive {
                         hit = Some(level);
                         continue;
                     }
-                    for (size, order) in orders.iter().filter(|(size, _)| spec.sizes.contains(size)) {
-                        let of_size = |held: Entry| reach::translated(&self.machine, held.size) == *size;
+                    for (_, order) in orders.iter().filter(|(size, _)| spec.sizes.contains(size)) {
+                        let of_size = |held: Entry| held.pages == 1 << order;
                         let wanted = |held: Entry| {
                             held.contents == Contents::Mapping && of_size(held) && held.covers(self.space, page)
                         };
@@ -470,10 +486,10 @@ impl Naive {
             }
         }
         let base = self.machine.pages.sizes[0];
-        if let Some((_, mapping)) = mapping {
-            let size = reach::translated(&self.machine, mapping.size);
-            let (number, entry) =
-                (page >> self.order(size), reach::entry(&self.machine, self.space, page, mapping.size));
+        if let Some((first, mapping)) = mapping {
+            let size = self.translated(page, (first, mapping));
+            let (number, pages) = (page >> self.order(size), self.pages(size));
+            let entry = reach::entry((self.space, page), pages, mapping.size);
             for level in (1..hit.unwrap_or(deepest + 1)).rev() {
                 for index in 0..self.tlbs.len() {
                     let (spec, cache) = &mut self.tlbs[index];
@@ -548,6 +564,7 @@ impl Naive {
     /// One request, counted.
     pub(crate) fn access(&mut self, page: u64, access: Access) -> Option<Stop> {
         self.forgotten = None;
+        self.host.iter_mut().for_each(|host| host.shot = false);
         self.counts.references[access as usize] += 1;
         let mapping = self.mapping(self.space, page);
         let stop = match mapping {
@@ -597,6 +614,7 @@ impl Naive {
         let mapping = self.mapping(self.space, page);
         assert!(mapping.is_some_and(|(_, mapping)| mapping.protection.allows(access)));
         self.forgotten = None;
+        self.host.iter_mut().for_each(|host| host.shot = false);
         self.mark(page, access);
         let _ = self.translate(page, access, mapping, false);
     }

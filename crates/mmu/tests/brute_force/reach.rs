@@ -47,8 +47,7 @@ pub(crate) fn translated(machine: &Machine, size: PageSize) -> PageSize {
     }
 }
 
-/// A new entry for this page, mapped by one of this size.
-pub(crate) fn entry(machine: &Machine, space: u32, page: u64, size: PageSize) -> Entry {
-    let pages = translated(machine, size).bytes() / machine.pages.sizes[0].bytes();
+/// A new entry for the aligned pages around this one, in a mapping of this size.
+pub(crate) fn entry((space, page): (u32, u64), pages: u64, size: PageSize) -> Entry {
     Entry { space, first: page / pages * pages, pages, size, held: None, contents: Contents::Mapping }
 }

@@ -87,6 +87,12 @@ impl Together {
         both!(self, mmu => mmu.lookup(space, at))
     }
 
+    /// The one machine.
+    pub(crate) fn only(&mut self) -> &mut Mmu {
+        assert!(self.alone.is_empty());
+        &mut self.all
+    }
+
     pub(crate) fn counters(&self) -> Counters {
         self.all.counters(0)
     }

@@ -1,7 +1,7 @@
 //! Walks: which page-table lines they read, and through which caches.
 
 use super::{Mapping, Naive};
-use crate::{perforated, reach};
+use crate::perforated;
 
 impl Naive {
     /// Walks to the leaf of the page, or to the entry that is absent.
@@ -18,8 +18,8 @@ impl Naive {
             self.walk_down(page, last);
             // The page itself has an address of the guest: what is translated begins there.
             if let Some((first, mapping)) = mapping {
-                let unit = self.pages(reach::translated(&self.machine, mapping.size));
-                self.translate_by_host(mapping.frame + (page / unit * unit - first));
+                let unit = self.pages(self.translated(page, (first, mapping)));
+                self.translate_by_host(mapping.frame + (page / unit * unit - first), true);
             }
             return;
         };
@@ -55,7 +55,7 @@ impl Naive {
             let node = self.nodes[&self.node(self.space, page, level)];
             // What a walk cache holds is translated already.
             if level < from || from == self.levels() {
-                self.translate_by_host((1 << 35) + node);
+                self.translate_by_host((1 << 35) + node, false);
             }
             self.read(entry);
             if level > last {
@@ -81,16 +81,25 @@ impl Naive {
     }
 
     /// The number of the page's entry of this level: its address in entries.
-    fn entry(&self, page: u64, level: usize) -> u64 {
+    pub(crate) fn entry(&self, page: u64, level: usize) -> u64 {
         let node = self.nodes[&self.node(self.space, page, level)];
         let index = (page >> self.below(level)) & ((1 << self.machine.page_table.bits[level - 1]) - 1);
         let widest = *self.machine.page_table.bits.iter().max().unwrap();
         (node << widest) + index
     }
 
+    /// Of the tables of a host: the level where a walk to this page ends, if it has tables.
+    pub(crate) fn last_level(&self, page: u64) -> Option<usize> {
+        match self.mapping(0, page) {
+            Some((_, mapping)) => Some(self.leaf_level(mapping.size)),
+            None => (1..=self.levels()).find(|level| self.nodes.contains_key(&self.node(0, page, *level))),
+        }
+    }
+
     /// Translates a frame of the guest, if there is a host.
-    fn translate_by_host(&mut self, frame: u64) {
+    fn translate_by_host(&mut self, frame: u64, is_page: bool) {
         let Some(mut host) = self.host.take() else { return };
+        host.note(frame, is_page);
         for (entry, level) in host.translate(frame) {
             match level {
                 Some(level) => self.counts.walk_cache_hits[level - 1] += 1,

@@ -1,0 +1,175 @@
+//! The host of a guest, where it has a memory manager of its own ([`crate::Host::managed`]): its page tables, which map the guest's
+//! frames.
+//!
+//! The guest's frames are pages here; its page tables are pages too, behind all of these ([`Mmu::guest_tables`]). A host does not know by
+//! which addresses its guest reaches a frame, so a change of a mapping that was there flushes everything that is derived from any: TLBs,
+//! the walk caches of both and the nested TLB (`INVEPT`: Intel, Software Developer's Manual, volume 3, section 29.4.3.1; KVM flushes
+//! all that a guest has). What maps something for the first time flushes nothing.
+
+use crate::counters::Counters;
+use crate::front::Front;
+use crate::mappings::{Backing, Forgotten, MappingId, Watch, Work};
+use crate::mmu::{Mmu, Used};
+use crate::record::Record;
+use crate::request::{Request, Trap};
+use crate::table::TABLES;
+use superpage_pages::{Access, Mapped, PageRange, PageSize, Protection, Vpn};
+
+/// The state of the host besides its tables.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostState {
+    /// What its page tables cost: entries written and traversed, and shootdowns.
+    counters: Counters,
+    /// Everything was flushed, and nothing translated since.
+    pub(crate) shot: bool,
+    /// Accesses have found frames without a page: what TLBs hold of them is of no size.
+    missed: bool,
+}
+
+/// Nothing is held of what changes: it was flushed before.
+struct Flushed;
+
+impl Watch for Flushed {
+    fn leaf(&mut self, _: u32, _: Vpn, _: Record) {}
+    fn pointer(&mut self, _: usize, _: Record) {}
+    fn region(&mut self, _: u32, _: Vpn, _: Forgotten) {}
+}
+
+/// The mapping of this size from this frame of the guest on.
+fn mapping(at: Vpn, size: PageSize) -> MappingId {
+    MappingId { space: 0, at, size }
+}
+
+impl Mmu {
+    /// As [`Mmu::run`], of a guest: what its walks have found in the host's tables is noted there.
+    pub(crate) fn run_as_guest(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
+        self.host.shot = false;
+        let (fronts, mappings, space) = (&mut self.fronts, &mut self.mappings, self.space);
+        // Machines with such hosts share no page tables: there is one.
+        let trap = fronts.iter_mut().fold(None, |_, front| front.run(mappings, space, requests));
+        let backing = self.mappings.backing.as_mut().expect("the caller has checked it");
+        for behind in self.fronts.iter_mut().flat_map(|front| &mut front.behind) {
+            let reached = behind.reached();
+            reached.used.iter().for_each(|head| backing.tables.write(*head));
+            self.host.missed |= !reached.unbacked.is_empty();
+            backing.touched.extend(reached.unbacked.iter().map(|frame| Vpn(*frame).pages(1)));
+        }
+        trap
+    }
+
+    fn backing(&mut self) -> &mut Backing {
+        self.mappings.backing.as_mut().expect("a machine whose host has a memory manager")
+    }
+
+    fn flush_host(&mut self) {
+        self.fronts.iter_mut().for_each(Front::flush_host);
+    }
+
+    /// A mapping of the host is about to change.
+    fn shoot_host(&mut self) {
+        if !std::mem::replace(&mut self.host.shot, true) {
+            self.host.counters.shootdowns += 1;
+            self.flush_host();
+        }
+    }
+
+    fn count_host(&mut self, work: Work) {
+        self.host.counters.pte_writes += work.writes;
+        self.host.counters.pte_traversals += work.traversals;
+    }
+
+    /// Frames of the guest that have been mapped by its kernel since the last call, which has filled them, or that an access found
+    /// without a page of the host: the host is to back them, before anything is translated.
+    pub fn take_touched(&mut self) -> Vec<PageRange> {
+        std::mem::take(&mut self.backing().touched)
+    }
+
+    /// The guest's own page tables that there have been so far, a base page each, as the host sees them.
+    pub fn guest_tables(&self) -> PageRange {
+        Vpn(TABLES).pages(self.mappings.nodes.count())
+    }
+
+    /// What the page tables of the host have cost: entries written and traversed, and shootdowns.
+    pub fn host_counters(&self) -> Counters {
+        self.host.counters
+    }
+
+    /// Maps frames of the guest, which the host has not mapped. As [`Mmu::enter`], as are those below.
+    pub fn host_enter(&mut self, at: Vpn, to: Mapped, access: Access) {
+        if std::mem::take(&mut self.host.missed) {
+            self.flush_host();
+        }
+        let work = self.backing().tables.enter(0, at, to, access);
+        self.count_host(work);
+    }
+
+    /// Removes a mapping of the host.
+    pub fn host_remove(&mut self, at: Vpn, size: PageSize) -> Used {
+        self.shoot_host();
+        let (record, work) = self.backing().tables.remove(mapping(at, size), &mut Flushed);
+        self.count_host(work);
+        Used::of(record)
+    }
+
+    /// Changes the rights of a mapping of the host.
+    pub fn host_protect(&mut self, at: Vpn, size: PageSize, protection: Protection) {
+        self.shoot_host();
+        let work = self.backing().tables.protect(mapping(at, size), protection, &mut Flushed);
+        self.count_host(work);
+    }
+
+    /// Replaces all mappings of `from` in a region by one of `to`.
+    pub fn host_promote(&mut self, at: Vpn, from: PageSize, to: PageSize) {
+        self.shoot_host();
+        let work = self.backing().tables.promote(mapping(at, from), to, &mut Flushed);
+        self.count_host(work);
+    }
+
+    /// Replaces one mapping of `from` by mappings of `to`.
+    pub fn host_demote(&mut self, at: Vpn, from: PageSize, to: PageSize) {
+        self.shoot_host();
+        let work = self.backing().tables.demote(mapping(at, from), to, &mut Flushed);
+        self.count_host(work);
+    }
+
+    /// The frame of the host for a frame of the guest, the size of the mapping, and its rights.
+    pub fn host_lookup(&self, at: Vpn) -> Option<Mapped> {
+        self.mappings.backing.as_ref().and_then(|backing| backing.tables.lookup(0, at))
+    }
+
+    /// The use bits of a mapping of the host: walks that reach it set both.
+    pub fn host_used(&self, at: Vpn, size: PageSize) -> Used {
+        let backing = self.mappings.backing.as_ref();
+        backing.map_or(Used::default(), |backing| Used::of(backing.tables.used(mapping(at, size))))
+    }
+
+    /// Clears the reference bit of a mapping of the host and returns whether it was set.
+    pub fn host_clear_referenced(&mut self, at: Vpn, size: PageSize) -> bool {
+        self.clear_host(at, size, Record::without_referenced).referenced
+    }
+
+    /// Clears the dirty bit of a mapping of the host and returns whether it was set.
+    pub fn host_clear_modified(&mut self, at: Vpn, size: PageSize) -> bool {
+        self.clear_host(at, size, Record::without_dirty).modified
+    }
+
+    fn clear_host(&mut self, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
+        let (before, work) = self.backing().tables.clear(mapping(at, size), change, &mut Flushed);
+        if work != Work::default() {
+            self.shoot_host();
+            self.count_host(work);
+        }
+        Used::of(before)
+    }
+
+    /// Announces that all mappings of the host will be removed.
+    pub fn host_flush(&mut self) {
+        self.shoot_host();
+    }
+
+    /// Frees the host's tables.
+    pub fn host_destroy(&mut self) {
+        self.shoot_host();
+        self.backing().tables.destroy(0, &mut Flushed);
+    }
+}

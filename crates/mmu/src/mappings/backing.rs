@@ -1,0 +1,45 @@
+//! What backs the memory of a guest whose host has a memory manager: the host's tables, by the guest's frames.
+//!
+//! A TLB holds translations from pages of the guest to frames of the host, so none is larger than the smaller of the guest's page and
+//! the host's at this place (Bhargava et al., Accelerating two-dimensional page walks for virtualized systems, ASPLOS 2008, section 5).
+//! A base page of the guest is always one translation. A larger one is in *pieces*: the size of each follows from what the host
+//! maps there now.
+
+use super::Mappings;
+use crate::record::Record;
+use superpage_pages::{PageRange, Vpn};
+
+/// The host's mappings of the guest's memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Backing {
+    /// The host's tables, as those of space 0, by the guest's frames.
+    pub(crate) tables: Mappings,
+    /// Frames of the guest that its kernel has mapped, or that an access found without a page of the host, since these were last
+    /// asked for.
+    pub(crate) touched: Vec<PageRange>,
+}
+
+impl Backing {
+    /// Nothing is backed yet.
+    pub(crate) fn new(tables: Mappings) -> Backing {
+        Backing { tables, touched: Vec::new() }
+    }
+}
+
+impl Mappings {
+    /// The page-table entry of the mapping with this head as TLBs see it at one of its pages: of the size of the translation.
+    #[inline(always)]
+    pub(crate) fn translated(&self, page: Vpn, head: u32) -> Record {
+        let record = self.records[head as usize];
+        if record.is_in_pieces() { self.piece(page, head) } else { record }
+    }
+
+    /// The same of a superpage of a guest. Where the host has no page, a base page: the walk will say so.
+    #[inline(never)]
+    fn piece(&self, page: Vpn, head: u32) -> Record {
+        let record = self.records[head as usize];
+        let frame = Vpn(self.frame_of(head, page));
+        let host = self.backing.as_ref().and_then(|backing| backing.tables.mapping(0, frame));
+        record.with_rung(host.map_or(0, |(_, host, _)| host.rung().min(record.rung())))
+    }
+}
