@@ -6,6 +6,7 @@
 //! those of taking each request all the way, and the work of different requests overlaps.
 
 use crate::record::{RUNGS, Record};
+use crate::request::Request;
 use superpage_pages::MAX_LEVELS;
 
 /// The most requests of a batch: one bit each in a word.
@@ -61,6 +62,8 @@ pub(crate) struct Batch {
     pub(crate) entries: [u32; BATCH],
     /// The number of the translation ([`crate::tlb::Tlbs::number`]).
     pub(crate) numbers: [u64; BATCH],
+    /// The base page that was asked for, where walks look at that ([`Batch::ask`]).
+    pub(crate) pages: [u64; BATCH],
     /// The kind of each.
     kinds: [u8; BATCH],
     /// The kinds that occur, and which requests are of each.
@@ -103,6 +106,7 @@ impl Batch {
             heads: [0; BATCH],
             entries: [0; BATCH],
             numbers: [0; BATCH],
+            pages: [0; BATCH],
             kinds: [0; BATCH],
             groups: [Group::default(); BATCH],
             group_count: 0,
@@ -118,6 +122,11 @@ impl Batch {
         self.entries[index] = entry;
         self.numbers[index] = number;
         self.kinds[index] = kind as u8;
+    }
+
+    /// Sets the base pages of all requests.
+    pub(crate) fn ask(&mut self, requests: &[Request]) {
+        self.pages.iter_mut().zip(requests).for_each(|(page, request)| *page = request.page().0);
     }
 
     /// The request with this index.

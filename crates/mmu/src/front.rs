@@ -26,6 +26,8 @@ pub(crate) struct Front {
     waiting: usize,
     /// The use bits that decide what an entry holds, here or behind: what was asked before such a bit is set is served before.
     pub(crate) compared: u32,
+    /// Whether walks look at the base pages that were asked for: then each request is in a batch.
+    by_page: bool,
     /// What is the same for all machines behind it.
     pub(crate) counters: Counters,
     pub(crate) behind: Vec<Behind>,
@@ -72,18 +74,21 @@ impl Numbers {
 }
 
 impl Front {
-    /// An empty first level of a machine whose address space numbers have so many bits, with nothing behind it.
-    pub(crate) fn new(first: Tlbs, number_bits: u32) -> Front {
+    /// An empty first level of a machine whose address space numbers have so many bits, with nothing behind it; `by_page` says whether walks
+    /// look at the base pages that were asked for.
+    pub(crate) fn new(first: Tlbs, number_bits: u32, by_page: bool) -> Front {
         let mut numbers = Numbers::new(number_bits);
         numbers.switch(0);
         Front {
-            recent: Recent::new(first.first_level()),
+            // So that nothing is spared.
+            recent: Recent::new(first.first_level().filter(|_| !by_page)),
             first,
             numbers,
             batch: Batch::new(),
             misses: Batch::new(),
             waiting: 0,
             compared: 0,
+            by_page,
             counters: Counters::default(),
             behind: Vec::new(),
         }
@@ -128,6 +133,9 @@ impl Front {
                 self.recent.skip(located.0);
                 located
             };
+            if self.by_page {
+                self.batch.ask(&requests[done..][..self.batch.len]);
+            }
             if self.batch.len > 0 || !self.batch.touches.is_empty() {
                 self.translate(mappings);
             }
@@ -247,6 +255,11 @@ impl Front {
         if self.waiting + missed.count_ones() as usize > BATCH {
             self.pass_on(mappings);
         }
+        if self.by_page {
+            for (index, place) in each(missed).zip(self.waiting..) {
+                self.misses.pages[place] = self.batch.pages[index];
+            }
+        }
         for index in each(missed) {
             self.misses.set(self.waiting, self.batch.located(index));
             self.waiting += 1;
@@ -277,6 +290,7 @@ impl Front {
                 self.recent.note_use(&located);
                 self.batch.touches.clear();
                 self.batch.set(0, located);
+                self.batch.ask(&[request]);
                 self.batch.close(1);
                 self.translate(mappings);
                 self.pass_on(mappings);

@@ -31,8 +31,8 @@ pub use cost::TranslationCycles;
 pub use counters::{Counters, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 pub use index::Index;
 pub use machine::{
-    Clock, Costs, Disk, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory, PageTable, Pages,
-    Perforated, Serves, SetBy, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
+    Clock, Clustered, Costs, Disk, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory, PageTable,
+    Pages, Perforated, Serves, SetBy, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};
 pub use replacement::Replacement;

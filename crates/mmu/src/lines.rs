@@ -46,6 +46,12 @@ impl Lines {
         <Cache>::bytes(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement)
     }
 
+    /// The line of this entry.
+    #[inline(always)]
+    pub(crate) fn line(&self, entry: u32) -> u32 {
+        entry >> self.shift
+    }
+
     /// Queues the line of this entry to be read at this position.
     #[inline(always)]
     pub(crate) fn want(&mut self, place: usize, entry: u32) {

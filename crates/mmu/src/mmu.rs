@@ -66,7 +66,7 @@ impl Mmu {
             let numbers = machine.spaces.number_bits;
             let front = fronts.iter().position(|front| front.is_like(&first, numbers)).unwrap_or(fronts.len());
             if front == fronts.len() {
-                fronts.push(Front::new(first, numbers));
+                fronts.push(Front::new(first, numbers, machine.clustered.is_some()));
             }
             fronts[front].behind.push(Behind::new(machine, rest, &shape));
             fronts[front].compared |= machine.compared_use_bits();
@@ -100,7 +100,8 @@ impl Mmu {
         let walks = machine.walk_cache.iter().map(|cache| cache.entries).chain(of_host).chain(nested);
         let walks = walks.map(|entries| <Cache>::bytes(1, entries, Replacement::Lru));
         let lines = machine.line_cache.iter().map(|spec| Lines::bytes(machine, spec));
-        let all = tlbs.chain(walks).chain(lines);
+        let buckets = machine.clustered.iter().map(|clustered| (clustered.buckets * 4, clustered.buckets * 4));
+        let all = tlbs.chain(walks).chain(lines).chain(buckets);
         all.fold((0, 0), |(begun, whole), (more, most)| (begun.saturating_add(more), whole.saturating_add(most)))
     }
 
@@ -134,7 +135,7 @@ impl Mmu {
 
     /// The most bytes that page tables took at one time, of all address spaces together, since the start or
     /// [`Mmu::restart_page_table_peak`]: each node of the radix format has the bytes of its entries, each of the linear one whole
-    /// base pages. It is the same on all machines. A space has its root from its first access or mapping until it is destroyed,
+    /// base pages; the clustered one has its buckets, which are always there, and its nodes. It is the same on all machines. A space has its root from its first access or mapping until it is destroyed,
     /// and other nodes as long as they have an entry.
     pub fn peak_page_table_bytes(&self) -> u64 {
         self.mappings.peak_table_bytes()
@@ -218,17 +219,23 @@ impl Mmu {
         self.counters.pte_traversals += work.traversals;
     }
 
-    fn count_shootdown(&mut self, work: Work, space: u32, at: Vpn, size: PageSize) {
-        self.fronts.iter_mut().for_each(Front::forget);
-        self.count_work(work);
-        self.shoot(space, at.0..at.0 + (size.bytes() >> self.mappings.ladder().base().shift()));
+    /// The base pages of a page.
+    fn pages(&self, at: Vpn, size: PageSize) -> Range<u64> {
+        at.0..at.0 + (size.bytes() >> self.mappings.ladder().base().shift())
     }
 
-    /// Brings perforated pages up to date after a change of the mappings of these pages. Counts what that costs, and whether something
-    /// of theirs had to be shot down.
-    fn perforate(&mut self, space: u32, at: Vpn, size: PageSize) {
+    fn count_shootdown(&mut self, space: u32, at: Vpn, size: PageSize) {
+        self.fronts.iter_mut().for_each(Front::forget);
+        self.shoot(space, self.pages(at, size));
+    }
+
+    /// Brings what follows from the mappings, clusters and perforated pages, up to date after a change of the mappings of these pages. Counts what
+    /// the change costs, which was `work` in the index, and whether something of perforated pages had to be shot down.
+    fn follow(&mut self, work: Work, space: u32, at: Vpn, size: PageSize) {
+        let pages = self.pages(at, size);
+        let work = self.mappings.cluster(space, &pages, work);
+        self.count_work(work);
         if self.mappings.perforates() {
-            let pages = at.0..at.0 + (size.bytes() >> self.mappings.ladder().base().shift());
             let (work, forgotten) = self.mappings.perforate(space, pages.clone(), &mut self.fronts);
             self.count_work(work);
             if forgotten {
@@ -251,39 +258,38 @@ impl Mmu {
     /// something is mapped there or `at` is not aligned, which would be a bug in the memory manager.
     pub fn enter(&mut self, space: u32, at: Vpn, to: Mapped, access: Access) {
         let work = self.mappings.enter(space, at, to, access);
-        self.count_work(work);
-        self.perforate(space, at, to.size);
+        self.follow(work, space, at, to.size);
     }
 
     /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether modified. Panics if there
     /// is none, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
         let (record, work) = self.mappings.remove(MappingId { space, at, size }, &mut self.fronts);
-        self.count_shootdown(work, space, at, size);
-        self.perforate(space, at, size);
+        self.count_shootdown(space, at, size);
+        self.follow(work, space, at, size);
         Used::of(record)
     }
 
     /// Changes the rights of a mapping.
     pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
         let work = self.mappings.protect(MappingId { space, at, size }, protection, &mut self.fronts);
-        self.count_shootdown(work, space, at, size);
-        self.perforate(space, at, size);
+        self.count_shootdown(space, at, size);
+        self.follow(work, space, at, size);
     }
 
     /// Replaces all mappings of `from` in a region, which have contiguous frames and equal rights, by one mapping of
     /// `to`. Reads all their page-table entries, as real kernels do to gather the use bits.
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         let work = self.mappings.promote(MappingId { space, at, size: from }, to, &mut self.fronts);
-        self.count_shootdown(work, space, at, to);
-        self.perforate(space, at, to);
+        self.count_shootdown(space, at, to);
+        self.follow(work, space, at, to);
     }
 
     /// Replaces one mapping of `from` by mappings of `to`, each with its rights and use bits.
     pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
         let work = self.mappings.demote(MappingId { space, at, size: from }, to, &mut self.fronts);
-        self.count_shootdown(work, space, at, from);
-        self.perforate(space, at, from);
+        self.count_shootdown(space, at, from);
+        self.follow(work, space, at, from);
     }
 
     /// The frame of the base page `at`, the size of the mapping, and its rights.
@@ -315,7 +321,9 @@ impl Mmu {
     fn clear(&mut self, space: u32, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
         let (before, work) = self.mappings.clear(MappingId { space, at, size }, change, &mut self.fronts);
         if work != Work::default() {
-            self.count_shootdown(work, space, at, size);
+            self.count_shootdown(space, at, size);
+            let work = self.mappings.clustered_work(space, &self.pages(at, size), work);
+            self.count_work(work);
         }
         Used::of(before)
     }

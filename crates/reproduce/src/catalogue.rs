@@ -38,6 +38,7 @@ static FILES: &[(&str, &str, &str)] = &files![
     "solomon24" / "sizes",
     "solomon24" / "workloads",
     "talluri94" / "subblocks",
+    "talluri95" / "tables",
     "park20" / "mechanism",
     "park20" / "microbenchmark",
     "park20" / "benchmarks",

@@ -16,6 +16,8 @@ const EXTENT_BYTES: u64 = 4;
 const PAGE_BYTES: u64 = 40;
 /// Bytes more for each region of a superpage size in the program: its node in the population map.
 const NODE_BYTES: u64 = 64;
+/// The most bytes of a node of a clustered page table: while their list grows there are two of it, and the new one is twice as long.
+const CLUSTER_BYTES: u64 = 72;
 /// Bytes for an entry of a page table, with its frame.
 const TABLE_ENTRY_BYTES: u64 = 16;
 /// Bytes for a mapping, and for a page that lies alone in it.
@@ -85,7 +87,9 @@ fn of_hardware(setup: &Setup, extent: Extent) -> Need {
     // The host of a guest has tables for all memory that the guest uses.
     let host = setup.machine.host.as_ref().filter(|host| !host.page_table_bits.is_empty());
     let tables = host.map_or(0, |host| table_bytes(&host.page_table_bits, pages));
-    Need { begun, whole, program: pages.saturating_mul(places).saturating_add(tables) }
+    // A clustered table may have a node for each page.
+    let nodes = if machine.clustered.is_some() { pages.saturating_mul(CLUSTER_BYTES) } else { 0 };
+    Need { begun, whole, program: pages.saturating_mul(places).saturating_add(tables).saturating_add(nodes) }
 }
 
 /// What tables of levels of so many bits take for pages that lie together: all have the room of the widest.

@@ -1,7 +1,7 @@
 //! What a machine file must satisfy beyond its syntax, and the errors that say so.
 
 use super::overlay::label;
-use super::{LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
+use super::{Clustered, LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
 use crate::cache::{MAX_WAYS, ROW_WAYS};
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use crate::lines::ENTRY_BYTES;
@@ -248,11 +248,36 @@ impl Machine {
                 "\"perforated\" goes with a table [perforated], and only with that; if a later overlay sets the kind, lay it on first".into(),
             ));
         }
+        self.check_clustered()?;
         self.check_host(ladder)?;
         self.check_lines()?;
         match self.page_table.kind.refuses(bits, ladder) {
             Some(why) => Err(("page-table.bits", why)),
             None => Ok(()),
+        }
+    }
+
+    fn check_clustered(&self) -> Result<(), (&'static str, String)> {
+        if (self.page_table.kind == TableKind::Clustered) != self.clustered.is_some() {
+            return Err((
+                "page-table.kind",
+                "\"clustered\" goes with a table [clustered], and only with that; if a later overlay sets the kind, lay it on first".into(),
+            ));
+        }
+        let Some(Clustered { pages, buckets, .. }) = &self.clustered else { return Ok(()) };
+        let most = 1u64 << self.page_table.bits[0];
+        if !pages.is_power_of_two() || *pages > most {
+            let what = format!(
+                "expected a power of two, at most the {most} pages of the lowest level of page-table.bits, not {pages}"
+            );
+            return Err(("clustered.pages", what));
+        }
+        if !buckets.is_power_of_two() {
+            return Err(("clustered.buckets", format!("expected a power of two, not {buckets}")));
+        }
+        match self.walk_cache.is_empty() {
+            true => Ok(()),
+            false => Err(("walk-cache", "clustered tables have no upper levels: remove them, walk-cache = []".into())),
         }
     }
 

@@ -44,6 +44,9 @@ pub struct Machine {
     /// How many holes a perforated page may have, where page tables have these.
     #[serde(default)]
     pub perforated: Option<Perforated>,
+    /// The sizes of a clustered page table, where there is one.
+    #[serde(default)]
+    pub clustered: Option<Clustered>,
     /// The TLBs, any number.
     pub tlb: Vec<TlbSpec>,
     /// The cost of a walk or a refill besides its memory references.
@@ -186,6 +189,25 @@ pub struct Host {
 pub struct Perforated {
     /// A region whose pages are at their places but for so many of 100, rounded down to whole pages, is a perforated page.
     pub most_holes_percent: u32,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// A clustered page table: a hash table of nodes, each for a block of base pages (Talluri, Hill and Khalidi, SOSP 1995).
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Clustered {
+    /// The base pages of a block, a power of two: the paper's subblock factor. With 1 it is a hashed page table.
+    pub pages: u64,
+    /// The buckets of the hash table, a power of two.
+    pub buckets: u64,
+    /// Whether a node has a single mapping also for base pages that lie in one aligned block of frames, each at its place, with the same
+    /// rights: a partial subblock, with a valid bit for each.
+    #[serde(default)]
+    pub partial_subblock: bool,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.
@@ -457,12 +479,15 @@ const MACHINES: &[(&str, &str)] =
 
 /// The built-in overlays.
 const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
+    "clustered"
+    "clustered-subblock"
     "coalescing"
     "coalescing-32k"
     "colt"
     "complete-subblock"
     "contiguous"
     "fractured"
+    "hashed"
     "lru"
     "nested"
     "nested-2m"
@@ -581,7 +606,11 @@ impl Machine {
     /// the look-up sets, or host with a memory manager, whose use bits their walks set. Otherwise TLBs, walkers and costs may differ.
     pub fn shares_mappings(&self, other: &Machine) -> bool {
         let holes = |machine: &Machine| machine.perforated.as_ref().map(|perforated| perforated.most_holes_percent);
-        let tables = |machine: &Machine| (machine.page_table.kind, machine.page_table.bits.clone(), holes(machine));
+        let clusters = |machine: &Machine| {
+            machine.clustered.as_ref().map(|clustered| (clustered.pages, clustered.buckets, clustered.partial_subblock))
+        };
+        let bits = |machine: &Machine| machine.page_table.bits.clone();
+        let tables = |machine: &Machine| (machine.page_table.kind, bits(machine), holes(machine), clusters(machine));
         let looks = |machine: &Machine| machine.compared_use_bits() != 0 || machine.has_managed_host();
         self.pages.sizes == other.pages.sizes && tables(self) == tables(other) && !looks(self) && !looks(other)
     }

@@ -10,7 +10,7 @@ const STEP_CYCLES: i64 = 1_000_000;
 const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
-const RANGES: [(&str, &str, i64, i64); 18] = [
+const RANGES: [(&str, &str, i64, i64); 20] = [
     ("clock", "hertz", 1, 100_000_000_000),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
@@ -19,6 +19,8 @@ const RANGES: [(&str, &str, i64, i64); 18] = [
     ("tlb", "entries", 1, 1 << 24),
     ("tlb", "ways", 1, 1 << 24),
     ("tlb", "hit-cycles", 0, STEP_CYCLES),
+    ("clustered", "pages", 1, 64),
+    ("clustered", "buckets", 1, 1 << 24),
     ("perforated", "most-holes-percent", 0, 60),
     ("walk", "refill-cycles", 0, STEP_CYCLES),
     ("walk-cache", "level", 2, 16),

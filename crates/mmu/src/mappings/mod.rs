@@ -8,6 +8,7 @@
 //! there is one root for each stretch in use.
 
 mod backing;
+mod clusters;
 mod frames;
 mod look_up;
 mod operations;
@@ -17,12 +18,14 @@ mod validate;
 use crate::lines::ENTRY_BYTES;
 use crate::machine::Machine;
 use crate::record::Record;
+use clusters::Clusters;
 use frames::Frames;
 use look_up::Stretches;
 use perforation::Perforation;
 use superpage_pages::{Ladder, PageSize, Vpn};
 
 pub(crate) use backing::Backing;
+pub(crate) use clusters::ClusterShape;
 pub(crate) use operations::{MappingId, Work};
 pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region, fragment_order, perforated_size};
 
@@ -51,6 +54,8 @@ pub(crate) struct Shape {
     pub(crate) least_mapped: u32,
     /// The bytes that the page tables of the machine have for a node of each level, from the lowest up.
     pub(crate) bytes: Vec<u64>,
+    /// That of a clustered table, if the machine has one: then nodes of the index take no bytes.
+    pub(crate) clusters: Option<ClusterShape>,
 }
 
 impl Shape {
@@ -62,7 +67,7 @@ impl Shape {
         let base = machine.ladder().base().shift();
         let layouts = machine.pages.sizes.iter().map(|size| layout(&spans, size.shift() - base)).collect();
         let bytes = bits.iter().map(|bits| ENTRY_BYTES << bits).collect();
-        Shape { bits, layouts, least_mapped: 0, bytes }
+        Shape { bits, layouts, least_mapped: 0, bytes, clusters: None }
     }
 
     fn spans(bits: &[u32]) -> Vec<u32> {
@@ -109,6 +114,11 @@ impl Nodes {
         let node = &self.all[(id >> self.bits) as usize];
         let index = (id & ((1 << self.bits) - 1)) as u64;
         node.first + (index << self.spans[node.level as usize - 1])
+    }
+
+    /// The address space of the node that the page-table entry is in.
+    pub(crate) fn space_of(&self, id: u32) -> u32 {
+        self.all[(id >> self.bits) as usize].space
     }
 
     /// The base-two logarithm of the number of page-table entries of a node.
@@ -160,12 +170,20 @@ struct Tables {
 
 impl Tables {
     fn made(&mut self, level: usize) {
-        self.now += self.bytes[level - 1];
-        self.peak = self.peak.max(self.now);
+        self.grow(self.bytes[level - 1]);
     }
 
     fn gone(&mut self, level: usize) {
-        self.now -= self.bytes[level - 1];
+        self.shrink(self.bytes[level - 1]);
+    }
+
+    fn grow(&mut self, bytes: u64) {
+        self.now += bytes;
+        self.peak = self.peak.max(self.now);
+    }
+
+    fn shrink(&mut self, bytes: u64) {
+        self.now -= bytes;
     }
 }
 
@@ -193,6 +211,7 @@ pub(crate) struct Mappings {
     perforation: Perforation,
     /// What backs the memory of a guest, where the host has a memory manager.
     pub(crate) backing: Option<Box<Backing>>,
+    clusters: Option<Box<Clusters>>,
     pub(crate) use_bits: UseBits,
 }
 
@@ -200,6 +219,8 @@ impl Mappings {
     /// No mappings yet.
     pub(crate) fn new(ladder: Ladder, shape: &Shape) -> Mappings {
         let bits = shape.bits.clone();
+        let clusters = shape.clusters.map(|shape| Box::new(Clusters::new(shape)));
+        let now = clusters.as_ref().map_or(0, |clusters| clusters.bucket_bytes());
         Mappings {
             ladder,
             nodes: Nodes { spans: Shape::spans(&bits), bits: shape.node_bits(), all: Vec::new() },
@@ -212,9 +233,10 @@ impl Mappings {
             free: Vec::new(),
             roots: Vec::new(),
             changes: 0,
-            tables: Tables { bytes: shape.bytes.clone(), now: 0, peak: 0 },
+            tables: Tables { bytes: shape.bytes.clone(), now, peak: now },
             perforation: Perforation::new(shape.least_mapped),
             backing: None,
+            clusters,
             use_bits: UseBits::default(),
         }
     }

@@ -217,6 +217,7 @@ impl Mappings {
         for (_, first) in roots {
             self.destroy_node(first, watch);
         }
+        self.destroy_clusters(space);
         self.changes += 1;
     }
 

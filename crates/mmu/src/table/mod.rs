@@ -14,6 +14,7 @@ use crate::record::Record;
 use serde::Deserialize;
 use superpage_pages::{Ladder, Vpn};
 
+mod clustered;
 mod linear;
 mod nested;
 mod perforated;
@@ -110,4 +111,5 @@ formats! { $
     Linear "linear" => linear;
     Perforated "perforated" => perforated;
     Nested "nested" => nested;
+    Clustered "clustered" => clustered;
 }

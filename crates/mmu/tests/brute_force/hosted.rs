@@ -1,7 +1,8 @@
 //! Guests whose host has a memory manager: whatever that maps, promotes, demotes and unmaps meanwhile, both models agree.
 
+use crate::Pair;
+use crate::machines::nested;
 use crate::naive::Mapping;
-use crate::{Pair, nested};
 use proptest::prelude::*;
 use superpage_mmu::{Machine, Used};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};

@@ -2,10 +2,12 @@
 //! accesses, table operations and switches on every built-in machine and on made-up ones.
 
 mod cache;
+mod clustered;
 mod host;
 mod hosted;
 mod index;
 mod joins;
+mod machines;
 mod naive;
 mod perforated;
 mod reach;
@@ -13,11 +15,10 @@ mod replacement;
 mod runs;
 mod together;
 
+use machines::{machines, selecting, with_another_index, with_another_second_level};
 use naive::{Naive, Stop};
 use proptest::prelude::*;
-use superpage_mmu::{
-    Counters, Host, Index, JoinKind, Machine, Replacement, Request, Serves, TlbSpec, Trap, UseBit, Ways,
-};
+use superpage_mmu::{Counters, Host, Index, Machine, Replacement, Request, Trap};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 use together::Together;
 
@@ -340,215 +341,6 @@ fn check(machines: &[Machine], seed: u64, steps: &[u8]) -> Counters {
     pair.mmu.counters()
 }
 
-/// All machines in the box, and variants that they do not cover.
-fn machines() -> Vec<Machine> {
-    let mut machines: Vec<Machine> = Machine::names().map(|name| Machine::builtin(name).unwrap()).collect();
-    for replacement in Replacement::ALL.iter().copied() {
-        let (all, large, small, suits_lines) = replacement::shapes(replacement);
-        let mut alpha = Machine::builtin("alpha-21264").unwrap();
-        alpha.name = format!("alpha-21264 {}", replacement.name());
-        for tlb in &mut alpha.tlb {
-            (tlb.replacement, tlb.entries) = (replacement, all);
-        }
-        alpha.spaces.number_bits = 1;
-        machines.push(alpha);
-        // Set counts that are no powers of two, an inclusive second level, caches so small that all of them evict.
-        let mut odd = Machine::builtin("skylake-sp").unwrap();
-        odd.name = format!("odd {}", replacement.name());
-        for tlb in &mut odd.tlb {
-            (tlb.replacement, tlb.index) = (replacement, Index::Low);
-            if tlb.level == 2 {
-                (tlb.entries, tlb.ways, tlb.inclusive) = (12 * large, Ways::Of(large), true);
-            } else if tlb.name == "DTLB 4K" || small == large {
-                (tlb.entries, tlb.ways) = (6 * small, Ways::Of(small));
-            }
-        }
-        for (cache, size) in odd.line_cache.iter_mut().zip([1024, 6144, 7040]) {
-            cache.size = size;
-            cache.replacement = if suits_lines { replacement } else { Replacement::Lru };
-        }
-        (odd.line_cache[0].ways, odd.line_cache[1].ways) = (2, 4);
-        for cache in &mut odd.walk_cache {
-            cache.entries = 2;
-        }
-        machines.push(odd);
-    }
-    for (index, replacement) in [(Index::Xor, Replacement::Lru), (Index::Xor, Replacement::RoundRobin)] {
-        machines.push(selecting(index, replacement, 32, 4));
-    }
-    let mut split = Machine::builtin("golden-cove").unwrap();
-    split.name = "inclusive for data only".into();
-    for tlb in &mut split.tlb {
-        match tlb.level {
-            1 => (),
-            _ => (tlb.serves, tlb.inclusive, tlb.entries) = (Serves::Data, true, 64),
-        }
-    }
-    split.walk_cache.retain(|cache| cache.level == 3);
-    split.line_cache.clear();
-    machines.push(split);
-    // Many ways, and many TLBs for one page.
-    let mut wide = Machine::builtin("golden-cove").unwrap();
-    wide.name = "three levels".into();
-    let mut third = wide.tlb.iter().find(|tlb| tlb.name == "STLB 4K").unwrap().clone();
-    third.sizes = wide.pages.sizes.clone();
-    (third.level, third.entries, third.ways) = (3, 5 * 700, Ways::Of(700));
-    for tlb in &mut wide.tlb {
-        (tlb.entries, tlb.ways) = if tlb.level == 1 { (8, Ways::Full) } else { (300, Ways::Full) };
-    }
-    wide.tlb.push(third);
-    machines.push(wide);
-    // Levels of other widths, so that nodes take less than a page, or several.
-    let mut uneven = Machine::builtin("alpha-21264").unwrap();
-    (uneven.name, uneven.page_table.bits) = ("uneven linear".into(), vec![11, 9, 12]);
-    machines.push(uneven);
-    let mut uneven = Machine::builtin("zen4").unwrap();
-    (uneven.name, uneven.page_table.bits) = ("uneven radix".into(), vec![10, 8, 11, 3]);
-    machines.push(uneven);
-    machines.extend(ladders());
-    machines.extend(fractured(&machines));
-    machines.extend(joined());
-    machines.extend(perforated());
-    machines.extend(nested());
-    machines
-}
-
-/// Guests whose walks are two-dimensional: hosts with larger pages and with smaller ones, of more levels and of fewer, with all
-/// caches and with none.
-fn nested() -> Vec<Machine> {
-    let of = |name: &str| Machine::builtin(name).unwrap();
-    let mut machines: Vec<Machine> =
-        ["zen5+nested", "skylake-sp+nested-2m", "neoverse-v2+nested", "zen4+nested-2m"].map(of).into();
-    for (index, machine) in machines.iter_mut().enumerate() {
-        let host = machine.host.as_mut().unwrap();
-        match index {
-            1 => (host.page_table_bits, host.nested_tlb) = (vec![12, 12, 12], 3),
-            2 => host.backs_by = Some("64K".parse().unwrap()),
-            3 => {
-                (host.nested_tlb, host.walk_cache) = (0, Vec::new());
-                machine.walk_cache.clear();
-            }
-            _ => (),
-        }
-        if let [_, _, _, level] = &mut host.walk_cache[..] {
-            level.entries = 1;
-        }
-        if index == 1 {
-            host.walk_cache.retain(|cache| cache.level < 4);
-        }
-        machine.name.push_str(&format!(" {index}"));
-        machine.tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.entries = 8 * tlb.ways());
-    }
-    machines
-}
-
-/// Page tables with perforated pages: few holes and many, large TLBs and small ones, several walk caches and none.
-fn perforated() -> Vec<Machine> {
-    let of = |(name, holes): (&str, u32)| {
-        let mut machine = Machine::builtin(&format!("{name}+perforated")).unwrap();
-        machine.name = format!("{name} with at most {holes} % holes");
-        machine.perforated.as_mut().unwrap().most_holes_percent = holes;
-        machine
-    };
-    let mut machines: Vec<Machine> =
-        [("zen5", 50), ("skylake-sp", 25), ("neoverse-v2", 60), ("skylake-sp", 0), ("zen4", 50)].map(of).into();
-    for tlb in machines.iter_mut().skip(1).flat_map(|machine| &mut machine.tlb).filter(|tlb| tlb.level > 1) {
-        tlb.entries = 4 * tlb.ways();
-    }
-    machines[4].walk_cache.clear();
-    machines
-}
-
-/// TLBs whose entries hold several base pages: each kind, on one set and on many, in one level and in two, with and without
-/// the rules on use bits.
-fn joined() -> Vec<Machine> {
-    let overlays = ["coalescing", "coalescing-32k", "colt", "partial-subblock", "complete-subblock"];
-    let of = |name: &str| overlays.map(|overlay| Machine::builtin(&format!("{name}+{overlay}")).unwrap());
-    let mut machines: Vec<Machine> = ["zen5", "skylake-sp", "neoverse-v2", "alpha-21264"].map(of).concat();
-    for (index, machine) in machines.iter_mut().enumerate() {
-        let joins = machine.tlb.iter_mut().enumerate().filter_map(|(tlb, spec)| Some((tlb, spec.joins.as_mut()?)));
-        for (tlb, joins) in joins {
-            let subblock = matches!(joins.kind, JoinKind::PartialSubblock | JoinKind::CompleteSubblock);
-            joins.prefetch = !subblock || index % 2 == 0;
-            if joins.kind != JoinKind::CompleteSubblock {
-                // Not the same in all of them.
-                joins.alike = match (index / 5 + tlb) % 4 {
-                    0 => vec![UseBit::Referenced, UseBit::Dirty],
-                    1 => vec![UseBit::Dirty],
-                    _ => vec![],
-                };
-            }
-        }
-        if index >= 5 {
-            machine.name.push_str(" with some rules");
-            let sets = |tlb: &TlbSpec| if tlb.ways == Ways::Full { 24 } else { 16 * tlb.ways() };
-            machine
-                .tlb
-                .iter_mut()
-                .filter(|tlb| tlb.level > 1 || tlb.entries > 100)
-                .for_each(|tlb| tlb.entries = sets(tlb));
-        }
-        if index % 5 == 3 {
-            machine.tlb.iter_mut().for_each(|tlb| tlb.replacement = Replacement::Random);
-        }
-    }
-    machines
-}
-
-/// A machine all of whose TLBs have this index and replacement: eight sets in the first level, which the pages of all sizes share, and
-/// so many in the second.
-fn selecting(index: Index, replacement: Replacement, sets: usize, ways: usize) -> Machine {
-    let mut machine = Machine::builtin("neoverse-v2").unwrap();
-    machine.name = format!("{} {} {sets} x {ways}", index.name(), replacement.name());
-    for tlb in &mut machine.tlb {
-        let sets = if tlb.level == 1 { 8 } else { sets };
-        (tlb.index, tlb.replacement, tlb.entries, tlb.ways) = (index, replacement, sets * ways, Ways::Of(ways));
-    }
-    machine
-}
-
-/// Ladders of many sizes: all powers of two from 4 KB to 1 GB, where TLBs hold all and where each holds some, those of the
-/// Itanium in one TLB, and all that one table of the Alpha holds.
-fn ladders() -> Vec<Machine> {
-    let tailored =
-        ["zen5", "golden-cove", "harpertown"].map(|name| Machine::builtin(&format!("{name}+tailored")).unwrap());
-    let with = |name: &str, of: &str, sizes: Vec<PageSize>| {
-        let mut machine = Machine::builtin(of).unwrap();
-        machine.tlb.iter_mut().for_each(|tlb| tlb.sizes.clone_from(&sizes));
-        (machine.name, machine.pages.sizes) = (name.into(), sizes);
-        machine
-    };
-    let itanium = "4K 8K 16K 64K 256K 1M 4M 16M 64M 256M".split(' ').map(|size| size.parse().unwrap()).collect();
-    let powers = (13..=23).map(|shift| PageSize::from_shift(shift).unwrap()).collect();
-    let mut ten = with("ten sizes", "neoverse-v2", itanium);
-    ten.tlb.iter_mut().for_each(|tlb| (tlb.entries, tlb.ways) = (12 * tlb.level, Ways::Of(4)));
-    tailored.into_iter().chain([ten, with("linear, eleven sizes", "alpha-21264", powers)]).collect()
-}
-
-/// Guests of hosts with smaller pages: of one set and of many, linear and radix tables, inclusive levels, TLBs apart for each size.
-fn fractured(metal: &[Machine]) -> Vec<Machine> {
-    let hosts = [
-        ("zen4", None),
-        ("golden-cove", None),
-        ("golden-cove", Some("2M")),
-        ("neoverse-v2", Some("64K")),
-        ("alpha-21264", None),
-        ("odd lru", None),
-        ("odd random", Some("2M")),
-        ("three levels", None),
-        ("xor lru 32 x 4", None),
-        ("xor round-robin 32 x 4", Some("64K")),
-        ("zen5+tailored", Some("32K")),
-    ];
-    let guest = |(name, size): (&str, Option<&str>)| {
-        let mut guest = metal.iter().find(|machine| machine.name == name).unwrap().clone();
-        guest.name = format!("{name} on a host with pages of {}", size.unwrap_or("the base size"));
-        guest.host = Some(Host { backs_by: size.map(|size| size.parse().unwrap()), ..Host::default() });
-        guest
-    };
-    hosts.map(guest).into()
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
@@ -604,27 +396,6 @@ proptest! {
     }
 }
 
-/// The same but for the index of its TLBs, where it can have another.
-fn with_another_index(machine: &Machine) -> Machine {
-    let mut other = machine.clone();
-    for tlb in other.tlb.iter_mut().filter(|tlb| tlb.sets().is_power_of_two()) {
-        tlb.index = if tlb.index == Index::Low { Index::Xor } else { Index::Low };
-    }
-    other
-}
-
-/// The same but for a smaller second level, if there is one, and smaller caches of the walker: it is behind the same first level.
-fn with_another_second_level(machine: &Machine) -> Machine {
-    let mut other = machine.clone();
-    for tlb in other.tlb.iter_mut().filter(|tlb| tlb.level > 1) {
-        (tlb.entries, tlb.ways, tlb.replacement, tlb.inclusive) = (12, Ways::Of(4), Replacement::Lru, false);
-        tlb.index = Index::Low;
-    }
-    other.walk_cache.iter_mut().for_each(|cache| cache.entries = 1);
-    other.line_cache.truncate(1);
-    other
-}
-
 /// Long streams on each machine, so that none depends on the luck of the generator; in two halves, for two processors.
 fn agree_over_a_long_stream(half: usize) {
     for machine in machines().iter().skip(half).step_by(2) {
@@ -641,7 +412,9 @@ fn agree_over_a_long_stream(half: usize) {
         assert!(machine.tlb_levels() == 1 || counters.level_hits(1) > 100, "{counters:?}");
         // Where entries hold several pages, fewer are dropped; where frames are not in a row, fewer pages are promoted.
         let joined = machine.perforated.is_some() || machine.tlb.iter().any(|tlb| tlb.joins.is_some());
-        let (dropped, promoted) = if joined { (20, 100) } else { (100, 100) };
+        // A node of one mapping is one word of a promotion.
+        let promoted = if machine.clustered.is_some() { 20 } else { 100 };
+        let dropped = if joined { 20 } else { 100 };
         assert!(counters.shootdown_entries > dropped && counters.pte_traversals > promoted, "{counters:?}");
         assert!(machine.spaces.number_bits > 1 || counters.flushes > 1, "{counters:?}");
     }

@@ -4,6 +4,7 @@
 mod walk;
 
 use crate::cache::Cache;
+use crate::clustered::Clustered;
 use crate::host::Host;
 use crate::joins;
 use crate::perforated::{self, Region};
@@ -50,6 +51,7 @@ pub(crate) struct Naive {
     line_caches: Vec<(LineCacheSpec, Cache<u64>)>,
     pub(crate) mappings: BTreeMap<(u32, u64), Mapping>,
     pub(crate) host: Option<Host>,
+    clustered: Option<Clustered>,
     /// Perforated pages by space and first page, as TLBs may know them.
     regions: BTreeMap<(u32, u64), Region>,
     /// Nodes by space, level, and page-number bits above what they span.
@@ -97,6 +99,7 @@ impl Naive {
                 .collect(),
             mappings: BTreeMap::new(),
             host: Host::new(machine),
+            clustered: Clustered::new(machine),
             regions: BTreeMap::new(),
             nodes: BTreeMap::new(),
             free: Vec::new(),
@@ -105,7 +108,7 @@ impl Naive {
             clock: 0,
             forgotten: None,
             space: 0,
-            peak: 0,
+            peak: Clustered::new(machine).map_or(0, |clustered| clustered.bytes()),
             numbered: BTreeSet::from([0]),
             counts: Counts::default(),
         }
@@ -113,6 +116,9 @@ impl Naive {
 
     /// What the page tables of the machine take now: a root for each space that has any, and the nodes below.
     pub(crate) fn table_bytes(&self) -> u64 {
+        if let Some(clustered) = &self.clustered {
+            return clustered.bytes();
+        }
         let page = self.machine.pages.sizes[0].bytes();
         let of = |level: usize| {
             let bytes = 8u64 << self.machine.page_table.bits[level - 1];
@@ -152,7 +158,7 @@ impl Naive {
     fn leaf_level(&self, size: PageSize) -> usize {
         match self.machine.page_table.kind {
             TableKind::Linear => 1,
-            TableKind::Radix | TableKind::Perforated | TableKind::Nested => {
+            TableKind::Radix | TableKind::Perforated | TableKind::Nested | TableKind::Clustered => {
                 (1..=self.levels()).rev().find(|l| self.below(*l) <= self.order(size)).unwrap()
             }
         }
@@ -249,7 +255,22 @@ impl Naive {
         }
     }
 
-    /// Perforated pages follow what is mapped now.
+    /// Nodes of a clustered table and perforated pages follow what is mapped now.
+    fn follow(&mut self, space: u32, at: u64, pages: u64) {
+        self.cluster(space, at, pages);
+        self.perforate(space, at, pages);
+    }
+
+    fn cluster(&mut self, space: u32, at: u64, pages: u64) {
+        let Some(mut clustered) = self.clustered.take() else { return };
+        for block in clustered.blocks(at, pages) {
+            let mapping = |page| self.mapping(space, page).map(|(first, one)| (first, self.pages(one.size), one));
+            clustered.update(space, block, mapping);
+            self.peak = self.peak.max(clustered.bytes());
+        }
+        self.clustered = Some(clustered);
+    }
+
     fn perforate(&mut self, space: u32, at: u64, pages: u64) {
         let Some(n) = perforated::pages(&self.machine) else { return };
         for first in (at / n * n..at + pages).step_by(n as usize) {
@@ -290,7 +311,7 @@ impl Naive {
         let dirty = access == Access::Write;
         self.mappings.insert((space, at), Mapping { frame: frame.0, size, protection, referenced: true, dirty });
         self.rebuild();
-        self.perforate(space, at, self.pages(size));
+        self.follow(space, at, self.pages(size));
     }
 
     pub(crate) fn remove(&mut self, space: u32, at: u64) -> Mapping {
@@ -298,7 +319,7 @@ impl Naive {
         self.shoot(space, at, mapping.size);
         self.announce(space, at, self.pages(mapping.size));
         self.rebuild();
-        self.perforate(space, at, self.pages(mapping.size));
+        self.follow(space, at, self.pages(mapping.size));
         mapping
     }
 
@@ -308,7 +329,7 @@ impl Naive {
         let size = mapping.size;
         self.shoot(space, at, size);
         self.announce(space, at, self.pages(size));
-        self.perforate(space, at, self.pages(size));
+        self.follow(space, at, self.pages(size));
     }
 
     pub(crate) fn promote(&mut self, space: u32, at: u64, from: PageSize, to: PageSize) {
@@ -323,7 +344,7 @@ impl Naive {
         self.announce(space, at, self.pages(to));
         self.mappings.insert((space, at), whole.unwrap());
         self.rebuild();
-        self.perforate(space, at, self.pages(to));
+        self.follow(space, at, self.pages(to));
     }
 
     pub(crate) fn demote(&mut self, space: u32, at: u64, from: PageSize, to: PageSize) {
@@ -334,7 +355,7 @@ impl Naive {
             self.mappings.insert((space, first), Mapping { size: to, frame: whole.frame + (first - at), ..whole });
         }
         self.rebuild();
-        self.perforate(space, at, self.pages(from));
+        self.follow(space, at, self.pages(from));
     }
 
     pub(crate) fn clear(&mut self, space: u32, at: u64, dirty: bool) -> bool {

@@ -13,6 +13,11 @@ impl Naive {
                 (1..=self.levels()).find(|l| self.nodes.contains_key(&self.node(self.space, page, *l))).unwrap()
             }
         };
+        if let Some(clustered) = &self.clustered {
+            let lines = clustered.lines(self.space, page, self.machine.memory.line_bytes);
+            lines.into_iter().for_each(|line| self.reference(line));
+            return;
+        }
         let region = perforated::region(&self.machine, &self.mappings, self.space, page).filter(|_| last == 1);
         let Some(region) = region else {
             self.walk_down(page, last);
