@@ -1,5 +1,5 @@
 //! The buddy allocator under any sequence of operations: it validates after each, never gives a frame to two owners,
-//! refuses an extent only if none is free, prefers those without cache pages, forgets no mark of one, and ends as it began.
+//! refuses an extent, or a frame of a colour, only if none is free, prefers those without cache pages, forgets no mark of one, and ends as it began.
 #![no_main]
 
 use arbitrary::Arbitrary;
@@ -13,6 +13,8 @@ struct Input {
     ladder: u8,
     /// One less than the number of frames.
     frames: u16,
+    /// The base-two logarithm of the number of colours; 0 is without.
+    colours: u8,
     operations: Vec<Operation>,
 }
 
@@ -20,6 +22,9 @@ struct Input {
 enum Operation {
     Allocate {
         level: u8,
+    },
+    AllocateColoured {
+        page: u16,
     },
     AllocateAt {
         frame: u16,
@@ -51,7 +56,8 @@ fn ladder(which: u8) -> Ladder {
 fuzz_target!(|input: Input| {
     let ladder = ladder(input.ladder);
     let frames = u64::from(input.frames) + 1;
-    let whole = Buddy::new(ladder, frames).unwrap();
+    let colours = 1 << (input.colours % 18);
+    let whole = Buddy::new(ladder, frames).unwrap().with_colours(colours).unwrap();
     let mut buddy = whole.clone();
     let mut free = vec![true; frames as usize];
     let mut marked = vec![false; frames as usize];
@@ -73,6 +79,19 @@ fuzz_target!(|input: Input| {
                 if let Some(extent) = got {
                     assert!(free[members(extent)].iter().all(|free| *free));
                     assert!(!plain || !marked[members(extent)].contains(&true));
+                    free[members(extent)].fill(false);
+                }
+            }
+            Operation::AllocateColoured { page } => {
+                let plain = |e: &Extent| !marked[members(*e)].contains(&true);
+                let of_colour = |frame: usize| frame as u64 % colours == u64::from(page) % colours;
+                let possible = colours > 1 && buddy.iter().filter(plain).flat_map(members).any(of_colour);
+                let got = buddy.allocate_coloured(page.into());
+                assert_eq!(got.is_some(), possible);
+                held.extend(got);
+                if let Some(extent) = got {
+                    assert_eq!(extent.start.0 % colours, u64::from(page) % colours);
+                    assert!(free[members(extent)].iter().all(|free| *free));
                     free[members(extent)].fill(false);
                 }
             }

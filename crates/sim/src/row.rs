@@ -135,6 +135,10 @@ pub struct Row {
     pub contiguity_failed: u64,
     /// Those that got it.
     pub contiguity_satisfied: u64,
+    /// Base pages that got a frame of their colour, under a policy that colours pages.
+    pub coloured_pages: u64,
+    /// Those for which no such frame was free.
+    pub uncoloured_pages: u64,
     /// Pages on the active list when the run ends, before its memory is freed; all that are resident, under a policy
     /// without page lists.
     pub active_bytes: u64,
@@ -256,7 +260,7 @@ impl Row {
     }
 
     /// All plain counts, which only grow during a run.
-    fn counts(&mut self) -> [&mut u64; 49] {
+    fn counts(&mut self) -> [&mut u64; 51] {
         [
             &mut self.references,
             &mut self.instructions,
@@ -302,6 +306,8 @@ impl Row {
             &mut self.contiguity_requests,
             &mut self.contiguity_failed,
             &mut self.contiguity_satisfied,
+            &mut self.coloured_pages,
+            &mut self.uncoloured_pages,
             &mut self.frames_leaked,
             &mut self.pte_traversals,
             &mut self.shootdowns,

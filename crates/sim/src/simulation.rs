@@ -509,6 +509,8 @@ impl Simulation {
             contiguity_requests: stats.contiguity_requests,
             contiguity_failed: stats.contiguity_failed,
             contiguity_satisfied: stats.contiguity_requests - stats.contiguity_failed,
+            coloured_pages: stats.coloured_pages,
+            uncoloured_pages: stats.uncoloured_pages,
             active_bytes: active(&stats) * base,
             inactive_bytes: stats.inactive_pages * base,
             cache_bytes: stats.cache_pages * base,

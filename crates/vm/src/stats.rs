@@ -35,6 +35,10 @@ pub struct Stats {
     pub demotions: [u64; MAX_LEVELS],
     /// Extents allocated by faults, by level: base pages, and reservations above them.
     pub allocations: [u64; MAX_LEVELS],
+    /// Base pages that were allocated by colour and got a frame of theirs (page colouring).
+    pub coloured_pages: u64,
+    /// Those for which no frame of theirs was free.
+    pub uncoloured_pages: u64,
     /// Faults whose page found its frame reserved.
     pub reserved_found: u64,
     /// Reservations made at a fault: the allocations above the base page.

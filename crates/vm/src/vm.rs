@@ -55,6 +55,8 @@ pub struct Vm {
 impl Vm {
     /// A memory manager with all frames free and no address space.
     ///
+    /// Panics if the policy's colours are no power of two.
+    ///
     /// # Errors
     /// [`Error::Frames`] unless there are from 1 to 2^32 - 1 frames.
     pub fn new(config: Config) -> Result<Vm, Error> {
@@ -62,7 +64,8 @@ impl Vm {
         if frames >= u64::from(u32::MAX) {
             return Err(Error::Frames(frames));
         }
-        let buddy = Buddy::new(ladder, frames).map_err(|_| Error::Frames(frames))?;
+        let coloured = |buddy: Buddy| buddy.with_colours(u64::from(policy.answers.place.colours));
+        let buddy = Buddy::new(ladder, frames).and_then(coloured).map_err(|_| Error::Frames(frames))?;
         let orders: Vec<u32> = ladder.levels().skip(1).map(|level| ladder.order(level)).collect();
         let (answers, background) = (policy.answers, policy.background());
         let reclaims = answers.reclaim.pages != Reclaim::Nothing;

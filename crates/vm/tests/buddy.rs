@@ -102,6 +102,16 @@ impl Plain {
         extents.into_iter().min_by_key(|extent| (age(extent), extent.start))
     }
 
+    /// What `allocate_coloured` is to find: the first frame of the colour in the lowest maximal extent that has one and no
+    /// mark, of the smallest size.
+    fn first_of_colour(&self, colours: u64, page: u64) -> Option<Extent> {
+        let extents = self.ladder.levels().flat_map(|level| self.maximal(level));
+        let plain = extents.into_iter().filter(|extent| !self.is_marked(*extent));
+        let mut frames = plain.flat_map(|extent| self.members(extent));
+        let frame = frames.find(|frame| colours > 1 && *frame as u64 % colours == page % colours)?;
+        Some(Extent { start: Pfn(frame as u64), level: Level::BASE })
+    }
+
     /// What `allocate` is to find: the preferred maximal extent of the smallest size that has one, and of that the
     /// preferred piece of each size down.
     fn best_fit(&self, level: Level) -> Option<Extent> {
@@ -140,6 +150,8 @@ impl Plain {
 enum Step {
     /// Allocate at this level.
     Allocate(u8),
+    /// Allocate a base page of the colour of this page.
+    AllocateColoured(u64),
     /// Allocate the extent around this frame at this level.
     AllocateAt(u64, u8),
     /// Free one of the allocations, in pieces of this level if they are smaller.
@@ -170,6 +182,7 @@ fn step(cached: bool) -> impl Strategy<Value = Step> {
     let marks = if cached { 3 } else { 0 };
     prop_oneof![
         4 => level.clone().prop_map(Step::Allocate),
+        4 => any::<u64>().prop_map(Step::AllocateColoured),
         2 => (any::<u64>(), level.clone()).prop_map(|(at, level)| Step::AllocateAt(at, level)),
         4 => (any::<usize>(), level.clone(), contents.clone())
             .prop_map(|(which, level, contents)| Step::Free(which, level, contents)),
@@ -205,9 +218,14 @@ fn pieces(ladder: &Ladder, whole: Extent, level: Level) -> Vec<Extent> {
     (0..all / one).map(|i| Extent { start: whole.start + i * one, level }).collect()
 }
 
+/// No colours in every second case, for then other code does the work, or up to 4096.
+fn colours() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(0), (1u32..13).prop_map(|order| 1 << order)]
+}
+
 /// Carries out `steps` on both, compares after each, gives all back and compares with the beginning.
-fn run(ladder: Ladder, frames: u64, steps: Vec<Step>) {
-    let mut buddy = Buddy::new(ladder, frames).unwrap();
+fn run(ladder: Ladder, frames: u64, colours: u64, steps: Vec<Step>) {
+    let mut buddy = Buddy::new(ladder, frames).unwrap().with_colours(colours).unwrap();
     let mut plain = Plain::new(ladder, frames);
     let whole = buddy.clone();
     let mut held: Vec<Extent> = Vec::new();
@@ -218,6 +236,12 @@ fn run(ladder: Ladder, frames: u64, steps: Vec<Step>) {
             Step::Allocate(level) => {
                 let got = buddy.allocate(in_ladder(level));
                 assert_eq!(got, plain.best_fit(in_ladder(level)));
+                held.extend(got);
+                got.into_iter().for_each(|extent| plain.take(extent));
+            }
+            Step::AllocateColoured(page) => {
+                let got = buddy.allocate_coloured(page);
+                assert_eq!(got, plain.first_of_colour(colours, page));
                 held.extend(got);
                 got.into_iter().for_each(|extent| plain.take(extent));
             }
@@ -277,28 +301,28 @@ fn run(ladder: Ladder, frames: u64, steps: Vec<Step>) {
 
 proptest! {
     #[test]
-    fn ratio_eight(frames in 1u64..1200, steps in steps(40)) {
-        run(ladder(&[3, 6, 9]), frames, steps);
+    fn ratio_eight(frames in 1u64..1200, colours in colours(), steps in steps(40)) {
+        run(ladder(&[3, 6, 9]), frames, colours, steps);
     }
 
     #[test]
-    fn ratio_two(frames in 1u64..70, steps in steps(60)) {
-        run(ladder(&[1, 2, 3, 4]), frames, steps);
+    fn ratio_two(frames in 1u64..70, colours in colours(), steps in steps(60)) {
+        run(ladder(&[1, 2, 3, 4]), frames, colours, steps);
     }
 
     #[test]
-    fn mixed_ratios(frames in 1u64..2600, steps in steps(30)) {
-        run(ladder(&[1, 8, 10]), frames, steps);
+    fn mixed_ratios(frames in 1u64..2600, colours in colours(), steps in steps(30)) {
+        run(ladder(&[1, 8, 10]), frames, colours, steps);
     }
 
     #[test]
-    fn ratio_of_several_words(frames in 1u64..3000, steps in steps(30)) {
-        run(ladder(&[9]), frames, steps);
+    fn ratio_of_several_words(frames in 1u64..3000, colours in colours(), steps in steps(30)) {
+        run(ladder(&[9]), frames, colours, steps);
     }
 
     #[test]
-    fn base_pages_only(frames in 1u64..300, steps in steps(60)) {
-        run(ladder(&[]), frames, steps);
+    fn base_pages_only(frames in 1u64..300, colours in colours(), steps in steps(60)) {
+        run(ladder(&[]), frames, colours, steps);
     }
 }
 

@@ -12,6 +12,7 @@ mod background;
 mod buddy;
 mod buddy_cached;
 mod busy;
+mod colours;
 mod contents;
 mod contiguity;
 mod cost;

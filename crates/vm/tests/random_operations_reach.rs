@@ -20,7 +20,7 @@ struct Reached {
 }
 
 /// How often one world came to each mechanism.
-fn counts(stats: &Stats) -> [(&'static str, u64); 30] {
+fn counts(stats: &Stats) -> [(&'static str, u64); 32] {
     [
         ("zero", stats.faults_zero),
         ("file", stats.faults_file),
@@ -52,6 +52,8 @@ fn counts(stats: &Stats) -> [(&'static str, u64); 30] {
         ("contiguity restored", stats.contiguity_restored),
         ("untouched", stats.untouched_pages),
         ("spared by digests", stats.pages_spared),
+        ("coloured", stats.coloured_pages),
+        ("uncoloured", stats.uncoloured_pages),
     ]
 }
 

@@ -340,7 +340,7 @@ impl Vm {
         let preferred = self.preferred(Some(&context.site), &walk);
         let populated = match content {
             Content::Cached(frame) => self.frames.reactivate(&self.answers, &mut walk, preferred, frame),
-            _ => self.frames.populate(&self.answers, &mut walk, preferred),
+            _ => self.frames.populate(&self.answers, &mut walk, preferred, at.0),
         };
         let Some(populated) = populated else {
             self.objects.get_mut(object).low = low;

@@ -260,7 +260,7 @@ impl Frames {
     fn populate_untouched(&mut self, answers: &Answers, object: ObjectId, index: u64) -> Walk {
         let mut walk = self.population.walk(object, index);
         let peak = self.stats.peak_touched_pages;
-        self.populate(answers, &mut walk, Level::BASE).expect("the frame is reserved");
+        self.populate(answers, &mut walk, Level::BASE, index).expect("the frame is reserved");
         self.note_untouched(walk.frame..walk.frame + 1, peak);
         walk
     }

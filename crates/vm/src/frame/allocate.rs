@@ -19,8 +19,9 @@ pub(super) struct Allocated {
 impl Frames {
     /// Allocates an extent. For each size from the preferred one down it tries, in the order of section 4.8, the buddy
     /// allocator, the reservation list of that size, and those of larger sizes. Also returns how many reservations were
-    /// preempted.
-    pub(super) fn allocate(&mut self, answers: &Answers, preferred: Level) -> Option<Allocated> {
+    /// preempted. `page`: the number of the page that it is for, whose colour a base page should have; `None` for the
+    /// kernel's own.
+    pub(super) fn allocate(&mut self, answers: &Answers, preferred: Level, page: Option<u64>) -> Option<Allocated> {
         let mut preempted = 0;
         if preferred > Level::BASE {
             self.stats.contiguity_requests += 1;
@@ -34,7 +35,10 @@ impl Frames {
                 let ready = if level > 0 && answers.takes_extents() { self.zeroed.find(Level(level)) } else { None };
                 let extent = match ready {
                     Some(extent) if self.buddy.allocate_at(extent) => Some(extent),
-                    _ => self.buddy.allocate(Level(level)),
+                    _ => match page {
+                        Some(page) if level == 0 && self.buddy.colours() > 0 => self.allocate_coloured(page),
+                        _ => self.buddy.allocate(Level(level)),
+                    },
                 };
                 if let Some(extent) = extent {
                     let zeroed = self.zeroed.claim(&self.ladder, extent);
@@ -69,6 +73,17 @@ impl Frames {
         None
     }
 
+    /// Allocates a base page of the colour of this page, or else any. A frame of the colour is not worth a cache page or a
+    /// reservation.
+    fn allocate_coloured(&mut self, page: u64) -> Option<Extent> {
+        let extent = self.buddy.allocate_coloured(page).or_else(|| self.buddy.allocate(Level::BASE))?;
+        // One that is taken because there is no other may have it too: the oldest cache page's.
+        let same = (extent.start.0 ^ page) & (self.buddy.colours() - 1) == 0;
+        let stats = &mut self.stats;
+        *if same { &mut stats.coloured_pages } else { &mut stats.uncoloured_pages } += 1;
+        Some(extent)
+    }
+
     /// The reservation to be preempted for an extent of a level.
     fn victim(&self, answers: &Answers, level: u8) -> Option<NodeId> {
         let mut lists = level..self.ladder.largest().0;
@@ -93,7 +108,7 @@ impl Frames {
 
     /// A base page for the kernel itself.
     pub(crate) fn allocate_base(&mut self, answers: &Answers) -> Option<Extent> {
-        let Allocated { extent, .. } = self.allocate(answers, Level::BASE)?;
+        let Allocated { extent, .. } = self.allocate(answers, Level::BASE, None)?;
         self.drop_cached_in(extent);
         Some(extent)
     }

@@ -158,6 +158,26 @@ impl Bitmap {
         }))
     }
 
+    /// The least member from `from` on. Cost: at most two words per layer.
+    pub(crate) fn next(&self, from: usize) -> Option<usize> {
+        let mut index = from;
+        for (layer, start) in self.starts[..self.layers].iter().enumerate() {
+            let end = if layer + 1 < self.layers { self.starts[layer + 1] } else { self.words.len() };
+            let word = self.words[..end].get(start + index / WORD)? & (u64::MAX << (index % WORD));
+            if word != 0 {
+                let found = index / WORD * WORD + word.trailing_zeros() as usize;
+                return Some(
+                    self.starts[..layer]
+                        .iter()
+                        .rev()
+                        .fold(found, |index, start| index * WORD + self.words[start + index].trailing_zeros() as usize),
+                );
+            }
+            index = index / WORD + 1;
+        }
+        None
+    }
+
     /// Sets the summaries of word `at` of layer 0, which is no longer zero.
     fn raise(&mut self, at: usize) {
         let mut index = at;
@@ -417,6 +437,9 @@ mod tests {
                 }
                 bits.validate().map_err(TestCaseError::fail)?;
                 prop_assert!(bits.iter().eq(plain.iter().copied()));
+                prop_assert_eq!(bits.next(bit), plain.range(bit..).next().copied());
+                prop_assert_eq!(bits.next(0), plain.first().copied());
+                prop_assert_eq!(bits.next(len), None);
                 if fits {
                     let members = plain.range(start..start + group).count();
                     prop_assert_eq!(bits.is_full(start, order), members == group);

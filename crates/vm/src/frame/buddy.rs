@@ -14,6 +14,7 @@
 
 mod aged;
 mod cached;
+mod colour;
 
 use crate::frame::bitmap::Bitmap;
 use alloc::boxed::Box;
@@ -21,6 +22,7 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use cached::Cached;
+use colour::ByColour;
 use core::fmt;
 use superpage_pages::{Extent, Ladder, Level, Pfn};
 
@@ -36,8 +38,10 @@ pub struct Buddy {
     ladder: Ladder,
     frames: u64,
     tiers: Vec<Tier>,
-    /// The state of cache pages; absent until the first one.
+    /// The state of cache pages; absent until the first one, unless there are colours.
     cached: Option<Box<Cached>>,
+    /// The number of colours; 0 without colouring.
+    colours: u64,
 }
 
 /// One size of the ladder.
@@ -52,6 +56,8 @@ struct Tier {
     ratio: u32,
     /// A mask with as many ones as siblings have bits in one word.
     siblings: u64,
+    /// The plain extents by colour, if there are more colours than frames in an extent.
+    by_colour: Option<Box<ByColour>>,
 }
 
 impl Tier {
@@ -65,6 +71,50 @@ impl Tier {
     #[inline]
     fn first_sibling(&self, index: usize) -> usize {
         index >> self.ratio << self.ratio
+    }
+
+    /// Adds a plain extent, also by colour.
+    fn insert(&mut self, index: usize) {
+        self.plain.insert(index);
+        if let Some(by_colour) = &mut self.by_colour {
+            by_colour.insert(index);
+        }
+    }
+
+    /// Removes a plain extent, also by colour.
+    fn remove(&mut self, index: usize) {
+        self.plain.remove(index);
+        if let Some(by_colour) = &mut self.by_colour {
+            by_colour.remove(index);
+        }
+    }
+
+    /// Removes the lowest plain extent, also by colour.
+    fn pop_first(&mut self) -> Option<usize> {
+        let index = self.plain.pop_first()?;
+        if let Some(by_colour) = &mut self.by_colour {
+            by_colour.remove(index);
+        }
+        Some(index)
+    }
+
+    /// Adds extent `index` and its siblings as plain ones, also by colour, but for `index` itself.
+    fn insert_siblings(&mut self, index: usize) {
+        let first = self.first_sibling(index);
+        self.plain.insert_run(first, 1 << self.ratio);
+        self.plain.remove(index);
+        if let Some(by_colour) = &mut self.by_colour {
+            let siblings = first..first + (1 << self.ratio);
+            siblings.filter(|sibling| *sibling != index).for_each(|sibling| by_colour.insert(sibling));
+        }
+    }
+
+    /// Removes what is plain of extent `first` and its siblings, also by colour.
+    fn clear_siblings(&mut self, first: usize) {
+        if let Some(by_colour) = &mut self.by_colour {
+            self.plain.iter_group(first, self.ratio).for_each(|index| by_colour.remove(index));
+        }
+        self.plain.clear_group(first, self.ratio);
     }
 }
 
@@ -100,7 +150,7 @@ impl Buddy {
             let ratio = if level == ladder.largest() { 0 } else { ladder.order(level.up()) - order };
             let plain = Bitmap::new(all >> order).map_err(|_| too_many)?;
             let siblings = if ratio < u64::BITS.ilog2() { (1 << (1 << ratio)) - 1 } else { u64::MAX };
-            tiers.push(Tier { plain, order, ratio, siblings });
+            tiers.push(Tier { plain, order, ratio, siblings, by_colour: None });
         }
         let mut given = 0;
         for tier in tiers.iter_mut().rev() {
@@ -110,7 +160,7 @@ impl Buddy {
                 given = end << tier.order;
             }
         }
-        Ok(Buddy { ladder, frames, tiers, cached: None })
+        Ok(Buddy { ladder, frames, tiers, cached: None, colours: 0 })
     }
 
     /// The ladder of sizes.
@@ -159,7 +209,7 @@ impl Buddy {
         let tier = &mut self.tiers[from];
         let index = tier.index(extent.start);
         if tier.plain.contains(index) {
-            tier.plain.remove(index);
+            tier.remove(index);
             self.split(from, extent);
         } else {
             self.allocate_aged(from, extent);
@@ -229,18 +279,21 @@ impl Buddy {
     /// The memory that the allocator itself takes, in bytes.
     pub fn metadata_bytes(&self) -> usize {
         let bitmaps: usize = self.tiers.iter().map(|tier| tier.plain.bytes()).sum();
+        let by_colour = self.tiers.iter().filter_map(|tier| tier.by_colour.as_ref());
+        let bitmaps = bitmaps + by_colour.map(|by_colour| by_colour.bytes()).sum::<usize>();
         let cached = self.cached.as_ref().map_or(0, |cached| cached.bytes());
         size_of::<Buddy>() + self.tiers.capacity() * size_of::<Tier>() + bitmaps + cached
     }
 
     /// Checks that each bitmap agrees with its summaries and its count, that no free extent lies in another, that each
-    /// is maximal, and that exactly those with cache pages are in their order of age.
+    /// is maximal, and that exactly those with cache pages are in their order of age, and exactly the others there by colour.
     ///
     /// # Errors
     /// A sentence that says what does not hold. Cost: O(N).
     pub fn validate(&self) -> Result<(), String> {
         for (level, tier) in self.tiers.iter().enumerate() {
             tier.plain.validate().map_err(|error| format!("free bitmap of level {level}: {error}"))?;
+            tier.validate_colours().map_err(|error| format!("level {level} by colour: {error}"))?;
             if tier.plain.len() as u64 != self.frames >> tier.order {
                 return Err(format!("level {level} has {} extents for {} frames", tier.plain.len(), self.frames));
             }
@@ -312,9 +365,7 @@ impl Buddy {
     /// down to `extent`. Of each split, all pieces but the one that contains it become maximal.
     fn split(&mut self, from: usize, extent: Extent) {
         for tier in self.tiers[extent.level.index()..from].iter_mut().rev() {
-            let index = tier.index(extent.start);
-            tier.plain.insert_run(tier.first_sibling(index), 1 << tier.ratio);
-            tier.plain.remove(index);
+            tier.insert_siblings(tier.index(extent.start));
         }
     }
 

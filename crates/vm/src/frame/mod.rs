@@ -75,8 +75,15 @@ pub(crate) struct Populated {
 
 impl Frames {
     /// Populates a page of an object that is not populated, in its reserved frame, or else in a new reservation of at
-    /// most the `preferred` size. `None`, and nothing populated, if no frame is left.
-    pub(crate) fn populate(&mut self, answers: &Answers, walk: &mut Walk, preferred: Level) -> Option<Populated> {
+    /// most the `preferred` size. `page`: its number where it is used, in an address space or a file. `None`, and
+    /// nothing populated, if no frame is left.
+    pub(crate) fn populate(
+        &mut self,
+        answers: &Answers,
+        walk: &mut Walk,
+        preferred: Level,
+        page: u64,
+    ) -> Option<Populated> {
         if walk.covered > 0 {
             let filled = self.population.populate(walk);
             let (level, slot) = (walk.covered, walk.slots[walk.covered as usize]);
@@ -98,7 +105,7 @@ impl Frames {
             return Some(Populated { full, reserved: true, allocated: Level::BASE, preempted: 0, zeroed: false });
         }
         let resident = self.stats.resident_pages;
-        let Allocated { extent, preempted, zeroed } = self.allocate(answers, preferred)?;
+        let Allocated { extent, preempted, zeroed } = self.allocate(answers, preferred, Some(page))?;
         if self.stats.resident_pages != resident {
             // A cache page that held its frame was freed, and perhaps nodes of the path with it.
             *walk = self.population.walk(walk.page.object, walk.page.index);
@@ -198,7 +205,7 @@ impl Frames {
         self.stats.cache_reactivated += 1;
         if walk.covered > 0 {
             self.drop_cached(frame);
-            return self.populate(answers, walk, Level::BASE);
+            return self.populate(answers, walk, Level::BASE, walk.page.index);
         }
         self.drop_cached(frame);
         let mut preempted = 0;

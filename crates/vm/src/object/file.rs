@@ -97,7 +97,7 @@ impl Vm {
         let cached = self.frames.swap_and_cache.cached(object.page(page));
         let (content, populated) = match cached {
             Some(frame) => (Content::Cached(frame), self.frames.reactivate(&self.answers, &mut walk, preferred, frame)),
-            None => (content, self.frames.populate(&self.answers, &mut walk, preferred)),
+            None => (content, self.frames.populate(&self.answers, &mut walk, preferred, page)),
         };
         let populated = populated.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
         let frames = Extent { start: Pfn(u64::from(walk.frame)), level: Level::BASE };

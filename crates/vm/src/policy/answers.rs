@@ -256,6 +256,9 @@ pub struct Placing {
     pub past_end: PastEnd,
     /// What is made of the program's hints.
     pub hints: Hints,
+    /// *Page colouring*: a single base page gets a frame whose number is that of the page modulo this, a power of two,
+    /// where one is free (Kessler and Hill; section 6.3). 0: any frame.
+    pub colours: u32,
 }
 
 /// Question 2: how much is prepopulated beside the page that faulted?
@@ -361,7 +364,7 @@ pub struct Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(super) static KEYS: [Key; 22] = [
+pub(super) static KEYS: [Key; 23] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
@@ -497,5 +500,14 @@ pub(super) static KEYS: [Key; 22] = [
         values: &["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"],
         help: "fault-around: base pages of the largest window that is prepopulated where pages are touched in order",
         set: |answers, value| answers.populate.around = 1 << value,
+    },
+    Key {
+        name: "colours",
+        values: &[
+            "0", "2", "4", "8", "16", "32", "64", "128", "256", "512", "1024", "2048", "4096", "8192", "16384",
+            "32768", "65536",
+        ],
+        help: "page colouring: single base pages get frames of their number modulo this, where one is free; 0: any frame",
+        set: |answers, value| answers.place.colours = if value == 0 { 0 } else { 1 << value },
     },
 ];

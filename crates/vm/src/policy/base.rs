@@ -22,6 +22,7 @@ pub(super) const ANSWERS: Answers = Answers {
         growing_limit: true,
         past_end: PastEnd::Growing,
         hints: Hints::Ignored,
+        colours: 0,
     },
     populate: Populating { threshold: 8, around: 1 },
     promote: Promoting { when: Promote::Never, dirty: Dirty::Files },

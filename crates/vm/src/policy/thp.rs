@@ -49,6 +49,7 @@ const ANSWERS: Answers = Answers {
         growing_limit: false,
         past_end: PastEnd::Never,
         hints: Hints::OptOut,
+        colours: 0,
     },
     promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere },
     scarce: Shortage { then: Scarce::Smaller, ..base::ANSWERS.scarce },

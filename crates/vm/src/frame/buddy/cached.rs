@@ -37,7 +37,7 @@ impl PartialEq for Cached {
 
 impl Cached {
     /// With nothing marked, for memory of these tiers.
-    fn new(tiers: &[Tier]) -> Result<Cached, TryReserveError> {
+    pub(super) fn new(tiers: &[Tier]) -> Result<Cached, TryReserveError> {
         let aged = tiers.iter().map(|tier| Aged::new(tier.plain.len())).collect::<Result<_, _>>()?;
         Ok(Cached { marks: Bitmap::new(tiers[0].plain.len())?, free_marks: 0, aged, now: 0 })
     }
@@ -112,7 +112,7 @@ impl Buddy {
         let tier = &mut self.tiers[level];
         let index = tier.index(frame);
         if tier.plain.contains(index) {
-            tier.plain.remove(index);
+            tier.remove(index);
             let now = cached.tick();
             cached.aged[level].insert(index, now);
         }
@@ -134,7 +134,7 @@ impl Buddy {
         let index = tier.index(frame);
         if cached.marks.is_clear(index << tier.order, tier.order) {
             cached.aged[level].remove(index);
-            tier.plain.insert(index);
+            tier.insert(index);
         }
     }
 
@@ -198,7 +198,7 @@ impl Buddy {
         let index = tier.index(extent.start);
         let marks = cached.marks_in(index, tier.order);
         if marks == 0 {
-            tier.plain.insert(index);
+            tier.insert(index);
         } else {
             cached.free_marks += marks;
             let now = cached.tick();
@@ -211,14 +211,14 @@ impl Buddy {
                 return;
             }
             let (Some(cached), ratio) = (&mut self.cached, tier.ratio) else { return };
-            self.tiers[level].plain.clear_group(first, ratio);
+            self.tiers[level].clear_siblings(first);
             let marked = cached.aged[level].remove_group(first, ratio);
             level += 1;
             if marked {
                 let now = cached.tick();
                 cached.aged[level].insert(first >> ratio, now);
             } else {
-                self.tiers[level].plain.insert(first >> ratio);
+                self.tiers[level].insert(first >> ratio);
             }
         }
     }
@@ -228,7 +228,7 @@ impl Buddy {
     pub(super) fn allocate_by_age(&mut self, level: Level) -> Option<Extent> {
         for from in level.index()..self.tiers.len() {
             let tier = &mut self.tiers[from];
-            if let Some(index) = tier.plain.pop_first() {
+            if let Some(index) = tier.pop_first() {
                 let extent = Extent { start: Pfn((index as u64) << tier.order), level };
                 self.split(from, extent);
                 return Some(extent);
@@ -249,7 +249,7 @@ impl Buddy {
             let first = index << self.tiers[at].ratio;
             self.spread(at, first, stamp);
             let tier = &mut self.tiers[at];
-            if let Some(piece) = tier.plain.pop_first() {
+            if let Some(piece) = tier.pop_first() {
                 let extent = Extent { start: Pfn((piece as u64) << tier.order), level };
                 self.split(at, extent);
                 return Some(extent);
@@ -271,7 +271,7 @@ impl Buddy {
             self.spread(at, self.tiers[at].first_sibling(piece), stamp);
             let (tier, Some(cached)) = (&mut self.tiers[at], &mut self.cached) else { return };
             if tier.plain.contains(piece) {
-                tier.plain.remove(piece);
+                tier.remove(piece);
                 return self.split(at, extent);
             }
             cached.aged[at].remove(piece);
@@ -286,7 +286,7 @@ impl Buddy {
         let (tier, Some(cached)) = (&mut self.tiers[level], &mut self.cached) else { return };
         for index in first..first + (1 << tier.ratio) {
             if cached.marks.is_clear(index << tier.order, tier.order) {
-                tier.plain.insert(index);
+                tier.insert(index);
             } else {
                 cached.aged[level].insert(index, stamp);
             }
