@@ -31,6 +31,10 @@ pub(crate) struct Record {
     #[arg(long, value_name = "NUMBER", requires = "sample", value_parser = clap::value_parser!(u64).range(..1 << 62))]
     seed: Option<u64>,
 
+    /// Record lines of 64 bytes instead of pages, for `sim --lines`: a larger trace that takes longer
+    #[arg(long, conflicts_with = "sample")]
+    lines: bool,
+
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD ARG")]
     command: Vec<std::ffi::OsString>,
@@ -48,7 +52,7 @@ fn sampling(text: &str) -> Result<Sampling, String> {
 impl Record {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let sampling = self.sample.map(|sample| Sampling { seed: self.seed.or(sample.seed), ..sample });
-        let command = record::Command { sampling, ..record::Command::new(&self.command) };
+        let command = record::Command { sampling, lines: self.lines, ..record::Command::new(&self.command) };
         // The program and QEMU are searched for before the output is touched, and the output is created before the
         // program runs.
         command.check()?;

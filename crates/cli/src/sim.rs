@@ -73,6 +73,11 @@ pub(crate) struct Sim {
     #[arg(long)]
     contiguity: bool,
 
+    /// Keep the program's data and instructions in the machine's caches, beside page tables: then walks cost what they find, and
+    /// cache misses are counted. A workload is made with lines of 64 bytes, a program recorded so; a trace must have them
+    #[arg(long)]
+    lines: bool,
+
     /// How to print the rows: table, json, csv or parquet
     #[arg(long, value_name = "FORMAT", default_value = "table", value_parser = str::parse::<Format>)]
     format: Format,
@@ -163,6 +168,7 @@ impl Sim {
         }
         // Everything named is opened before anything runs.
         let mut sources = match &self.workload {
+            Some(text) if self.lines => vec![workload::parse_lines(text)?],
             Some(text) => vec![workload::parse(text)?],
             None => Vec::new(),
         };
@@ -195,12 +201,13 @@ impl Sim {
     }
 
     fn watch(&self) -> Watch {
-        Watch { contiguity: self.contiguity, ..Watch::default() }
+        Watch { contiguity: self.contiguity, lines: self.lines, ..Watch::default() }
     }
 
     /// Records and simulates at once. Standard output is for the rows; the program's goes to standard error.
     fn program(&self, setups: &[Setup], stop: &Stop) -> Result<(Vec<Row>, ExitCode), Failure> {
-        let command = record::Command { output_to_stderr: true, ..record::Command::new(&self.command) };
+        let command =
+            record::Command { output_to_stderr: true, lines: self.lines, ..record::Command::new(&self.command) };
         let mut recording = stop.recording(&command)?;
         let bar = Bar::new(String::new());
         // Only the program is stopped: what it did until then is simulated completely.

@@ -42,6 +42,9 @@ pub(crate) enum Trace {
         /// The trace to write
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
+        /// Keep lines of 64 bytes, not only pages, for `sim --lines`
+        #[arg(long)]
+        lines: bool,
     },
     /// Convert a trace into a format for other programs
     #[command(after_long_help = "Example:\n  superpage trace export parquet corpus/gzip.sp -o gzip.parquet")]
@@ -72,9 +75,9 @@ impl Trace {
                 print(text)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Trace::Import { format, file, output } => {
+            Trace::Import { format, file, output, lines } => {
                 files::apart(file, output)?;
-                convert(import::import(format, file)?.as_mut(), output)
+                convert(import::import(format, file, *lines)?.as_mut(), output)
             }
             Trace::Export { format, file, output, up_to_cut } => {
                 if let Some(output) = output {
@@ -154,6 +157,9 @@ fn table(summary: &Summary, screen: Screen) -> String {
     if summary.loads_in_writes {
         let text = "loads after a store to the same page count as stores; record it again to tell them apart";
         lines.push(("old format", text.into()));
+    }
+    if summary.has_lines {
+        lines.push(("runs are of", "lines of 64 bytes".into()));
     }
     lines.push(("instruction fetches", count(totals.fetches)));
     if let (Some(on), Some(period)) = (summary.sample_on, summary.sample_period) {

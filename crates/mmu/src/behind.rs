@@ -1,14 +1,24 @@
 //! What is behind a first level of TLBs: further levels, the walker with its caches, and counters.
 
-use crate::batch::Batch;
+use crate::batch::{BATCH, Batch, each};
 use crate::counters::Counters;
 use crate::lines::{Lines, Reads};
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
 use crate::record::Record;
 use crate::table::{Format, Reached, TableFormat, on_format};
-use crate::tlb::Tlbs;
+use crate::tlb::{Served, Tlbs};
 use superpage_pages::Vpn;
+
+/// The lines that a batch of requests is for.
+#[derive(Clone, Debug)]
+pub(crate) struct Data {
+    /// By request.
+    pub(crate) lines: [u32; BATCH],
+    pub(crate) len: usize,
+    /// Which of them are fetches.
+    pub(crate) fetches: u64,
+}
 
 /// What one machine has behind its first level.
 #[derive(Clone, Debug)]
@@ -37,6 +47,35 @@ impl Behind {
     #[inline(always)]
     pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch) {
         let served = self.tlbs.translate(mappings, batch);
+        self.count(batch, &served);
+        if served.missed != 0 {
+            let reads = Reads { lines: &mut self.lines, counters: &mut self.counters };
+            on_format!(&mut self.format, format => format.walk(mappings, batch, (served.missed, served.known), reads));
+        }
+    }
+
+    /// The same for a batch with lines: `data` are the program's accesses, of which those whose bits are set missed in the
+    /// first level and are the requests of `batch`, in order.
+    pub(crate) fn translate_lines(&mut self, mappings: &Mappings, batch: &Batch, missed: u64, data: &Data) {
+        let served = self.tlbs.translate(mappings, batch);
+        self.count(batch, &served);
+        let mut done = 0;
+        // The lines of a walk come right before the program's own.
+        for (number, at) in each(missed).enumerate().filter(|(number, _)| served.missed >> number & 1 != 0) {
+            self.lines.access(&data.lines[done..at], data.fetches >> done, &mut self.counters);
+            done = at;
+            let reads = Reads { lines: &mut self.lines, counters: &mut self.counters };
+            on_format!(&mut self.format, format => format.walk(mappings, batch, (1 << number, served.known), reads));
+        }
+        self.lines.access(&data.lines[done..data.len], data.fetches >> done, &mut self.counters);
+    }
+
+    /// The program's access to one line, whose page is in the TLBs.
+    pub(crate) fn access_line(&mut self, line: u32, fetch: bool) {
+        self.lines.access(&[line], u64::from(fetch), &mut self.counters);
+    }
+
+    fn count(&mut self, batch: &Batch, served: &Served) {
         for group in batch.groups() {
             let (access, requests) = (group.access(), group.requests);
             self.counters.walks[access] += (requests & served.missed).count_ones() as u64;
@@ -44,10 +83,6 @@ impl Behind {
             {
                 counts[access] += (requests & hits).count_ones() as u64;
             }
-        }
-        if served.missed != 0 {
-            let reads = Reads { lines: &mut self.lines, counters: &mut self.counters };
-            on_format!(&mut self.format, format => format.walk(mappings, batch, (served.missed, served.known), reads));
         }
     }
 

@@ -45,6 +45,20 @@ impl Machine {
         cycles
     }
 
+    /// The cycles of the program's own misses in the first line caches, in a stream with lines: what each would take alone, divided by
+    /// how many overlap ([`crate::machine::Memory::overlap`]).
+    pub fn line_cycles(&self, counters: &Counters) -> u64 {
+        let alone: u64 = counters
+            .program_lines
+            .iter()
+            .map(|lines| {
+                let hits = self.line_cache.iter().zip(lines.hits).skip(1).map(|(cache, hits)| hits * cache.hit_cycles);
+                hits.sum::<u64>() + lines.misses * self.memory.latency_cycles
+            })
+            .sum();
+        (alone as f64 / self.memory.overlap) as u64
+    }
+
     /// The cycles of traps for so many dirty and reference bits that accesses set: none where the hardware sets them.
     pub fn use_traps(&self, dirty: u64, referenced: u64) -> u64 {
         let traps = |by: SetBy, count: u64| if by == SetBy::Trap { count * self.costs.use_trap } else { 0 };

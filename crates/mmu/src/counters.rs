@@ -28,6 +28,8 @@ pub struct Counters {
     pub line_hits: [u64; MAX_LINE_LEVELS],
     /// Walk references that no line cache could serve.
     pub line_misses: u64,
+    /// In a stream with lines, the program's own: loads and stores, and fetches. Of a run only the first access counts.
+    pub program_lines: [LineCounts; 2],
     /// Clean mappings that became dirty by a write (set by hardware, or by a trap: the machine says which).
     pub dirty_updates: u64,
     /// Unreferenced mappings that became referenced.
@@ -45,6 +47,15 @@ pub struct Counters {
     pub switches: u64,
     /// Times that all TLBs and walk caches were emptied: at a switch, or because address space numbers ran out.
     pub flushes: u64,
+}
+
+/// Where a program's accesses to lines were served.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LineCounts {
+    /// By line cache, nearest first; fetches that have a first level of their own count there at index 0.
+    pub hits: [u64; MAX_LINE_LEVELS],
+    /// In no cache.
+    pub misses: u64,
 }
 
 impl Add for Counters {
@@ -78,6 +89,10 @@ impl Counters {
         add(&mut self.walk_cache_hits, &walked.walk_cache_hits);
         add(&mut self.line_hits, &walked.line_hits);
         self.line_misses += walked.line_misses;
+        for (sum, more) in self.program_lines.iter_mut().zip(&walked.program_lines) {
+            add(&mut sum.hits, &more.hits);
+            sum.misses += more.misses;
+        }
     }
 
     /// Hits in the TLB level (0 is the first) by this kind of access.

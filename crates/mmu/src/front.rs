@@ -5,8 +5,9 @@
 //! behind it of several machines.
 
 use crate::batch::{BATCH, Batch, Located, TOUCHES, Touch, each, kind};
-use crate::behind::Behind;
+use crate::behind::{Behind, Data};
 use crate::counters::Counters;
+use crate::machine::Machine;
 use crate::mappings::{Forgotten, Mappings, Watch};
 use crate::recent::{Recent, Seen};
 use crate::record::Record;
@@ -31,7 +32,38 @@ pub(crate) struct Front {
     /// What is the same for all machines behind it.
     pub(crate) counters: Counters,
     pub(crate) behind: Vec<Behind>,
+    physical: Physical,
 }
+
+/// Requests, and for each the line within its base page, in lines of 64 bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Lined<'a> {
+    pub(crate) requests: &'a [Request],
+    pub(crate) lines: &'a [u32],
+}
+
+/// How lines of the stream become lines of the caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Physical {
+    /// The logarithm of the lines of 64 bytes in a base page.
+    page: u32,
+    /// That of the lines of 64 bytes in a line of the machine.
+    line: u32,
+}
+
+impl Physical {
+    pub(crate) fn new(machine: &Machine) -> Physical {
+        let page = machine.ladder().base().shift() - STREAM_LINE_SHIFT;
+        Physical { page, line: machine.memory.line_bytes.ilog2().saturating_sub(STREAM_LINE_SHIFT) }
+    }
+
+    fn line(self, frame: u64, line: u32) -> u32 {
+        ((frame << self.page | u64::from(line)) >> self.line) as u32
+    }
+}
+
+/// The bits of a byte's place in a line of the stream.
+pub(crate) const STREAM_LINE_SHIFT: u32 = 6;
 
 /// Address space numbers, assigned in turn; when they run out, all are revoked and everything is flushed.
 #[derive(Clone, Debug)]
@@ -74,10 +106,11 @@ impl Numbers {
 }
 
 impl Front {
-    /// An empty first level of a machine whose address space numbers have so many bits, with nothing behind it; `by_page` says whether walks
-    /// look at the base pages that were asked for.
-    pub(crate) fn new(first: Tlbs, number_bits: u32, by_page: bool) -> Front {
-        let mut numbers = Numbers::new(number_bits);
+    /// The empty first level of a machine, with nothing behind it.
+    pub(crate) fn new(first: Tlbs, machine: &Machine) -> Front {
+        // Whether walks look at the base pages that were asked for.
+        let by_page = machine.clustered.is_some();
+        let mut numbers = Numbers::new(machine.spaces.number_bits);
         numbers.switch(0);
         Front {
             // So that nothing is spared.
@@ -91,12 +124,16 @@ impl Front {
             by_page,
             counters: Counters::default(),
             behind: Vec::new(),
+            physical: Physical::new(machine),
         }
     }
 
-    /// Whether a machine with this first level and such numbers can be behind it.
-    pub(crate) fn is_like(&self, first: &Tlbs, number_bits: u32) -> bool {
-        self.numbers.available == Numbers::new(number_bits).available && self.first.is_like(first)
+    /// Whether a machine, whose first level this is, can be behind it.
+    pub(crate) fn is_like(&self, first: &Tlbs, machine: &Machine) -> bool {
+        let numbers = Numbers::new(machine.spaces.number_bits);
+        self.numbers.available == numbers.available
+            && self.physical == Physical::new(machine)
+            && self.first.is_like(first)
     }
 
     /// The current space is another one now.
@@ -148,6 +185,61 @@ impl Front {
         }
         self.pass_on(mappings);
         None
+    }
+
+    /// As [`crate::Mmu::run_lines`].
+    pub(crate) fn run_lines(&mut self, mappings: &mut Mappings, space: u32, asked: Lined<'_>) -> Option<(usize, Trap)> {
+        let Lined { requests, lines } = asked;
+        // What is known of requests is not kept up here.
+        self.recent.forget();
+        let mut done = 0;
+        while done < requests.len() {
+            let (taken, trap) = self.locate::<false>(mappings, space, &requests[done..]);
+            if taken > 0 {
+                let now = Lined { requests: &requests[done..done + taken], lines: &lines[done..done + taken] };
+                self.translate_lines(mappings, now);
+            }
+            done += taken;
+            if let Some(trap) = trap {
+                self.count_trap(mappings, space, requests[done], trap);
+                return Some((done, trap));
+            }
+        }
+        None
+    }
+
+    /// Takes the batch through the TLBs, and the lines through the caches of each machine.
+    fn translate_lines(&mut self, mappings: &Mappings, Lined { requests, lines }: Lined<'_>) {
+        let missed = self.first.translate_first(mappings, &self.batch);
+        for group in self.batch.groups() {
+            self.counters.references[group.access()] += group.requests.count_ones() as u64;
+        }
+        for (number, index) in each(missed).enumerate() {
+            self.misses.set(number, self.batch.located(index));
+            self.misses.pages[number] = requests[index].page().0;
+        }
+        self.misses.close(missed.count_ones() as usize);
+        let mut data = Data { lines: [0; BATCH], len: requests.len(), fetches: 0 };
+        for (at, (request, line)) in requests.iter().zip(lines).enumerate() {
+            let frame = mappings.frame(self.batch.heads[at], request.page());
+            data.lines[at] = self.physical.line(frame, *line);
+            data.fetches |= (request.access_bits() >> 1) << at;
+        }
+        self.behind.iter_mut().for_each(|behind| behind.translate_lines(mappings, &self.misses, missed, &data));
+    }
+
+    /// As [`crate::Mmu::retry_line`].
+    pub(crate) fn retry_line(
+        &mut self,
+        mappings: &mut Mappings,
+        space: u32,
+        (request, line): (Request, u32),
+    ) -> Result<(), Trap> {
+        self.retry(mappings, space, request)?;
+        let frame = mappings.frame(self.batch.heads[0], request.page());
+        let (line, fetch) = (self.physical.line(frame, line), request.access_bits() >> 1 != 0);
+        self.behind.iter_mut().for_each(|behind| behind.access_line(line, fetch));
+        Ok(())
     }
 
     /// As [`crate::Mmu::retry`].

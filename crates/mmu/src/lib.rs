@@ -28,7 +28,7 @@ mod table;
 mod tlb;
 
 pub use cost::TranslationCycles;
-pub use counters::{Counters, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
+pub use counters::{Counters, LineCounts, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 pub use index::Index;
 pub use machine::{
     Clock, Clustered, Costs, Disk, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory, PageTable,

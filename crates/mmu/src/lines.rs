@@ -1,7 +1,9 @@
-//! The caches through which walks read page-table lines.
+//! The caches through which walks read page-table lines and, in a stream with lines, the program reads and writes its data.
 //!
-//! Page-table lines compete only with each other: the program's own data is not in these caches, so the latencies of
-//! walks are a lower bound.
+//! Where a stream has only pages, page-table lines compete only with each other, so the latencies of walks are a lower bound.
+//! With lines ([`crate::Mmu::run_lines`]) the program's are in the same caches, by physical address; walks read through the data
+//! side. Fetches have a first level of their own where the machine file has one. What the kernel reads and writes is in no cache,
+//! nothing is prefetched, and what leaves an outer level stays in nearer ones.
 
 use crate::batch::{BATCH, each};
 use crate::cache::Cache;
@@ -14,10 +16,17 @@ pub(crate) const ENTRY_BYTES: u64 = 8;
 /// The most lines that the walks of a batch read.
 const WANTED: usize = BATCH * MAX_WALK_LEVELS;
 
+/// Page-table lines are told from the program's by these bits of their numbers, so that both fit into 32 bits. They select no set.
+const TABLES: u32 = 7 << 29;
+/// Lines of the program are below this number.
+pub(crate) const DATA_LINES: u64 = TABLES as u64;
+
 /// The line caches of one machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     caches: Vec<Cache>,
+    /// The first level for fetches, if they have their own.
+    instructions: Option<Cache>,
     /// The shift from an entry's number (its address divided by [`ENTRY_BYTES`]) to its line's number.
     shift: u32,
     /// The lines that are referenced, in order.
@@ -38,7 +47,8 @@ impl Lines {
         let caches: Vec<Cache> = machine.line_cache.iter().map(cache).collect();
         assert!(caches.len() <= MAX_LINE_LEVELS, "the machine file was checked");
         let shift = (machine.memory.line_bytes / ENTRY_BYTES).ilog2();
-        Lines { caches, shift, wanted: [0; WANTED] }
+        let instructions = machine.instruction_cache.as_ref().map(cache);
+        Lines { caches, instructions, shift, wanted: [0; WANTED] }
     }
 
     /// As [`Cache::bytes`], of one of them.
@@ -55,7 +65,7 @@ impl Lines {
     /// Queues the line of this entry to be read at this position.
     #[inline(always)]
     pub(crate) fn want(&mut self, place: usize, entry: u32) {
-        self.wanted[place] = entry >> self.shift;
+        self.wanted[place] = entry >> self.shift | TABLES;
     }
 
     /// Reads the first `count` queued lines.
@@ -74,9 +84,38 @@ impl Lines {
         counters.line_misses += left as u64;
     }
 
+    /// The program's accesses to these lines of physical memory, of which those are fetches whose bits are set.
+    #[inline(always)]
+    pub(crate) fn access(&mut self, lines: &[u32], fetches: u64, counters: &mut Counters) {
+        debug_assert!(lines.len() <= BATCH && lines.iter().all(|line| *line < TABLES));
+        let mut left = if lines.is_empty() { 0 } else { u64::MAX >> (BATCH - lines.len()) };
+        let [data, fetched] = &mut counters.program_lines;
+        let mut count = |level: usize, hit: u64| {
+            data.hits[level] += (hit & !fetches).count_ones() as u64;
+            fetched.hits[level] += (hit & fetches).count_ones() as u64;
+        };
+        if let Some(cache) = &mut self.instructions
+            && fetches != 0
+        {
+            let missed = cache.access(left & fetches, |at| (lines[at].into(), lines[at]));
+            count(0, left & fetches & !missed);
+            left = left & !fetches | missed;
+        }
+        for (level, cache) in self.caches.iter_mut().enumerate() {
+            let asking = if level == 0 && self.instructions.is_some() { left & !fetches } else { left };
+            if asking != 0 {
+                let missed = cache.access(asking, |at| (lines[at].into(), lines[at]));
+                count(level, asking & !missed);
+                left = left & !asking | missed;
+            }
+        }
+        data.misses += (left & !fetches).count_ones() as u64;
+        fetched.misses += (left & fetches).count_ones() as u64;
+    }
+
     /// Checks that the caches hold only lines at their places.
     pub(crate) fn validate(&self) -> Result<(), String> {
-        for (level, cache) in self.caches.iter().enumerate() {
+        for (level, cache) in self.caches.iter().chain(&self.instructions).enumerate() {
             cache.validate()?;
             for (set, way, line, ()) in cache.entries() {
                 if !cache.selects(line as u64, set) || cache.find(line as u64, line) != Some(way) {

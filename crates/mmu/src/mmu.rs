@@ -9,9 +9,9 @@
 use crate::behind::Behind;
 use crate::cache::Cache;
 use crate::counters::Counters;
-use crate::front::Front;
+use crate::front::{Front, Lined, STREAM_LINE_SHIFT};
 use crate::host::HostState;
-use crate::lines::Lines;
+use crate::lines::{DATA_LINES, Lines};
 use crate::machine::Machine;
 use crate::mappings::{Backing, MappingId, Mappings, UseBits, Work};
 use crate::reach::Entries;
@@ -63,10 +63,9 @@ impl Mmu {
         let (mut fronts, mut places): (Vec<Front>, Vec<_>) = (Vec::new(), Vec::new());
         for machine in machines {
             let [first, rest] = Tlbs::new(machine);
-            let numbers = machine.spaces.number_bits;
-            let front = fronts.iter().position(|front| front.is_like(&first, numbers)).unwrap_or(fronts.len());
+            let front = fronts.iter().position(|front| front.is_like(&first, machine)).unwrap_or(fronts.len());
             if front == fronts.len() {
-                fronts.push(Front::new(first, numbers, machine.clustered.is_some()));
+                fronts.push(Front::new(first, machine));
             }
             fronts[front].behind.push(Behind::new(machine, rest, &shape));
             fronts[front].compared |= machine.compared_use_bits();
@@ -99,7 +98,7 @@ impl Mmu {
         let nested = host.map(|host| host.nested_tlb);
         let walks = machine.walk_cache.iter().map(|cache| cache.entries).chain(of_host).chain(nested);
         let walks = walks.map(|entries| <Cache>::bytes(1, entries, Replacement::Lru));
-        let lines = machine.line_cache.iter().map(|spec| Lines::bytes(machine, spec));
+        let lines = machine.line_cache.iter().chain(&machine.instruction_cache).map(|spec| Lines::bytes(machine, spec));
         let buckets = machine.clustered.iter().map(|clustered| (clustered.buckets * 4, clustered.buckets * 4));
         let all = tlbs.chain(walks).chain(lines).chain(buckets);
         all.fold((0, 0), |(begun, whole), (more, most)| (begun.saturating_add(more), whole.saturating_add(most)))
@@ -200,6 +199,56 @@ impl Mmu {
             done += chunk.len();
         }
         None
+    }
+
+    /// The same of a stream with lines: the caches of each machine also hold the program's lines, and `lines` has the place of
+    /// each request in its base page, in lines of 64 bytes. After a trap [`Mmu::retry_line`] is called. The counts of TLBs and walks
+    /// are those of [`Mmu::run`]; where walks find their lines differs. Costs about a look-up in a set for each request and machine.
+    ///
+    /// # Panics
+    /// There are not as many lines as requests.
+    pub fn run_lines(&mut self, requests: &[Request], lines: &[u32]) -> Option<(usize, Trap)> {
+        assert_eq!(requests.len(), lines.len(), "a line for each request");
+        self.shot = None;
+        let mut done = 0;
+        for (requests, lines) in requests.chunks(CHUNK).zip(lines.chunks(CHUNK)) {
+            let mut trap = None;
+            for front in &mut self.fronts {
+                trap = front.run_lines(&mut self.mappings, self.space, Lined { requests, lines });
+            }
+            if let Some((index, trap)) = trap {
+                return Some((done + index, trap));
+            }
+            done += requests.len();
+        }
+        None
+    }
+
+    /// As [`Mmu::retry`] of a request for this line, which is then accessed.
+    ///
+    /// # Errors
+    /// It would trap again; then nothing changes.
+    pub fn retry_line(&mut self, request: Request, line: u32) -> Result<(), Trap> {
+        for front in &mut self.fronts {
+            front.retry_line(&mut self.mappings, self.space, (request, line))?;
+        }
+        self.shot = None;
+        Ok(())
+    }
+
+    /// Why a machine cannot run a stream with lines, with so many bytes of memory, if it cannot.
+    pub fn refuses_lines(machine: &Machine, memory: u64) -> Option<String> {
+        let bytes = machine.memory.line_bytes;
+        let most = DATA_LINES.saturating_mul(bytes);
+        if machine.line_cache.is_empty() {
+            Some("it has no line caches ([[line-cache]] in its file)".into())
+        } else if bytes < 1 << STREAM_LINE_SHIFT {
+            Some(format!("its lines have {bytes} bytes and those of the stream 64"))
+        } else if memory > most {
+            Some(format!("with lines it can have at most {} GB of memory", most >> 30))
+        } else {
+            None
+        }
     }
 
     /// Fills the TLBs for a request that trapped, without counting it.

@@ -31,7 +31,9 @@ use runs::{AccessFormat, Runs};
 use syscalls::Calls;
 use wire::code;
 
-const OFFSET: u64 = 4095;
+/// What the accesses of a run are to: this library is compiled for each.
+pub(crate) const UNIT: wire::Unit = if cfg!(superpage_lines) { wire::LINES } else { wire::PAGES };
+const OFFSET: u64 = UNIT.bytes() - 1;
 
 /// Called by QEMU when it has loaded the plugin, before the program.
 ///
@@ -183,7 +185,7 @@ fn access_format(api: &Api) -> AccessFormat {
     AccessFormat { kind_shift, size_shift: shift, size_mask: sized >> shift }
 }
 
-/// Instruments a block: one callback for its fetches from each page, one for each access.
+/// Instruments a block: one callback for its fetches from each page (or line), one for each access.
 extern "C" fn translated(_: u64, block: Opaque) {
     static START: Once = Once::new();
     let Some(session) = process::session() else { return };
@@ -202,7 +204,8 @@ extern "C" fn translated(_: u64, block: Opaque) {
         let first = place;
         let page = if straddling { page_of(first - 1).1 } else { page_of(first).0 };
         let mut ends_on = page;
-        while place < count && page_of(place).0 == page && ends_on == page {
+        // Their number stands below the page's address.
+        while place < count && page_of(place).0 == page && ends_on == page && ((place - first) as u64) + 1 < OFFSET {
             ends_on = page_of(place).1;
             place += 1;
         }

@@ -2,7 +2,7 @@
 //!
 //! The rule is that of the event stream: loads and stores are one stream, instruction fetches another. While the first
 //! stays on a page, its stores there are one run, its loads before them another, and its loads after the first of them
-//! a third; all end when a load or a store goes to another page. A run gets its place in the buffer at its first
+//! a third; all end when a load or a store goes to another page (here and below: or line, in the recorder of lines). A run gets its place in the buffer at its first
 //! access, and later accesses only increment its count there. A run also ends at every event, and when a full buffer is
 //! sent.
 
@@ -15,10 +15,15 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Orderin
 
 pub(crate) use sampling::Sampler;
 
+use crate::UNIT;
 use crate::touched::{Clock, Touched};
-use crate::wire::{self, COUNT_LIMIT, COUNT_SHIFT, EXECUTE, READ, STRADDLE, WRITE};
+use crate::wire::{self, EXECUTE, READ, STRADDLE, WRITE};
 
-const PAGE: u64 = 4096;
+/// The position of the count in a run's word, and its limit there.
+const COUNT_SHIFT: u32 = UNIT.count_shift;
+const COUNT_LIMIT: u64 = UNIT.count_limit();
+/// The bytes of a page, or of a line in the recorder of lines.
+const PAGE: u64 = UNIT.bytes();
 const OFFSET: u64 = PAGE - 1;
 /// No access is larger than this many bytes.
 const LARGEST: u64 = 64;
@@ -203,12 +208,23 @@ impl Runs {
     #[inline(always)]
     pub(crate) fn data_of(&self, kind: usize, info: u32, address: u64, one: u64) {
         let open = &self.data[kind & (LOADS | STORES)];
-        if address.wrapping_sub(open.page.load(Relaxed)) <= PAGE - LARGEST {
+        if address.wrapping_sub(open.page.load(Relaxed)) <= self.within(info) {
             // Only loads and stores are ever open here, so `info` says one of them.
             self.add(open, one);
         } else {
             self.data_elsewhere(kind, info, address);
         }
+    }
+
+    /// How far behind the start of a page an access may begin that lies on it completely: the largest or, where lines are no larger
+    /// than that, this one.
+    #[inline(always)]
+    fn within(&self, info: u32) -> u64 {
+        if PAGE > LARGEST {
+            return PAGE - LARGEST;
+        }
+        let format = self.format.get();
+        PAGE - (1 << (info >> format.size_shift & format.size_mask))
     }
 
     /// Adds a number, shifted by [`COUNT_SHIFT`], to the count of an open run.
@@ -282,7 +298,7 @@ impl Runs {
         let (open, other) = (&self.data[kind], &self.data[another]);
         let elsewhere = other.page.load(Relaxed);
         let usual = slot < self.quick_end.get()
-            && address & OFFSET <= PAGE - LARGEST
+            && address & OFFSET <= self.within(info)
             && open.page.load(Relaxed) != NOWHERE
             && elsewhere != NOWHERE;
         if !usual {
@@ -290,7 +306,7 @@ impl Runs {
         }
         // SAFETY: `slot` is before the end, so it and the end mark after it are in the buffer.
         unsafe {
-            slot.write(wire::run(page, in_wire(kind)) + ONE);
+            slot.write(UNIT.run(page, in_wire(kind)) + ONE);
             self.next.set(slot.add(1));
             slot.add(1).write(0);
         }
@@ -336,7 +352,7 @@ impl Runs {
         }
         self.turn();
         if self.keep(page / PAGE, kind) {
-            let slot = self.push(wire::run(page, in_wire(kind)) + ONE);
+            let slot = self.push(UNIT.run(page, in_wire(kind)) + ONE);
             if self.recording.get() {
                 open.word.set(slot);
             }
@@ -360,7 +376,7 @@ impl Runs {
         }
         // SAFETY: `slot` is before the end, so it and the end mark after it are in the buffer.
         unsafe {
-            slot.write(wire::run(block, EXECUTE | straddle) + ((block & OFFSET) << COUNT_SHIFT));
+            slot.write(UNIT.run(block, EXECUTE | straddle) + ((block & OFFSET) << COUNT_SHIFT));
             self.next.set(slot.add(1));
             slot.add(1).write(0);
         }
@@ -385,7 +401,7 @@ impl Runs {
         let kept = self.keep(index, FETCHES);
         if kept {
             let count = if self.recording.get() { number } else { 1 };
-            let slot = self.push(wire::run(page, EXECUTE | straddle) + (count << COUNT_SHIFT));
+            let slot = self.push(UNIT.run(page, EXECUTE | straddle) + (count << COUNT_SHIFT));
             number -= count;
             if self.recording.get() {
                 self.fetch.word.set(slot);
@@ -404,7 +420,7 @@ impl Runs {
         let open = self.open(kind);
         let (at, word) = (open.page.load(Relaxed), open.word.get());
         // SAFETY: as in `add`.
-        let same = |word: *mut u64| unsafe { (*word ^ wire::run(page, 0)) & wire::PAGE_BITS } == 0;
+        let same = |word: *mut u64| unsafe { (*word ^ UNIT.run(page, 0)) & UNIT.number_bits() } == 0;
         at == page || at == NOWHERE && word != self.aside[kind].as_ptr() && same(word)
     }
 

@@ -13,7 +13,7 @@
 //! collector.
 
 /// The version of this protocol; both sides come from one build, so a difference is a mistake.
-pub(crate) const VERSION: u64 = 5;
+pub(crate) const VERSION: u64 = 6;
 /// The first word of a chunk; the second is `thread << 32 | words`.
 pub(crate) const CHUNK: u64 = 0x7375_7065_7270_6167;
 /// The first word of a chunk in a slot, plus the slot; the second is the same.
@@ -35,17 +35,50 @@ pub(crate) const SLOT_FRONT_WORDS: usize = 8;
 /// The words of a slot: with the end mark, in whole cache lines.
 pub(crate) const SLOT_WORDS: usize = SLOT_FRONT_WORDS + CHUNK_WORDS + 8;
 
-/// The position of the page number of a run or the code of an event, after kind and flags.
-pub(crate) const PAGE_SHIFT: u32 = 4;
-/// The position of the count: of accesses of a run, of payload words of an event.
-pub(crate) const COUNT_SHIFT: u32 = 40;
-/// The bits of a run's word that hold its page.
-pub(crate) const PAGE_BITS: u64 = (1 << COUNT_SHIFT) - (1 << PAGE_SHIFT);
-/// The limit of the count in one word; a longer run continues in the next word.
-pub(crate) const COUNT_LIMIT: u64 = 1 << (64 - COUNT_SHIFT);
+/// The position of the number of a run's page or line, or the code of an event, after kind and flags.
+pub(crate) const NUMBER_SHIFT: u32 = 4;
+/// The position of the count of payload words of an event.
+pub(crate) const PAYLOAD_SHIFT: u32 = 46;
+
+/// What the accesses of a run are to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Unit {
+    /// The bits of a byte's place in it.
+    pub(crate) shift: u32,
+    /// The position of the count of accesses in a run's word, after bits 0 to 47 of the address without those of the place.
+    pub(crate) count_shift: u32,
+}
+
+/// Pages of 4 KB.
+pub(crate) const PAGES: Unit = Unit { shift: 12, count_shift: 40 };
+/// Lines of 64 bytes.
+pub(crate) const LINES: Unit = Unit { shift: 6, count_shift: 46 };
+
+impl Unit {
+    /// Its bytes.
+    pub(crate) const fn bytes(self) -> u64 {
+        1 << self.shift
+    }
+
+    /// The bits of a run's word that hold its number.
+    pub(crate) const fn number_bits(self) -> u64 {
+        (1 << self.count_shift) - (1 << NUMBER_SHIFT)
+    }
+
+    /// The limit of the count in one word; a longer run continues in the next word.
+    pub(crate) const fn count_limit(self) -> u64 {
+        1 << (64 - self.count_shift)
+    }
+
+    /// The word of a run, without its count: an address in its page or line, a kind and flags.
+    pub(crate) const fn run(self, address: u64, bits: u64) -> u64 {
+        (address >> self.shift << NUMBER_SHIFT) & self.number_bits() | VALID | bits
+    }
+}
+
 /// Set in every word that is not payload.
 pub(crate) const VALID: u64 = 8;
-/// The first access of this run of fetches is the second half of an instruction that began on the previous page.
+/// The first access of this run of fetches is the second half of an instruction that began on the previous page or line.
 pub(crate) const STRADDLE: u64 = 4;
 /// Loads.
 pub(crate) const READ: u64 = 0;
@@ -101,10 +134,5 @@ pub(crate) const FILE: u64 = 1 << 6;
 
 /// The word that begins an event with so many payload words.
 pub(crate) const fn event(code: u64, payload: usize) -> u64 {
-    (payload as u64) << COUNT_SHIFT | code << PAGE_SHIFT | VALID | EVENT
-}
-
-/// The word of a run, without its count: bits 12 to 47 of an address on the page, a kind and flags.
-pub(crate) const fn run(address: u64, bits: u64) -> u64 {
-    (address >> (12 - PAGE_SHIFT)) & PAGE_BITS | VALID | bits
+    (payload as u64) << PAYLOAD_SHIFT | code << NUMBER_SHIFT | VALID | EVENT
 }

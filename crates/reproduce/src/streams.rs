@@ -235,7 +235,11 @@ impl Pass {
             .into_iter()
             .map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched })
             .collect();
-        let samples = superpage_sim::Watch { sample_seconds: self.stream.sample_seconds, contiguity: self.contiguity };
+        let samples = superpage_sim::Watch {
+            sample_seconds: self.stream.sample_seconds,
+            contiguity: self.contiguity,
+            lines: false,
+        };
         superpage_sim::check_memory(&setups, &samples, Extent::default(), &limits)
             .map_err(|error| Outcome::Failed(error.to_string()))?;
         let progress = |progress| watch.progress(progress);

@@ -169,6 +169,8 @@ pub(crate) struct Whole {
     pub(crate) second_hits: [u64; 2],
     pub(crate) tlb_hit_cycles: u64,
     pub(crate) walk_cycles: u64,
+    /// The program's misses in line caches; 0 of a sampled stream, which has no lines.
+    pub(crate) data_cycles: u64,
     pub(crate) sampled: Option<Sampled>,
 }
 
@@ -200,6 +202,7 @@ impl Windows {
                 walk_references: walks.references,
                 tlb_hit_cycles: all.tlb_hit_cycles,
                 walk_cycles: walks.cycles,
+                data_cycles: translated.machine.line_cycles(&translated.counters),
                 sampled: None,
             };
         };
@@ -220,6 +223,7 @@ impl Windows {
             second_hits: [0, 1].map(|stream| whole(known.second_hits[stream], measured.second_hits[stream])),
             tlb_hit_cycles: counts.tlb_hit_cycles.round() as u64,
             walk_cycles: counts.walk_cycles.round() as u64,
+            data_cycles: 0,
             sampled: Some(Sampled {
                 on: sampling.on,
                 period: sampling.period,

@@ -10,9 +10,9 @@ use crate::workers;
 use crate::{Digest, Error, Files, Fragment, Row, Run, Setup, Watch};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
-use superpage_mmu::Machine;
+use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Ladder, PageSize};
-use superpage_trace::Source;
+use superpage_trace::{Info, Source};
 use superpage_vm::{Policy, Reserve};
 
 /// The conditions that all simulations of a grid share.
@@ -143,6 +143,9 @@ pub fn run_parts(
     if watch.sample_seconds.is_some_and(|step| step.is_nan() || step <= 0.0) {
         return Err(Error::Usage("a sample every 0 seconds: expected more".into()));
     }
+    if watch.lines {
+        check_lines(setups, source.info())?;
+    }
     let mut phases = Phases::new(source);
     let info = source.info().clone();
     let begin = |group: Vec<usize>| {
@@ -154,7 +157,7 @@ pub fn run_parts(
     shifts.sort_unstable();
     shifts.dedup();
 
-    let mut courses: Vec<Course> = shifts.iter().map(|shift| Course::new(*shift)).collect();
+    let mut courses: Vec<Course> = shifts.iter().map(|shift| Course::new(*shift, watch.lines)).collect();
     let mut now = Piece::new(&shifts);
     let mut next = Piece::new(&shifts);
     let mut done = Progress { runs: 0, of: info.runs };
@@ -196,6 +199,26 @@ pub fn run_parts(
     }
     compare(&mut runs);
     Ok(runs)
+}
+
+/// Whether the machines can hold the lines of the stream in their caches.
+fn check_lines(setups: &[Setup], info: &Info) -> Result<(), Error> {
+    let refused = |name: &str, problem: &str| Err(Error::Usage(format!("{name}: {problem}")));
+    if !info.lines {
+        return refused(
+            &info.workload,
+            "has pages and no lines: record or import it with --lines, or leave out --lines here",
+        );
+    }
+    if info.sampling.is_some() {
+        return refused(&info.workload, "is sampled, and what caches hold after a gap is not known: leave out --lines");
+    }
+    for setup in setups {
+        if let Some(problem) = Mmu::refuses_lines(&setup.machine, setup.frames << setup.ladder.base().shift()) {
+            return refused(&format!("machine {}", setup.machine.name), &problem);
+        }
+    }
+    Ok(())
 }
 
 /// Sets every row's figures relative to `base` on the same machine.

@@ -1,16 +1,17 @@
 //! The kernel of a simulation: how it handles traps, events of the stream, and a lack of memory.
 
 use crate::hardware::Hardware;
+use crate::requests::Asked;
 use crate::simulation::{Problem, Simulation};
 use std::sync::atomic::{AtomicBool, Ordering};
-use superpage_mmu::Request;
 use superpage_pages::{Access, PageRange, Protection, Vpn};
 use superpage_trace::{Event, ProcessId};
 use superpage_vm::{Backing, Fault, FaultError, FaultKind, Growth, Hash, Map};
 
 impl Simulation {
     /// Handles a trap until the access succeeds, as a processor would retry it.
-    pub(crate) fn trap(&mut self, request: Request) -> Result<(), Problem> {
+    pub(crate) fn trap(&mut self, asked: Asked<'_>) -> Result<(), Problem> {
+        let request = asked.requests[0];
         let (page, access) = (request.page(), request.access());
         // A fault maps the page. A mapping may first have to be made or its rights widened: it takes at most four
         // steps.
@@ -22,7 +23,7 @@ impl Simulation {
             match self.vm.fault(hardware, &mut self.disk, address, access) {
                 Ok(fault) => {
                     self.note_copy(&fault);
-                    if self.mmu.retry(request).is_ok() {
+                    if asked.retry(&mut self.mmu).is_ok() {
                         self.note_writes(&[request]);
                         self.daemon();
                         return Ok(());

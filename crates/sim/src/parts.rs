@@ -59,6 +59,9 @@ pub struct Watch {
     /// Find out how contiguous mapped memory is at its peak ([`Row::contiguous_percent`]). That takes time in proportion to mapped
     /// memory, each time that memory shrinks from a new peak.
     pub contiguity: bool,
+    /// Keep the program's data and instructions in the machine's line caches, together with page tables
+    /// ([`Mmu::run_lines`](superpage_mmu::Mmu::run_lines)). The stream must have lines.
+    pub lines: bool,
 }
 
 /// The rows of `runs`, all of one stream; with `parts`, followed by those of each part, whose workload is

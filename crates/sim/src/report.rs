@@ -266,6 +266,10 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(Column::number("16K file"), |row| share(row.contiguous_percent.and_then(|all| all.file_16k)));
         add(Column::number("32K file"), |row| share(row.contiguous_percent.and_then(|all| all.file_32k)));
     }
+    if rows.iter().any(|row| row.caches.is_some()) {
+        add(Column::number("L1D misses"), |row| row.caches.map_or("-".into(), |caches| count(caches.l1d_misses)));
+        add(Column::number("memory"), |row| row.caches.map_or("-".into(), |caches| count(caches.memory_accesses)));
+    }
     let mapped: Cell = match screen.is_wide() {
         true => |row| approximate::known(row, pages(&row.pages)),
         false => |row| approximate::known(row, most_pages(&row.pages)),
@@ -372,6 +376,7 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
         return None;
     }
     let parts = [
+        ("cache misses", base.data_cycles, row.data_cycles),
         ("hits in later TLB levels", base.tlb_hit_cycles, row.tlb_hit_cycles),
         ("faults, entries and shootdowns", base.fault_cycles, row.fault_cycles),
         ("zeroing", base.zero_cycles, row.zero_cycles),

@@ -3,15 +3,18 @@
 use crate::piece::{Mark, Stretch};
 use crate::touched::{Owner, Touched};
 use std::collections::BTreeSet;
-use superpage_mmu::Request;
+use std::ops::Range;
+use superpage_mmu::{Mmu, Request, Trap};
 use superpage_pages::{Access, Vpn};
-use superpage_trace::{Batch, Event, ProcessId, Run, TRACE_PAGE_SHIFT};
+use superpage_trace::{Batch, Event, ProcessId, Run, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 
 /// The runs of a batch as requests to the hardware, in the stretches between marks. All simulations whose machines have
 /// the same base page share it.
 pub(crate) struct Requests {
     base_shift: u32,
     requests: Vec<Request>,
+    /// For each request the place of its line in the base page, if lines are asked for.
+    lines: Vec<u32>,
     /// For each stretch, where its requests end.
     ends: Vec<usize>,
     /// For each stretch, the last requests before it.
@@ -27,15 +30,28 @@ pub(crate) struct Requests {
 pub(crate) struct Course {
     /// The bits that a page number of the stream loses on them.
     shift: u32,
+    /// Whether each run makes a request, for its line.
+    lines: bool,
     last: Last,
     touched: Touched,
 }
 
 impl Course {
     /// For machines whose base page has `base_shift` bits, at least those of a trace page.
-    pub(crate) fn new(base_shift: u32) -> Course {
+    pub(crate) fn new(base_shift: u32, lines: bool) -> Course {
         let shift = base_shift - TRACE_PAGE_SHIFT;
-        Course { shift, last: [NOWHERE; 2], touched: Touched::new(shift) }
+        Course { shift, lines, last: [NOWHERE; 2], touched: Touched::new(shift) }
+    }
+}
+
+impl Course {
+    /// The request that a run makes, if it makes one.
+    #[inline]
+    fn request(&mut self, run: &Run) -> Option<Request> {
+        if self.lines {
+            return Some(Request::new(Vpn(run.page() >> self.shift), run.access()));
+        }
+        next(&mut self.last, self.shift, run)
     }
 }
 
@@ -52,6 +68,7 @@ impl Requests {
         Requests {
             base_shift,
             requests: Vec::new(),
+            lines: Vec::new(),
             ends: Vec::new(),
             before: Vec::new(),
             touches: Vec::new(),
@@ -65,12 +82,13 @@ impl Requests {
         self.base_shift
     }
 
-    /// Prepares `batch`. While a stream stays on a page, only the first run of each kind, and the first run of reads
+    /// Prepares `batch`. With lines every run makes a request. Without, while a stream stays on a page, only the first run of each kind, and the first run of reads
     /// after the writes, can miss or fault, as in [`superpage_trace::Run`], and the others make no request; after an
     /// event every run does. (If the page daemon evicts a page during a run, that is not modelled: a run is one
     /// moment.)
     pub(crate) fn prepare(&mut self, batch: &Batch, stretches: &[Stretch], course: &mut Course) {
         self.requests.clear();
+        self.lines.clear();
         self.ends.clear();
         self.before.clear();
         self.touches.clear();
@@ -94,7 +112,10 @@ impl Requests {
 
     fn extend(&mut self, runs: &[Run], course: &mut Course) {
         for run in runs {
-            if let Some(request) = next(&mut course.last, course.shift, run) {
+            if course.lines {
+                self.lines.push((run.line() & ((1 << (self.base_shift - TRACE_LINE_SHIFT)) - 1)) as u32);
+            }
+            if let Some(request) = course.request(run) {
                 if course.touched.access(request.page().0, request.access()) {
                     self.touches.push(self.requests.len());
                 }
@@ -118,6 +139,9 @@ impl Requests {
 
     /// Which of `runs`, those of stretch number `index`, made its request number `request`.
     pub(crate) fn run_of(&self, index: usize, runs: &[Run], request: usize) -> usize {
+        if !self.lines.is_empty() {
+            return request;
+        }
         let mut last = self.before[index];
         let shift = self.base_shift - TRACE_PAGE_SHIFT;
         let makes = |run: &Run| next(&mut last, shift, run).is_some();
@@ -127,9 +151,38 @@ impl Requests {
     }
 
     /// The requests of stretch number `index`.
-    pub(crate) fn stretch(&self, index: usize) -> &[Request] {
+    pub(crate) fn stretch(&self, index: usize) -> Asked<'_> {
         let start = if index == 0 { 0 } else { self.ends[index - 1] };
-        &self.requests[start..self.ends[index]]
+        let end = self.ends[index];
+        Asked { requests: &self.requests[start..end], lines: self.lines.get(start..end).unwrap_or_default() }
+    }
+}
+
+/// Some requests and, in a stream with lines that are asked for, the line of each.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) requests: &'a [Request],
+    lines: &'a [u32],
+}
+
+impl<'a> Asked<'a> {
+    /// Some of them.
+    pub(crate) fn part(&self, range: Range<usize>) -> Asked<'a> {
+        Asked { requests: &self.requests[range.clone()], lines: self.lines.get(range).unwrap_or_default() }
+    }
+
+    /// Makes them, until one traps.
+    #[inline]
+    pub(crate) fn run(&self, mmu: &mut Mmu) -> Option<(usize, Trap)> {
+        if self.lines.is_empty() { mmu.run(self.requests) } else { mmu.run_lines(self.requests, self.lines) }
+    }
+
+    /// Makes the first of them again, after a trap.
+    pub(crate) fn retry(&self, mmu: &mut Mmu) -> Result<(), Trap> {
+        match self.lines.first() {
+            None => mmu.retry(self.requests[0]),
+            Some(line) => mmu.retry_line(self.requests[0], *line),
+        }
     }
 }
 
@@ -168,13 +221,13 @@ mod tests {
                 builder.read(&mut batch, address + (step % 3) * 4096, 8);
             }
             builder.close(&mut batch);
-            let (mut requests, mut course) = (Requests::new(shift), Course::new(shift));
+            let (mut requests, mut course) = (Requests::new(shift), Course::new(shift, false));
             let all = batch.runs.len();
             requests.prepare(&batch, &[Stretch { start: 0, end: all, done: Done::default(), mark: None }], &mut course);
             let each = batch.runs.iter().map(|run| Request::new(Vpn(run.page() >> course.shift), run.access()));
             let each: Vec<Request> = each.collect();
-            assert!(shift == TRACE_PAGE_SHIFT || requests.stretch(0).len() < all);
-            let counted = [&each, requests.stretch(0)].map(|requests| {
+            assert!(shift == TRACE_PAGE_SHIFT || requests.stretch(0).requests.len() < all);
+            let counted = [&each, requests.stretch(0).requests].map(|requests| {
                 let mut mmu = Mmu::new(&machine);
                 let (size, rights) = (machine.pages.sizes[0], Protection::READ_WRITE);
                 (0..400).for_each(|page| {

@@ -2,6 +2,7 @@
 
 use crate::{ContiguousPercent, Digest, Files, Fragment};
 use serde::{Serialize, Serializer};
+use superpage_mmu::Counters;
 use superpage_pages::PageSize;
 
 /// One simulation of the grid, with the keys of the JSON that the command prints.
@@ -39,7 +40,7 @@ pub struct Row {
     pub walks: u64,
     /// Memory references that these walks made.
     pub walk_memory_references: u64,
-    /// Modelled time, in cycles: the sum of the nine that follow.
+    /// Modelled time, in cycles: the sum of the ten that follow.
     pub cycles: u64,
     /// The program's instructions, at the machine's rate without TLB misses.
     pub program_cycles: u64,
@@ -47,6 +48,9 @@ pub struct Row {
     pub tlb_hit_cycles: u64,
     /// Page-table walks, or refills by software.
     pub walk_cycles: u64,
+    /// The program's own misses in the first line caches, each as long as where it is served takes, divided by how many overlap
+    /// (`memory.overlap` of the machine); 0 without lines.
+    pub data_cycles: u64,
     /// The kernel's part of faults, traps that set use bits, page-table entries written, shootdowns and switches.
     pub fault_cycles: u64,
     /// Zeroing of pages.
@@ -85,6 +89,8 @@ pub struct Row {
     /// How much of mapped memory lay in contiguous groups at that moment; only if [`Watch`](crate::Watch) asks for it, and not of a
     /// part.
     pub contiguous_percent: Option<ContiguousPercent>,
+    /// What missed in the machine's line caches; only if [`Watch`](crate::Watch) asks for lines.
+    pub caches: Option<Caches>,
     /// Superpages made: by promotion, or at once by the fault that populated all of them.
     pub promotions: u64,
     /// Those of them that a fault made at once, which costs no promotion.
@@ -195,6 +201,45 @@ pub struct Row {
     pub assumed: Vec<String>,
 }
 
+/// Misses in line caches of a stream with lines. Of a run of accesses to one line only the first counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Caches {
+    /// Loads and stores that missed in the nearest cache.
+    pub l1d_misses: u64,
+    /// Fetches that missed in the nearest cache.
+    pub l1i_misses: u64,
+    /// Loads, stores and fetches that no cache served.
+    pub memory_accesses: u64,
+    /// References of walks that missed in the nearest cache.
+    pub walk_l1d_misses: u64,
+    /// References of walks that no cache served.
+    pub walk_memory_accesses: u64,
+}
+
+impl Caches {
+    pub(crate) fn of(counters: &Counters) -> Caches {
+        let [data, fetches] = &counters.program_lines;
+        let behind = |hits: &[u64]| hits[1..].iter().sum::<u64>();
+        Caches {
+            l1d_misses: behind(&data.hits) + data.misses,
+            l1i_misses: behind(&fetches.hits) + fetches.misses,
+            memory_accesses: data.misses + fetches.misses,
+            walk_l1d_misses: behind(&counters.line_hits) + counters.line_misses,
+            walk_memory_accesses: counters.line_misses,
+        }
+    }
+
+    fn since(self, before: &Caches) -> Caches {
+        Caches {
+            l1d_misses: self.l1d_misses - before.l1d_misses,
+            l1i_misses: self.l1i_misses - before.l1i_misses,
+            memory_accesses: self.memory_accesses - before.memory_accesses,
+            walk_l1d_misses: self.walk_l1d_misses - before.walk_l1d_misses,
+            walk_memory_accesses: self.walk_memory_accesses - before.walk_memory_accesses,
+        }
+    }
+}
+
 /// How the counts of a row were estimated from a sampled stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sampled {
@@ -248,6 +293,9 @@ impl Row {
         for (now, then) in self.promotions_by_size.iter_mut().zip(&before.promotions_by_size) {
             now.1 -= then.1;
         }
+        if let (Some(now), Some(then)) = (&mut self.caches, &before.caches) {
+            *now = now.since(then);
+        }
         self.seconds -= before.seconds;
         self.idle_seconds -= before.idle_seconds;
         self.io_seconds -= before.io_seconds;
@@ -260,7 +308,7 @@ impl Row {
     }
 
     /// All plain counts, which only grow during a run.
-    fn counts(&mut self) -> [&mut u64; 51] {
+    fn counts(&mut self) -> [&mut u64; 52] {
         [
             &mut self.references,
             &mut self.instructions,
@@ -278,6 +326,7 @@ impl Row {
             &mut self.program_cycles,
             &mut self.tlb_hit_cycles,
             &mut self.walk_cycles,
+            &mut self.data_cycles,
             &mut self.fault_cycles,
             &mut self.zero_cycles,
             &mut self.copy_cycles,

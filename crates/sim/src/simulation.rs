@@ -11,7 +11,8 @@ use crate::hardware::Hardware;
 use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Piece, Window};
-use crate::row::Sampled;
+use crate::requests::Asked;
+use crate::row::{Caches, Sampled};
 use crate::{Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -203,7 +204,7 @@ impl Simulation {
                 self.counted.instructions += done.instructions;
                 self.counted.accesses += done.accesses;
             }
-            self.note_touched(requests.touched(index, requests.stretch(index).len(), &self.processes.ended));
+            self.note_touched(requests.touched(index, requests.stretch(index).requests.len(), &self.processes.ended));
             match stretch.mark {
                 Some(Mark::Event(event)) => {
                     if self.record.watch.contiguity {
@@ -241,29 +242,30 @@ impl Simulation {
     }
 
     /// Makes the requests; on failure returns which one could not be made, and why.
-    fn requests(&mut self, requests: &[Request]) -> Result<(), (usize, Problem)> {
+    fn requests(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
         if self.vm.wants_misses() {
-            return self.requests_telling(requests);
+            return self.requests_telling(asked);
         }
-        let mut at = 0;
-        while let Some((index, _)) = self.mmu.run(&requests[at..]) {
-            self.note_writes(&requests[at..at + index]);
+        let (mut at, end) = (0, asked.requests.len());
+        while let Some((index, _)) = asked.part(at..end).run(&mut self.mmu) {
+            self.note_writes(&asked.requests[at..at + index]);
             at += index;
-            self.trap(requests[at]).map_err(|problem| (at, problem))?;
+            self.trap(asked.part(at..at + 1)).map_err(|problem| (at, problem))?;
             at += 1;
             self.run_due();
         }
-        self.note_writes(&requests[at..]);
+        self.note_writes(&asked.requests[at..]);
         Ok(())
     }
 
     /// The same for a policy that wants to know of each miss, one by one.
-    fn requests_telling(&mut self, requests: &[Request]) -> Result<(), (usize, Problem)> {
-        for (at, request) in requests.iter().enumerate() {
+    fn requests_telling(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
+        for (at, request) in asked.requests.iter().enumerate() {
             let before = self.mmu.misses(self.only().number);
-            match self.mmu.run(&requests[at..=at]) {
-                Some(_) => self.trap(*request).map_err(|problem| (at, problem))?,
-                None => self.note_writes(&requests[at..=at]),
+            let one = asked.part(at..at + 1);
+            match one.run(&mut self.mmu) {
+                Some(_) => self.trap(one).map_err(|problem| (at, problem))?,
+                None => self.note_writes(one.requests),
             }
             if self.mmu.misses(self.only().number) > before {
                 let hardware = Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes);
@@ -342,7 +344,7 @@ impl Simulation {
     /// The modelled time so far on a machine, in cycles.
     fn cycles(&self, member: &Member, whole: &Whole) -> u64 {
         let machine = &member.setup.machine;
-        let translation = whole.tlb_hit_cycles + whole.walk_cycles;
+        let translation = whole.tlb_hit_cycles + whole.walk_cycles + whole.data_cycles;
         let kernel = member.kernel(&self.effort());
         cost::program(machine, whole) + translation + kernel.total() + self.disk.cycles(machine)
     }
@@ -470,6 +472,7 @@ impl Simulation {
             program_cycles: cost::program(machine, &whole),
             tlb_hit_cycles: whole.tlb_hit_cycles,
             walk_cycles: whole.walk_cycles,
+            data_cycles: whole.data_cycles,
             fault_cycles: kernel.fault,
             zero_cycles: kernel.zero,
             copy_cycles: kernel.copy,
@@ -485,6 +488,7 @@ impl Simulation {
             bloat_percent: bloat(self.touched.peak, stats.peak_resident_pages),
             pages: self.setup.ladder.sizes().iter().copied().zip(self.touched.mapped_at_peak).collect(),
             contiguous_percent: self.record.watch.contiguity.then(|| self.touched.contiguous.percent()),
+            caches: self.record.watch.lines.then(|| Caches::of(counters)),
             promotions: stats.promotions.iter().sum(),
             superpages_at_fault: stats.promotions_at_fault,
             promotions_by_size: self.setup.ladder.sizes().iter().copied().zip(stats.promotions).skip(1).collect(),

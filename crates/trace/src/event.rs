@@ -6,6 +6,12 @@ use superpage_pages::{Access, Hint, Protection};
 /// Page numbers in a trace count pages of this many bits, whatever machine the trace comes from or runs on.
 pub const TRACE_PAGE_SHIFT: u32 = 12;
 
+/// The bits of a byte's place in a line, in streams that have lines ([`Info::lines`]).
+pub const TRACE_LINE_SHIFT: u32 = 6;
+
+/// The bits of a line's place in its page.
+const LINE_BITS: u32 = TRACE_PAGE_SHIFT - TRACE_LINE_SHIFT;
+
 /// The end of memory and of files in a trace: page numbers of accesses, mappings and files are below this.
 pub const PAGES_LIMIT: u64 = 1 << (64 - TRACE_PAGE_SHIFT);
 
@@ -30,10 +36,14 @@ pub struct ProcessId(pub u32);
 ///
 /// If an outer level is inclusive *and* serves data and fetches, a fetch may evict a page during a run; that is not
 /// modelled.
+///
+/// In a stream with lines ([`Info::lines`]) a run's accesses are to one line of 64 bytes, and all that is said here of pages
+/// holds of lines: then it is also the first access alone that can miss in a cache of such lines that serves no other stream. TLBs
+/// see more runs, of which those that stay on a page change nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Run {
-    /// `page << 2 | kind`.
+    /// `page << 8 | line << 2 | kind`.
     tag: u64,
     /// Accesses in the run, at least 1: loads and stores, or for [`Access::Execute`] instruction fetches.
     pub references: u32,
@@ -43,9 +53,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// A run of `references` accesses to the page with number `page` (below 2^62).
+    /// A run of `references` accesses to the page with number `page` (below 2^56), or to its first line.
     pub const fn new(page: u64, access: Access, references: u32, instructions: u32) -> Run {
-        Run { tag: page << 2 | access as u64, references, instructions }
+        Run::on_line(page << LINE_BITS, access, references, instructions)
+    }
+
+    /// A run of `references` accesses to the line with number `line` of memory (below 2^62).
+    pub const fn on_line(line: u64, access: Access, references: u32, instructions: u32) -> Run {
+        Run { tag: line << 2 | access as u64, references, instructions }
     }
 
     /// A run by its [`Run::tag`].
@@ -57,10 +72,16 @@ impl Run {
     /// The number of the 4 KB page.
     #[inline]
     pub const fn page(self) -> u64 {
+        self.tag >> (2 + LINE_BITS)
+    }
+
+    /// The number of the line of 64 bytes in memory; in a stream without lines, of the first in the page.
+    #[inline]
+    pub const fn line(self) -> u64 {
         self.tag >> 2
     }
 
-    /// `page << 2 | kind`.
+    /// `page << 8 | line << 2 | kind`.
     #[inline]
     pub(crate) const fn tag(self) -> u64 {
         self.tag
@@ -79,7 +100,8 @@ impl Run {
 
 impl std::fmt::Debug for Run {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?} {:#x} x{} /{}", self.access(), self.page(), self.references, self.instructions)
+        let (page, line) = (self.page(), self.line() % (1 << LINE_BITS));
+        write!(f, "{:?} {page:#x}:{line} x{} /{}", self.access(), self.references, self.instructions)
     }
 }
 
@@ -363,6 +385,8 @@ pub struct Info {
     pub sampling: Option<Sampling>,
     /// Whether instruction fetches are in the stream.
     pub fetches: bool,
+    /// Whether the accesses of a run are to one line of 64 bytes, not only to one page.
+    pub lines: bool,
     /// Whether runs of writes include the reads of the same page after them, which then have no run of their own, as in
     /// files of versions 1 and 2. Such a stream is exact on machines whose loads and stores use the same TLBs.
     pub loads_in_writes: bool,

@@ -18,7 +18,10 @@ pub mod workload;
 
 pub use check::{Counts, check_stream};
 pub use error::Error;
-pub use event::{Backing, Batch, Event, Growth, Info, PAGES_LIMIT, ProcessId, Run, Sampling, Source, TRACE_PAGE_SHIFT};
+pub use event::{
+    Backing, Batch, Event, Growth, Info, PAGES_LIMIT, ProcessId, Run, Sampling, Source, TRACE_LINE_SHIFT,
+    TRACE_PAGE_SHIFT,
+};
 pub use file::{Summary, info};
 pub use run_builder::RunBuilder;
 pub use sample::Sample;

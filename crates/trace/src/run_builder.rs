@@ -1,35 +1,37 @@
 //! Builds runs from single accesses, by the rules of [`Run`].
 
-use crate::event::{Batch, Event, Run, TRACE_PAGE_SHIFT};
+use crate::event::{Batch, Event, Run, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 use superpage_pages::Access;
 
-/// No page: page numbers have at most 52 bits.
+/// Neither page nor line: their numbers have at most 58 bits.
 const NONE: u64 = u64::MAX;
 
 /// A run that is still growing. Its place in the batch is reserved; its counts are written there when it is closed.
 #[derive(Clone, Copy, Debug)]
 struct Open {
-    page: u64,
+    /// The number of its page or line.
+    unit: u64,
     references: u32,
     instructions: u32,
     index: usize,
 }
 
 impl Open {
-    const CLOSED: Open = Open { page: NONE, references: 0, instructions: 0, index: 0 };
+    const CLOSED: Open = Open { unit: NONE, references: 0, instructions: 0, index: 0 };
 
     #[inline]
     fn close(&mut self, batch: &mut Batch) {
-        if self.page != NONE {
+        if self.unit != NONE {
             let run = &mut batch.runs[self.index];
             run.references = self.references;
             run.instructions = self.instructions;
-            self.page = NONE;
+            self.unit = NONE;
         }
     }
 }
 
-/// Builds runs from accesses in program order.
+/// Builds runs from accesses in program order: of pages or, after [`RunBuilder::of_lines`], of lines, for which all that
+/// follows is the same.
 ///
 /// Data accesses and instruction fetches are two streams. Of the first, at most a run of loads and one of stores are
 /// open, on one page; of the second, one run. An access that crosses pages counts on each of them. The counts of an
@@ -59,6 +61,8 @@ pub struct RunBuilder {
     fetch: Open,
     /// Instructions passed since the last data run was opened.
     passed: u64,
+    /// The bits of a byte's place in a page or line.
+    shift: u32,
 }
 
 impl Default for RunBuilder {
@@ -70,7 +74,24 @@ impl Default for RunBuilder {
 impl RunBuilder {
     /// A builder with no open run.
     pub const fn new() -> RunBuilder {
-        RunBuilder { data: [Open::CLOSED; 2], fetch: Open::CLOSED, passed: 0 }
+        RunBuilder { data: [Open::CLOSED; 2], fetch: Open::CLOSED, passed: 0, shift: TRACE_PAGE_SHIFT }
+    }
+
+    /// A builder of runs of lines.
+    pub const fn of_lines() -> RunBuilder {
+        RunBuilder { shift: TRACE_LINE_SHIFT, ..RunBuilder::new() }
+    }
+
+    /// The first and the last page or line of an access; an access that would wrap around the address space is cut at its end.
+    #[inline]
+    fn units(&self, address: u64, bytes: u64) -> (u64, u64) {
+        let end = address.saturating_add(bytes.saturating_sub(1));
+        (address >> self.shift, end >> self.shift)
+    }
+
+    #[inline]
+    fn run(&self, unit: u64, access: Access, references: u32, instructions: u32) -> Run {
+        Run::on_line(unit << (self.shift - TRACE_LINE_SHIFT), access, references, instructions)
     }
 
     /// A load of `bytes` bytes (0 counts as 1) from `address`. Costs a few instructions if the page stays the same.
@@ -89,10 +110,10 @@ impl RunBuilder {
     /// both and an instruction of the first.
     #[inline]
     pub fn fetch(&mut self, batch: &mut Batch, address: u64, bytes: u64) {
-        let (first, last) = pages(address, bytes);
-        self.fetch_page(batch, first, 1);
-        for page in first + 1..=last {
-            self.fetch_page(batch, page, 0);
+        let (first, last) = self.units(address, bytes);
+        self.fetch_unit(batch, first, 1);
+        for unit in first + 1..=last {
+            self.fetch_unit(batch, unit, 0);
         }
     }
 
@@ -111,7 +132,7 @@ impl RunBuilder {
 
     /// Ends the open runs, so that `batch` is complete. Call it before a batch is passed on.
     pub fn close(&mut self, batch: &mut Batch) {
-        let open = self.data.iter_mut().filter(|run| run.page != NONE);
+        let open = self.data.iter_mut().filter(|run| run.unit != NONE);
         if let Some(last) = open.max_by_key(|run| run.index) {
             let room = u64::from(u32::MAX - last.instructions);
             let taken = self.passed.min(room);
@@ -124,61 +145,54 @@ impl RunBuilder {
 
     #[inline]
     fn data_access(&mut self, batch: &mut Batch, address: u64, bytes: u64, write: bool) {
-        let (first, last) = pages(address, bytes);
-        self.data_page(batch, first, write);
-        for page in first + 1..=last {
-            self.data_page(batch, page, write);
+        let (first, last) = self.units(address, bytes);
+        self.data_unit(batch, first, write);
+        for unit in first + 1..=last {
+            self.data_unit(batch, unit, write);
         }
     }
 
     #[inline]
-    fn data_page(&mut self, batch: &mut Batch, page: u64, write: bool) {
+    fn data_unit(&mut self, batch: &mut Batch, unit: u64, write: bool) {
         let run = &mut self.data[usize::from(write)];
-        if run.page == page && run.references < u32::MAX {
+        if run.unit == unit && run.references < u32::MAX {
             run.references += 1;
         } else {
-            self.open_data(batch, page, write);
+            self.open_data(batch, unit, write);
         }
     }
 
     #[inline(never)]
-    fn open_data(&mut self, batch: &mut Batch, page: u64, write: bool) {
+    fn open_data(&mut self, batch: &mut Batch, unit: u64, write: bool) {
         let [run, other] = [usize::from(write), usize::from(!write)];
         self.data[run].close(batch);
         // The first store may trap and change what is mapped, so loads after it begin anew.
-        if write || self.data[other].page != page {
+        if write || self.data[other].unit != unit {
             self.data[other].close(batch);
         }
         let instructions = self.passed.min(u64::from(u32::MAX)) as u32;
         self.passed -= u64::from(instructions);
-        self.data[run] = Open { page, references: 1, instructions, index: batch.runs.len() };
-        batch.run(Run::new(page, if write { Access::Write } else { Access::Read }, 1, instructions));
+        self.data[run] = Open { unit, references: 1, instructions, index: batch.runs.len() };
+        batch.run(self.run(unit, if write { Access::Write } else { Access::Read }, 1, instructions));
     }
 
     #[inline]
-    fn fetch_page(&mut self, batch: &mut Batch, page: u64, instructions: u32) {
+    fn fetch_unit(&mut self, batch: &mut Batch, unit: u64, instructions: u32) {
         let fetch = &mut self.fetch;
-        if fetch.page == page && fetch.references < u32::MAX {
+        if fetch.unit == unit && fetch.references < u32::MAX {
             fetch.references += 1;
             fetch.instructions += instructions;
         } else {
-            self.open_fetch(batch, page, instructions);
+            self.open_fetch(batch, unit, instructions);
         }
     }
 
     #[inline(never)]
-    fn open_fetch(&mut self, batch: &mut Batch, page: u64, instructions: u32) {
+    fn open_fetch(&mut self, batch: &mut Batch, unit: u64, instructions: u32) {
         self.fetch.close(batch);
-        self.fetch = Open { page, references: 1, instructions, index: batch.runs.len() };
-        batch.run(Run::new(page, Access::Execute, 1, instructions));
+        self.fetch = Open { unit, references: 1, instructions, index: batch.runs.len() };
+        batch.run(self.run(unit, Access::Execute, 1, instructions));
     }
-}
-
-/// The first and the last page of an access; an access that would wrap around the address space is cut at its end.
-#[inline]
-fn pages(address: u64, bytes: u64) -> (u64, u64) {
-    let end = address.saturating_add(bytes.saturating_sub(1));
-    (address >> TRACE_PAGE_SHIFT, end >> TRACE_PAGE_SHIFT)
 }
 
 #[cfg(test)]
@@ -187,14 +201,14 @@ mod tests {
     use proptest::prelude::*;
 
     /// The rules again, stated as plainly as possible: (page, kind, references, instructions) of each run.
-    fn brute_force(accesses: &[(Access, u64, u64)]) -> Vec<(u64, Access, u32, u32)> {
+    fn brute_force(accesses: &[(Access, u64, u64)], bytes_of: u64) -> Vec<(u64, Access, u32, u32)> {
         let mut runs: Vec<(u64, Access, u32, u32)> = Vec::new();
         // By kind, the run that is open.
         let mut open: [Option<usize>; 3] = [None; 3];
         for &(access, address, bytes) in accesses {
-            let last = (address + bytes.max(1) - 1) / 4096;
-            for page in address / 4096..=last {
-                let instruction = u32::from(access == Access::Execute && page == address / 4096);
+            let last = (address + bytes.max(1) - 1) / bytes_of;
+            for page in address / bytes_of..=last {
+                let instruction = u32::from(access == Access::Execute && page == address / bytes_of);
                 let stream = if access == Access::Execute { 2..3 } else { 0..2 };
                 for left in &mut open[stream] {
                     left.take_if(|index| runs[*index].0 != page);
@@ -218,7 +232,11 @@ mod tests {
     }
 
     fn drive(accesses: &[(Access, u64, u64)]) -> Batch {
-        let (mut builder, mut batch) = (RunBuilder::new(), Batch::default());
+        drive_with(RunBuilder::new(), accesses)
+    }
+
+    fn drive_with(mut builder: RunBuilder, accesses: &[(Access, u64, u64)]) -> Batch {
+        let mut batch = Batch::default();
         for &(access, address, bytes) in accesses {
             match access {
                 Access::Read => builder.read(&mut batch, address, bytes),
@@ -241,7 +259,11 @@ mod tests {
             let batch = drive(&accesses);
             let runs: Vec<_> =
                 batch.runs.iter().map(|r| (r.page(), r.access(), r.references, r.instructions)).collect();
-            prop_assert_eq!(runs, brute_force(&accesses));
+            prop_assert_eq!(runs, brute_force(&accesses, 4096));
+            let batch = drive_with(RunBuilder::of_lines(), &accesses);
+            let runs: Vec<_> =
+                batch.runs.iter().map(|r| (r.line(), r.access(), r.references, r.instructions)).collect();
+            prop_assert_eq!(runs, brute_force(&accesses, 64));
         }
     }
 

@@ -24,13 +24,13 @@ fn read_all(source: &mut dyn Source) -> Result<Batch, Error> {
 }
 
 fn imported(format: &str, bytes: &[u8]) -> Result<Batch, Error> {
-    read_all(&mut *import::import(format, write(bytes).path())?)
+    read_all(&mut *import::import(format, write(bytes).path(), false)?)
 }
 
 /// The error's sentence without the name of the file.
 fn said(format: &str, bytes: &[u8]) -> String {
     let file = write(bytes);
-    let read = import::import(format, file.path()).and_then(|mut source| read_all(&mut *source));
+    let read = import::import(format, file.path(), false).and_then(|mut source| read_all(&mut *source));
     let error = read.expect_err("a wrong trace was read");
     assert_eq!(error.status(), 2);
     error.to_string().replace(&*file.path().to_string_lossy(), "FILE")
@@ -52,7 +52,7 @@ I  0401affe,4
 #[test]
 fn lackey_text_becomes_runs() {
     let file = write(LACKEY.as_bytes());
-    let mut source = import::import("lackey", file.path()).unwrap();
+    let mut source = import::import("lackey", file.path(), false).unwrap();
     assert_eq!(source.info().workload, "ls -l /");
     assert!(source.info().fetches);
     let batch = read_all(&mut *source).unwrap();
@@ -99,7 +99,7 @@ fn lackey_reads_what_valgrind_writes() {
         eprintln!("valgrind is not here; nothing to read");
         return;
     }
-    let mut source = import::import("lackey", &log).unwrap();
+    let mut source = import::import("lackey", &log, false).unwrap();
     assert_eq!(source.info().workload, "true");
     let batch = read_all(&mut *source).unwrap();
     let text = fs::read_to_string(&log).unwrap();
@@ -172,7 +172,7 @@ fn champsim_errors_name_the_byte() {
 #[test]
 fn mistakes_with_names_are_one_sentence_each() {
     let error =
-        |format: &str, path: &str| import::import(format, Path::new(path)).err().expect("it opened").to_string();
+        |format: &str, path: &str| import::import(format, Path::new(path), false).err().expect("it opened").to_string();
     assert!(error("pin", "x").contains("expected one of: champsim, lackey"));
     assert!(error("lackey", "/").contains("is a directory"));
     assert!(error("lackey", "no such file").contains("No such file"));

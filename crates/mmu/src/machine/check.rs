@@ -361,7 +361,10 @@ impl Machine {
         if self.line_cache.len() > MAX_LINE_LEVELS {
             return Err(("line-cache".into(), format!("expected at most {MAX_LINE_LEVELS} levels")));
         }
-        for cache in &self.line_cache {
+        if !(1.0..=64.0).contains(&self.memory.overlap) {
+            return Err(("memory.overlap".into(), format!("expected 1 to 64, not {}", self.memory.overlap)));
+        }
+        for cache in self.line_cache.iter().chain(&self.instruction_cache) {
             let key = format!("line-cache \"{}\"", cache.name);
             if cache.size > super::range::LINE_CACHE_BYTES {
                 return Err((key, format!("size is at most 64G, not {} bytes", cache.size)));

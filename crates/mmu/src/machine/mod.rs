@@ -57,6 +57,10 @@ pub struct Machine {
     /// Caches that page-table lines go through, nearest first.
     #[serde(default)]
     pub line_cache: Vec<LineCacheSpec>,
+    /// The first level for fetches, where they have one of their own before the second of the line caches. Only streams with lines
+    /// use it.
+    #[serde(default)]
+    pub instruction_cache: Option<LineCacheSpec>,
     /// The costs of operating-system work.
     pub costs: Costs,
     /// The backing store.
@@ -90,11 +94,20 @@ pub struct Memory {
     pub latency_cycles: u64,
     /// Bytes per cache line.
     pub line_bytes: u64,
+    /// How many of the program's misses in the first line cache overlap on average: their cycles are divided by it. Only streams with
+    /// lines use it.
+    #[serde(default = "one")]
+    pub overlap: f64,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.
     #[serde(default)]
     pub assumed: Vec<String>,
+}
+
+/// Nothing overlaps.
+fn one() -> f64 {
+    1.0
 }
 
 /// The page sizes.

@@ -7,9 +7,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{COUNT_SHIFT, FETCHES, LARGEST, LOADS, NOWHERE, OFFSET, ONE, PAGE, Runs, STORES};
+use crate::UNIT;
 use crate::schedule::{Phase, Schedule, Stage};
 use crate::touched::Touched;
-use crate::wire::{self, EXECUTE, READ, code};
+use crate::wire::{EXECUTE, READ, code};
 
 /// Decides which accesses of each period are kept.
 #[derive(Clone, Copy)]
@@ -141,7 +142,7 @@ impl Runs {
             tell(Phase::Warming);
         }
         for (page, fetch) in recent {
-            self.push(wire::run(page * PAGE, if fetch { EXECUTE } else { READ }) + ONE);
+            self.push(UNIT.run(page * PAGE, if fetch { EXECUTE } else { READ }) + ONE);
         }
         // What follows continues none of these.
         tell(now.phase);

@@ -3,7 +3,7 @@
 use super::*;
 use crate::schedule::Schedule;
 use crate::touched::Touched;
-use crate::wire::{EVENT, PAGE_BITS, code};
+use crate::wire::{EVENT, code};
 use std::sync::Mutex;
 
 const FORMAT: AccessFormat = AccessFormat { kind_shift: 16, size_shift: 4, size_mask: 7 };
@@ -30,7 +30,7 @@ fn begun(thread: u32, words: usize, sampler: Option<Sampler>) -> Box<Runs> {
 
 /// A word as page, mark and kind, count; the events of these tests have no payload but that of skips.
 fn shown(words: &[u64]) -> Vec<(u64, u64, u64)> {
-    words.iter().map(|word| ((word & PAGE_BITS) >> 4, word & 7, word >> COUNT_SHIFT)).collect()
+    words.iter().map(|word| ((word & UNIT.number_bits()) >> 4, word & 7, word >> COUNT_SHIFT)).collect()
 }
 
 /// A small generator of numbers, always the same.

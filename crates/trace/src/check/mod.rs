@@ -125,7 +125,7 @@ impl Checker {
             return Err(self.broken(format!("the run {run:?} has no reference, expected at least one")));
         }
         for left in &mut self.last[if fetch { 2..3 } else { 0..2 }] {
-            left.take_if(|last| last.page() != run.page());
+            left.take_if(|last| last.line() != run.line());
         }
         if let Some(last) = self.last[run.access() as usize] {
             let full = last.references.checked_add(run.references).is_none()

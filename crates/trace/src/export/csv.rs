@@ -6,7 +6,7 @@ use std::io::{self, Write};
 struct Csv(Box<dyn Write + Send>);
 
 pub(super) fn start(mut out: Box<dyn Write + Send>) -> io::Result<Box<dyn Table>> {
-    out.write_all(b"process,thread,kind,page,pages,references,instructions,detail\n")?;
+    out.write_all(b"process,thread,kind,page,pages,references,instructions,detail,line\n")?;
     Ok(Box::new(Csv(out)))
 }
 
@@ -20,7 +20,11 @@ impl Table for Csv {
             }
         }
         match row.detail {
-            Some(detail) => writeln!(self.0, ",\"{}\"", detail.replace('"', "\"\"")),
+            Some(detail) => write!(self.0, ",\"{}\"", detail.replace('"', "\"\""))?,
+            None => self.0.write_all(b",")?,
+        }
+        match row.line {
+            Some(line) => writeln!(self.0, ",{line}"),
             None => self.0.write_all(b",\n"),
         }
     }

@@ -9,6 +9,7 @@
 //! | `references` | accesses | of `skipped`, those left out |
 //! | `instructions` | see [`Run`] | of `skipped`, those left out |
 //! | `detail` | | the rest, in words |
+//! | `line` | in a stream with lines, which of the page's 64 | |
 //!
 //! A new format is one new file and a line in `FORMATS`.
 
@@ -17,7 +18,7 @@ mod parquet;
 mod text;
 
 use crate::file::{Sink, kind_name};
-use crate::{Backing, Batch, Error, Event, Growth, Run, Source};
+use crate::{Backing, Batch, Error, Event, Growth, Run, Source, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use superpage_pages::Access;
@@ -32,6 +33,7 @@ struct Row {
     references: Option<u64>,
     instructions: Option<u64>,
     detail: Option<String>,
+    line: Option<u8>,
 }
 
 /// Writes rows in some format.
@@ -76,23 +78,26 @@ pub fn export(format: &str, source: &mut dyn Source, path: Option<&Path>) -> Res
     }
     .map_err(io)?;
     let mut table = start(Box::new(BufWriter::with_capacity(1 << 18, sink.take()))).map_err(io)?;
-    let (mut batch, mut current) = (Batch::default(), (0, 0));
+    let (mut batch, mut current, lines) = (Batch::default(), (0, 0), source.info().lines);
     while source.fill(&mut batch)? {
         let mut next = 0;
         for (place, event) in batch.events.drain(..) {
-            runs(&mut *table, &batch.runs[next..place as usize], current).map_err(io)?;
+            runs(&mut *table, &batch.runs[next..place as usize], current, lines).map_err(io)?;
             next = place as usize;
             if let Event::Switch { process, thread } = event {
                 current = (process.0, thread);
             }
             table.row(event_row(event, current)).map_err(io)?;
         }
-        runs(&mut *table, &batch.runs[next..], current).map_err(io)?;
+        runs(&mut *table, &batch.runs[next..], current, lines).map_err(io)?;
     }
     table.finish().and_then(|mut out| out.flush()).and_then(|()| sink.commit()).map_err(io)
 }
 
-fn runs(table: &mut dyn Table, runs: &[Run], (process, thread): (u32, u32)) -> io::Result<()> {
+/// The lines of a page.
+const LINES: u64 = 1 << (TRACE_PAGE_SHIFT - TRACE_LINE_SHIFT);
+
+fn runs(table: &mut dyn Table, runs: &[Run], (process, thread): (u32, u32), lines: bool) -> io::Result<()> {
     runs.iter().try_for_each(|run| {
         table.row(Row {
             process,
@@ -107,6 +112,7 @@ fn runs(table: &mut dyn Table, runs: &[Run], (process, thread): (u32, u32)) -> i
             references: Some(run.references.into()),
             instructions: Some(run.instructions.into()),
             detail: None,
+            line: lines.then_some((run.line() % LINES) as u8),
         })
     })
 }
@@ -159,5 +165,5 @@ fn event_row(event: Event, (process, thread): (u32, u32)) -> Row {
         Event::Idle { microseconds } => (None, None, None, None, Some(format!("{microseconds} us"))),
         Event::Note(text) | Event::Mark(text) => (None, None, None, None, Some(text)),
     };
-    Row { process, thread, kind, page, pages, references, instructions, detail }
+    Row { process, thread, kind, page, pages, references, instructions, detail, line: None }
 }

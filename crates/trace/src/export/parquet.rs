@@ -19,6 +19,7 @@ const SCHEMA: &str = "message trace {
     optional int64 references;
     optional int64 instructions;
     optional binary detail (UTF8);
+    optional int64 line;
 }";
 
 const GROUP: usize = 1 << 20;
@@ -31,6 +32,7 @@ struct Parquet {
     /// Page, pages, references, instructions.
     numbers: [Optional<i64>; 4],
     detail: Optional<ByteArray>,
+    line: Optional<i64>,
 }
 
 /// A column with empty cells: which rows have a value (definition level 1), and the values.
@@ -64,6 +66,7 @@ pub(super) fn start(out: Box<dyn Write + Send>) -> io::Result<Box<dyn Table>> {
         kind: Vec::new(),
         numbers: Default::default(),
         detail: Optional::default(),
+        line: Optional::default(),
     }))
 }
 
@@ -77,6 +80,7 @@ impl Table for Parquet {
             column.push(number.map(|number| number as i64));
         }
         self.detail.push(row.detail.map(|detail| ByteArray::from(detail.into_bytes())));
+        self.line.push(row.line.map(i64::from));
         if self.kind.len() == GROUP { self.end_group().map_err(io_error) } else { Ok(()) }
     }
 
@@ -98,6 +102,7 @@ impl Parquet {
             put::<Int64Type>(&mut group, &mut column.values, Some(&mut column.levels))?;
         }
         put::<ByteArrayType>(&mut group, &mut self.detail.values, Some(&mut self.detail.levels))?;
+        put::<Int64Type>(&mut group, &mut self.line.values, Some(&mut self.line.levels))?;
         group.close().map(drop)
     }
 }

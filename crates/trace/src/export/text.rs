@@ -19,6 +19,9 @@ impl Table for Text {
         if let Some(page) = row.page {
             write!(out, " page {page:#x}")?;
         }
+        if let Some(line) = row.line {
+            write!(out, " line {line}")?;
+        }
         if let Some(pages) = row.pages {
             write!(out, " pages {pages}")?;
         }

@@ -8,7 +8,7 @@ use super::bytes::{Bytes, Damage, put_number};
 use super::events;
 use super::frame::Front;
 use super::totals::Counter;
-use crate::event::{Batch, Event, Run};
+use crate::event::{Batch, Event, Run, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 use hashbrown::HashMap;
 use superpage_pages::Access;
 
@@ -27,7 +27,7 @@ const LONG: u8 = 255;
 /// The runs and events of one block as columns, codes by first appearance.
 #[derive(Debug, Default)]
 pub(crate) struct Columns {
-    /// Each (page, kind) once, in order of appearance.
+    /// Each (page or line, kind) once, in order of appearance.
     tags: Vec<u64>,
     codes: Vec<u16>,
     references: Column,
@@ -69,8 +69,8 @@ impl Columns {
         self.event_count
     }
 
-    /// Encodes the block into `raw`, replacing its contents, and empties the columns.
-    pub(crate) fn encode(&mut self, raw: &mut Vec<u8>) {
+    /// Encodes the block into `raw`, replacing its contents, and empties the columns. `lines`: whether runs are of lines.
+    pub(crate) fn encode(&mut self, raw: &mut Vec<u8>, lines: bool) {
         raw.clear();
         let mut sorted: Vec<u16> = (0..self.tags.len()).map(|place| place as u16).collect();
         sorted.sort_unstable_by_key(|&place| self.tags[usize::from(place)]);
@@ -78,7 +78,7 @@ impl Columns {
         let mut codes = vec![0u16; sorted.len()];
         let mut before = 0;
         for (code, &place) in sorted.iter().enumerate() {
-            let tag = self.tags[usize::from(place)];
+            let tag = stored(self.tags[usize::from(place)], lines);
             put_number(&mut dictionary, tag - before);
             before = tag;
             codes[usize::from(place)] = code as u16;
@@ -111,6 +111,14 @@ impl Columns {
         (self.event_count, self.last_event) = (0, 0);
     }
 }
+
+/// A run's tag as it stands in a file.
+fn stored(tag: u64, lines: bool) -> u64 {
+    if lines { tag } else { tag >> PAGE_BITS << 2 | tag & 3 }
+}
+
+/// The bits of a tag below its page.
+const PAGE_BITS: u32 = 2 + TRACE_PAGE_SHIFT - TRACE_LINE_SHIFT;
 
 /// Collects the runs and events of one block.
 #[derive(Debug)]
@@ -204,7 +212,7 @@ impl Encoder {
         });
         if *seen != self.stretch {
             *seen = self.stretch;
-            counter.page(tag >> 2);
+            counter.page(tag >> PAGE_BITS);
         }
         self.memo[memo_place(tag)] = *place;
         *place
@@ -299,7 +307,7 @@ impl Decoder {
     }
 
     /// Parses the layout of [`Decoder::raw`] and checks everything that decoding assumes.
-    pub(crate) fn open(&mut self, front: &Front) -> Result<(), Damage> {
+    pub(crate) fn open(&mut self, front: &Front, lines: bool) -> Result<(), Damage> {
         let runs = front.runs as usize;
         let raw = &self.raw[..];
         let mut bytes = Bytes(raw);
@@ -325,7 +333,11 @@ impl Decoder {
                 2 => Access::Execute,
                 _ => return Err(Damage("it holds a run of an unknown kind")),
             };
-            self.tags.push(Run::new(tag >> 2, access, 0, 0));
+            let of: fn(u64, Access, u32, u32) -> Run = if lines { Run::on_line } else { Run::new };
+            if !lines && tag.leading_zeros() < PAGE_BITS - 2 {
+                return Err(Damage("its page numbers overflow"));
+            }
+            self.tags.push(of(tag >> 2, access, 0, 0));
         }
         dictionary.end()?;
         self.low = raw.len() - bytes.0.len();

@@ -7,10 +7,13 @@ use xxhash_rust::xxh3::xxh3_64;
 /// The first bytes of every trace file.
 pub(crate) const MAGIC: [u8; 8] = *b"sp-trace";
 
-/// The version that this crate writes, and the newest that it reads. Version 1 had fewer kinds of events. In 1 and 2,
+/// The newest version that this crate reads, and that it writes of a stream with lines; without, it writes 5. Version 1 had fewer kinds of events. In 1 and 2,
 /// reads after a write of the same page counted in its run, and samples did not mark their windows. In 3, all periods
-/// of a sample had the same length, and windows did not begin with the pages used last. 4 had no hints.
-pub const VERSION: u32 = 5;
+/// of a sample had the same length, and windows did not begin with the pages used last. 4 had no hints, 5 no lines.
+pub const VERSION: u32 = 6;
+
+/// The first version in which runs may be of lines.
+const LINED: u32 = 6;
 
 /// The first version in which all accesses of a run are of its kind.
 const KINDS_APART: u32 = 3;
@@ -26,7 +29,8 @@ pub(crate) fn version(info: &Info) -> u32 {
     match info {
         Info { loads_in_writes: true, .. } => KINDS_APART - 1,
         Info { cold_windows: true, .. } => WARM - 1,
-        _ => VERSION,
+        Info { lines: true, .. } => LINED,
+        _ => LINED - 1,
     }
 }
 
@@ -38,6 +42,7 @@ pub(crate) const DESCRIPTION_BYTES: usize = 1 << 20;
 
 const FETCHES: u8 = 1;
 const SAMPLED: u8 = 2;
+const LINES: u8 = 4;
 
 /// The whole header: prefix, description, checksum of both.
 pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
@@ -45,7 +50,8 @@ pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
     put_text(&mut description, &info.workload);
     let fetches = if info.fetches { FETCHES } else { 0 };
     let sampled = if info.sampling.is_some() { SAMPLED } else { 0 };
-    description.push(fetches | sampled);
+    let lines = if info.lines { LINES } else { 0 };
+    description.push(fetches | sampled | lines);
     if let Some(Sampling { on, period, seed }) = info.sampling {
         put_number(&mut description, on);
         put_number(&mut description, period);
@@ -87,6 +93,7 @@ pub(crate) fn decode(description: &[u8], version: u32) -> Result<(Info, Vec<(Str
     }
     bytes.end()?;
     let (fetches, loads_in_writes) = (flags & FETCHES != 0, version < KINDS_APART);
+    let lines = version >= LINED && flags & LINES != 0;
     let cold_windows = sampling.is_some() && version < WARM;
-    Ok((Info { workload, sampling, fetches, loads_in_writes, cold_windows, runs: None }, notes))
+    Ok((Info { workload, sampling, fetches, lines, loads_in_writes, cold_windows, runs: None }, notes))
 }

@@ -23,6 +23,8 @@ pub(crate) struct Block {
     pub(crate) number: u32,
     /// The process and thread before it.
     pub(crate) before: (u32, u32),
+    /// Whether its runs are of lines.
+    pub(crate) lines: bool,
 }
 
 /// An encoded block.
@@ -46,9 +48,9 @@ impl Packer {
     }
 
     fn encode(&mut self, block: Block) -> Encoded {
-        let Block { mut columns, number, before } = block;
+        let Block { mut columns, number, before, lines } = block;
         let (runs, events) = (columns.runs() as u32, columns.events());
-        columns.encode(&mut self.raw);
+        columns.encode(&mut self.raw, lines);
         self.packed.clear();
         self.packed.reserve(zstd::zstd_safe::compress_bound(self.raw.len()));
         let done = self.compressor.compress_to_buffer(&self.raw, &mut self.packed);

@@ -27,6 +27,8 @@ pub struct Summary {
     pub lost: Option<Lost>,
     /// Whether it contains instruction fetches.
     pub has_fetches: bool,
+    /// Whether its runs are of lines of 64 bytes.
+    pub has_lines: bool,
     /// Whether runs of writes include the loads of the same page after them, as in versions 1 and 2.
     pub loads_in_writes: bool,
     /// References and fetches kept in each sampling period, if it is sampled.
@@ -79,6 +81,7 @@ pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
         complete: reader.lost().is_none(),
         lost: reader.lost().cloned(),
         has_fetches: info.fetches,
+        has_lines: info.lines,
         loads_in_writes: info.loads_in_writes,
         sample_on: info.sampling.map(|sampling| sampling.on),
         sample_period: info.sampling.map(|sampling| sampling.period),

@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 pub struct Writer {
     path: PathBuf,
     version: u32,
+    /// Whether runs are of lines.
+    lines: bool,
     /// `None` after an error.
     sink: Option<Sink>,
     encoder: Encoder,
@@ -72,6 +74,7 @@ impl Writer {
         let mut writer = Writer {
             path,
             version: header::version(info),
+            lines: info.lines,
             sink: Some(sink),
             encoder: Encoder::default(),
             counter: Counter::default(),
@@ -167,7 +170,7 @@ impl Writer {
             self.put_block(encoded)?;
         }
         let columns = self.encoder.take(self.empty.pop().unwrap_or_default());
-        let given = self.pool.give(Block { columns, number: self.blocks, before: self.before });
+        let given = self.pool.give(Block { columns, number: self.blocks, before: self.before, lines: self.lines });
         given.map_err(|source| self.error(source))?;
         self.blocks += 1;
         self.before = self.current;

@@ -40,12 +40,12 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 /// - `lackey`: what `valgrind --tool=lackey --trace-mem=yes --log-file=FILE` writes;
 /// - `champsim`: instructions in 64-byte records, plain or compressed with xz, gzip or zstd.
 ///
-/// The file is read twice, the first time here.
+/// With `lines` in runs of lines. The file is read twice, the first time here.
 ///
 /// # Errors
 /// An unknown format; a missing or unreadable file, a directory, or an input that cannot be read twice; bytes
 /// that are not of that format, with the line or the byte. Later ones are returned by [`Source::fill`].
-pub fn import(format: &str, path: &Path) -> Result<Box<dyn Source>, Error> {
+pub fn import(format: &str, path: &Path, lines: bool) -> Result<Box<dyn Source>, Error> {
     let Some((_, open)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
         let known = formats().collect::<Vec<_>>().join(", ");
         return Err(Error::input(format, format!("is not a trace format; expected one of: {known}")));
@@ -64,8 +64,9 @@ pub fn import(format: &str, path: &Path) -> Result<Box<dyn Source>, Error> {
     let workload = records.workload().unwrap_or_else(|| path.display().to_string());
     let start = touched.events(format);
     let records = open(open_file(path)?, path)?;
-    let info = Info { workload, fetches: touched.fetches(), ..Info::default() };
-    Ok(Box::new(Imported { info, start, records, builder: RunBuilder::new(), ended: false }))
+    let info = Info { workload, fetches: touched.fetches(), lines, ..Info::default() };
+    let builder = if lines { RunBuilder::of_lines() } else { RunBuilder::new() };
+    Ok(Box::new(Imported { info, start, records, builder, ended: false }))
 }
 
 /// A foreign trace as a source.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 /// The plugin, as built by the build script; empty where it cannot be built.
 pub(super) static PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder.so"));
+/// The one that records lines.
+static LINES_PLUGIN: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/recorder-lines.so"));
 
 /// File descriptors from here on do not interfere with programs, which expect theirs to be low.
 const HIGH: RawFd = 1001;
@@ -24,12 +26,13 @@ pub(super) enum Code {
 }
 
 impl Code {
-    pub(super) fn create(folder: &Path) -> io::Result<Code> {
-        in_memory().map(Code::Memory).or_else(|_| {
+    pub(super) fn create(folder: &Path, lines: bool) -> io::Result<Code> {
+        let plugin = if lines { LINES_PLUGIN } else { PLUGIN };
+        in_memory(plugin).map(Code::Memory).or_else(|_| {
             let path = folder.join("recorder.so");
             let mut file = File::options().write(true).create_new(true).mode(0o600).open(&path)?;
             file.set_permissions(Permissions::from_mode(0o600))?;
-            file.write_all(PLUGIN)?;
+            file.write_all(plugin)?;
             Ok(Code::File(path))
         })
     }
@@ -57,12 +60,12 @@ impl Code {
 }
 
 /// A sealed memfd, which cannot be changed any more.
-fn in_memory() -> io::Result<OwnedFd> {
+fn in_memory(plugin: &[u8]) -> io::Result<OwnedFd> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     // A system that knows this flag may require it; a library can be mapped all the same.
     let memory = memfd_create("superpage-recorder", flags | MemfdFlags::NOEXEC_SEAL);
     let mut memory = File::from(memory.or_else(|_| memfd_create("superpage-recorder", flags))?);
-    memory.write_all(PLUGIN)?;
+    memory.write_all(plugin)?;
     fcntl_add_seals(&memory, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     let memory = OwnedFd::from(memory);
     Ok(fcntl_dupfd_cloexec(&memory, HIGH).unwrap_or(memory))

@@ -12,6 +12,8 @@ pub struct Command {
     /// The sampling, if only some of the accesses of each thread are kept, beside all events, first touches and first
     /// writes of pages.
     pub sampling: Option<Sampling>,
+    /// Whether runs are of lines of 64 bytes, not only of pages. Such a recording is larger and takes longer, and cannot be sampled.
+    pub lines: bool,
     /// Whether the program's standard output goes to standard error, for a caller that prints only its own results on
     /// standard output.
     pub output_to_stderr: bool,
@@ -27,6 +29,7 @@ impl Command {
         Command {
             words: words.into_iter().map(|word| word.as_ref().to_owned()).collect(),
             sampling: None,
+            lines: false,
             output_to_stderr: false,
         }
     }
@@ -34,7 +37,7 @@ impl Command {
     /// What is known before it runs: the command line, quoted where needed, and the sampling.
     pub fn info(&self) -> Info {
         let words: Vec<String> = self.words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
-        Info { workload: words.join(" "), sampling: self.sampling, fetches: true, ..Info::default() }
+        Info { workload: words.join(" "), sampling: self.sampling, fetches: true, lines: self.lines, ..Info::default() }
     }
 
     /// Checks whether it can be recorded here, without starting it.
@@ -48,6 +51,11 @@ impl Command {
         {
             let problem = "expected ON of at least 1 and at most PERIOD, and PERIOD and the seed below 2^63";
             return Err(Error::input(format!("sampling {on}/{period}"), problem));
+        }
+        if self.lines && self.sampling.is_some() {
+            let problem =
+                "cannot be sampled: what a cache of megabytes holds is not known after a gap; leave out one of the two";
+            return Err(Error::input("a recording of lines", problem));
         }
         super::recording::check(self)
     }

@@ -1,8 +1,8 @@
 //! Decodes the plugin's words into runs and events.
 
-use super::wire::{self, code};
+use super::wire::{self, Unit, code};
 use crate::Phase;
-use crate::event::{Backing, Batch, Event, Growth, ProcessId, Run};
+use crate::event::{Backing, Batch, Event, Growth, ProcessId, Run, TRACE_LINE_SHIFT};
 use std::collections::HashMap;
 use superpage_pages::{Access, Hint, Protection};
 
@@ -62,18 +62,19 @@ pub(super) enum Word {
     Note(String),
 }
 
-/// Decodes the words of one chunk into `batch`, and into `heard` what concerns the recording. Returns how many words
+/// Decodes the words of one chunk, with runs of this unit, into `batch`, and into `heard` what concerns the recording. Returns how many words
 /// were decoded: all, unless they end with an end mark or in the middle of an event.
-pub(super) fn decode(words: &[u64], names: &mut Names, batch: &mut Batch, heard: &mut Vec<Word>) -> usize {
+pub(super) fn decode(words: &[u64], unit: Unit, names: &mut Names, batch: &mut Batch, heard: &mut Vec<Word>) -> usize {
     let mut at = 0;
     loop {
-        let runs = words[at..].iter().take_while(|word| is_run(**word)).count();
-        batch.runs.extend(words[at..][..runs].iter().map(|word| run(*word)));
-        at += runs;
+        at += match unit == wire::PAGES {
+            true => decode_runs(&words[at..], wire::PAGES, batch),
+            false => decode_runs(&words[at..], wire::LINES, batch),
+        };
         let Some(&word) = words.get(at).filter(|word| is_event(**word)) else { return at };
-        let count = word >> wire::COUNT_SHIFT;
+        let count = word >> wire::PAYLOAD_SHIFT;
         let Some(payload) = words.get(at + 1..at + 1 + count as usize) else { return at };
-        let code = (word >> wire::PAGE_SHIFT) & ((1 << (wire::COUNT_SHIFT - wire::PAGE_SHIFT)) - 1);
+        let code = (word >> wire::NUMBER_SHIFT) & ((1 << (wire::PAYLOAD_SHIFT - wire::NUMBER_SHIFT)) - 1);
         event(code, payload, names, batch, heard);
         at += 1 + payload.len();
     }
@@ -83,29 +84,39 @@ fn is_event(word: u64) -> bool {
     word & (wire::VALID | KIND) == wire::VALID | wire::EVENT
 }
 
+/// Decodes the runs with which the words begin; returns their number. Compiled for each unit.
+#[inline(always)]
+fn decode_runs(words: &[u64], unit: Unit, batch: &mut Batch) -> usize {
+    let runs = words.iter().take_while(|word| is_run(**word, unit)).count();
+    batch.runs.extend(words[..runs].iter().map(|word| run(*word, unit)));
+    runs
+}
+
 /// Whether a word is that of a run with accesses.
-#[inline]
-fn is_run(word: u64) -> bool {
-    (word & wire::VALID != 0) & (word & KIND != wire::EVENT) & (word >> wire::COUNT_SHIFT != 0)
+#[inline(always)]
+fn is_run(word: u64, unit: Unit) -> bool {
+    (word & wire::VALID != 0) & (word & KIND != wire::EVENT) & (word >> unit.count_shift != 0)
 }
 
 /// The run in a word, without branches that nobody could predict.
-#[inline]
-fn run(word: u64) -> Run {
+#[inline(always)]
+fn run(word: u64, unit: Unit) -> Run {
     const { assert!(wire::READ == Access::Read as u64 && wire::WRITE == Access::Write as u64) };
     const { assert!(wire::EXECUTE == Access::Execute as u64 && wire::STRADDLE == 4) };
-    let count = (word >> wire::COUNT_SHIFT) as u32;
+    let count = (word >> unit.count_shift) as u32;
     // Half an instruction does not count as one, and data accesses count none.
     let execute = (word >> 1 & 1) as u32;
     let instructions = (count - (word >> 2 & 1) as u32) & execute.wrapping_neg();
-    Run::tagged(page(word) << 2 | word & KIND, count, instructions)
+    Run::tagged(line(word, unit) << 2 | word & KIND, count, instructions)
 }
 
-/// The page number in a word of a run. Addresses have 48 bits; those of the upper half are the kernel's.
-fn page(word: u64) -> u64 {
-    let upper = 64 - wire::COUNT_SHIFT;
-    let number = ((word << upper) as i64) >> (upper + wire::PAGE_SHIFT);
-    number as u64 & ((1 << 52) - 1)
+/// The number of the line, or of the page's first, in a word of a run. Addresses have 48 bits; those of the upper half are the
+/// kernel's.
+#[inline(always)]
+fn line(word: u64, unit: Unit) -> u64 {
+    let upper = 64 - unit.count_shift;
+    let number = ((word << upper) as i64) >> (upper + wire::NUMBER_SHIFT);
+    (number as u64) << unit.shift >> TRACE_LINE_SHIFT
 }
 
 fn event(what: u64, payload: &[u64], names: &mut Names, batch: &mut Batch, heard: &mut Vec<Word>) {
@@ -174,7 +185,7 @@ mod tests {
     use super::*;
 
     fn run(page: u64, bits: u64, count: u64) -> u64 {
-        wire::run(page << 12, bits) | count << wire::COUNT_SHIFT
+        wire::PAGES.run(page << 12, bits) | count << wire::PAGES.count_shift
     }
 
     #[test]
@@ -190,7 +201,7 @@ mod tests {
             run(9, wire::READ, 1),
         ];
         let (mut batch, mut heard) = (Batch::default(), Vec::new());
-        assert_eq!(decode(&words, &mut Names::default(), &mut batch, &mut heard), 6);
+        assert_eq!(decode(&words, wire::PAGES, &mut Names::default(), &mut batch, &mut heard), 6);
         let runs = [
             Run::new(5, Access::Execute, 3, 2),
             Run::new((1 << 52) - 1, Access::Write, (1 << 24) - 1, 0),
@@ -201,10 +212,22 @@ mod tests {
     }
 
     #[test]
+    fn runs_of_lines_have_the_whole_address_without_its_six_low_bits() {
+        let top = (1 << 18) - 1;
+        let addresses = [0x1040, 0xffff_ffff_ff80, 0x7fff_0000_003f];
+        let words = addresses.map(|address| wire::LINES.run(address, wire::WRITE) | top << wire::LINES.count_shift);
+        let mut batch = Batch::default();
+        assert_eq!(decode(&words, wire::LINES, &mut Names::default(), &mut batch, &mut Vec::new()), 3);
+        let lines = [0x41, (1 << 58) - 2, 0x7fff_0000_0000 >> 6];
+        assert_eq!(batch.runs, lines.map(|line| Run::on_line(line, Access::Write, top as u32, 0)));
+        assert_eq!(batch.runs[0].page(), 1);
+    }
+
+    #[test]
     fn a_run_of_no_accesses_is_not_understood() {
         let mut batch = Batch::default();
         let words = [run(5, wire::READ, 2), run(6, wire::READ, 0)];
-        assert_eq!(decode(&words, &mut Names::default(), &mut batch, &mut Vec::new()), 1);
+        assert_eq!(decode(&words, wire::PAGES, &mut Names::default(), &mut batch, &mut Vec::new()), 1);
         assert_eq!(batch.runs.len(), 1);
     }
 
@@ -212,7 +235,7 @@ mod tests {
     fn half_an_event_is_not_understood() {
         let words = [wire::event(code::REMAP, 4), 1, 2];
         let (mut batch, mut heard) = (Batch::default(), Vec::new());
-        assert_eq!(decode(&words, &mut Names::default(), &mut batch, &mut heard), 0);
+        assert_eq!(decode(&words, wire::PAGES, &mut Names::default(), &mut batch, &mut heard), 0);
         assert!(batch.events.is_empty());
     }
 

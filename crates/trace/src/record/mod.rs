@@ -68,10 +68,10 @@ pub fn hear(bytes: &[u8]) {
             return;
         }
         while let Ok(Some(_)) = connection.message(&mut words) {
-            assert!(decode::decode(&words, &mut names, &mut batch, &mut heard) <= words.len());
+            assert!(decode::decode(&words, wire::PAGES, &mut names, &mut batch, &mut heard) <= words.len());
         }
     }
     for words in buffers::leftovers(bytes, 0) {
-        decode::decode(&words, &mut names, &mut batch, &mut heard);
+        decode::decode(&words, wire::PAGES, &mut names, &mut batch, &mut heard);
     }
 }

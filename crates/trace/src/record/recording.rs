@@ -7,7 +7,7 @@ use super::connection::{Connection, Message};
 use super::decode::{Names, Word, decode};
 use super::folder::Folder;
 use super::program::{self, Obstacle, Program};
-use super::wire::FIRST;
+use super::wire::{self, FIRST};
 use crate::{Batch, Error, Event, Info, ProcessId, Source};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, Signal, kill_process};
@@ -146,7 +146,7 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
     let temporary = std::env::temp_dir();
     let folder =
         Folder::create(Path::new("/dev/shm")).or_else(|_| Folder::create(&temporary)).map_err(io(&temporary))?;
-    let code = Code::create(folder.path()).map_err(io(folder.path()))?;
+    let code = Code::create(folder.path(), command.lines).map_err(io(folder.path()))?;
     let [plugin, spare] = code.names();
     let socket = folder.path().join("socket");
     let listener = UnixListener::bind(&socket).map_err(io(&socket))?;
@@ -362,7 +362,8 @@ impl Recording {
         let number = *connection.threads.entry(thread).or_insert_with(|| names.add_thread());
         switch(&mut self.current, (process, number), batch);
         let mut heard = Vec::new();
-        let used = decode(words, names, batch, &mut heard);
+        let unit = if self.info.lines { wire::LINES } else { wire::PAGES };
+        let used = decode(words, unit, names, batch, &mut heard);
         for word in heard {
             match word {
                 Word::Executed => {

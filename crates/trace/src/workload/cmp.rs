@@ -47,11 +47,12 @@ impl Program for Compare {
                 self.next = Some(0);
             }
             Some(next) if next < self.bytes => {
-                let end = self.bytes.min(next + Batch::RUNS as u64 / 2 * PAGE);
-                for at in (next..end).step_by(PAGE as usize) {
-                    let count = PAGE.min(end - at) as u32;
+                let unit = out.unit();
+                let end = self.bytes.min(next + Batch::RUNS as u64 / 2 * unit);
+                for at in (next..end).step_by(unit as usize) {
+                    let count = unit.min(end - at) as u32;
                     for start in self.starts {
-                        out.data((start + at) / PAGE, Access::Read, count, 4 * count);
+                        out.data(start + at, Access::Read, count, 4 * count);
                     }
                 }
                 self.next = Some(end);

@@ -113,7 +113,7 @@ impl Dirty {
         if same {
             out.event(Event::Rewrite { start, pages: self.page / PAGE });
         }
-        out.data(start, Access::Write, 1, 4);
+        out.data(start * PAGE, Access::Write, 1, 4);
         if same {
             out.event(Event::Rewrite { start: 0, pages: 0 });
         }

@@ -117,19 +117,19 @@ impl Transform {
             _ => (n * n, self.line),
         };
         let from = if dimension == 0 { REGION } else { self.result };
-        let element = |array: u64, k: u64| (array + (first + k * stride) * ELEMENT) / PAGE;
-        let buffer = |k: u64| (self.work + k * ELEMENT) / PAGE;
+        let element = |array: u64, k: u64| array + (first + k * stride) * ELEMENT;
+        let buffer = |k: u64| self.work + k * ELEMENT;
         for k in 0..n {
             out.data(element(from, k), Access::Read, 2, 4);
             out.data(buffer(k), Access::Write, 2, 4);
         }
-        let in_page = PAGE / ELEMENT;
+        let in_unit = out.unit() / ELEMENT;
         for _ in 0..n.next_power_of_two().trailing_zeros() {
-            for k in (0..n).step_by(in_page as usize) {
-                let elements = (n - k).min(in_page) as u32;
+            for k in (0..n).step_by(in_unit as usize) {
+                let elements = (n - k).min(in_unit) as u32;
                 out.data(buffer(k), Access::Read, 2 * elements, 4 * elements);
                 out.data(buffer(k), Access::Write, 2 * elements, 4 * elements);
-                out.data(buffer(k) + self.line_bytes() / PAGE, Access::Read, elements, 2 * elements);
+                out.data(buffer(k) + self.line_bytes(), Access::Read, elements, 2 * elements);
             }
         }
         for k in 0..n {

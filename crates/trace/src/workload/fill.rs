@@ -51,8 +51,7 @@ impl Program for Fill {
         // Page number `i` is written if it increases the number of written pages up to it.
         let written = |pages: u64| (pages as f64 * self.share) as u64;
         for page in (next..end).filter(|page| written(page + 1) > written(*page)) {
-            let words = (PAGE / 8) as u32;
-            out.data(REGION / PAGE + page, Access::Write, words, 3 * words);
+            out.words(REGION + page * PAGE, Access::Write, PAGE / 8, 3);
         }
         self.next = Some(end);
         if end == self.pages {

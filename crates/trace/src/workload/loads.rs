@@ -3,7 +3,7 @@
 
 use super::parameters::{MOST_BYTES, MOST_COUNT, Values};
 use super::program::{Out, PAGE, Pass, Program, REGION, Running};
-use crate::{Error, Run, Source};
+use crate::{Error, Source};
 use superpage_pages::Access;
 
 /// Chooses the address of the next load.
@@ -44,21 +44,20 @@ enum State {
     Done,
 }
 
-/// Loads generated at a time: neighbours on one page are rare in a large region, and a block without any needs no
+/// Loads generated at a time: neighbours on one page or line are rare in a large region, and a block without any needs no
 /// merging.
 const BLOCK: usize = 256;
 
 impl<P: Place> Loads<P> {
     fn load(&mut self, out: &mut Out, count: usize) {
-        let mut pages = [0; BLOCK];
-        let pages = &mut pages[..count];
-        pages.fill_with(|| (REGION + self.place.next()) / PAGE);
-        let run = |page: &u64| Run::new(*page, Access::Read, 1, P::INSTRUCTIONS);
-        out.data(pages[0], Access::Read, 1, P::INSTRUCTIONS);
-        if pages.windows(2).all(|pair| pair[0] != pair[1]) {
-            out.distinct(pages[1..].iter().map(run));
+        let mut units = [0; BLOCK];
+        let (units, unit) = (&mut units[..count], out.unit());
+        units.fill_with(|| (REGION + self.place.next()) & !(unit - 1));
+        out.data(units[0], Access::Read, 1, P::INSTRUCTIONS);
+        if units.windows(2).all(|pair| pair[0] != pair[1]) {
+            out.distinct(units[1..].iter().map(|unit| (*unit, Access::Read, 1, P::INSTRUCTIONS)));
         } else {
-            pages[1..].iter().for_each(|page| out.data(*page, Access::Read, 1, P::INSTRUCTIONS));
+            units[1..].iter().for_each(|unit| out.data(*unit, Access::Read, 1, P::INSTRUCTIONS));
         }
     }
 }

@@ -25,7 +25,7 @@ use super::parameters::{Parameter, Values};
 use super::process::{LEAST_HEAP, MALLOC_PAGE, Process};
 use super::program::{Out, PAGE, Pass, Program, Running};
 use super::{Kind, file};
-use crate::{Batch, Error, Event, Run, Source};
+use crate::{Batch, Error, Event, Source};
 use superpage_pages::Access;
 
 pub(super) const KIND: Kind = Kind {
@@ -108,15 +108,15 @@ impl Program for Matrix {
                 let mut store = self.target + (*column * n + *row) * 8;
                 // The first load may belong to the run of the store before it, when the matrices share a page's
                 // neighbours; every other access is on another page than the one before, as the matrices share none.
-                out.data(load / PAGE, Access::Read, 1, 0);
+                out.data(load, Access::Read, 1, 0);
                 out.distinct((1..2 * (end - *column)).map(|i| {
                     if i & 1 == 1 {
-                        let run = Run::new(store / PAGE, Access::Write, 1, 0);
+                        let at = store;
                         load += 8;
                         store += n * 8;
-                        run
+                        (at, Access::Write, 1, 0)
                     } else {
-                        Run::new(load / PAGE, Access::Read, 1, 0)
+                        (load, Access::Read, 1, 0)
                     }
                 }));
                 *column = end;

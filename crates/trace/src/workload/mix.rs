@@ -40,7 +40,7 @@ struct Member {
     threads: HashMap<u32, u32>,
     /// Where it is in its own stream: the switch last seen, in the new numbers.
     current: Option<(ProcessId, u32)>,
-    /// The page that each of its threads fetches instructions from.
+    /// The line, or a page's first, that each of its threads fetches instructions from.
     fetching: HashMap<(ProcessId, u32), u64>,
 }
 
@@ -62,6 +62,7 @@ impl Mix {
         let info = Info {
             workload: text.into(),
             fetches: sources.iter().any(|source| source.info().fetches),
+            lines: sources.iter().any(|source| source.info().lines),
             runs: sources.iter().map(|source| source.info().runs).sum(),
             ..Info::default()
         };
@@ -141,8 +142,8 @@ impl Member {
     fn resume(&self, batch: &mut Batch) {
         let Some((process, thread)) = self.current else { return };
         batch.event(Event::Switch { process, thread });
-        if let Some(page) = self.fetching.get(&(process, thread)) {
-            batch.run(Run::new(*page, Access::Execute, 1, 1));
+        if let Some(line) = self.fetching.get(&(process, thread)) {
+            batch.run(Run::on_line(*line, Access::Execute, 1, 1));
         }
     }
 
@@ -183,7 +184,7 @@ impl Member {
             taken += 1;
             if run.access() == Access::Execute {
                 if let Some(current) = self.current {
-                    self.fetching.insert(current, run.page());
+                    self.fetching.insert(current, run.line());
                 }
             } else {
                 *left = left.saturating_sub(u64::from(run.references));

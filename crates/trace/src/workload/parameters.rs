@@ -24,6 +24,8 @@ pub struct Parameter {
 
 /// The values of a workload's parameters: those given, and for the rest the defaults.
 pub(super) struct Values<'a> {
+    /// Whether the stream is to have lines.
+    pub(super) lines: bool,
     workload: &'static str,
     given: &'a str,
     values: Vec<(&'static str, &'a str)>,
@@ -35,6 +37,7 @@ impl<'a> Values<'a> {
         workload: &'static str,
         parameters: &'static [Parameter],
         text: &'a str,
+        lines: bool,
     ) -> Result<Values<'a>, Error> {
         let mut values: Vec<_> = parameters.iter().map(|p| (p.name, p.default)).collect();
         let mut given = vec![false; values.len()];
@@ -53,7 +56,7 @@ impl<'a> Values<'a> {
             }
             values[index].1 = value.trim();
         }
-        Ok(Values { workload, given: text, values })
+        Ok(Values { lines, workload, given: text, values })
     }
 
     /// The workload as the user wrote it.

@@ -58,10 +58,10 @@ impl Process {
         let mut data = data.collect::<Vec<_>>().into_iter();
         for code in CODE / PAGE..(CODE + CODE_BYTES) / PAGE {
             if fetches {
-                out.fetch(code, START_UP);
+                out.fetch_once(code, START_UP);
             }
             if let Some(page) = data.next() {
-                out.data(page, Access::Write, START_UP / 4, if fetches { 0 } else { START_UP });
+                out.data(page * PAGE, Access::Write, START_UP / 4, if fetches { 0 } else { START_UP });
             }
         }
         Process { heap: CODE + heap, heap_bytes: 0 }

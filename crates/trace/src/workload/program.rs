@@ -1,7 +1,7 @@
 //! What all workloads share: a program that does its work in steps, and the source that turns the steps into batches.
 
 use super::parameters::Values;
-use crate::{Backing, Batch, Error, Event, Growth, Info, ProcessId, Run, Source, TRACE_PAGE_SHIFT};
+use crate::{Backing, Batch, Error, Event, Growth, Info, ProcessId, Run, Source, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 use superpage_pages::{Access, Protection};
 
 /// Bytes in a page of a trace.
@@ -19,44 +19,88 @@ pub(super) trait Program: Send {
     fn step(&mut self, out: &mut Out) -> bool;
 }
 
-/// Where a program puts its accesses and events. Consecutive data accesses to a page become a run of loads and one of
-/// stores, as [`Run`] says.
-#[derive(Default)]
+/// Where a program puts its accesses and events. Consecutive data accesses to a page, or to a line in a stream with lines, become a
+/// run of loads and one of stores, as [`Run`] says: both are *units* here.
 pub(super) struct Out {
+    /// The bits of a byte's place in a unit.
+    shift: u32,
     batch: Batch,
-    /// The last runs of loads and of stores, on one page: the next access may still belong to one of them.
+    /// The last runs of loads and of stores, on one unit: the next access may still belong to one of them.
     open: [Option<usize>; 2],
     /// Runs from the first open one on, kept out of the batch that has ended.
     kept: Vec<Run>,
 }
 
+#[cfg(test)]
+impl Default for Out {
+    fn default() -> Out {
+        Out::new(false)
+    }
+}
+
 impl Out {
-    /// Adds `references` consecutive loads or stores within a page; `instructions` is what they and the work around them
+    /// With units of a page, or of a line.
+    fn new(lines: bool) -> Out {
+        let shift = if lines { TRACE_LINE_SHIFT } else { TRACE_PAGE_SHIFT };
+        Out { shift, batch: Batch::default(), open: [None; 2], kept: Vec::new() }
+    }
+
+    /// The bytes of a unit: whoever goes through memory in order does so unit by unit.
+    pub(super) fn unit(&self) -> u64 {
+        1 << self.shift
+    }
+
+    /// The first line of the unit of an address.
+    #[inline]
+    fn line(&self, address: u64) -> u64 {
+        line(address, self.shift)
+    }
+
+    /// A run on the unit of an address.
+    #[inline]
+    fn run(&self, address: u64, access: Access, references: u32, instructions: u32) -> Run {
+        Run::on_line(self.line(address), access, references, instructions)
+    }
+
+    /// Adds loads or stores of so many words of 8 bytes from an address on, each with so many instructions.
+    pub(super) fn words(&mut self, address: u64, access: Access, words: u64, instructions: u32) {
+        let (mut at, end) = (address, address + 8 * words);
+        while at < end {
+            let in_unit = (self.unit() - at % self.unit()).min(end - at).div_ceil(8);
+            self.data(at, access, in_unit as u32, in_unit as u32 * instructions);
+            at += 8 * in_unit;
+        }
+    }
+
+    /// Adds `references` consecutive loads or stores within a unit; `instructions` is what they and the work around them
     /// stand for.
     #[inline]
-    pub(super) fn data(&mut self, page: u64, access: Access, references: u32, instructions: u32) {
+    pub(super) fn data(&mut self, address: u64, access: Access, references: u32, instructions: u32) {
+        let line = self.line(address);
         let kind = usize::from(access == Access::Write);
         if let Some(open) = self.open[kind] {
             let run = &mut self.batch.runs[open];
             let room = run.references <= u32::MAX - references && run.instructions <= u32::MAX - instructions;
-            // A count that would overflow starts a new run: the one case in which a page has two of a kind.
-            if run.page() == page && room {
+            // A count that would overflow starts a new run: the one case in which a unit has two of a kind.
+            if run.line() == line && room {
                 run.references += references;
                 run.instructions += instructions;
                 return;
             }
         }
-        self.open[1 - kind].take_if(|other| access == Access::Write || self.batch.runs[*other].page() != page);
+        self.open[1 - kind].take_if(|other| access == Access::Write || self.batch.runs[*other].line() != line);
         self.open[kind] = Some(self.batch.runs.len());
-        self.batch.run(Run::new(page, access, references, instructions));
+        self.batch.run(Run::on_line(line, access, references, instructions));
     }
 
-    /// Adds data runs as they are: each on another page than the one before it, the first on another than the open runs.
+    /// Adds data runs as they are, as [`Out::data`] takes them: each on another unit than the one before it, the first on another than the open runs.
     /// Quicker than [`Out::data`] where that is known.
     #[inline]
-    pub(super) fn distinct(&mut self, runs: impl Iterator<Item = Run>) {
-        let before = self.batch.runs.len();
-        self.batch.runs.extend(runs);
+    pub(super) fn distinct(&mut self, runs: impl Iterator<Item = (u64, Access, u32, u32)>) {
+        let (before, shift) = (self.batch.runs.len(), self.shift);
+        self.batch.runs.extend(runs.map(|(address, access, references, instructions)| {
+            Run::on_line(line(address, shift), access, references, instructions)
+        }));
         if let Some(last) = self.batch.runs[before..].last() {
             let kind = usize::from(last.access() == Access::Write);
             self.open = [None; 2];
@@ -64,7 +108,17 @@ impl Out {
         }
     }
 
-    /// Adds one instruction run; the caller sees to it that the one before it was on another page.
+    /// Adds the fetches of code that runs once, from the start of a page on; the caller sees to it that the run before was on
+    /// another page. Instructions have 4 bytes.
+    pub(super) fn fetch_once(&mut self, page: u64, instructions: u32) {
+        let in_unit = (self.unit() / 4) as u32;
+        for first in (0..instructions).step_by(in_unit as usize) {
+            let (at, count) = (page * PAGE + u64::from(first) * 4, in_unit.min(instructions - first));
+            self.batch.run(self.run(at, Access::Execute, count, count));
+        }
+    }
+
+    /// Adds one instruction run, a loop at the start of a page; the caller sees to it that the one before it was on another page.
     pub(super) fn fetch(&mut self, page: u64, instructions: u32) {
         self.batch.run(Run::new(page, Access::Execute, instructions, instructions));
     }
@@ -105,7 +159,13 @@ impl Out {
     }
 }
 
-/// A sequential pass over a region, one run for each of its pages: how memory is filled before the work proper.
+/// The first line of the unit of an address.
+#[inline]
+fn line(address: u64, shift: u32) -> u64 {
+    address >> shift << (shift - TRACE_LINE_SHIFT)
+}
+
+/// A sequential pass over a region, one run for each of its units: how memory is filled before the work proper.
 pub(super) struct Pass {
     /// The next byte and the end; the next is a page's first, or the end.
     next: u64,
@@ -135,10 +195,11 @@ impl Pass {
     /// Goes on for at most a batch; `false` when nothing was left.
     pub(super) fn step(&mut self, out: &mut Out) -> bool {
         let some = self.next < self.end;
-        for _ in 0..self.pages().min(Batch::RUNS as u64) {
-            let bytes = PAGE.min(self.end - self.next);
+        let stride = out.unit().max(self.step);
+        for _ in 0..(self.end - self.next).div_ceil(stride).min(Batch::RUNS as u64) {
+            let bytes = stride.min(self.end - self.next);
             let references = bytes.div_ceil(self.step) as u32;
-            out.data(self.next / PAGE, self.access, references, references * self.instructions);
+            out.data(self.next, self.access, references, references * self.instructions);
             self.next += bytes;
         }
         some
@@ -155,8 +216,11 @@ pub(super) struct Running<P> {
 impl<P: Program + 'static> Running<P> {
     /// The program as a source; `runs` is about how many runs it will give.
     pub(super) fn start(values: &Values, program: P, fetches: bool, runs: u64) -> Box<dyn Source> {
-        let info = Info { workload: values.label(), fetches, runs: Some(runs), ..Info::default() };
-        Box::new(Running { info, program, out: Out::default() })
+        let lines = values.lines;
+        // Nobody has counted the runs of lines.
+        let runs = Some(runs).filter(|_| !lines);
+        let info = Info { workload: values.label(), fetches, lines, runs, ..Info::default() };
+        Box::new(Running { info, program, out: Out::new(lines) })
     }
 }
 

@@ -74,7 +74,7 @@ impl Program for Share {
                     if offset >= self.bytes {
                         break;
                     }
-                    out.data((REGION + offset) / PAGE, Access::Write, 1, 4);
+                    out.data(REGION + offset, Access::Write, 1, 4);
                     offset += self.step;
                 }
                 self.state = State::At(process, offset);

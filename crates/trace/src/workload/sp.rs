@@ -156,9 +156,9 @@ impl Grid {
         self.start + (((array as u64 * self.row + k) * self.row + j) * self.row + i) * 8
     }
 
-    /// The page of the work arrays of the lines.
+    /// The address of the work arrays of the lines.
     fn work(&self) -> u64 {
-        self.at(ARRAYS, [0; 3]) / PAGE
+        self.at(ARRAYS, [0; 3])
     }
 }
 
@@ -203,7 +203,7 @@ impl Nest {
                     let (Some(j), Some(k)) = (moved(1, j), moved(2, k)) else { continue };
                     let (from, to) = (moved(0, i.start).unwrap_or(0), moved(0, i.end).unwrap_or(0).min(n));
                     if j < n && k < n {
-                        row(out, grid.at(*array, [from, j, k]), to - from, access);
+                        out.words(grid.at(*array, [from, j, k]), access, to - from, 2);
                     }
                 }
             }
@@ -224,35 +224,23 @@ impl Nest {
                 _ => [line, plane, at],
             };
             for at in 0..n {
-                one(out, grid.at(RHO_I, point(at)) / PAGE, Access::Read, 1);
-                one(out, grid.at(SPEEDS[self.direction], point(at)) / PAGE, Access::Read, 1);
+                one(out, grid.at(RHO_I, point(at)), Access::Read, 1);
+                one(out, grid.at(SPEEDS[self.direction], point(at)), Access::Read, 1);
                 one(out, grid.work(), Access::Write, 2);
             }
             for at in inner.clone() {
                 one(out, grid.work(), Access::Read, 5);
                 for array in LHS..LHS + 5 {
-                    one(out, grid.at(array, point(at)) / PAGE, Access::Write, 1);
+                    one(out, grid.at(array, point(at)), Access::Write, 1);
                 }
             }
         }
     }
 }
 
-/// So many accesses to a page.
-fn one(out: &mut Out, page: u64, access: Access, count: u32) {
-    out.data(page, access, count, 2 * count);
-}
-
-/// Accesses to so many consecutive elements.
-fn row(out: &mut Out, start: u64, elements: u64, access: Access) {
-    let mut left = elements;
-    let mut at = start;
-    while left > 0 {
-        let count = left.min((PAGE - at % PAGE) / 8);
-        one(out, at / PAGE, access, count as u32);
-        at += 8 * count;
-        left -= count;
-    }
+/// So many accesses to one place.
+fn one(out: &mut Out, address: u64, access: Access, count: u32) {
+    out.data(address, access, count, 2 * count);
 }
 
 /// Each of some arrays at each of some offsets.

@@ -73,7 +73,7 @@ impl Program for Touches {
                     if offset >= self.bytes {
                         break;
                     }
-                    out.data((REGION + offset) / PAGE, self.access, 1, 4);
+                    out.data(REGION + offset, self.access, 1, 4);
                     offset += self.step;
                 }
                 self.state = State::At(offset);

@@ -22,7 +22,7 @@ mod table;
 
 use super::parameters::{MOST_COUNT, Parameter, Values};
 use super::process::{LEAST_HEAP, Process};
-use super::program::{Out, PAGE, Pass, Program, Running};
+use super::program::{Out, Pass, Program, Running};
 use super::{Kind, file};
 use crate::{Error, Event, Source};
 use board::Board;
@@ -52,7 +52,7 @@ const RUNS: u64 = 6;
 
 /// One load or store of a word or byte at an address, and the instructions around it.
 fn access(out: &mut Out, address: u64, access: Access) {
-    out.data(address / PAGE, access, 1, 3);
+    out.data(address, access, 1, 3);
 }
 
 struct Player {

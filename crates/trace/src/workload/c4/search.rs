@@ -83,7 +83,8 @@ impl Search {
     fn call(&mut self, out: &mut Out, board: Board, mut alpha: i8, mut beta: i8) -> Option<i8> {
         self.nodes += 1;
         let frame = Process::stack() + PAGE - FRAME * (self.frames.len() as u64 + 2);
-        out.data(frame / PAGE, Access::Write, (FRAME / 8) as u32, NODE + (FRAME / 8) as u32);
+        out.data(frame, Access::Write, 1, NODE + 1);
+        out.words(frame + 8, Access::Write, FRAME / 8 - 1, 1);
         let mut moves = board.moves();
         if moves == 0 {
             return Some(0);
@@ -150,7 +151,7 @@ impl Search {
         let high = if value < frame.beta { value } else { frame.known.high };
         self.table.enter(out, frame.board.key(), Bounds { low, high }, self.nodes - frame.before + 1);
         let stack = Process::stack() + PAGE - FRAME * (self.frames.len() as u64 + 2);
-        out.data(stack / PAGE, Access::Read, (FRAME / 8) as u32, 3 * (FRAME / 8) as u32);
+        out.words(stack, Access::Read, FRAME / 8, 3);
         if self.frames.is_empty() {
             return Some(value);
         }

@@ -22,7 +22,7 @@ mod red_black;
 
 use super::parameters::{MOST_COUNT, Parameter, Values};
 use super::process::{LEAST_HEAP, Process};
-use super::program::{Out, PAGE, Program, Running};
+use super::program::{Out, Program, Running};
 use super::{Kind, file};
 use crate::{Error, Event, Source};
 use heap::Heap;
@@ -82,12 +82,12 @@ struct Workload {
 /// One load or store of at most 8 bytes at an address, and the instructions around it.
 #[inline]
 fn access(out: &mut Out, address: u64, access: Access) {
-    out.data(address / PAGE, access, 1, 3);
+    out.data(address, access, 1, 3);
 }
 
 /// `words` loads or stores of 8 bytes from an address on, within a page.
 fn accesses(out: &mut Out, address: u64, access: Access, words: u32) {
-    out.data(address / PAGE, access, words, 3 * words);
+    out.words(address, access, words.into(), 3);
 }
 
 impl Program for Workload {

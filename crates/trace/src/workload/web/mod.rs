@@ -213,7 +213,7 @@ impl Cache {
     }
 }
 
-/// `words` loads or stores of 8 bytes from an address on, within a page.
+/// `words` loads or stores of 8 bytes from an address on.
 fn accesses(out: &mut Out, address: u64, access: Access, words: u64) {
-    out.data(address / PAGE, access, words as u32, 3 * words as u32);
+    out.words(address, access, words, 3);
 }
