@@ -1,6 +1,6 @@
 //! What translation cost, computed from counts by the machine's stated latencies.
 
-use crate::counters::Counters;
+use crate::counters::{Counters, LineCounts};
 use crate::machine::{Machine, SetBy};
 use superpage_pages::Access;
 
@@ -45,18 +45,15 @@ impl Machine {
         cycles
     }
 
-    /// The cycles of the program's own misses in the first line caches, in a stream with lines: what each would take alone, divided by
+    /// The cycles of the program's own misses in the first line caches, in a stream with lines, without those that were prefetched: what each would take alone, divided by
     /// how many overlap ([`crate::machine::Memory::overlap`]).
     pub fn line_cycles(&self, counters: &Counters) -> u64 {
-        let alone: u64 = counters
-            .program_lines
-            .iter()
-            .map(|lines| {
-                let hits = self.line_cache.iter().zip(lines.hits).skip(1).map(|(cache, hits)| hits * cache.hit_cycles);
-                hits.sum::<u64>() + lines.misses * self.memory.latency_cycles
-            })
-            .sum();
-        (alone as f64 / self.memory.overlap) as u64
+        let [data, fetches, _] = &counters.program_lines;
+        let alone = |lines: &LineCounts| {
+            let hits = self.line_cache.iter().zip(lines.hits).skip(1).map(|(cache, hits)| hits * cache.hit_cycles);
+            hits.sum::<u64>() + lines.misses * self.memory.latency_cycles
+        };
+        ((alone(data) + alone(fetches)) as f64 / self.memory.overlap) as u64
     }
 
     /// The cycles of traps for so many dirty and reference bits that accesses set: none where the hardware sets them.

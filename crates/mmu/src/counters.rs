@@ -28,8 +28,9 @@ pub struct Counters {
     pub line_hits: [u64; MAX_LINE_LEVELS],
     /// Walk references that no line cache could serve.
     pub line_misses: u64,
-    /// In a stream with lines, the program's own: loads and stores, and fetches. Of a run only the first access counts.
-    pub program_lines: [LineCounts; 2],
+    /// In a stream with lines, the program's own: loads and stores, fetches, and those loads and stores that were prefetched, which are
+    /// not among the first. Of a run only the first access counts.
+    pub program_lines: [LineCounts; 3],
     /// Clean mappings that became dirty by a write (set by hardware, or by a trap: the machine says which).
     pub dirty_updates: u64,
     /// Unreferenced mappings that became referenced.

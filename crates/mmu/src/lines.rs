@@ -2,8 +2,9 @@
 //!
 //! Where a stream has only pages, page-table lines compete only with each other, so the latencies of walks are a lower bound.
 //! With lines ([`crate::Mmu::run_lines`]) the program's are in the same caches, by physical address; walks read through the data
-//! side. Fetches have a first level of their own where the machine file has one. What the kernel reads and writes is in no cache,
-//! nothing is prefetched, and what leaves an outer level stays in nearer ones.
+//! side. Fetches have a first level of their own where the machine file has one. A prefetcher follows
+//! streams of lines, if the machine has one: who misses right beside the last line of a stream waits for nothing, and is counted
+//! apart. What the kernel reads and writes is in no cache, and what leaves an outer level stays in nearer ones.
 
 use crate::batch::{BATCH, each};
 use crate::cache::Cache;
@@ -16,10 +17,26 @@ pub(crate) const ENTRY_BYTES: u64 = 8;
 /// The most lines that the walks of a batch read.
 const WANTED: usize = BATCH * MAX_WALK_LEVELS;
 
-/// Page-table lines are told from the program's by these bits of their numbers, so that both fit into 32 bits. They select no set.
-const TABLES: u32 = 7 << 29;
-/// Lines of the program are below this number.
-pub(crate) const DATA_LINES: u64 = TABLES as u64;
+/// Lines of the program are below this number: the key of a line is its number and a bit that tells these from page-table lines.
+pub(crate) const PROGRAM_LINES: u64 = 1 << 31;
+
+/// The key of a page-table line.
+#[inline(always)]
+fn of_table(line: u32) -> u32 {
+    line << 1
+}
+
+/// The key of a line of the program.
+#[inline(always)]
+fn of_program(line: u32) -> u32 {
+    line << 1 | 1
+}
+
+/// The number by which a line selects its set.
+#[inline(always)]
+fn number(key: u32) -> u64 {
+    u64::from(key >> 1)
+}
 
 /// The line caches of one machine.
 #[derive(Clone, Debug)]
@@ -27,6 +44,8 @@ pub(crate) struct Lines {
     caches: Vec<Cache>,
     /// The first level for fetches, if they have their own.
     instructions: Option<Cache>,
+    /// The last lines of the streams that are prefetched, the latest first.
+    streams: Vec<u32>,
     /// The shift from an entry's number (its address divided by [`ENTRY_BYTES`]) to its line's number.
     shift: u32,
     /// The lines that are referenced, in order.
@@ -48,7 +67,8 @@ impl Lines {
         assert!(caches.len() <= MAX_LINE_LEVELS, "the machine file was checked");
         let shift = (machine.memory.line_bytes / ENTRY_BYTES).ilog2();
         let instructions = machine.instruction_cache.as_ref().map(cache);
-        Lines { caches, instructions, shift, wanted: [0; WANTED] }
+        let streams = vec![u32::MAX; machine.memory.streams];
+        Lines { caches, instructions, streams, shift, wanted: [0; WANTED] }
     }
 
     /// As [`Cache::bytes`], of one of them.
@@ -65,7 +85,7 @@ impl Lines {
     /// Queues the line of this entry to be read at this position.
     #[inline(always)]
     pub(crate) fn want(&mut self, place: usize, entry: u32) {
-        self.wanted[place] = entry >> self.shift | TABLES;
+        self.wanted[place] = of_table(entry >> self.shift);
     }
 
     /// Reads the first `count` queued lines.
@@ -87,29 +107,35 @@ impl Lines {
     /// The program's accesses to these lines of physical memory, of which those are fetches whose bits are set.
     #[inline(always)]
     pub(crate) fn access(&mut self, lines: &[u32], fetches: u64, counters: &mut Counters) {
-        debug_assert!(lines.len() <= BATCH && lines.iter().all(|line| *line < TABLES));
+        debug_assert!(lines.len() <= BATCH && lines.iter().all(|line| u64::from(*line) < PROGRAM_LINES));
         let mut left = if lines.is_empty() { 0 } else { u64::MAX >> (BATCH - lines.len()) };
-        let [data, fetched] = &mut counters.program_lines;
-        let mut count = |level: usize, hit: u64| {
-            data.hits[level] += (hit & !fetches).count_ones() as u64;
+        let [data, fetched, prefetched] = &mut counters.program_lines;
+        let mut ahead = 0;
+        let mut count = |level: usize, hit: u64, ahead: u64| {
+            data.hits[level] += (hit & !fetches & !ahead).count_ones() as u64;
             fetched.hits[level] += (hit & fetches).count_ones() as u64;
+            prefetched.hits[level] += (hit & ahead).count_ones() as u64;
         };
         if let Some(cache) = &mut self.instructions
             && fetches != 0
         {
-            let missed = cache.access(left & fetches, |at| (lines[at].into(), lines[at]));
-            count(0, left & fetches & !missed);
+            let missed = cache.access(left & fetches, |at| (lines[at].into(), of_program(lines[at])));
+            count(0, left & fetches & !missed, 0);
             left = left & !fetches | missed;
         }
         for (level, cache) in self.caches.iter_mut().enumerate() {
             let asking = if level == 0 && self.instructions.is_some() { left & !fetches } else { left };
             if asking != 0 {
-                let missed = cache.access(asking, |at| (lines[at].into(), lines[at]));
-                count(level, asking & !missed);
+                let missed = cache.access(asking, |at| (lines[at].into(), of_program(lines[at])));
+                count(level, asking & !missed, ahead);
                 left = left & !asking | missed;
             }
+            if level == 0 && !self.streams.is_empty() {
+                ahead = prefetched_of(&mut self.streams, lines, left & !fetches);
+            }
         }
-        data.misses += (left & !fetches).count_ones() as u64;
+        data.misses += (left & !fetches & !ahead).count_ones() as u64;
+        prefetched.misses += (left & ahead).count_ones() as u64;
         fetched.misses += (left & fetches).count_ones() as u64;
     }
 
@@ -118,7 +144,7 @@ impl Lines {
         for (level, cache) in self.caches.iter().chain(&self.instructions).enumerate() {
             cache.validate()?;
             for (set, way, line, ()) in cache.entries() {
-                if !cache.selects(line as u64, set) || cache.find(line as u64, line) != Some(way) {
+                if !cache.selects(number(line), set) || cache.find(number(line), line) != Some(way) {
                     return Err(format!("line cache {level} holds line {line:#x} in set {set} way {way}"));
                 }
             }
@@ -127,13 +153,28 @@ impl Lines {
     }
 }
 
+/// Which of these misses are next to the last line of a stream, which then goes on; another begins a stream in place of the one that
+/// went on longest ago.
+fn prefetched_of(streams: &mut [u32], lines: &[u32], missed: u64) -> u64 {
+    let mut ahead = 0;
+    for at in each(missed) {
+        let line = lines[at];
+        let of = streams.iter().position(|last| line.abs_diff(*last) == 1);
+        ahead |= u64::from(of.is_some()) << at;
+        let last = of.unwrap_or(streams.len() - 1);
+        streams[..=last].rotate_right(1);
+        streams[0] = line;
+    }
+    ahead
+}
+
 /// Reads lines through one cache and inserts those that miss. Moves these to the front and returns their number.
 #[inline(always)]
 fn read(cache: &mut Cache, lines: &mut [u32]) -> usize {
     let mut missed = 0;
     for first in (0..lines.len()).step_by(BATCH) {
         let some = &lines[first..lines.len().min(first + BATCH)];
-        let those = cache.access(u64::MAX >> (BATCH - some.len()), |at| (some[at] as u64, some[at]));
+        let those = cache.access(u64::MAX >> (BATCH - some.len()), |at| (number(some[at]), some[at]));
         for at in each(those) {
             lines[missed] = lines[first + at];
             missed += 1;

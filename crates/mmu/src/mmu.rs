@@ -11,7 +11,7 @@ use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::front::{Front, Lined, STREAM_LINE_SHIFT};
 use crate::host::HostState;
-use crate::lines::{DATA_LINES, Lines};
+use crate::lines::{Lines, PROGRAM_LINES};
 use crate::machine::Machine;
 use crate::mappings::{Backing, MappingId, Mappings, UseBits, Work};
 use crate::reach::Entries;
@@ -239,7 +239,7 @@ impl Mmu {
     /// Why a machine cannot run a stream with lines, with so many bytes of memory, if it cannot.
     pub fn refuses_lines(machine: &Machine, memory: u64) -> Option<String> {
         let bytes = machine.memory.line_bytes;
-        let most = DATA_LINES.saturating_mul(bytes);
+        let most = PROGRAM_LINES.saturating_mul(bytes);
         if machine.line_cache.is_empty() {
             Some("it has no line caches ([[line-cache]] in its file)".into())
         } else if bytes < 1 << STREAM_LINE_SHIFT {

@@ -130,7 +130,10 @@ impl Kernel {
     }
 }
 
-/// The values of the machine file that nobody has published, as `key = value`.
-pub(crate) fn assumed(machine: &Machine) -> Vec<String> {
-    machine.assumed().iter().map(|(key, value)| format!("{key} = {value}")).collect()
+/// The values of the machine file that nobody has published and that matter with or without lines, as `key = value`.
+pub(crate) fn assumed(machine: &Machine, lines: bool) -> Vec<String> {
+    let of_lines =
+        |key: &str| key.starts_with("instruction-cache") || key == "memory.overlap" || key == "memory.streams";
+    let those = machine.assumed().iter().filter(|(key, _)| lines || !of_lines(key));
+    those.map(|(key, value)| format!("{key} = {value}")).collect()
 }

@@ -206,6 +206,8 @@ pub struct Row {
 pub struct Caches {
     /// Loads and stores that missed in the nearest cache.
     pub l1d_misses: u64,
+    /// Those of them that were prefetched, and so waited for nothing.
+    pub l1d_prefetched: u64,
     /// Fetches that missed in the nearest cache.
     pub l1i_misses: u64,
     /// Loads, stores and fetches that no cache served.
@@ -218,12 +220,13 @@ pub struct Caches {
 
 impl Caches {
     pub(crate) fn of(counters: &Counters) -> Caches {
-        let [data, fetches] = &counters.program_lines;
+        let [data, fetches, ahead] = &counters.program_lines;
         let behind = |hits: &[u64]| hits[1..].iter().sum::<u64>();
         Caches {
-            l1d_misses: behind(&data.hits) + data.misses,
+            l1d_misses: behind(&data.hits) + data.misses + behind(&ahead.hits) + ahead.misses,
+            l1d_prefetched: behind(&ahead.hits) + ahead.misses,
             l1i_misses: behind(&fetches.hits) + fetches.misses,
-            memory_accesses: data.misses + fetches.misses,
+            memory_accesses: data.misses + fetches.misses + ahead.misses,
             walk_l1d_misses: behind(&counters.line_hits) + counters.line_misses,
             walk_memory_accesses: counters.line_misses,
         }
@@ -232,6 +235,7 @@ impl Caches {
     fn since(self, before: &Caches) -> Caches {
         Caches {
             l1d_misses: self.l1d_misses - before.l1d_misses,
+            l1d_prefetched: self.l1d_prefetched - before.l1d_prefetched,
             l1i_misses: self.l1i_misses - before.l1i_misses,
             memory_accesses: self.memory_accesses - before.memory_accesses,
             walk_l1d_misses: self.walk_l1d_misses - before.walk_l1d_misses,

@@ -544,7 +544,7 @@ impl Simulation {
             seed: self.setup.seed,
             trace_digest: None,
             version: env!("CARGO_PKG_VERSION"),
-            assumed: cost::assumed(machine),
+            assumed: cost::assumed(machine, self.record.watch.lines),
         }
     }
 }

@@ -137,6 +137,42 @@ fn every_access_of_a_known_program_is_there() {
 }
 
 #[test]
+fn lines_of_a_known_program_are_there() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let program = compile(folder.path(), "known.s", &["-nostdlib", "-static"]);
+    let mut lined = command(&program, &[]);
+    lined.lines = true;
+    let (stream, counts, outcome) = recorded(&lined);
+    assert!(outcome.status.success() && stream.info.lines);
+    let of_pages = recorded(&command(&program, &[])).1;
+    // What crosses a line here crosses a page.
+    assert_eq!((counts.references, counts.instructions), (of_pages.references, of_pages.instructions));
+    assert!(counts.fetches >= of_pages.fetches && counts.runs >= of_pages.runs);
+    let data: Vec<Run> = stream.runs().filter(|run| run.access() != Access::Execute).collect();
+    let first = data[0].line();
+    let short: Vec<_> = data.iter().map(|run| (run.line() - first, run.access(), run.references)).collect();
+    let mut expected = [(0, Access::Read, 1), (64, Access::Write, 1)].repeat(1000);
+    expected.extend([(0, Access::Read, 1), (1, Access::Read, 1), (1, Access::Write, 1)].repeat(500));
+    expected.extend([(63, Access::Read, 1), (64, Access::Read, 1)]);
+    assert_eq!(short, expected);
+
+    // A larger program, with what it executes: the same pages, to those few that differ from run to run.
+    let program = calls(folder.path());
+    let file = program.to_str().expect("a name");
+    let touched = |lines: bool| {
+        let (stream, counts, outcome) = recorded(&record::Command { lines, ..command(&program, &["mappings", file]) });
+        assert!(outcome.status.success());
+        (stream.runs().map(|run| (run.page(), run.access() as u8)).collect::<HashSet<_>>(), counts.instructions)
+    };
+    let ((pages, instructions), (of_lines, same)) = (touched(false), touched(true));
+    assert!(pages.symmetric_difference(&of_lines).count() * 20 < pages.len(), "{pages:?} {of_lines:?}");
+    assert!(instructions.abs_diff(same) * 50 < instructions, "{instructions} {same}");
+}
+
+#[test]
 fn changes_of_mappings_are_events() {
     if !possible() {
         return;

@@ -4,9 +4,10 @@
 use crate::streams;
 
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use streams::{counts, stream};
 use superpage_pages::Access;
-use superpage_trace::{Event, Run, workload};
+use superpage_trace::{Batch, Event, Run, Source, check_stream, workload};
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
 const SAMPLES: [(&str, u64); 24] = [
@@ -54,6 +55,44 @@ fn streams_keep_the_rules_and_are_the_same_on_every_machine() {
         hashes.push((text, hash));
     }
     assert_eq!(hashes, SAMPLES);
+}
+
+/// What the runs of a stream amount to: accesses of each kind and instructions by page, and the events.
+fn by_page(source: &mut dyn Source) -> (BTreeMap<(u64, Access), u64>, u64, Vec<Event>) {
+    let (mut batch, mut pages, mut instructions, mut events) = (Batch::default(), BTreeMap::new(), 0, Vec::new());
+    while source.fill(&mut batch).unwrap() {
+        for run in &batch.runs {
+            *pages.entry((run.page(), run.access())).or_default() += u64::from(run.references);
+            instructions += u64::from(run.instructions);
+        }
+        events.extend(batch.events.drain(..).map(|(_, event)| event));
+    }
+    (pages, instructions, events)
+}
+
+#[test]
+fn a_stream_of_lines_has_the_same_accesses_and_events() {
+    // Members of a mix may begin their turns a run earlier or later.
+    for (text, _) in SAMPLES.into_iter().filter(|(text, _)| !text.contains(['+', ';'])) {
+        let mut lines = workload::parse_lines(text).unwrap();
+        assert!(lines.info().lines, "{text}");
+        let counts = check_stream(&mut *workload::parse_lines(text).unwrap()).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let (pages, instructions, events) = by_page(&mut *workload::parse(text).unwrap());
+        assert_eq!(by_page(&mut *lines), (pages, instructions, events), "{text}");
+        assert_eq!(counts.instructions, instructions, "{text}");
+    }
+}
+
+#[test]
+fn a_pass_has_a_run_for_each_line() {
+    let mut source = workload::parse_lines("sequential:bytes=8K,passes=1,populate=no").unwrap();
+    let mut batch = Batch::default();
+    let mut lines = Vec::new();
+    while source.fill(&mut batch).unwrap() {
+        lines.extend(batch.runs.iter().map(|run| (run.line(), run.references)));
+    }
+    let first = (1 << 30) / 64;
+    assert_eq!(lines, (first..first + 128).map(|line| (line, 8)).collect::<Vec<_>>());
 }
 
 #[test]

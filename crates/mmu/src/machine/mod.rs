@@ -98,6 +98,9 @@ pub struct Memory {
     /// lines use it.
     #[serde(default = "one")]
     pub overlap: f64,
+    /// How many streams of lines next to each other a prefetcher follows; 0 without one. Only streams with lines use it.
+    #[serde(default)]
+    pub streams: usize,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.

@@ -7,6 +7,7 @@ mod host;
 mod hosted;
 mod index;
 mod joins;
+mod lines;
 mod machines;
 mod naive;
 mod perforated;

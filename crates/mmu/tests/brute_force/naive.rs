@@ -11,7 +11,7 @@ use crate::perforated::{self, Region};
 use crate::reach::{self, Entry};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{
-    Contents, Index, Joins, LineCacheSpec, Machine, Replacement, TableKind, TlbSpec, UseBit, WalkCacheSpec,
+    Contents, Index, Joins, LineCacheSpec, LineCounts, Machine, Replacement, TableKind, TlbSpec, UseBit, WalkCacheSpec,
 };
 use superpage_pages::{Access, Mapped, PageSize, Protection};
 
@@ -36,6 +36,7 @@ pub(crate) struct Counts {
     pub(crate) walk_cache_hits: [u64; 5],
     pub(crate) line_hits: [u64; 4],
     pub(crate) line_misses: u64,
+    pub(crate) program_lines: [LineCounts; 3],
     pub(crate) dirty_updates: u64,
     pub(crate) reference_updates: u64,
     pub(crate) shootdowns: u64,
@@ -48,7 +49,11 @@ pub(crate) struct Naive {
     machine: Machine,
     tlbs: Vec<(TlbSpec, Cache<Entry>)>,
     walk_caches: Vec<(WalkCacheSpec, Cache<Pointer>)>,
-    line_caches: Vec<(LineCacheSpec, Cache<u64>)>,
+    /// Of lines of page tables (`true`) and of the program.
+    line_caches: Vec<(LineCacheSpec, Cache<(bool, u64)>)>,
+    instruction_cache: Option<Cache<(bool, u64)>>,
+    /// The last lines of the streams that are prefetched, the latest first.
+    streams: Vec<u64>,
     pub(crate) mappings: BTreeMap<(u32, u64), Mapping>,
     pub(crate) host: Option<Host>,
     clustered: Option<Clustered>,
@@ -97,6 +102,11 @@ impl Naive {
                 .iter()
                 .map(|spec| (spec.clone(), Cache::new(spec.sets(line), spec.ways, Index::Low, spec.replacement)))
                 .collect(),
+            instruction_cache: machine
+                .instruction_cache
+                .as_ref()
+                .map(|spec| Cache::new(spec.sets(line), spec.ways, Index::Low, spec.replacement)),
+            streams: Vec::new(),
             mappings: BTreeMap::new(),
             host: Host::new(machine),
             clustered: Clustered::new(machine),

@@ -2,6 +2,7 @@
 
 use super::{Mapping, Naive};
 use crate::perforated;
+use superpage_pages::Access;
 
 impl Naive {
     /// Walks to the leaf of the page, or to the entry that is absent.
@@ -118,11 +119,55 @@ impl Naive {
         self.reference(entry * 8 / self.machine.memory.line_bytes);
     }
 
+    /// The program's access to the line of 64 bytes of a page, which is mapped.
+    pub(crate) fn line(&mut self, page: u64, line: u64, access: Access) {
+        let (first, mapping) = self.mapping(self.space, page).unwrap();
+        let address = (mapping.frame + page - first) * self.machine.pages.sizes[0].bytes() + line * 64;
+        let number = address / self.machine.memory.line_bytes;
+        let key = (false, number);
+        let fetch = access == Access::Execute;
+        let mut served = None;
+        let own = fetch && self.instruction_cache.is_some();
+        if let Some(cache) = self.instruction_cache.as_mut().filter(|_| fetch)
+            && cache.hit(number, |held| held == key).is_some()
+        {
+            served = Some(0);
+        }
+        for (level, (_, cache)) in self.line_caches.iter_mut().enumerate().skip(usize::from(own)) {
+            if served.is_none() && cache.hit(number, |held| held == key).is_some() {
+                served = Some(level);
+            }
+        }
+        let mut kind = usize::from(fetch);
+        if !fetch && served != Some(0) && self.machine.memory.streams > 0 {
+            let beside = self.streams.iter().position(|last| last.abs_diff(number) == 1);
+            match beside {
+                Some(at) => {
+                    self.streams.remove(at);
+                    kind = 2;
+                }
+                None => self.streams.truncate(self.machine.memory.streams - 1),
+            }
+            self.streams.insert(0, number);
+        }
+        match served {
+            Some(level) => self.counts.program_lines[kind].hits[level] += 1,
+            None => self.counts.program_lines[kind].misses += 1,
+        }
+        let missed = served.unwrap_or(self.line_caches.len());
+        if own && missed > 0 {
+            self.instruction_cache.as_mut().unwrap().fill(number, key);
+        }
+        for (_, cache) in self.line_caches[..missed].iter_mut().skip(usize::from(own)) {
+            cache.fill(number, key);
+        }
+    }
+
     fn reference(&mut self, line: u64) {
         self.counts.walk_references += 1;
         let mut served = None;
         for (level, (_, cache)) in self.line_caches.iter_mut().enumerate() {
-            if cache.hit(line, |held| held == line).is_some() {
+            if cache.hit(line, |held| held == (true, line)).is_some() {
                 served = Some(level);
                 break;
             }
@@ -132,7 +177,7 @@ impl Naive {
             None => self.counts.line_misses += 1,
         }
         for (_, cache) in &mut self.line_caches[..served.unwrap_or(self.machine.line_cache.len())] {
-            cache.fill(line, line);
+            cache.fill(line, (true, line));
         }
     }
 }
