@@ -269,3 +269,19 @@ fn every_built_in_overlay_fits_every_machine() {
         }
     }
 }
+
+#[test]
+fn wrong_types_are_told_in_words() {
+    let rate = "bytes-per-second = 25_000_000";
+    for (to, words) in [
+        ("\"many\"", "\"many\" is not a whole number of 0 or more"),
+        ("1.5", "1.5 is not a whole number of 0 or more"),
+        ("true", "true is not a whole number of 0 or more"),
+        ("[1]", "a list is not a whole number of 0 or more"),
+    ] {
+        let error = refused(rate, &format!("bytes-per-second = {to}"));
+        assert!(error.contains(words), "{error}");
+    }
+    let error = refused("bits = [10, 10, 10]", "bits = [300, 10, 10]");
+    assert!(error.contains("300 is not a whole number from 0 to 255"), "{error}");
+}

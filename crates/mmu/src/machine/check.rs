@@ -46,7 +46,7 @@ impl MachineError {
         // The parser's message, on one line, without its drawing of the place.
         let place = error.to_string();
         let line = place.lines().next().and_then(|first| first.split("at ").nth(1)).map(|at| format!(" at {at}"));
-        let message = error.message().replace('\n', ", ");
+        let message = in_words(error.message());
         MachineError(format!("{origin}{}: {message}", line.unwrap_or_default()))
     }
 
@@ -56,7 +56,7 @@ impl MachineError {
         let key = whole.lines().last().and_then(|last| last.strip_prefix("in `")?.strip_suffix('`'));
         let list = key.and_then(|key| key.split('.').next()).unwrap_or_default();
         let parts = file.get(list).and_then(toml::Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        let problem = error.message().replace('\n', ", ");
+        let problem = in_words(error.message());
         let Some(at) = parts.iter().position(|part| !fits(list, part)) else {
             let key = key.map(|key| format!("{key}: ")).unwrap_or_default();
             return MachineError(format!("{origin}: {key}{problem}"));
@@ -84,6 +84,35 @@ impl MachineError {
              complete: it has {others}"
         ))
     }
+}
+
+/// A message of the parser on one line, with what serde says of types of Rust in words: of
+/// "invalid type: string \"many\", expected u64", "\"many\" is not a whole number of 0 or more".
+fn in_words(message: &str) -> String {
+    let plain = message.replace('\n', ", ");
+    let types = plain.strip_prefix("invalid type: ").or_else(|| plain.strip_prefix("invalid value: "));
+    let Some((given, wanted)) = types.and_then(|types| types.rsplit_once(", expected ")) else { return plain };
+    let most = |bits: u32| format!("a whole number from 0 to {}", u64::MAX >> (u64::BITS - bits));
+    let wanted = match wanted {
+        "u8" => most(8),
+        "u16" => most(16),
+        "u32" => most(32),
+        "u64" | "usize" => "a whole number of 0 or more".to_string(),
+        "f64" => "a number".to_string(),
+        "a boolean" => "true or false".to_string(),
+        "a sequence" => "a list".to_string(),
+        "a map" => "a table".to_string(),
+        other if other.starts_with("struct ") => "a table".to_string(),
+        other => other.to_string(),
+    };
+    let given = match (given.strip_prefix("string "), given.split_once('`')) {
+        (Some(text), _) => text,
+        (None, Some((_, value))) => value.trim_end_matches('`'),
+        (None, None) if given == "sequence" => "a list",
+        (None, None) if given == "map" => "a table",
+        (None, None) => given,
+    };
+    format!("{given} is not {wanted}")
 }
 
 /// Whether a part of a list of a machine file has the keys and types that it should have.
