@@ -8,6 +8,7 @@ use crate::mappings::{Mappings, Shape};
 use crate::record::Record;
 use crate::table::{Format, Reached, TableFormat, on_format};
 use crate::tlb::{Served, Tlbs};
+use std::ops::Range;
 use superpage_pages::Vpn;
 
 /// The lines that a batch of requests is for.
@@ -106,6 +107,11 @@ impl Behind {
     /// Drops a mapping that changes.
     pub(crate) fn forget(&mut self, head: u32, first: Vpn, record: Record) {
         self.counters.shootdown_entries += self.tlbs.forget(head, first, record);
+    }
+
+    /// Drops ranges that have one of these pages, which change.
+    pub(crate) fn forget_ranges(&mut self, space: u32, pages: &Range<u64>) {
+        self.counters.shootdown_entries += self.tlbs.forget_ranges(space, pages);
     }
 
     /// Drops a pointer to a table that is removed.

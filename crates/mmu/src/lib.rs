@@ -19,6 +19,7 @@ mod lines;
 mod machine;
 mod mappings;
 mod mmu;
+mod range_tlb;
 mod reach;
 mod recent;
 mod record;
@@ -32,7 +33,7 @@ pub use counters::{Counters, LineCounts, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WA
 pub use index::Index;
 pub use machine::{
     Clock, Clustered, Costs, Disk, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory, PageTable,
-    Pages, Perforated, Serves, SetBy, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
+    Pages, Perforated, RangeTlbSpec, Serves, SetBy, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};
 pub use replacement::Replacement;

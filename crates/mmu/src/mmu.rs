@@ -72,6 +72,9 @@ impl Mmu {
             places.push((front, fronts[front].behind.len() - 1));
         }
         let mut mappings = Mappings::new(machine.ladder(), &shape);
+        if machines.iter().any(|machine| machine.range_tlb.is_some()) {
+            mappings.keep_ranges();
+        }
         let host = machine.host.as_ref().filter(|host| host.managed && machine.page_table.kind == TableKind::Nested);
         mappings.backing = host.map(|host| Box::new(Backing::new(tables_of_host(machine, host))));
         Mmu {
@@ -151,6 +154,11 @@ impl Mmu {
         let mut held = [first, self.behind(machine).tlbs.held(&self.mappings)].concat();
         held.sort_by_key(|held| held.tlb);
         held
+    }
+
+    /// The number of ranges that the range TLB of a machine holds now.
+    pub fn ranges_held(&self, machine: usize) -> u64 {
+        self.behind(machine).tlbs.ranges_held()
     }
 
     /// The address space that requests are for.
@@ -274,16 +282,21 @@ impl Mmu {
     }
 
     fn count_shootdown(&mut self, space: u32, at: Vpn, size: PageSize) {
-        self.fronts.iter_mut().for_each(Front::forget);
-        self.shoot(space, self.pages(at, size));
+        let pages = self.pages(at, size);
+        for front in &mut self.fronts {
+            front.forget();
+            front.behind.iter_mut().for_each(|behind| behind.forget_ranges(space, &pages));
+        }
+        self.shoot(space, pages);
     }
 
-    /// Brings what follows from the mappings, clusters and perforated pages, up to date after a change of the mappings of these pages. Counts what
+    /// Brings what follows from the mappings, clusters, ranges and perforated pages, up to date after a change of the mappings of these pages. Counts what
     /// the change costs, which was `work` in the index, and whether something of perforated pages had to be shot down.
     fn follow(&mut self, work: Work, space: u32, at: Vpn, size: PageSize) {
         let pages = self.pages(at, size);
         let work = self.mappings.cluster(space, &pages, work);
         self.count_work(work);
+        self.mappings.update_ranges(space, &pages);
         if self.mappings.perforates() {
             let (work, forgotten) = self.mappings.perforate(space, pages.clone(), &mut self.fronts);
             self.count_work(work);
@@ -386,7 +399,10 @@ impl Mmu {
 
     /// Frees the tables of a space, whose number may be reused.
     pub fn destroy(&mut self, space: u32) {
-        self.fronts.iter_mut().for_each(Front::forget);
+        for front in &mut self.fronts {
+            front.forget();
+            front.behind.iter_mut().for_each(|behind| behind.forget_ranges(space, &(0..u64::MAX)));
+        }
         self.mappings.destroy(space, &mut self.fronts);
     }
 

@@ -11,6 +11,7 @@ use crate::cache::{Cache, EMPTY};
 use crate::counters::MAX_TLB_LEVELS;
 use crate::machine::{Joins, Machine};
 use crate::mappings::{Forgotten, Mappings};
+use crate::range_tlb::RangeTlb;
 use crate::reach::joint::Joining;
 use crate::reach::{Asked, Entries, Entry, Holds, Known, Reach, on_entries};
 use crate::recent::FirstLevel;
@@ -81,6 +82,8 @@ pub(crate) struct Tlbs {
     by_place: bool,
     /// The highest level of them, counted from 1.
     levels: usize,
+    /// What is beside that level.
+    ranges: Option<RangeTlb>,
 }
 
 /// Where the requests of a batch were served, as bit sets.
@@ -100,7 +103,9 @@ impl Tlbs {
     pub(crate) fn new(machine: &Machine) -> [Tlbs; 2] {
         let inclusive = machine.tlb.iter().any(|tlb| machine.enclosed_by(tlb) != 0);
         let first = |level: usize| level == 1 && !inclusive;
-        [Tlbs::of(machine, first), Tlbs::of(machine, |level| !first(level))]
+        let mut behind = Tlbs::of(machine, |level| !first(level));
+        behind.ranges = machine.range_tlb.as_ref().map(|ranges| RangeTlb::new(ranges.entries));
+        [Tlbs::of(machine, first), behind]
     }
 
     /// Those of some levels, counted from 1.
@@ -133,7 +138,7 @@ impl Tlbs {
             parts[rung] = (size.shift() - translated(*size).shift()) as u8;
         }
         let levels = all.last().map_or(0, |tlb| tlb.level + 1);
-        Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), by_place, levels, all, orders, parts }
+        Tlbs { inclusive: all.iter().any(|tlb| tlb.encloses != 0), by_place, levels, all, orders, parts, ranges: None }
     }
 
     /// The highest level of them, counted from 1.
@@ -206,8 +211,19 @@ impl Tlbs {
         })
     }
 
+    /// Drops ranges that have one of these pages; returns the number of entries dropped.
+    pub(crate) fn forget_ranges(&mut self, space: u32, pages: &Range<u64>) -> u64 {
+        self.ranges.as_mut().map_or(0, |ranges| ranges.forget(space, pages))
+    }
+
+    /// The number of ranges that are held.
+    pub(crate) fn ranges_held(&self) -> u64 {
+        self.ranges.as_ref().map_or(0, RangeTlb::len)
+    }
+
     /// Empties all TLBs.
     pub(crate) fn flush(&mut self) {
+        self.ranges.iter_mut().for_each(RangeTlb::flush);
         self.all.iter_mut().for_each(|tlb| on_entries!(&mut tlb.entries, cache => cache.flush()));
     }
 
@@ -218,6 +234,10 @@ impl Tlbs {
             return self.translate_inclusive(mappings, batch);
         }
         let mut served = Served { missed: batch.all(), ..Served::default() };
+        if self.ranges.is_some() {
+            self.translate_ranged(mappings, batch, &mut served);
+            return served;
+        }
         for tlb in &mut self.all {
             let asking = batch.groups().iter().filter(|group| group.is_in(tlb.kinds));
             let asking = asking.fold(0, |asking, group| asking | group.requests) & served.missed;
@@ -228,6 +248,45 @@ impl Tlbs {
             }
         }
         served
+    }
+
+    /// The same where ranges are beside the last level, request by request.
+    #[inline(never)]
+    fn translate_ranged(&mut self, mappings: &Mappings, batch: &Batch, served: &mut Served) {
+        let (last, Some(ranges)) = (self.levels - 1, &mut self.ranges) else { return };
+        for index in each(batch.all()) {
+            let (bit, head) = (1 << index, batch.heads[index]);
+            // An entry has all of a mapping, or nothing.
+            let (space, first) = (mappings.nodes.space_of(head), mappings.nodes.first_page(head));
+            let group = batch.groups().iter().find(|group| group.requests & bit != 0);
+            let asked = self.all.iter_mut().filter(|tlb| group.is_some_and(|group| group.is_in(tlb.kinds)));
+            let (mut hit, mut in_range) = (None, None);
+            for tlb in asked {
+                if tlb.level == last {
+                    in_range = Some(ranges.hit(space, first));
+                }
+                let ranged = in_range == Some(true);
+                if ranged {
+                    // Both are used, and this one is not filled.
+                    tlb.touch(index, batch, mappings);
+                }
+                if ranged || tlb.access(bit, batch, mappings, &mut served.known) == 0 {
+                    hit = Some(tlb.level);
+                    break;
+                }
+            }
+            // No TLB of the last level may hold pages of this size.
+            if hit.is_none() && in_range.is_none() && ranges.hit(space, first) {
+                hit = Some(last);
+            }
+            match hit {
+                Some(level) => {
+                    served.hits[level % MAX_TLB_LEVELS] |= bit;
+                    served.missed &= !bit;
+                }
+                None => ranges.fill(mappings, space, first),
+            }
+        }
     }
 
     /// The same of a first level, with the touches of the batch in between; returns which missed.
@@ -341,6 +400,7 @@ impl Tlbs {
     /// Checks that every entry is a mapping of a size that its TLB holds, in its set, where it is looked for,
     /// so that no page is in a TLB twice; and that inclusive levels hold what they must.
     pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
+        self.ranges.iter().try_for_each(|ranges| ranges.validate(mappings))?;
         self.all.iter().try_for_each(|tlb| on_entries!(&tlb.entries, cache => self.validate_one(tlb, cache, mappings)))
     }
 
@@ -388,6 +448,12 @@ impl Tlb {
     fn access(&mut self, asking: u64, batch: &Batch, mappings: &Mappings, known: &mut Known) -> u64 {
         let asked = Asked { batch, mappings, joining: self.joins.unwrap_or_default() };
         on_entries!(&mut self.entries, cache => Reach::access(cache, asking, &asked, known))
+    }
+
+    /// Uses what covers one request of a batch, if something does.
+    fn touch(&mut self, index: usize, batch: &Batch, mappings: &Mappings) {
+        let asked = Asked { batch, mappings, joining: self.joins.unwrap_or_default() };
+        on_entries!(&mut self.entries, cache => Reach::touch(cache, index, &asked));
     }
 
     /// Drops these translations of a mapping.

@@ -16,6 +16,8 @@ const EXTENT_BYTES: u64 = 4;
 const PAGE_BYTES: u64 = 40;
 /// Bytes more for each region of a superpage size in the program: its node in the population map.
 const NODE_BYTES: u64 = 64;
+/// Bytes of a range, in nodes of a tree that are at least half full.
+const RANGE_BYTES: u64 = 96;
 /// The most bytes of a node of a clustered page table: while their list grows there are two of it, and the new one is twice as long.
 const CLUSTER_BYTES: u64 = 72;
 /// Bytes for an entry of a page table, with its frame.
@@ -89,7 +91,13 @@ fn of_hardware(setup: &Setup, extent: Extent) -> Need {
     let tables = host.map_or(0, |host| table_bytes(&host.page_table_bits, pages));
     // A clustered table may have a node for each page.
     let nodes = if machine.clustered.is_some() { pages.saturating_mul(CLUSTER_BYTES) } else { 0 };
-    Need { begun, whole, program: pages.saturating_mul(places).saturating_add(tables).saturating_add(nodes) }
+    // Each page may be a range.
+    let ranges = if machine.range_tlb.is_some() { pages.saturating_mul(RANGE_BYTES) } else { 0 };
+    Need {
+        begun,
+        whole,
+        program: pages.saturating_mul(places).saturating_add(tables).saturating_add(nodes).saturating_add(ranges),
+    }
 }
 
 /// What tables of levels of so many bits take for pages that lie together: all have the room of the widest.

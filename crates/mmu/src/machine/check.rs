@@ -238,6 +238,7 @@ impl Machine {
             }
         }
         self.check_perforated().or_else(|what| fail("perforated", what))?;
+        self.check_ranges().or_else(|what| fail("range-tlb", what))?;
         self.check_caches().or_else(|(key, what)| fail(&key, what))
     }
 
@@ -255,6 +256,19 @@ impl Machine {
         }
         if self.host.is_some() || self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0) {
             return Err("it is for machines without [host] and without inclusive TLBs".into());
+        }
+        Ok(())
+    }
+
+    fn check_ranges(&self) -> Result<(), String> {
+        if self.range_tlb.is_none() {
+            return Ok(());
+        }
+        if self.tlb_levels() < 2 {
+            return Err("it is beside the last of several levels of TLBs, and this machine has one level".into());
+        }
+        if self.host.is_some() || self.perforated.is_some() || self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0) {
+            return Err("it is for machines without [host], [perforated] and inclusive TLBs".into());
         }
         Ok(())
     }

@@ -47,6 +47,9 @@ pub struct Machine {
     /// The sizes of a clustered page table, where there is one.
     #[serde(default)]
     pub clustered: Option<Clustered>,
+    /// A TLB of ranges beside the last level, where there is one.
+    #[serde(default)]
+    pub range_tlb: Option<RangeTlbSpec>,
     /// The TLBs, any number.
     pub tlb: Vec<TlbSpec>,
     /// The cost of a walk or a refill besides its memory references.
@@ -224,6 +227,19 @@ pub struct Clustered {
     /// rights: a partial subblock, with a valid bit for each.
     #[serde(default)]
     pub partial_subblock: bool,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+/// A range TLB beside the last level of TLBs, whose hits cost as much: fully associative, with LRU (Karakostas et al., ISCA 2015).
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct RangeTlbSpec {
+    /// The number of entries.
+    pub entries: usize,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.
@@ -509,6 +525,7 @@ const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
     "nested-2m"
     "partial-subblock"
     "perforated"
+    "range"
     "tailored"
 );
 

@@ -10,7 +10,7 @@ const STEP_CYCLES: i64 = 1_000_000;
 const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
-const RANGES: [(&str, &str, i64, i64); 20] = [
+const RANGES: [(&str, &str, i64, i64); 21] = [
     ("clock", "hertz", 1, 100_000_000_000),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
@@ -22,6 +22,7 @@ const RANGES: [(&str, &str, i64, i64); 20] = [
     ("clustered", "pages", 1, 64),
     ("clustered", "buckets", 1, 1 << 24),
     ("perforated", "most-holes-percent", 0, 60),
+    ("range-tlb", "entries", 1, 4096),
     ("walk", "refill-cycles", 0, STEP_CYCLES),
     ("walk-cache", "level", 2, 16),
     ("walk-cache", "entries", 1, (1 << 16) - 1),

@@ -13,6 +13,7 @@ mod frames;
 mod look_up;
 mod operations;
 mod perforation;
+mod ranges;
 mod validate;
 
 use crate::lines::ENTRY_BYTES;
@@ -22,6 +23,7 @@ use clusters::Clusters;
 use frames::Frames;
 use look_up::Stretches;
 use perforation::Perforation;
+use ranges::Ranges;
 use superpage_pages::{Ladder, PageSize, Vpn};
 
 pub(crate) use backing::Backing;
@@ -214,6 +216,7 @@ pub(crate) struct Mappings {
     /// What backs the memory of a guest, where the host has a memory manager.
     pub(crate) backing: Option<Box<Backing>>,
     clusters: Option<Box<Clusters>>,
+    ranges: Option<Box<Ranges>>,
     pub(crate) use_bits: UseBits,
 }
 
@@ -244,6 +247,7 @@ impl Mappings {
             perforation: Perforation::new(shape.least_mapped),
             backing: None,
             clusters,
+            ranges: None,
             use_bits: UseBits::default(),
         }
     }

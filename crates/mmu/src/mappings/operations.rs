@@ -218,6 +218,7 @@ impl Mappings {
             self.destroy_node(first, watch);
         }
         self.destroy_clusters(space);
+        self.destroy_ranges(space);
         self.changes += 1;
     }
 

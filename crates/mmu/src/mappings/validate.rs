@@ -34,7 +34,9 @@ impl Mappings {
         }
         match reached.iter().position(|reached| !reached) {
             Some(lost) => Err(format!("node {lost} is neither in use nor free")),
-            None => self.validate_regions().and_then(|()| self.validate_clusters()),
+            None => {
+                self.validate_regions().and_then(|()| self.validate_clusters()).and_then(|()| self.validate_ranges())
+            }
         }
     }
 

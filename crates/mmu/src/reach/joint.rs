@@ -154,20 +154,22 @@ impl<J: Joins> Reach for Joint<J> {
         let Asked { batch, mappings, joining } = *asked;
         let mut missed = 0;
         for index in each(asking) {
-            let located = batch.located(index);
-            let own = alone(located.number, located.head);
-            let joined = is_base(&located).then(|| in_block(located.number, located.head, joining));
-            let hit = |cache: &mut Cache<Self>, (number, key): Place| cache.hit(number, key);
-            if joined.is_some_and(|place| hit(cache, place)) || hit(cache, own) {
+            if Self::touch(cache, index, asked) {
                 continue;
             }
             missed |= 1 << index;
+            let (joined, own) = Self::places(&batch.located(index), joining);
             match joined {
                 Some(place) => Self::fill_block(cache, place, own, mappings, joining),
                 None => _ = cache.fill(own.0, own.1),
             }
         }
         missed
+    }
+
+    fn touch(cache: &mut Cache<Self>, index: usize, asked: &Asked<'_>) -> bool {
+        let (joined, own) = Self::places(&asked.batch.located(index), asked.joining);
+        joined.is_some_and(|(number, key)| cache.hit(number, key)) || cache.hit(own.0, own.1)
     }
 
     fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, record: Record, joining: Joining) -> u64 {
@@ -199,6 +201,13 @@ impl<J: Joins> Reach for Joint<J> {
 }
 
 impl<J: Joins> Joint<J> {
+    /// Where a request is looked for: the entry of its block if it is for a base page, and that of its mapping.
+    #[inline(always)]
+    fn places(located: &Located, joining: Joining) -> (Option<Place>, Place) {
+        let joined = is_base(located).then(|| in_block(located.number, located.head, joining));
+        (joined, alone(located.number, located.head))
+    }
+
     /// Loads a base page that no entry holds.
     fn fill_block(cache: &mut Cache<Self>, place: Place, own: Place, mappings: &Mappings, joining: Joining) {
         let (number, key) = place;

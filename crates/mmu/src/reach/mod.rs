@@ -72,6 +72,12 @@ pub(crate) trait Reach: Clone + Debug {
         cache.access(asking, |index| asked.batch.entry(index))
     }
 
+    /// Uses what covers one request of a batch; returns whether something does.
+    fn touch(cache: &mut Cache<Self>, index: usize, asked: &Asked<'_>) -> bool {
+        let (number, key) = asked.batch.entry(index);
+        cache.hit(number, key)
+    }
+
     /// Drops what covers these translations of a mapping; returns the number of entries dropped. As [`Cache::forget`].
     #[inline(always)]
     fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, _: Record, _: Joining) -> u64 {

@@ -75,6 +75,7 @@ pub(crate) fn machines() -> Vec<Machine> {
     machines.extend(perforated());
     machines.extend(nested());
     machines.extend(clustered());
+    machines.extend(ranged());
     machines
 }
 
@@ -104,6 +105,32 @@ pub(crate) fn nested() -> Vec<Machine> {
         machine.name.push_str(&format!(" {index}"));
         machine.tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.entries = 8 * tlb.ways());
     }
+    machines
+}
+
+/// Range TLBs, of few entries: beside second levels of one TLB and of several, with joined entries, beside a third level.
+pub(crate) fn ranged() -> Vec<Machine> {
+    let of = |(name, entries): (&str, usize)| {
+        let mut machine = Machine::builtin(&format!("{name}+range")).unwrap();
+        machine.name = format!("{name} with {entries} ranges");
+        machine.range_tlb.as_mut().unwrap().entries = entries;
+        machine.tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.entries = 4 * tlb.ways());
+        machine
+    };
+    let mut machines: Vec<Machine> = [
+        ("zen5", 3),
+        ("skylake-sp", 1),
+        ("golden-cove", 2),
+        ("neoverse-v2+partial-subblock", 3),
+        ("harpertown+clustered-subblock", 2),
+        ("skylake-sp+colt", 4),
+    ]
+    .map(of)
+    .into();
+    // A third level, behind which the ranges are then.
+    let mut third = machines[0].tlb.iter().find(|tlb| tlb.level == 2).unwrap().clone();
+    (third.level, third.name) = (3, "third".into());
+    machines[0].tlb.push(third);
     machines
 }
 

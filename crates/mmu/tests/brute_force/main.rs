@@ -11,6 +11,7 @@ mod lines;
 mod machines;
 mod naive;
 mod perforated;
+mod ranges;
 mod reach;
 mod replacement;
 mod runs;
@@ -61,7 +62,8 @@ struct Pair {
 impl Pair {
     fn new(machines: &[Machine], seed: u64) -> Pair {
         let (machine, mmu) = (machines[0].clone(), Together::new(machines));
-        let scatters = machine.perforated.is_some() || machine.tlb.iter().any(|tlb| tlb.joins.is_some());
+        let ranged = machine.range_tlb.is_some();
+        let scatters = ranged || machine.perforated.is_some() || machine.tlb.iter().any(|tlb| tlb.joins.is_some());
         Pair { mmu, naive: Naive::new(&machine), machine, state: seed | 1, scatters, luck: 0 }
     }
 
@@ -320,6 +322,7 @@ impl Pair {
         let held: Vec<_> =
             self.mmu.held().iter().map(|held| (held.tlb, held.contents, held.size, held.entries)).collect();
         assert_eq!(held, self.naive.held());
+        assert_eq!(self.mmu.ranges_held(), self.naive.ranges_held());
         for _ in 0..8 {
             let (space, page) = (self.random(4) as u32, self.page());
             let expected = self.naive.mapping(space, page).map(|(first, m)| Mapped {
@@ -412,7 +415,9 @@ fn agree_over_a_long_stream(half: usize) {
         assert!(counters.tlb_misses() > 1000 && counters.level_hits(0) > 1000, "{counters:?}");
         assert!(machine.tlb_levels() == 1 || counters.level_hits(1) > 100, "{counters:?}");
         // Where entries hold several pages, fewer are dropped; where frames are not in a row, fewer pages are promoted.
-        let joined = machine.perforated.is_some() || machine.tlb.iter().any(|tlb| tlb.joins.is_some());
+        let joined = machine.range_tlb.is_some()
+            || machine.perforated.is_some()
+            || machine.tlb.iter().any(|tlb| tlb.joins.is_some());
         // A node of one mapping is one word of a promotion.
         let promoted = if machine.clustered.is_some() { 20 } else { 100 };
         let dropped = if joined { 20 } else { 100 };

@@ -8,6 +8,7 @@ use crate::clustered::Clustered;
 use crate::host::Host;
 use crate::joins;
 use crate::perforated::{self, Region};
+use crate::ranges::Ranges;
 use crate::reach::{self, Entry};
 use std::collections::{BTreeMap, BTreeSet};
 use superpage_mmu::{
@@ -57,6 +58,7 @@ pub(crate) struct Naive {
     pub(crate) mappings: BTreeMap<(u32, u64), Mapping>,
     pub(crate) host: Option<Host>,
     clustered: Option<Clustered>,
+    ranges: Option<Ranges>,
     /// Perforated pages by space and first page, as TLBs may know them.
     regions: BTreeMap<(u32, u64), Region>,
     /// Nodes by space, level, and page-number bits above what they span.
@@ -110,6 +112,7 @@ impl Naive {
             mappings: BTreeMap::new(),
             host: Host::new(machine),
             clustered: Clustered::new(machine),
+            ranges: Ranges::new(machine),
             regions: BTreeMap::new(),
             nodes: BTreeMap::new(),
             free: Vec::new(),
@@ -224,6 +227,7 @@ impl Naive {
         for (spec, cache) in &mut self.tlbs {
             self.counts.shootdown_entries += Naive::forget(spec, cache, space, first, pages);
         }
+        self.counts.shootdown_entries += self.ranges.as_mut().map_or(0, |ranges| ranges.forget(space, first, pages));
     }
 
     /// Takes a page out of the entries that hold several.
@@ -406,6 +410,7 @@ impl Naive {
     /// Drops all that depends on spaces.
     pub(crate) fn flush_all(&mut self) {
         self.tlbs.iter_mut().for_each(|(_, cache)| cache.flush());
+        self.ranges.iter_mut().for_each(Ranges::flush);
         self.walk_caches.iter_mut().for_each(|(_, cache)| cache.flush());
     }
 
@@ -509,6 +514,10 @@ impl Naive {
                     }
                 }
             }
+            if level == deepest && self.ranges.as_mut().is_some_and(|ranges| ranges.hit(self.space, page)) {
+                assert!(mapping.is_some(), "a range with a page that is not mapped");
+                hit = Some(level);
+            }
             if hit.is_some() {
                 break;
             }
@@ -579,6 +588,12 @@ impl Naive {
                 }
             }
         }
+        let loads = hit.is_none() && mapping.is_some();
+        if let Some(mut ranges) = self.ranges.take_if(|_| loads) {
+            let pages = |first| self.pages(self.mappings[&(self.space, first)].size);
+            ranges.fill(&self.mappings, self.space, page, pages);
+            self.ranges = Some(ranges);
+        }
         if hit.is_some() { Ok(()) } else { Err(known) }
     }
 
@@ -648,6 +663,11 @@ impl Naive {
         self.host.iter_mut().for_each(|host| host.shot = false);
         self.mark(page, access);
         let _ = self.translate(page, access, mapping, false);
+    }
+
+    /// Ranges in the range TLB.
+    pub(crate) fn ranges_held(&self) -> u64 {
+        self.ranges.as_ref().map_or(0, Ranges::len)
     }
 
     /// Entries in each TLB by what they hold and size.

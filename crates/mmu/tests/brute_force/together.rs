@@ -97,6 +97,10 @@ impl Together {
         self.all.counters(0)
     }
 
+    pub(crate) fn ranges_held(&self) -> u64 {
+        self.all.ranges_held(0)
+    }
+
     pub(crate) fn peak_page_table_bytes(&self) -> u64 {
         self.all.peak_page_table_bytes()
     }

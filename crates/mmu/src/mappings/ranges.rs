@@ -1,0 +1,124 @@
+//! Ranges: pages in a row, of any sizes, whose frames are contiguous too, with the same rights. Each is as long as can be. Karakostas et al.,
+//! Redundant memory mappings for fast access to large memories, ISCA 2015.
+//!
+//! The operating system's part is the rule here: its range table has every range of two base pages or more. It follows from what is mapped, and is
+//! brought up to date with every change, so that no range has a page that is not mapped so.
+
+use super::Mappings;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use superpage_pages::{Mapped, Vpn};
+
+/// A stretch of pages up to, without, this one: the frame of the first, and their rights.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Run {
+    end: u64,
+    frame: u64,
+    rights: u32,
+}
+
+impl Run {
+    /// The part of a run that starts at `first`, from `from` up to `end`.
+    fn part(self, first: u64, from: u64, end: u64) -> Run {
+        Run { end, frame: self.frame + (from - first), ..self }
+    }
+}
+
+/// All ranges, and pages that are none, by space and first page.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ranges(BTreeMap<(u32, u64), Run>);
+
+impl Ranges {
+    /// The one that this page is in.
+    fn of(&self, space: u32, page: u64) -> Option<(u64, Run)> {
+        let (&(_, first), run) = self.0.range((space, 0)..=(space, page)).next_back()?;
+        (page < run.end).then_some((first, *run))
+    }
+
+    /// Takes these pages out.
+    fn cut(&mut self, space: u32, pages: &Range<u64>) {
+        let mut next = pages.start;
+        if let Some((first, run)) = self.of(space, pages.start) {
+            next = first;
+            if first < pages.start {
+                self.0.insert((space, first), Run { end: pages.start, ..run });
+                next = pages.start;
+                if pages.end < run.end {
+                    self.0.insert((space, pages.end), run.part(first, pages.end, run.end));
+                }
+            }
+        }
+        while let Some((&(_, first), &run)) = self.0.range((space, next)..(space, pages.end)).next() {
+            self.0.remove(&(space, first));
+            if pages.end < run.end {
+                self.0.insert((space, pages.end), run.part(first, pages.end, run.end));
+            }
+        }
+    }
+
+    /// Adds a stretch that is not there, and joins it with what it continues.
+    fn add(&mut self, space: u32, first: u64, run: Run) {
+        let (mut start, mut joined) = (first, run);
+        if let Some((before, left)) = first.checked_sub(1).and_then(|page| self.of(space, page))
+            && (left.frame + (first - before), left.rights) == (run.frame, run.rights)
+        {
+            (start, joined.frame) = (before, left.frame);
+        }
+        if let Some(right) = self.0.get(&(space, run.end)).copied()
+            && (run.frame + (run.end - first), run.rights) == (right.frame, right.rights)
+        {
+            self.0.remove(&(space, run.end));
+            joined.end = right.end;
+        }
+        self.0.insert((space, start), joined);
+    }
+}
+
+impl Mappings {
+    /// Keeps ranges from now on; nothing is mapped yet.
+    pub(crate) fn keep_ranges(&mut self) {
+        self.ranges = Some(Box::default());
+    }
+
+    /// The range that this page is in.
+    pub(crate) fn range(&self, space: u32, page: Vpn) -> Option<Range<u64>> {
+        let (first, run) = self.ranges.as_ref()?.of(space, page.0)?;
+        (run.end - first > 1).then_some(first..run.end)
+    }
+
+    /// Brings ranges up to date after a change of these pages, which are now all mapped in a row, or not at all.
+    pub(crate) fn update_ranges(&mut self, space: u32, pages: &Range<u64>) {
+        let Some(mut ranges) = self.ranges.take() else { return };
+        ranges.cut(space, pages);
+        if let Some((head, record, _)) = self.mapping(space, Vpn(pages.start)) {
+            let frame = self.frame_of(head, Vpn(pages.start));
+            ranges.add(space, pages.start, Run { end: pages.end, frame, rights: record.attributes(0) });
+        }
+        self.ranges = Some(ranges);
+    }
+
+    /// A space ends.
+    pub(super) fn destroy_ranges(&mut self, space: u32) {
+        if let Some(ranges) = &mut self.ranges {
+            ranges.cut(space, &(0..u64::MAX));
+        }
+    }
+
+    /// Checks that ranges are what is mapped, as long as can be.
+    pub(super) fn validate_ranges(&self) -> Result<(), String> {
+        let Some(ranges) = &self.ranges else { return Ok(()) };
+        let run = |(space, first, mapped): (u32, Vpn, Mapped)| {
+            let end = first.0 + (mapped.size.bytes() >> self.ladder.base().shift());
+            (space, first.0, Run { end, frame: mapped.frame.0, rights: mapped.protection.bits().into() })
+        };
+        let mut all: Vec<(u32, u64, Run)> = self.all().map(run).collect();
+        all.sort_by_key(|(space, first, _)| (*space, *first));
+        let mut expected = Ranges::default();
+        all.into_iter().for_each(|(space, first, run)| expected.add(space, first, run));
+        match ranges.0.iter().find(|(key, run)| expected.0.get(key) != Some(run)) {
+            Some(range) => Err(format!("the range {range:?} is not what is mapped")),
+            None if ranges.0.len() != expected.0.len() => Err("a range that is mapped is missing".into()),
+            None => Ok(()),
+        }
+    }
+}
