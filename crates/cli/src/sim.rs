@@ -35,6 +35,11 @@ pub(crate) struct Sim {
     #[arg(short, long = "policy", value_name = "P", default_value = "reservation")]
     policies: Vec<String>,
 
+    /// A policy of the host of a guest (machines with +nested), which then maps the guest's memory by it; repeat for several, which are
+    /// crossed with the policies. `base` is always run too
+    #[arg(long = "host-policy", value_name = "P")]
+    host_policies: Vec<String>,
+
     /// Leave only these superpage sizes of each machine in use
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     sizes: Option<Vec<PageSize>>,
@@ -128,7 +133,8 @@ fn after_help() -> String {
     let mut help = String::from(
         "Examples:\n  superpage sim matrix:n=1000 --machine alpha-21264 --policy reservation\n  \
          superpage sim --trace corpus/bzip2.sp --machine zen5 --format json\n  \
-         superpage sim -m golden-cove -p reservation:sizes=2M -- gzip -k file\n\nMachines:\n ",
+         superpage sim -m golden-cove -p reservation:sizes=2M -- gzip -k file\n  \
+         superpage sim -m zen5+nested -p thp --host-policy thp random:bytes=64M,references=2M\n\nMachines:\n ",
     );
     for name in superpage_sim::machines() {
         help += &format!(" {name}");
@@ -159,6 +165,7 @@ impl Sim {
             seed: self.seed,
             files: self.files,
             digest: self.digest,
+            host_policies: self.host_policies.clone(),
         };
         let setups = superpage_sim::plan(&self.machines, &self.policies, &conditions)?;
         let limits = limits();
@@ -194,7 +201,7 @@ impl Sim {
             eprintln!("superpage: interrupted; the rows above count what had run by then");
             return Ok(stop.status());
         }
-        if all.iter().any(|row| row.error.is_some() || row.frames_leaked > 0) {
+        if all.iter().any(|row| row.error.is_some() || row.frames_leaked + row.host_frames_leaked > 0) {
             return Ok(ExitCode::from(1));
         }
         Ok(status)

@@ -518,3 +518,21 @@ fn a_terminal_obeys_no_name_of_a_file() {
         assert!(!error.contains('\u{1b}') && error.contains("\\u{1b}[31m"), "{error}");
     }
 }
+
+#[test]
+fn a_policy_of_the_host_is_for_guests() {
+    let _turn = superpage_testing::turn_of("command");
+    let sim = |machine| ["sim", "touch:bytes=8M", "-m", machine, "-p", "thp", "--host-policy", "thp"];
+    refused(&sim("zen5"), &["machine zen5: --host-policy", "zen5+nested"]);
+    let output = superpage(&sim("zen5+nested"));
+    let table = text(&output.stdout);
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output.stderr));
+    // Both policies on both hosts, with what each host has mapped.
+    let rows: Vec<Vec<&str>> = table.lines().map(|line| line.split_whitespace().collect()).collect();
+    for (policies, pages) in
+        [(["base", "base"], "4K"), (["thp", "base"], "4K"), (["base", "thp"], "2M"), (["thp", "thp"], "2M")]
+    {
+        let row = rows.iter().find(|row| row.starts_with(&policies));
+        assert!(row.is_some_and(|row| row.last().unwrap().ends_with(pages)), "{policies:?}: {table}");
+    }
+}

@@ -158,15 +158,20 @@ impl Front {
         self.behind.iter_mut().for_each(Behind::flush_host);
     }
 
-    /// As [`crate::Mmu::run`].
+    /// As [`crate::Mmu::run`]; `GUEST` if a memory manager of the host maps the guest's memory.
     #[inline(always)]
-    pub(crate) fn run(&mut self, mappings: &mut Mappings, space: u32, requests: &[Request]) -> Option<(usize, Trap)> {
+    pub(crate) fn run<const GUEST: bool>(
+        &mut self,
+        mappings: &mut Mappings,
+        space: u32,
+        requests: &[Request],
+    ) -> Option<(usize, Trap)> {
         let mut done = 0;
         while done < requests.len() {
             let (taken, trap) = if self.recent.notes() {
-                self.locate::<true>(mappings, space, &requests[done..])
+                self.locate::<true, GUEST>(mappings, space, &requests[done..])
             } else {
-                let located = self.locate::<false>(mappings, space, &requests[done..]);
+                let located = self.locate::<false, GUEST>(mappings, space, &requests[done..]);
                 self.recent.skip(located.0);
                 located
             };
@@ -194,7 +199,7 @@ impl Front {
         self.recent.forget();
         let mut done = 0;
         while done < requests.len() {
-            let (taken, trap) = self.locate::<false>(mappings, space, &requests[done..]);
+            let (taken, trap) = self.locate::<false, false>(mappings, space, &requests[done..]);
             if taken > 0 {
                 let now = Lined { requests: &requests[done..done + taken], lines: &lines[done..done + taken] };
                 self.translate_lines(mappings, now);
@@ -244,7 +249,11 @@ impl Front {
 
     /// As [`crate::Mmu::retry`].
     pub(crate) fn retry(&mut self, mappings: &mut Mappings, space: u32, request: Request) -> Result<(), Trap> {
-        if let (_, Some(trap)) = self.locate::<false>(mappings, space, &[request]) {
+        let (_, trap) = match mappings.backing.is_some() {
+            true => self.locate::<false, true>(mappings, space, &[request]),
+            false => self.locate::<false, false>(mappings, space, &[request]),
+        };
+        if let Some(trap) = trap {
             return Err(trap);
         }
         if self.first.translate_first(mappings, &self.batch) != 0 {
@@ -262,7 +271,7 @@ impl Front {
     /// Nothing that happens in the TLBs can change these results, so all requests of a batch
     /// are located before the first is translated: their loads overlap.
     #[inline(always)]
-    fn locate<const SPARE: bool>(
+    fn locate<const SPARE: bool, const GUEST: bool>(
         &mut self,
         mappings: &mut Mappings,
         space: u32,
@@ -301,12 +310,15 @@ impl Front {
                     self.separate(mappings, entry, access);
                 }
                 match mappings.make_ready(entry, access) {
-                    Ok(found) => (head, record) = (found, mappings.translated(page, found)),
+                    Ok(found) => (head, record) = (found, mappings.records[found as usize]),
                     Err(reason) => {
                         trap = Some(reason);
                         break;
                     }
                 }
+            }
+            if GUEST {
+                record = mappings.translated(page, head);
             }
             let number = self.first.number(page, record);
             let located = Located { head, entry, number, kind: kind(record, access) };

@@ -42,11 +42,13 @@ fn mapping(at: Vpn, size: PageSize) -> MappingId {
 
 impl Mmu {
     /// As [`Mmu::run`], of a guest: what its walks have found in the host's tables is noted there.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn run_as_guest(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
         self.host.shot = false;
         let (fronts, mappings, space) = (&mut self.fronts, &mut self.mappings, self.space);
         // Machines with such hosts share no page tables: there is one.
-        let trap = fronts.iter_mut().fold(None, |_, front| front.run(mappings, space, requests));
+        let trap = fronts.iter_mut().fold(None, |_, front| front.run::<true>(mappings, space, requests));
         let backing = self.mappings.backing.as_mut().expect("the caller has checked it");
         for behind in self.fronts.iter_mut().flat_map(|front| &mut front.behind) {
             let reached = behind.reached();

@@ -192,14 +192,14 @@ impl Mmu {
             return self.run_as_guest(requests);
         }
         if let [front] = &mut self.fronts[..] {
-            return front.run(&mut self.mappings, self.space, requests);
+            return front.run::<false>(&mut self.mappings, self.space, requests);
         }
         let mut done = 0;
         for chunk in requests.chunks(CHUNK) {
             let mut trap = None;
             // All trap at the same request, since that depends on the mappings alone.
             for front in &mut self.fronts {
-                trap = front.run(&mut self.mappings, self.space, chunk);
+                trap = front.run::<false>(&mut self.mappings, self.space, chunk);
             }
             if let Some((index, trap)) = trap {
                 return Some((done + index, trap));
@@ -252,6 +252,11 @@ impl Mmu {
             Some("it has no line caches ([[line-cache]] in its file)".into())
         } else if bytes < 1 << STREAM_LINE_SHIFT {
             Some(format!("its lines have {bytes} bytes and those of the stream 64"))
+        } else if machine.has_managed_host() {
+            Some(
+                "its host has a policy, and puts the guest's lines where that says: leave out --lines or --host-policy"
+                    .into(),
+            )
         } else if memory > most {
             Some(format!("with lines it can have at most {} GB of memory", most >> 30))
         } else {

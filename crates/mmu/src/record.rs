@@ -27,8 +27,6 @@ const TABLE: u32 = 1 << 6;
 const RUNG: u32 = 7;
 const REPLICAS: u32 = 12;
 const REPLICAS_MASK: u32 = 31 << REPLICAS;
-/// A superpage of a guest whose host maps each part of it by a size of its own.
-const IN_PIECES: u32 = 1 << 17;
 
 /// What a leaf of one entry must have so that an access of this number (0 read, 1 write, 2 execute) leaves it
 /// unchanged: the right, and the use bits that the access would set.
@@ -84,27 +82,16 @@ impl Record {
         (self.bits >> RUNG) as usize % RUNGS
     }
 
-    /// The same, translated in pieces.
-    pub(crate) fn in_pieces(self) -> Record {
-        Record { bits: self.bits | IN_PIECES, ..self }
-    }
-
-    /// Whether the page is translated in pieces ([`crate::mappings::Mappings::translated`]).
-    #[inline(always)]
-    pub(crate) fn is_in_pieces(self) -> bool {
-        self.bits & IN_PIECES != 0
-    }
-
     /// The same for a page at another level of the ladder.
     pub(crate) fn with_rung(self, rung: usize) -> Record {
         Record { bits: self.bits & !((RUNGS as u32 - 1) << RUNG) | (rung as u32) << RUNG, ..self }
     }
 
-    /// Whether this is a leaf and its own head, whole, allows the access, and is not changed by it.
+    /// Whether this is a leaf and its own head, allows the access, and is not changed by it.
     #[inline(always)]
     pub(crate) fn is_ready(self, access: u64) -> bool {
         let ready = READY[access as usize & 3];
-        self.bits & (ready | REPLICAS_MASK | IN_PIECES) == ready
+        self.bits & (ready | REPLICAS_MASK) == ready
     }
 
     /// Whether the entry is a leaf that allows the access of this number.

@@ -187,9 +187,16 @@ impl Tlbs {
     pub(crate) fn forget(&mut self, head: u32, first: Vpn, record: Record) -> u64 {
         let numbers = self.numbers(first, record);
         if self.by_place {
-            return self.all.iter_mut().map(|tlb| tlb.forget(&numbers, head, record)).sum();
+            return self.forget_pieces(numbers, head, record);
         }
         drop_from(&mut self.all, u32::MAX, head, numbers, record)
+    }
+
+    /// The same of a page whose pieces may be in any TLB.
+    #[cold]
+    #[inline(never)]
+    fn forget_pieces(&mut self, numbers: Range<u64>, head: u32, record: Record) -> u64 {
+        self.all.iter_mut().map(|tlb| tlb.forget(&numbers, head, record)).sum()
     }
 
     /// Takes a base page, of whose use bits some will change, out of the entries that it shares with others.

@@ -58,7 +58,7 @@ fn compared(row: &Row, value: Option<f64>, error: Option<f64>, none: f64, digits
         (None, _) => format!("{value:.digits$}"),
         (Some((_, false)), _) => UNKNOWN.into(),
         // `base` itself.
-        (Some(_), _) if row.policy == "base" => format!("{value:.digits$}"),
+        (Some(_), _) if row.is_base() => format!("{value:.digits$}"),
         (Some(_), None) => format!("≈ {value:.digits$}"),
         (Some(_), Some(error)) if (value - none).abs() <= error => format!("≈ {none}"),
         (Some(_), Some(error)) => format!("{value:.digits$} ± {error:.digits$}"),
@@ -118,7 +118,7 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
     let unknown = rows.iter().filter(|(_, sampled)| !sampled.kernel_exact);
     let (short, timed): (Vec<_>, Vec<_>) = unknown.partition(|(row, _)| row.daemon_runs > 0 || row.error.is_some());
     let named = |rows: &[&(&Row, &Sampled)]| {
-        let names: Vec<String> = rows.iter().map(|(row, _)| format!("{} {}", row.machine, row.policy)).collect();
+        let names: Vec<String> = rows.iter().map(|(row, _)| format!("{} {}", row.machine, row.policies())).collect();
         names.join(", ")
     };
     if !short.is_empty() {

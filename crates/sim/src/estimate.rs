@@ -453,7 +453,7 @@ pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
 /// Sets the errors of the figures that compare a row of a sampled stream with `base`.
 pub(crate) fn compared_errors(row: &mut Row, own: Option<&Evidence>, base: &Row, theirs: Option<&Evidence>) {
     let (Some(own), Some(theirs)) = (own, theirs) else { return };
-    let same = row.policy == base.policy;
+    let same = row.is_base();
     let Some(sampled) = &mut row.sampled else { return };
     let base_exact = base.sampled.as_ref().is_some_and(|base| base.kernel_exact);
     // A run that ended early has different windows.

@@ -32,9 +32,12 @@ pub struct Conditions {
     pub files: Files,
     /// The hash function for digests.
     pub digest: Digest,
+    /// The policies of the hosts of guests, by each of which every policy is run, `base` always among them; if there are none, hosts map
+    /// all memory by pages of the size that the machine file says.
+    pub host_policies: Vec<String>,
 }
 
-/// The simulations of a grid over one workload: every machine with every policy, `base` always among them.
+/// The simulations of a grid over one workload: every machine with every policy, `base` always among them, and on every host.
 ///
 /// `machines` are names of built-in ones or paths of machine files; `policies` are names, with parameters after a
 /// colon. The policy parameter `sizes=64K+512K` leaves only those superpage sizes, for that policy.
@@ -56,6 +59,10 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
     if !policies.contains(&"base") {
         policies.insert(0, "base");
     }
+    let mut hosts: Vec<Option<&str>> = conditions.host_policies.iter().map(|host| Some(host.as_str())).collect();
+    if !hosts.contains(&Some("base")) {
+        hosts.insert(0, if hosts.is_empty() { None } else { Some("base") });
+    }
     // Rows are compared with `base` by their machine's name.
     for (i, machine) in machines.iter().enumerate() {
         if machines[..i].iter().any(|other| other.name == machine.name) {
@@ -69,14 +76,27 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
             Some(sizes) => only(machine, &machine.ladder(), sizes)?,
             None => machine.ladder(),
         };
-        for text in &policies {
-            let policy = crate::policy(text)?;
-            let ladder = if policy.sizes.is_empty() { ladder } else { only(machine, &ladder, &policy.sizes)? };
-            let ladder = with_extents(machine, &ladder, &policy)?;
-            setups.push(Setup::new(machine.clone(), ladder, text, policy, conditions)?);
+        for host in &hosts {
+            for text in &policies {
+                let policy = crate::policy(text)?;
+                let ladder = crate::experiment::ladder(machine, &ladder, &policy)?;
+                let setup = Setup::new(machine.clone(), ladder, text, policy, conditions)?;
+                setups.push(match host {
+                    Some(host) => setup.on_host(host)?,
+                    None => setup,
+                });
+            }
         }
     }
     Ok(setups)
+}
+
+/// The ladder of a kernel with this policy on a machine, of whose sizes these are in use.
+pub(crate) fn ladder(machine: &Machine, ladder: &Ladder, policy: &Policy) -> Result<Ladder, Error> {
+    match policy.sizes.is_empty() {
+        true => with_extents(machine, ladder, policy),
+        false => with_extents(machine, &only(machine, ladder, &policy.sizes)?, policy),
+    }
 }
 
 /// The ladder of a kernel that allocates extents of sizes that the machine has no pages of, between sizes that it has.
@@ -224,7 +244,7 @@ fn check_lines(setups: &[Setup], info: &Info) -> Result<(), Error> {
 /// Sets every row's figures relative to `base` on the same machine.
 fn compare(runs: &mut [Run]) {
     for group in runs.chunk_by_mut(|a, b| a.row.machine == b.row.machine) {
-        let Some(base) = group.iter().find(|run| run.row.policy == "base").cloned() else { continue };
+        let Some(base) = group.iter().find(|run| run.row.is_base()).cloned() else { continue };
         for run in group {
             run.row.compare(&base.row);
             estimate::compared_errors(&mut run.row, run.evidence.as_ref(), &base.row, base.evidence.as_ref());

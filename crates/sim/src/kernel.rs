@@ -1,6 +1,7 @@
 //! The kernel of a simulation: how it handles traps, events of the stream, and a lack of memory.
 
 use crate::hardware::Hardware;
+use crate::host::Host;
 use crate::requests::Asked;
 use crate::simulation::{Problem, Simulation};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,6 +24,7 @@ impl Simulation {
             match self.vm.fault(hardware, &mut self.disk, address, access) {
                 Ok(fault) => {
                     self.note_copy(&fault);
+                    self.back_guest()?;
                     if asked.retry(&mut self.mmu).is_ok() {
                         self.note_writes(&[request]);
                         self.daemon();
@@ -90,6 +92,31 @@ impl Simulation {
     pub(crate) fn background(&mut self) {
         if self.vm.has_background() {
             self.run_background();
+        }
+        if self.host.as_ref().is_some_and(Host::has_background) {
+            self.run_host_background();
+        }
+    }
+
+    /// Whether a policy has a clock: then the kernel does other things at other times.
+    pub(crate) fn goes_by_time(&self) -> bool {
+        self.vm.has_background() || self.host.as_ref().is_some_and(Host::has_background)
+    }
+
+    /// The same of the host's policy.
+    fn run_host_background(&mut self) {
+        let now = nanoseconds(self.seconds(self.only()));
+        if let Some(host) = &mut self.host {
+            host.advance(&mut self.mmu, &self.setup.machine, now);
+        }
+    }
+
+    /// The host maps what the guest has touched, if it has a policy of its own.
+    #[inline]
+    pub(crate) fn back_guest(&mut self) -> Result<(), Problem> {
+        match &mut self.host {
+            Some(host) => host.back(&mut self.mmu),
+            None => Ok(()),
         }
     }
 
@@ -205,15 +232,16 @@ impl Simulation {
     /// and the run early.
     fn idle(&mut self, microseconds: u64, stop: &AtomicBool) {
         let mut left = microseconds;
-        while let Some(due) = self.vm.due() {
-            let until = due.max(self.work.background_time);
+        loop {
+            let due = self.vm.due().map(|due| due.max(self.work.background_time));
+            let Some(until) = due.into_iter().chain(self.host.as_ref().and_then(Host::due)).min() else { break };
             let wait = until.saturating_sub(nanoseconds(self.seconds(self.only()))).div_ceil(1000).max(1);
             if wait > left {
                 break;
             }
             self.counted.idle_microseconds += wait;
             left -= wait;
-            self.run_background();
+            self.background();
             if stop.load(Ordering::Relaxed) {
                 self.outcome.stopped = true;
                 return;

@@ -18,6 +18,7 @@ mod files;
 mod fragment;
 mod group;
 mod hardware;
+mod host;
 mod kernel;
 mod machine;
 mod memory;

@@ -242,6 +242,10 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     let mut columns: Vec<(Column, Cell)> = Vec::new();
     let mut add = |column: Column, cell: Cell| columns.push((column, cell));
     add(Column::prose("policy"), |row| row.policy.clone());
+    let hosted = rows.iter().any(|row| row.host_policy.is_some());
+    if hosted {
+        add(Column::prose("host"), |row| row.host_policy.clone().unwrap_or("-".into()));
+    }
     add(Column::number("TLB misses"), approximate::misses);
     add(Column::number("fewer"), approximate::fewer);
     add(Column::number("walk refs").only_wide(), approximate::walk_references);
@@ -275,6 +279,13 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         false => |row| approximate::known(row, most_pages(&row.pages)),
     };
     add(Column::name("pages"), mapped);
+    if hosted {
+        let backed: Cell = match screen.is_wide() {
+            true => |row| approximate::known(row, pages(&row.host_pages)),
+            false => |row| approximate::known(row, most_pages(&row.host_pages)),
+        };
+        add(Column::name("host pages"), backed);
+    }
     let mut table = Table::new(columns.iter().map(|(column, _)| column.clone()));
     rows.iter().for_each(|row| table.row(columns.iter().map(|(_, cell)| cell(row))));
     table
@@ -312,14 +323,14 @@ fn summary(rows: &[Row], screen: Screen) -> String {
     for machine in machines(rows) {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.machine == machine).collect();
         let per_workload: Vec<&[&Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
-        let policies: Vec<&str> =
-            per_workload[0].iter().map(|row| row.policy.as_str()).filter(|policy| *policy != "base").collect();
+        let policies: Vec<String> =
+            per_workload[0].iter().filter(|row| !row.is_base()).map(|row| row.policies()).collect();
         out += &screen.paragraph(&format!("{machine}: speedup over base, and fewer TLB misses"));
-        let others = policies.iter().copied().map(Column::number);
+        let others = policies.iter().map(Column::number);
         let mut table = Table::new(std::iter::once(Column::name("workload")).chain(others));
         let cells = per_workload.iter().map(|group| {
             let name = short(&group[0].workload);
-            let cell = |policy: &&str| match group.iter().find(|row| row.policy == *policy) {
+            let cell = |policies: &String| match group.iter().find(|row| row.policies() == *policies) {
                 Some(row) => format!("{} {:>9}", approximate::speedup(row), approximate::fewer(row)),
                 None => "-".into(),
             };
@@ -343,13 +354,14 @@ fn short(workload: &str) -> String {
 fn notes(group: &[Row]) -> Vec<String> {
     let mut notes = approximate::notes(group);
     for row in group {
-        let name = format!("{} {}", row.machine, row.policy);
+        let name = format!("{} {}", row.machine, row.policies());
         if let Some(error) = &row.error {
             notes.push(format!("{name}: ended early: {error}"));
         }
         notes.extend(where_from(row, group).map(|text| format!("{name}: {text}")));
-        if row.frames_leaked > 0 {
-            notes.push(format!("{name}: {} frames leaked: this is a bug in superpage", row.frames_leaked));
+        let leaked = row.frames_leaked + row.host_frames_leaked;
+        if leaked > 0 {
+            notes.push(format!("{name}: {leaked} frames leaked: this is a bug in superpage"));
         }
     }
     for machine in group.chunk_by(|a, b| a.machine == b.machine) {
@@ -364,7 +376,7 @@ fn notes(group: &[Row]) -> Vec<String> {
 
 /// What saved or cost a row time against `base`, if walks are less than half of it.
 fn where_from(row: &Row, group: &[Row]) -> Option<String> {
-    let base = group.iter().find(|base| base.machine == row.machine && base.policy == "base")?;
+    let base = group.iter().find(|base| base.machine == row.machine && base.is_base())?;
     let known = |row: &Row| row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact);
     if !known(row) || !known(base) || base.cycles == 0 {
         return None;
@@ -384,6 +396,7 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
         ("promotions", base.promotion_cycles, row.promotion_cycles),
         ("the page daemon", base.background_cycles, row.background_cycles),
         ("the disk", base.io_cycles, row.io_cycles),
+        ("the host's kernel", base.host_cycles, row.host_cycles),
     ];
     let mut parts: Vec<(&str, f64)> = parts.map(|(what, then, now)| (what, percent(then, now))).into();
     parts.push(("walks", walks));

@@ -93,10 +93,14 @@ fn of_hardware(setup: &Setup, extent: Extent) -> Need {
     let nodes = if machine.clustered.is_some() { pages.saturating_mul(CLUSTER_BYTES) } else { 0 };
     // Each page may be a range.
     let ranges = if machine.range_tlb.is_some() { pages.saturating_mul(RANGE_BYTES) } else { 0 };
+    let program = pages.saturating_mul(places).saturating_add(tables).saturating_add(nodes).saturating_add(ranges);
+    // And perhaps a kernel, with no more than the guest's pages to map.
+    let frames = setup.host.as_ref().map_or(0, |host| host.frames);
+    let kernel = |bytes: u64| if frames > 0 { pages.saturating_mul(bytes) } else { 0 };
     Need {
-        begun,
-        whole,
-        program: pages.saturating_mul(places).saturating_add(tables).saturating_add(nodes).saturating_add(ranges),
+        begun: begun.saturating_add(frames / FRAMES_BEGUN),
+        whole: whole.saturating_add(frames.saturating_mul(FRAME_BYTES)),
+        program: program.saturating_add(kernel(PAGE_BYTES)),
     }
 }
 

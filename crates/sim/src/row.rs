@@ -14,6 +14,9 @@ pub struct Row {
     pub machine: String,
     /// The policy with its parameters.
     pub policy: String,
+    /// The policy of the host, if it has one of its own ([`Conditions::host_policies`](crate::Conditions::host_policies)). All keys but those
+    /// that begin with `host` and the sum of cycles are of the guest alone.
+    pub host_policy: Option<String>,
     /// Loads and stores.
     pub references: u64,
     /// Instructions, as far as the stream contains them.
@@ -63,6 +66,9 @@ pub struct Row {
     pub background_cycles: u64,
     /// The disk's time, in which nothing else runs.
     pub io_cycles: u64,
+    /// All work of the host's kernel: faults, zeroing, copying, promotions, its background; 0 unless it has a policy of its own. A fault
+    /// of the host costs what one of the machine does.
+    pub host_cycles: u64,
     /// The same in seconds, at the machine's clock.
     pub seconds: f64,
     /// Time in which the stream says that nothing runs; not in `cycles`.
@@ -159,6 +165,24 @@ pub struct Row {
     pub contiguity: f64,
     /// Frames without an owner after all processes have ended: always 0, unless the kernel has a bug.
     pub frames_leaked: u64,
+    /// Faults of the host: pages of the guest's memory, and of its page tables, that it had not mapped.
+    pub host_faults: u64,
+    /// Superpages that the host made, by promotion or at once by a fault.
+    pub host_promotions: u64,
+    /// Superpages that the host demoted.
+    pub host_demotions: u64,
+    /// Changes of the host's mappings that flushed what its guest has in TLBs and walk caches.
+    pub host_shootdowns: u64,
+    /// Bytes zeroed by the host.
+    pub host_bytes_zeroed: u64,
+    /// Bytes copied by the host.
+    pub host_bytes_copied: u64,
+    /// Pages of each size by which the host maps the guest's memory when the run ends, ascending by size; empty unless it has a policy of
+    /// its own.
+    #[serde(serialize_with = "serialize_pages")]
+    pub host_pages: Vec<(PageSize, u64)>,
+    /// Frames of the host without an owner after the guest has ended: always 0, unless the kernel has a bug.
+    pub host_frames_leaked: u64,
     /// Page-table entries that promotions and demotions read.
     pub pte_traversals: u64,
     /// Changes announced to the TLBs: once for a page of any size, once for an address space that ends.
@@ -312,7 +336,7 @@ impl Row {
     }
 
     /// All plain counts, which only grow during a run.
-    fn counts(&mut self) -> [&mut u64; 52] {
+    fn counts(&mut self) -> [&mut u64; 60] {
         [
             &mut self.references,
             &mut self.instructions,
@@ -362,11 +386,33 @@ impl Row {
             &mut self.coloured_pages,
             &mut self.uncoloured_pages,
             &mut self.frames_leaked,
+            &mut self.host_cycles,
+            &mut self.host_faults,
+            &mut self.host_promotions,
+            &mut self.host_demotions,
+            &mut self.host_shootdowns,
+            &mut self.host_bytes_zeroed,
+            &mut self.host_bytes_copied,
+            &mut self.host_frames_leaked,
             &mut self.pte_traversals,
             &mut self.shootdowns,
             &mut self.unmapped_accesses,
             &mut self.widened_rights,
         ]
+    }
+
+    /// Whether this is what others of its machine and workload are compared with: the policy `base`, on a host with `base` if that has a
+    /// policy.
+    pub fn is_base(&self) -> bool {
+        self.policy == "base" && self.host_policy.as_ref().is_none_or(|host| host == "base")
+    }
+
+    /// The policy, and that of the host if it has one: `thp on base`.
+    pub fn policies(&self) -> String {
+        match &self.host_policy {
+            Some(host) => format!("{} on {host}", self.policy),
+            None => self.policy.clone(),
+        }
     }
 
     /// Sets the figures relative to `base`, the row of the policy `base` on the same machine and workload.

@@ -1,5 +1,6 @@
 //! The parts of one simulation of a grid, checked before anything runs.
 
+use crate::host::HostSetup;
 use crate::{Conditions, Error, Files, Fragment};
 use superpage_mmu::Machine;
 use superpage_pages::{Ladder, format_bytes};
@@ -19,6 +20,8 @@ pub struct Setup {
     pub(crate) seed: u64,
     pub(crate) files: Files,
     pub(crate) digest: Digest,
+    /// The host, if it has a policy of its own.
+    pub(crate) host: Option<HostSetup>,
 }
 
 /// The hash function for digests, if a policy uses them: it determines their cost.
@@ -91,6 +94,14 @@ impl Setup {
         }
         let frames = memory >> ladder.base().shift();
         let swap_pages = conditions.swap.unwrap_or(2 * memory) >> ladder.base().shift();
-        Ok(Setup { machine, ladder, name: name.into(), policy, frames, swap_pages, fragment, seed, files, digest })
+        let (name, host) = (name.into(), None);
+        Ok(Setup { machine, ladder, name, policy, frames, swap_pages, fragment, seed, files, digest, host })
+    }
+
+    /// The same on a host with this policy.
+    pub(crate) fn on_host(mut self, policy: &str) -> Result<Setup, Error> {
+        self.host = Some(HostSetup::new(&self.machine, policy, self.frames)?);
+        self.machine.host.iter_mut().for_each(|host| host.managed = true);
+        Ok(self)
     }
 }

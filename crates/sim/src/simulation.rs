@@ -8,6 +8,7 @@ use crate::files::Held;
 use crate::fragment::{Fragmented, fragment};
 use crate::group::Member;
 use crate::hardware::Hardware;
+use crate::host::{Host, HostCounts};
 use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Piece, Window};
@@ -29,6 +30,8 @@ pub(crate) struct Simulation {
     info: Info,
     pub(crate) vm: Vm,
     pub(crate) mmu: Mmu,
+    /// The kernel of the host, if it has a policy of its own.
+    pub(crate) host: Option<Host>,
     pub(crate) disk: Disk,
     pub(crate) held: Held,
     fragmented: Fragmented,
@@ -150,9 +153,11 @@ impl Simulation {
         // The memory is the machine's, whatever sizes the policy uses.
         let physical = setup.machine.ladder();
         let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
+        let mut mmu = Mmu::of(&group.iter().map(|(_, setup)| &setup.machine).collect::<Vec<_>>());
         let mut simulation = Simulation {
             vm,
-            mmu: Mmu::of(&group.iter().map(|(_, setup)| &setup.machine).collect::<Vec<_>>()),
+            host: Host::new(setup, &mut mmu).map_err(cannot)?,
+            mmu,
             members: group
                 .iter()
                 .enumerate()
@@ -223,6 +228,9 @@ impl Simulation {
                 None => {}
             }
             self.run_due();
+            if let Err(problem) = self.back_guest() {
+                self.give_up(problem);
+            }
         }
     }
 
@@ -253,6 +261,7 @@ impl Simulation {
             self.trap(asked.part(at..at + 1)).map_err(|problem| (at, problem))?;
             at += 1;
             self.run_due();
+            self.back_guest().map_err(|problem| (at - 1, problem))?;
         }
         self.note_writes(&asked.requests[at..]);
         Ok(())
@@ -271,6 +280,7 @@ impl Simulation {
                 let hardware = Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes);
                 self.vm.missed(&hardware, self.processes.space, request.page());
                 self.run_due();
+                self.back_guest().map_err(|problem| (at, problem))?;
             }
         }
         Ok(())
@@ -346,7 +356,14 @@ impl Simulation {
         let machine = &member.setup.machine;
         let translation = whole.tlb_hit_cycles + whole.walk_cycles + whole.data_cycles;
         let kernel = member.kernel(&self.effort());
-        cost::program(machine, whole) + translation + kernel.total() + self.disk.cycles(machine)
+        let host = self.host_cycles(member);
+        cost::program(machine, whole) + translation + kernel.total() + self.disk.cycles(machine) + host
+    }
+
+    /// The part of it that the host's kernel took.
+    fn host_cycles(&self, member: &Member) -> u64 {
+        let cycles = |host: &Host| host.cycles(&self.mmu, &member.setup.machine, member.digest_cycles());
+        self.host.as_ref().map_or(0, cycles)
     }
 
     /// The kernel's work so far.
@@ -415,7 +432,7 @@ impl Simulation {
         }
         let frames_leaked = self.vm.leaked_frames();
         let complete = complete && !self.outcome.stopped;
-        let by_time = self.vm.has_background();
+        let by_time = self.goes_by_time();
         let samples = std::mem::take(&mut self.record.samples);
         let members = std::mem::take(&mut self.members);
         let run = |(mut member, (left, evidence)): (Member, (Row, Option<Evidence>))| {
@@ -438,7 +455,17 @@ impl Simulation {
             }
             (member.place, Run { row, parts: member.parts, samples: samples.clone(), evidence })
         };
-        members.into_iter().zip(left).map(run).collect()
+        let mut runs: Vec<(usize, Run)> = members.into_iter().zip(left).map(run).collect();
+        if let Some(mut host) = self.host.take() {
+            let ended = host.end(&mut self.mmu);
+            for (_, Run { row, .. }) in &mut runs {
+                row.host_frames_leaked = *ended.as_ref().unwrap_or(&0);
+                if let Err(error) = &ended {
+                    row.error.get_or_insert(error.to_string());
+                }
+            }
+        }
+        runs
     }
 
     /// The counts so far on a machine.
@@ -450,11 +477,13 @@ impl Simulation {
         let cycles = self.cycles(member, &whole);
         let effort = self.effort();
         let (daemon, kernel) = (member.kernel(&self.work.daemon), member.kernel(&(effort - self.work.daemon)));
+        let host = self.host.as_ref().map_or_else(HostCounts::default, |host| host.counts(&self.mmu));
         let error: Vec<&str> = self.outcome.reasons.iter().chain(&self.outcome.failed).map(String::as_str).collect();
         Row {
             workload: self.info.workload.clone(),
             machine: machine.name.clone(),
             policy: member.setup.name.clone(),
+            host_policy: member.setup.host.as_ref().map(|host| host.name.clone()),
             references: whole.references,
             instructions: whole.instructions,
             faults: stats.faults,
@@ -479,6 +508,7 @@ impl Simulation {
             promotion_cycles: kernel.promotion,
             background_cycles: kernel.background + daemon.total(),
             io_cycles: self.disk.cycles(machine),
+            host_cycles: self.host_cycles(member),
             seconds: cycles as f64 / machine.clock.hertz as f64,
             idle_seconds: self.counted.idle_microseconds as f64 / 1e6,
             speedup: None,
@@ -521,6 +551,14 @@ impl Simulation {
             swap_used_bytes: stats.swap_used_pages * base,
             contiguity: contiguity(&self.vm, &self.setup.ladder, self.setup.frames),
             frames_leaked: 0,
+            host_faults: host.faults,
+            host_promotions: host.promotions,
+            host_demotions: host.demotions,
+            host_shootdowns: host.shootdowns,
+            host_bytes_zeroed: host.bytes_zeroed,
+            host_bytes_copied: host.bytes_copied,
+            host_pages: host.pages,
+            host_frames_leaked: 0,
             pte_traversals: counters.pte_traversals,
             shootdowns: counters.shootdowns,
             unmapped_accesses: self.counted.unmapped_accesses,
@@ -528,7 +566,7 @@ impl Simulation {
             // A policy with a clock acts at other times if time is an estimate.
             sampled: whole
                 .sampled
-                .map(|sampled| Sampled { kernel_exact: sampled.kernel_exact && !self.vm.has_background(), ..sampled }),
+                .map(|sampled| Sampled { kernel_exact: sampled.kernel_exact && !self.goes_by_time(), ..sampled }),
             complete: error.is_empty(),
             error: (!error.is_empty()).then(|| error.join("; ")),
             memory_bytes: self.setup.frames * base,

@@ -6,6 +6,7 @@ mod contiguity;
 mod files;
 mod grid;
 mod hints;
+mod host;
 mod lines;
 mod linux;
 mod misses;

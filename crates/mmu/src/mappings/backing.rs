@@ -27,19 +27,17 @@ impl Backing {
 }
 
 impl Mappings {
-    /// The page-table entry of the mapping with this head as TLBs see it at one of its pages: of the size of the translation.
+    /// The page-table entry of the mapping with this head as TLBs see it at one of its pages: of the size of the translation. Where the
+    /// host has no page, a base page: the walk will say so.
     #[inline(always)]
     pub(crate) fn translated(&self, page: Vpn, head: u32) -> Record {
         let record = self.records[head as usize];
-        if record.is_in_pieces() { self.piece(page, head) } else { record }
-    }
-
-    /// The same of a superpage of a guest. Where the host has no page, a base page: the walk will say so.
-    #[inline(never)]
-    fn piece(&self, page: Vpn, head: u32) -> Record {
-        let record = self.records[head as usize];
-        let frame = Vpn(self.frame_of(head, page));
-        let host = self.backing.as_ref().and_then(|backing| backing.tables.mapping(0, frame));
-        record.with_rung(host.map_or(0, |(_, host, _)| host.rung().min(record.rung())))
+        match &self.backing {
+            Some(backing) if record.rung() > 0 => {
+                let host = backing.tables.mapping(0, Vpn(self.frame_of(head, page)));
+                record.with_rung(host.map_or(0, |(_, host, _)| host.rung().min(record.rung())))
+            }
+            _ => record,
+        }
     }
 }

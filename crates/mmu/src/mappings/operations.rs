@@ -47,7 +47,7 @@ impl Mappings {
         let entries = &mut self.records[head as usize..][..1 << leaf.replicas()];
         assert!(entries.iter().all(|entry| entry.is_absent()), "there is something mapped where a page is entered");
         entries.fill(Record::leaf(leaf.rung(), leaf.replicas(), Protection::NONE, (false, false)));
-        entries[0] = if self.backing.is_some() && leaf.rung() > 0 { leaf.in_pieces() } else { leaf };
+        entries[0] = leaf;
         self.frames.set(head, frame);
     }
 

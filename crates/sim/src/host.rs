@@ -1,0 +1,243 @@
+//! The kernel of a host, where it has a policy of its own (`--host-policy`): a second memory manager, whose one process is the guest.
+//!
+//! The guest's memory is one anonymous object of the host, mapped at the guest's frame numbers, and its page tables are another. The
+//! guest's kernel fills a frame before it maps it, and a table before it uses it, so that is when the host's kernel first sees
+//! an access there. What a guest has touched it never gives back: nothing tells the host which of its frames are free.
+
+use crate::cost::Effort;
+use crate::simulation::Problem;
+use crate::{Error, Setup};
+use std::ops::Range;
+use superpage_mmu::{Machine, Mmu};
+use superpage_pages::{Access, Ladder, Mapped, PageRange, PageSize, Protection, Vpn};
+use superpage_vm::{Config, Contiguity, FaultError, Map, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
+
+/// The most base pages of the guest's page tables.
+const TABLES: u64 = 1 << 26;
+
+/// What the host of a simulation is, checked.
+#[derive(Clone, Debug)]
+pub(crate) struct HostSetup {
+    /// The policy as the user wrote it.
+    pub(crate) name: String,
+    pub(crate) policy: Policy,
+    pub(crate) ladder: Ladder,
+    pub(crate) frames: u64,
+}
+
+impl HostSetup {
+    /// The host of a guest on this machine, which has so many frames. Its kernel may use all sizes of the machine that the policy does.
+    pub(crate) fn new(machine: &Machine, name: &str, guest_frames: u64) -> Result<HostSetup, Error> {
+        let refused = |problem: &str| Error::Usage(format!("machine {}: {problem}", machine.name));
+        if machine.host.as_ref().is_none_or(|host| host.page_table_bits.is_empty()) {
+            let base = machine.name.split('+').next().unwrap_or_default();
+            return Err(refused(&format!(
+                "--host-policy is for a guest, whose walks go through the page tables of a host: give every machine as {base}+nested is"
+            )));
+        }
+        if machine.tlb.iter().any(|tlb| tlb.inclusive) {
+            return Err(refused("--host-policy takes no TLB that includes others: leave out `inclusive`"));
+        }
+        let policy = crate::policy(name)?;
+        if policy.background().is_some_and(|background| background.events().missed) {
+            return Err(refused(&format!(
+                "policy {name} goes by TLB misses, which a host does not see: give another one with --host-policy"
+            )));
+        }
+        let ladder = crate::experiment::ladder(machine, &machine.ladder(), &policy)?;
+        // As much as the guest has, its tables, and room to copy pages into extents.
+        let largest = ladder.pages(ladder.largest());
+        let frames = guest_frames.next_multiple_of(largest) + guest_frames / 8 + 2 * largest;
+        Ok(HostSetup { name: name.into(), policy, ladder, frames })
+    }
+}
+
+/// What a host has done so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HostCounts {
+    pub(crate) faults: u64,
+    pub(crate) promotions: u64,
+    pub(crate) demotions: u64,
+    pub(crate) shootdowns: u64,
+    pub(crate) bytes_zeroed: u64,
+    pub(crate) bytes_copied: u64,
+    /// Mapped pages of each size.
+    pub(crate) pages: Vec<(PageSize, u64)>,
+}
+
+/// The kernel of a host.
+pub(crate) struct Host {
+    vm: Vm,
+    space: SpaceId,
+    /// The page sizes of the machine.
+    sizes: Vec<PageSize>,
+    /// How many of the guest's page tables are backed.
+    tables: u64,
+    /// The work of the policy's background, and the modelled time at which it was called last, in nanoseconds.
+    background: Effort,
+    background_time: u64,
+}
+
+/// The host's page tables as [`Pmap`]; there is one space.
+struct Tables<'a> {
+    mmu: &'a mut Mmu,
+    sizes: &'a [PageSize],
+}
+
+impl Pmap for Tables<'_> {
+    fn enter(&mut self, _: SpaceId, at: Vpn, to: Mapped, access: Access) {
+        self.mmu.host_enter(at, to, access);
+    }
+
+    fn remove(&mut self, _: SpaceId, at: Vpn, size: PageSize) -> Used {
+        let used = self.mmu.host_remove(at, size);
+        Used { referenced: used.referenced, modified: used.modified }
+    }
+
+    fn protect(&mut self, _: SpaceId, at: Vpn, size: PageSize, protection: Protection) {
+        self.mmu.host_protect(at, size, protection);
+    }
+
+    fn promote(&mut self, _: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        self.mmu.host_promote(at, from, to);
+    }
+
+    fn demote(&mut self, _: SpaceId, at: Vpn, from: PageSize, to: PageSize) {
+        self.mmu.host_demote(at, from, to);
+    }
+
+    fn contiguity(&self, size: PageSize) -> Contiguity {
+        if self.sizes.contains(&size) { Contiguity::Whole } else { Contiguity::Parts }
+    }
+
+    fn lookup(&self, _: SpaceId, at: Vpn) -> Option<Mapped> {
+        self.mmu.host_lookup(at)
+    }
+
+    fn used(&self, _: SpaceId, at: Vpn, size: PageSize) -> Used {
+        let used = self.mmu.host_used(at, size);
+        Used { referenced: used.referenced, modified: used.modified }
+    }
+
+    fn clear_referenced(&mut self, _: SpaceId, at: Vpn, size: PageSize) -> bool {
+        self.mmu.host_clear_referenced(at, size)
+    }
+
+    fn clear_modified(&mut self, _: SpaceId, at: Vpn, size: PageSize) -> bool {
+        self.mmu.host_clear_modified(at, size)
+    }
+
+    fn gather(&mut self, _: SpaceId, _: Range<Vpn>) {}
+
+    fn flush(&mut self, _: SpaceId) {
+        self.mmu.host_flush();
+    }
+
+    fn destroy(&mut self, _: SpaceId) {
+        self.mmu.host_destroy();
+    }
+}
+
+impl Host {
+    /// The host of this setup, if it has a policy of its own, with nothing backed yet.
+    pub(crate) fn new(setup: &Setup, mmu: &mut Mmu) -> Result<Option<Host>, superpage_vm::Error> {
+        let Some(HostSetup { policy, ladder, frames, .. }) = setup.host.clone() else { return Ok(None) };
+        let mut vm = Vm::new(Config { ladder, frames, policy, swap_pages: 0 })?;
+        let (space, sizes) = (vm.create_space(), setup.machine.pages.sizes.clone());
+        for memory in [Vpn(0).pages(setup.frames), mmu.guest_tables().start.pages(TABLES)] {
+            let map = Map::anonymous(memory.start, memory.pages).protection(Protection::ALL);
+            vm.map(&mut Tables { mmu, sizes: &sizes }, space, map)?;
+        }
+        Ok(Some(Host { vm, space, sizes, tables: 0, background: Effort::default(), background_time: 0 }))
+    }
+
+    /// Backs what the guest has touched since the last call, and its new page tables.
+    pub(crate) fn back(&mut self, mmu: &mut Mmu) -> Result<(), Problem> {
+        for range in mmu.take_touched() {
+            self.touch(mmu, range)?;
+        }
+        let PageRange { start, pages } = mmu.guest_tables();
+        let new = (start + self.tables).pages(pages - self.tables);
+        self.tables = pages;
+        self.touch(mmu, new)
+    }
+
+    fn touch(&mut self, mmu: &mut Mmu, PageRange { start, pages }: PageRange) -> Result<(), Problem> {
+        let (mut at, end, base) = (start.0, start.0 + pages, self.sizes[0].bytes());
+        while at < end {
+            match mmu.host_lookup(Vpn(at)) {
+                Some(Mapped { size, .. }) => at = (at + 1).next_multiple_of(size.bytes() / base),
+                None => self.fault(mmu, Vpn(at))?,
+            }
+        }
+        Ok(())
+    }
+
+    fn fault(&mut self, mmu: &mut Mmu, at: Vpn) -> Result<(), Problem> {
+        let tables = &mut Tables { mmu, sizes: &self.sizes };
+        loop {
+            match self.vm.fault(tables, &mut NoMemory, self.space.page(at), Access::Write) {
+                Ok(_) => break,
+                Err(FaultError::OutOfMemory(_)) if self.vm.run_daemon(tables, &mut NoMemory) => {}
+                Err(error) => return Err(Problem::Run(format!("the host of the guest: {error}"))),
+            }
+        }
+        if self.vm.daemon_wanted() {
+            self.vm.run_daemon(tables, &mut NoMemory);
+        }
+        Ok(())
+    }
+
+    /// Whether its policy has a background.
+    pub(crate) fn has_background(&self) -> bool {
+        self.vm.has_background()
+    }
+
+    /// When its background is to be called next, in nanoseconds.
+    pub(crate) fn due(&self) -> Option<u64> {
+        self.vm.due().map(|due| due.max(self.background_time))
+    }
+
+    /// Calls the background, if it is due, at this modelled time on this machine.
+    pub(crate) fn advance(&mut self, mmu: &mut Mmu, machine: &Machine, now: u64) {
+        // An estimate of a sampled stream may go back; time does not.
+        if self.due().is_none_or(|due| now < due) {
+            return;
+        }
+        self.background_time = now;
+        let before = self.effort(mmu);
+        let cycles = self.background.on(machine, 0).total();
+        let spent = (cycles as f64 / machine.clock.hertz as f64 * 1e9) as u64;
+        self.vm.advance(&mut Tables { mmu, sizes: &self.sizes }, &mut NoMemory, now, spent);
+        self.background = self.background + (self.effort(mmu) - before);
+    }
+
+    fn effort(&self, mmu: &Mmu) -> Effort {
+        Effort::new(&mmu.host_counters(), &self.vm.stats(), 0, 0)
+    }
+
+    /// The cycles of all its work on this machine, on which a digest takes so many.
+    pub(crate) fn cycles(&self, mmu: &Mmu, machine: &Machine, digest: u64) -> u64 {
+        self.effort(mmu).on(machine, digest).total()
+    }
+
+    /// The counts so far.
+    pub(crate) fn counts(&self, mmu: &Mmu) -> HostCounts {
+        let stats = self.vm.stats();
+        HostCounts {
+            faults: stats.faults,
+            promotions: stats.promotions.iter().sum(),
+            demotions: stats.demotions.iter().sum(),
+            shootdowns: mmu.host_counters().shootdowns,
+            bytes_zeroed: stats.bytes_zeroed,
+            bytes_copied: stats.bytes_copied,
+            pages: self.vm.ladder().sizes().iter().copied().zip(stats.mapped).collect(),
+        }
+    }
+
+    /// Ends the guest; returns how many frames of the host have no owner then.
+    pub(crate) fn end(&mut self, mmu: &mut Mmu) -> Result<u64, superpage_vm::Error> {
+        self.vm.exit(&mut Tables { mmu, sizes: &self.sizes }, self.space)?;
+        Ok(self.vm.leaked_frames())
+    }
+}
