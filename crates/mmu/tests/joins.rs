@@ -5,7 +5,7 @@ use superpage_mmu::{Machine, Mmu, Request, Trap};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
 const BASE: &str = "4K";
-const OVERLAYS: [&str; 5] = ["coalescing", "coalescing-32k", "colt", "partial-subblock", "complete-subblock"];
+const OVERLAYS: [&str; 6] = ["coalescing", "coalescing-32k", "colt", "partial-subblock", "complete-subblock", "mosaic"];
 
 fn machine(overlay: &str) -> Machine {
     Machine::builtin(&format!("zen5+{overlay}")).unwrap()
@@ -34,18 +34,18 @@ fn pass(overlay: &str, frame: u64) -> u64 {
 #[test]
 fn an_entry_holds_what_its_kind_can() {
     let aligned = OVERLAYS.map(|overlay| pass(overlay, 0));
-    assert_eq!(aligned, [16, 8, 8, 4, 4]);
+    assert_eq!(aligned, [16, 8, 8, 4, 4, 16]);
     // Two frames off: aligned groups are none, runs and complete subblocks need no alignment.
     let off = OVERLAYS.map(|overlay| pass(overlay, 2));
-    assert_eq!(off, [64, 64, 8, 64, 4]);
+    assert_eq!(off, [64, 64, 8, 64, 4, 16]);
     // Off by half a subblock: groups of 4 and of 8 are aligned still.
     let half = OVERLAYS.map(|overlay| pass(overlay, 8));
-    assert_eq!(half, [16, 8, 8, 64, 4]);
+    assert_eq!(half, [16, 8, 8, 64, 4, 16]);
 }
 
 #[test]
 fn scattered_frames_are_joined_only_by_complete_subblocks() {
-    for (overlay, misses) in OVERLAYS.into_iter().zip([64, 64, 64, 64, 4]) {
+    for (overlay, misses) in OVERLAYS.into_iter().zip([64, 64, 64, 64, 4, 16]) {
         let mut mmu = Mmu::new(&machine(overlay));
         (0..64).for_each(|page| enter(&mut mmu, page, 1 + page * 3, Protection::READ_WRITE));
         assert_eq!(read(&mut mmu, 0..64), misses, "{overlay}");
@@ -54,7 +54,7 @@ fn scattered_frames_are_joined_only_by_complete_subblocks() {
 
 #[test]
 fn an_entry_never_spans_rights() {
-    for (overlay, misses) in OVERLAYS.into_iter().zip([16, 8, 8, 8, 4]) {
+    for (overlay, misses) in OVERLAYS.into_iter().zip([16, 8, 8, 8, 4, 16]) {
         let mut mmu = Mmu::new(&machine(overlay));
         // Of 16 pages the last 8 cannot be written.
         for page in 0..64 {

@@ -521,6 +521,8 @@ const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
     "fractured"
     "hashed"
     "lru"
+    "mosaic"
+    "mosaic-16"
     "nested"
     "nested-2m"
     "partial-subblock"
