@@ -21,6 +21,7 @@ static FILES: &[(&str, &str, &str)] = &files![
     "navarro02" / "fragmentation",
     "navarro02" / "concurrent",
     "navarro02" / "adversaries",
+    "navarro02" / "colouring",
     "navarro02" / "dirty",
     "navarro02" / "scalability",
     "piehl12" / "table1-6",

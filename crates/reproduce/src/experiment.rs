@@ -26,6 +26,9 @@ pub struct Experiment {
     /// What runs here.
     pub here: String,
     pub(crate) kind: Kind,
+    /// Whether streams have lines, and machines the programs' data in their caches, as `superpage sim --lines`.
+    #[serde(default)]
+    pub(crate) lines: bool,
     /// The runs of every item, by name.
     #[serde(default)]
     pub(crate) runs: BTreeMap<String, Run>,

@@ -19,7 +19,10 @@ impl<'a> Lookup<'a> {
         let item = named.map_or(item, |named| self.item(named))?;
         let (run, rest) = rest.split_once('.')?;
         let (key, part) = rest.split_once('@').map_or((rest, None), |(key, part)| (key, Some(part)));
-        let Outcome::Done(done) = self.passes.outcome(item, self.experiment.runs.get(run)?)? else { return None };
+        let Outcome::Done(done) = self.passes.outcome(self.experiment.lines, item, self.experiment.runs.get(run)?)?
+        else {
+            return None;
+        };
         number(done.part(part)?, key)
     }
 
@@ -39,7 +42,7 @@ impl<'a> Lookup<'a> {
     fn outcome(&self, item: Option<&Item>, name: &str) -> Option<&'a Outcome> {
         let (named, rest) = split(name);
         let item = named.map_or(item, |named| self.item(named))?;
-        self.passes.outcome(item, self.experiment.runs.get(rest.split('.').next()?)?)
+        self.passes.outcome(self.experiment.lines, item, self.experiment.runs.get(rest.split('.').next()?)?)
     }
 
     /// A quantity over time: `Item:run.contiguity`, over seconds of modelled time.
@@ -47,7 +50,7 @@ impl<'a> Lookup<'a> {
         let found = || {
             let (item, rest) = split(name);
             let (run, key) = rest.split_once('.')?;
-            match self.passes.outcome(self.item(item?)?, self.experiment.runs.get(run)?)? {
+            match self.passes.outcome(self.experiment.lines, self.item(item?)?, self.experiment.runs.get(run)?)? {
                 Outcome::Done(done) => done.over_time(key),
                 _ => None,
             }

@@ -38,6 +38,7 @@ struct Stream {
     digest: Option<String>,
     fragment: Option<String>,
     sample_seconds: Option<f64>,
+    lines: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -127,7 +128,7 @@ impl Passes {
             let contiguity = experiment.reads("contiguous_percent");
             for item in &experiment.items {
                 for run in experiment.runs.values() {
-                    let Some(stream) = stream(item, run, long) else { continue };
+                    let Some(stream) = stream(experiment.lines, item, run, long) else { continue };
                     let at = passes.passes.iter().position(|pass| pass.stream == stream).unwrap_or_else(|| {
                         passes.passes.push(Pass { stream, points: Vec::new(), contiguity: false });
                         passes.passes.len() - 1
@@ -183,8 +184,8 @@ impl Passes {
     }
 
     /// The result of a run of an item; `None` if the item does not run.
-    pub(crate) fn outcome(&self, item: &Item, run: &Run) -> Option<&Outcome> {
-        let stream = stream(item, run, self.long)?;
+    pub(crate) fn outcome(&self, lines: bool, item: &Item, run: &Run) -> Option<&Outcome> {
+        let stream = stream(lines, item, run, self.long)?;
         let pass = self.passes.iter().find(|pass| pass.stream == stream)?;
         pass.points.iter().find(|(policy, _)| *policy == run.policy).map(|(_, outcome)| outcome)
     }
@@ -201,8 +202,8 @@ impl What {
     }
 }
 
-/// The stream of a run of an item, if it has one.
-fn stream(item: &Item, run: &Run, long: bool) -> Option<Stream> {
+/// The stream of a run of an item, if it has one; `lines`: with lines.
+fn stream(lines: bool, item: &Item, run: &Run, long: bool) -> Option<Stream> {
     let what = What::of(item, long).and_then(|own| What::choose(&run.workload, &run.long, long).or(Some(own)))?;
     Some(Stream {
         what,
@@ -212,12 +213,13 @@ fn stream(item: &Item, run: &Run, long: bool) -> Option<Stream> {
         digest: item.digest.clone(),
         fragment: run.fragment.clone(),
         sample_seconds: item.sample_seconds,
+        lines,
     })
 }
 
 impl Pass {
     fn run(&mut self, corpus: &Path, stop: &AtomicBool, watch: &dyn Watch) -> Result<(), Outcome> {
-        let mut source = self.stream.what.open(corpus)?;
+        let mut source = self.stream.what.open(corpus, self.stream.lines)?;
         let (mut setups, mut wanted) = (Vec::new(), Vec::new());
         // `base` comes first, as the baseline of speedups.
         setups.push(self.stream.setup("base").map_err(Outcome::Failed)?);
@@ -238,7 +240,7 @@ impl Pass {
         let samples = superpage_sim::Watch {
             sample_seconds: self.stream.sample_seconds,
             contiguity: self.contiguity,
-            lines: false,
+            lines: self.stream.lines,
         };
         superpage_sim::check_memory(&setups, &samples, Extent::default(), &limits)
             .map_err(|error| Outcome::Failed(error.to_string()))?;
@@ -258,9 +260,11 @@ impl Pass {
 }
 
 impl What {
-    pub(crate) fn open(&self, corpus: &Path) -> Result<Box<dyn Source>, Outcome> {
+    /// With lines; a trace of pages is refused later, where they are asked for.
+    pub(crate) fn open(&self, corpus: &Path, lines: bool) -> Result<Box<dyn Source>, Outcome> {
+        let parse = if lines { workload::parse_lines } else { workload::parse };
         match self {
-            What::Workload(text) => workload::parse(text).map_err(|error| Outcome::Failed(error.to_string())),
+            What::Workload(text) => parse(text).map_err(|error| Outcome::Failed(error.to_string())),
             What::Trace(name) => {
                 let path = corpus.join(name);
                 if !path.exists() {

@@ -259,6 +259,6 @@ fn one(item: &Item, job: &Job, options: &Options, stop: &AtomicBool) -> Result<C
     let what = What::of(item, options.long).ok_or_else(|| failed("nothing runs".into()))?;
     let warm = item.warm.as_deref().map_or(Ok(0), superpage_pages::parse_count);
     let warm = warm.map_err(|error| failed(format!("warm: {error}")))?;
-    let mut source = what.open(&options.corpus)?;
+    let mut source = what.open(&options.corpus, false)?;
     Drive::new(&machine, job.layout).map_err(failed)?.run(source.as_mut(), warm, stop)
 }
