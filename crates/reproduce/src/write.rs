@@ -3,7 +3,7 @@
 use crate::{Finding, Report, Value, Verdict};
 use std::io::Write;
 use std::sync::Arc;
-use superpage_report::{Column, Screen, Table};
+use superpage_report::{Column, Screen, Table, foreign};
 use superpage_sim::{Error, Format};
 
 /// The keys of a row, in order.
@@ -122,7 +122,7 @@ fn csv(rows: &[&Finding], out: &mut impl Write) -> Result<(), csv::Error> {
     let mut writer = csv::Writer::from_writer(out);
     writer.write_record(KEYS)?;
     for row in rows {
-        writer.write_record(fields(row))?;
+        writer.write_record(fields(row).map(|field| foreign(&field).into_owned()))?;
     }
     writer.flush()?;
     Ok(())

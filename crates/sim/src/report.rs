@@ -6,7 +6,7 @@ use std::io::Write;
 use std::str::FromStr;
 use std::sync::Arc;
 use superpage_pages::PageSize;
-use superpage_report::{Column, Screen, Table, bytes, count, time};
+use superpage_report::{Column, Screen, Table, bytes, count, foreign, time};
 
 /// The format in which rows are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,7 +15,7 @@ pub enum Format {
     Table,
     /// One array of objects.
     Json,
-    /// A header and one line per row; nested values as JSON text.
+    /// A header and one line per row; nested values as JSON text. What a terminal would obey is escaped.
     Csv,
     /// A Parquet file with one column per key; nested values as JSON text.
     Parquet,
@@ -80,7 +80,7 @@ fn csv(rows: &[Row], out: &mut impl Write) -> Result<(), csv::Error> {
         if i == 0 {
             writer.write_record(fields.iter().map(|(key, _)| key))?;
         }
-        writer.write_record(fields.iter().map(|(_, value)| text(value)))?;
+        writer.write_record(fields.iter().map(|(_, value)| foreign(&text(value)).into_owned()))?;
     }
     writer.flush()?;
     Ok(())

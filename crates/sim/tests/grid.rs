@@ -135,6 +135,15 @@ fn json_is_an_array_of_rows_with_all_keys_of_the_design() {
 }
 
 #[test]
+fn what_a_terminal_would_obey_is_escaped_in_csv() {
+    let mut rows = grid("touch:bytes=1M", &["zen5"], &["base"], &Conditions::default());
+    rows[0].workload = "a\n\u{1b}[2J".into();
+    let csv = String::from_utf8(bytes(&rows, Format::Csv)).unwrap();
+    assert!(csv.contains(r"a\n\u{1b}[2J") && !csv.contains('\u{1b}'), "{csv}");
+    assert_eq!(csv.lines().count(), 1 + rows.len());
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_before_anything_runs() {
     let sizes = |sizes: &[&str]| Some(sizes.iter().map(|size| size.parse().unwrap()).collect());
     let fine = Conditions::default;

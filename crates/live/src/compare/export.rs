@@ -4,7 +4,7 @@ use super::columns::{did_table, table};
 use super::statistics::Spread;
 use super::{Comparison, Row};
 use serde_json::{Value, json};
-use superpage_report::{Column, Table};
+use superpage_report::{Column, Table, foreign};
 
 /// JSON in hyperfine's shape, for its scripts and plots: times in seconds, `user` and `system` as means, the policy as
 /// a parameter. `memory_usage_byte` are the peaks of the whole tree.
@@ -31,7 +31,7 @@ pub fn json(comparison: &Comparison) -> String {
 }
 
 /// CSV: hyperfine's columns, then the other keys of the rows; times in seconds, sizes in bytes. Values that were not
-/// measured are empty.
+/// measured are empty. What a terminal would obey is escaped.
 pub fn csv(comparison: &Comparison) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for (index, row) in comparison.rows.iter().enumerate() {
@@ -39,7 +39,8 @@ pub fn csv(comparison: &Comparison) -> String {
         if index == 0 {
             writer.write_record(fields.iter().map(|(name, _)| name)).expect("memory takes all");
         }
-        writer.write_record(fields.iter().map(|(_, value)| value)).expect("all rows have the same columns");
+        let cells = fields.iter().map(|(_, value)| foreign(value).into_owned());
+        writer.write_record(cells).expect("all rows have the same columns");
     }
     String::from_utf8(writer.into_inner().expect("memory takes all")).expect("all fields are text")
 }

@@ -2,6 +2,7 @@
 
 use super::{Row, Table};
 use std::io::{self, Write};
+use superpage_output::foreign;
 
 struct Csv(Box<dyn Write + Send>);
 
@@ -20,7 +21,7 @@ impl Table for Csv {
             }
         }
         match row.detail {
-            Some(detail) => write!(self.0, ",\"{}\"", detail.replace('"', "\"\""))?,
+            Some(detail) => write!(self.0, ",\"{}\"", foreign(&detail).replace('"', "\"\""))?,
             None => self.0.write_all(b",")?,
         }
         match row.line {
