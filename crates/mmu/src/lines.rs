@@ -17,8 +17,9 @@ pub(crate) const ENTRY_BYTES: u64 = 8;
 /// The most lines that the walks of a batch read.
 const WANTED: usize = BATCH * MAX_WALK_LEVELS;
 
-/// Lines of the program are below this number: the key of a line is its number and a bit that tells these from page-table lines.
-pub(crate) const PROGRAM_LINES: u64 = 1 << 31;
+/// Lines of the program are below this number: the key of a line is its number and a bit that tells these from page-table lines, and
+/// the largest number of 32 bits is no key.
+pub(crate) const PROGRAM_LINES: u64 = (1 << 31) - 1;
 
 /// The key of a page-table line.
 #[inline(always)]
@@ -141,6 +142,7 @@ impl Lines {
 
     /// Checks that the caches hold only lines at their places.
     pub(crate) fn validate(&self) -> Result<(), String> {
+        // The one for fetches is the last.
         for (level, cache) in self.caches.iter().chain(&self.instructions).enumerate() {
             cache.validate()?;
             for (set, way, line, ()) in cache.entries() {

@@ -214,9 +214,11 @@ impl Mmu {
     /// are those of [`Mmu::run`]; where walks find their lines differs. Costs about a look-up in a set for each request and machine.
     ///
     /// # Panics
-    /// There are not as many lines as requests.
+    /// There are not as many lines as requests, or a manager of the host maps the memory. The machines must be such that
+    /// [`Mmu::refuses_lines`] has nothing against them.
     pub fn run_lines(&mut self, requests: &[Request], lines: &[u32]) -> Option<(usize, Trap)> {
         assert_eq!(requests.len(), lines.len(), "a line for each request");
+        assert!(self.mappings.backing.is_none(), "lines of a guest whose memory a manager of the host maps");
         self.shot = None;
         let mut done = 0;
         for (requests, lines) in requests.chunks(CHUNK).zip(lines.chunks(CHUNK)) {

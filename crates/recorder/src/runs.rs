@@ -260,7 +260,7 @@ impl Runs {
         open.word.set(self.push(rest));
     }
 
-    /// Instructions fetched from one page: `block` is the page's address plus their number, below 4096.
+    /// Instructions fetched from one page: `block` is the page's address plus their number, below the bytes of a page.
     #[inline(always)]
     pub(crate) fn fetches(&self, block: u64) {
         if !self.usual_fetches(block) {

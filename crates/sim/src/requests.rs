@@ -42,9 +42,7 @@ impl Course {
         let shift = base_shift - TRACE_PAGE_SHIFT;
         Course { shift, lines, last: [NOWHERE; 2], touched: Touched::new(shift) }
     }
-}
 
-impl Course {
     /// The request that a run makes, if it makes one.
     #[inline]
     fn request(&mut self, run: &Run) -> Option<Request> {

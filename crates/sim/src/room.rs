@@ -89,8 +89,12 @@ fn of_hardware(setup: &Setup, extent: Extent) -> Need {
     // The host of a guest has tables for all memory that the guest uses.
     let host = setup.machine.host.as_ref().filter(|host| !host.page_table_bits.is_empty());
     let tables = host.map_or(0, |host| table_bytes(&host.page_table_bits, pages));
-    // A clustered table may have a node for each page.
-    let nodes = if machine.clustered.is_some() { pages.saturating_mul(CLUSTER_BYTES) } else { 0 };
+    // A clustered table may have a node for each page, and has one for each block of a superpage, most of whose pages may be untouched.
+    let nodes = machine.clustered.as_ref().map_or(0, |clustered| {
+        let largest = setup.ladder.order(setup.ladder.largest());
+        let mapped = (pages << largest.min(20)).min(setup.frames.saturating_add(setup.swap_pages));
+        pages.saturating_add(mapped / clustered.pages).saturating_mul(CLUSTER_BYTES)
+    });
     // Each page may be a range.
     let ranges = if machine.range_tlb.is_some() { pages.saturating_mul(RANGE_BYTES) } else { 0 };
     let program = pages.saturating_mul(places).saturating_add(tables).saturating_add(nodes).saturating_add(ranges);

@@ -43,7 +43,7 @@ pub struct Row {
     pub walks: u64,
     /// Memory references that these walks made.
     pub walk_memory_references: u64,
-    /// Modelled time, in cycles: the sum of the ten that follow.
+    /// Modelled time, in cycles: the sum of the eleven that follow, up to `host_cycles`.
     pub cycles: u64,
     /// The program's instructions, at the machine's rate without TLB misses.
     pub program_cycles: u64,

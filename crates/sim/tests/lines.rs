@@ -37,9 +37,8 @@ fn tlbs_and_the_kernel_count_the_same_with_lines() {
         let with = rows(&setups, &mut *workload::parse_lines(text).unwrap(), &WITH);
         for (pages, lines) in without.into_iter().zip(with) {
             let caches = lines.caches.expect("lines were asked for");
-            assert!(
-                caches.l1d_misses >= caches.l1d_prefetched && caches.walk_l1d_misses >= caches.walk_memory_accesses
-            );
+            // The workloads that go through memory in order are prefetched, where there is a prefetcher.
+            assert_eq!(caches.l1d_prefetched > 0, lines.machine != "alpha-21264", "{text} on {}", lines.machine);
             assert!(lines.data_cycles > 0 && pages.caches.is_none() && pages.data_cycles == 0);
             // Policies with a clock see another time.
             if pages.policy == "promote" {

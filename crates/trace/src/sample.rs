@@ -88,7 +88,9 @@ struct Thread {
 impl Sample {
     /// Samples `inner`, a whole stream, as `sampling` says. A sampling that leaves nothing out changes nothing.
     pub fn new(inner: Box<dyn Source>, sampling: Sampling) -> Sample {
-        let info = Info { sampling: Some(sampling), cold_windows: false, runs: None, ..inner.info().clone() };
+        // Ends of runs are found by page, and windows cannot warm caches.
+        let info =
+            Info { sampling: Some(sampling), cold_windows: false, lines: false, runs: None, ..inner.info().clone() };
         Sample {
             inner,
             info,

@@ -20,9 +20,6 @@ const GUEST_BITS: u32 = 36;
 #[error("{0}")]
 pub struct MachineError(String);
 
-/// The most streams of a prefetcher: each miss looks at all.
-const MOST_STREAMS: usize = 64;
-
 impl MachineError {
     pub(super) fn unknown(what: &str, name: &str, known: &[(&str, &str)]) -> MachineError {
         let known: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
@@ -407,15 +404,9 @@ impl Machine {
         if self.line_cache.len() > MAX_LINE_LEVELS {
             return Err(("line-cache".into(), format!("expected at most {MAX_LINE_LEVELS} levels")));
         }
-        if self.memory.streams > MOST_STREAMS {
-            let (streams, most) = (self.memory.streams, MOST_STREAMS);
-            return Err(("memory.streams".into(), format!("expected at most {most}, not {streams}")));
-        }
-        if !(1.0..=64.0).contains(&self.memory.overlap) {
-            return Err(("memory.overlap".into(), format!("expected 1 to 64, not {}", self.memory.overlap)));
-        }
-        for cache in self.line_cache.iter().chain(&self.instruction_cache) {
-            let key = format!("line-cache \"{}\"", cache.name);
+        let lines = self.line_cache.iter().map(|cache| ("line-cache", cache));
+        for (table, cache) in lines.chain(self.instruction_cache.iter().map(|cache| ("instruction-cache", cache))) {
+            let key = format!("{table} \"{}\"", cache.name);
             if cache.size > super::range::LINE_CACHE_BYTES {
                 return Err((key, format!("size is at most 64G, not {} bytes", cache.size)));
             }

@@ -10,10 +10,13 @@ const STEP_CYCLES: i64 = 1_000_000;
 const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
-const RANGES: [(&str, &str, i64, i64); 21] = [
+const RANGES: [(&str, &str, i64, i64); 25] = [
     ("clock", "hertz", 1, 100_000_000_000),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
+    ("memory", "overlap", 1, 64),
+    // Each miss looks at all.
+    ("memory", "streams", 0, 64),
     ("spaces", "number-bits", 0, 32),
     ("tlb", "level", 1, MAX_TLB_LEVELS as i64),
     ("tlb", "entries", 1, 1 << 24),
@@ -28,6 +31,8 @@ const RANGES: [(&str, &str, i64, i64); 21] = [
     ("walk-cache", "entries", 1, (1 << 16) - 1),
     ("line-cache", "ways", 1, (1 << 16) - 1),
     ("line-cache", "hit-cycles", 0, STEP_CYCLES),
+    ("instruction-cache", "ways", 1, (1 << 16) - 1),
+    ("instruction-cache", "hit-cycles", 0, STEP_CYCLES),
     ("costs", "cycles-per-instruction", 0, 1000),
     ("costs", "*", 0, WORK_CYCLES),
     ("disk", "seek-microseconds", 0, 10_000_000),

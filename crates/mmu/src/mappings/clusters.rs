@@ -330,8 +330,8 @@ impl Mappings {
             bytes += clusters.bytes(Clusters::form(id));
             live[space as usize] += 1;
         }
-        let free = clusters.pools.iter().map(|pool| (pool.nodes.len() - pool.free.len()) as u32).sum::<u32>();
-        if live != clusters.live || bytes != self.tables.now || free != live.iter().sum() {
+        let used = clusters.pools.iter().map(|pool| (pool.nodes.len() - pool.free.len()) as u32).sum::<u32>();
+        if live != clusters.live || bytes != self.tables.now || used != live.iter().sum() {
             return Err(format!("nodes take {bytes} bytes, {live:?} by space, but {:?} is counted", self.tables));
         }
         for (space, first, mapped) in self.all() {

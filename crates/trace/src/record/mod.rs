@@ -68,6 +68,8 @@ pub fn hear(bytes: &[u8]) {
             return;
         }
         while let Ok(Some(_)) = connection.message(&mut words) {
+            let (mut other, mut unheard) = (crate::Batch::default(), Vec::new());
+            assert!(decode::decode(&words, wire::LINES, &mut names, &mut other, &mut unheard) <= words.len());
             assert!(decode::decode(&words, wire::PAGES, &mut names, &mut batch, &mut heard) <= words.len());
         }
     }
