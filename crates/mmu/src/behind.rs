@@ -57,6 +57,7 @@ impl Behind {
 
     /// The same for a batch with lines: `data` are the program's accesses, of which those whose bits are set missed in the
     /// first level and are the requests of `batch`, in order.
+    #[inline(never)]
     pub(crate) fn translate_lines(&mut self, mappings: &Mappings, batch: &Batch, missed: u64, data: &Data) {
         let served = self.tlbs.translate(mappings, batch);
         self.count(batch, &served);

@@ -193,6 +193,7 @@ impl Front {
     }
 
     /// As [`crate::Mmu::run_lines`].
+    #[inline(never)]
     pub(crate) fn run_lines(&mut self, mappings: &mut Mappings, space: u32, asked: Lined<'_>) -> Option<(usize, Trap)> {
         let Lined { requests, lines } = asked;
         // What is known of requests is not kept up here.

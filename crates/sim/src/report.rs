@@ -1,5 +1,6 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
+use crate::row::Caches;
 use crate::{Digest, Error, Files, Row, approximate};
 use serde_json::Value;
 use std::io::Write;
@@ -271,8 +272,12 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(Column::number("32K file"), |row| share(row.contiguous_percent.and_then(|all| all.file_32k)));
     }
     if rows.iter().any(|row| row.caches.is_some()) {
-        add(Column::number("L1D misses"), |row| row.caches.map_or("-".into(), |caches| count(caches.l1d_misses)));
-        add(Column::number("memory"), |row| row.caches.map_or("-".into(), |caches| count(caches.memory_accesses)));
+        add(Column::number("L1D misses"), |row| of_caches(row, |caches| caches.l1d_misses));
+        add(Column::number("prefetched").only_wide(), |row| of_caches(row, |caches| caches.l1d_prefetched));
+        add(Column::number("L1I misses").only_wide(), |row| of_caches(row, |caches| caches.l1i_misses));
+        add(Column::number("from memory"), |row| of_caches(row, |caches| caches.memory_accesses));
+        add(Column::number("walks' L1D misses").only_wide(), |row| of_caches(row, |caches| caches.walk_l1d_misses));
+        add(Column::number("from memory").only_wide(), |row| of_caches(row, |caches| caches.walk_memory_accesses));
     }
     let mapped: Cell = match screen.is_wide() {
         true => |row| approximate::known(row, pages(&row.pages)),
@@ -289,6 +294,11 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     let mut table = Table::new(columns.iter().map(|(column, _)| column.clone()));
     rows.iter().for_each(|row| table.row(columns.iter().map(|(_, cell)| cell(row))));
     table
+}
+
+/// A count of line caches, if there are lines.
+fn of_caches(row: &Row, of: fn(&Caches) -> u64) -> String {
+    row.caches.as_ref().map_or("-".into(), |caches| count(of(caches)))
 }
 
 /// A share in percent, if there is one.

@@ -42,15 +42,6 @@ impl Course {
         let shift = base_shift - TRACE_PAGE_SHIFT;
         Course { shift, lines, last: [NOWHERE; 2], touched: Touched::new(shift) }
     }
-
-    /// The request that a run makes, if it makes one.
-    #[inline]
-    fn request(&mut self, run: &Run) -> Option<Request> {
-        if self.lines {
-            return Some(Request::new(Vpn(run.page() >> self.shift), run.access()));
-        }
-        next(&mut self.last, self.shift, run)
-    }
 }
 
 /// For each stream (data, fetches), its current page and, as a bit set, the kinds of access that were requested there
@@ -109,16 +100,30 @@ impl Requests {
     }
 
     fn extend(&mut self, runs: &[Run], course: &mut Course) {
+        if course.lines {
+            return self.extend_lines(runs, course);
+        }
         for run in runs {
-            if course.lines {
-                self.lines.push((run.line() & ((1 << (self.base_shift - TRACE_LINE_SHIFT)) - 1)) as u32);
-            }
-            if let Some(request) = course.request(run) {
+            if let Some(request) = next(&mut course.last, course.shift, run) {
                 if course.touched.access(request.page().0, request.access()) {
                     self.touches.push(self.requests.len());
                 }
                 self.requests.push(request);
             }
+        }
+    }
+
+    /// The same with lines: each run makes a request.
+    #[inline(never)]
+    fn extend_lines(&mut self, runs: &[Run], course: &mut Course) {
+        let in_page = (1 << (self.base_shift - TRACE_LINE_SHIFT)) - 1;
+        for run in runs {
+            let request = Request::new(Vpn(run.page() >> course.shift), run.access());
+            if course.touched.access(request.page().0, request.access()) {
+                self.touches.push(self.requests.len());
+            }
+            self.requests.push(request);
+            self.lines.push((run.line() & in_page) as u32);
         }
     }
 
