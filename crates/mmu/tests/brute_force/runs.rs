@@ -8,9 +8,19 @@ use superpage_mmu::{Machine, Mmu, Request, Serves};
 use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
 use superpage_trace::{Batch, RunBuilder, TRACE_PAGE_SHIFT};
 
-/// Whether runs are exact there: no level that encloses nearer ones serves data and fetches, see `Run`.
+/// Whether runs are exact there: no level that encloses nearer ones serves data and fetches, and none that is the first to be asked,
+/// see `Run`. A TLB of ranges serves both, and is asked first by stores that have no TLB of the first level.
 fn is_exact(machine: &Machine) -> bool {
+    let first = |access: Access| {
+        let serves = |serves: Serves| match access {
+            Access::Read => matches!(serves, Serves::Data | Serves::Load | Serves::Unified),
+            Access::Write => matches!(serves, Serves::Data | Serves::Store | Serves::Unified),
+            Access::Execute => matches!(serves, Serves::Instruction | Serves::Unified),
+        };
+        machine.tlb.iter().any(|tlb| tlb.level == 1 && serves(tlb.serves))
+    };
     machine.tlb.iter().all(|tlb| !(tlb.inclusive && tlb.serves == Serves::Unified))
+        && (machine.range_tlb.is_none() || crate::ACCESSES.into_iter().all(first))
 }
 
 /// Pages of 4 KB of data and, behind them, of code.
