@@ -77,6 +77,8 @@ impl Behind {
         self.lines.access(&[line], u64::from(fetch), &mut self.counters);
     }
 
+    /// Counts where the requests of a batch were served.
+    #[inline(always)]
     fn count(&mut self, batch: &Batch, served: &Served) {
         for group in batch.groups() {
             let (access, requests) = (group.access(), group.requests);

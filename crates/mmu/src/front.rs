@@ -216,10 +216,7 @@ impl Front {
 
     /// Takes the batch through the TLBs, and the lines through the caches of each machine.
     fn translate_lines(&mut self, mappings: &Mappings, Lined { requests, lines }: Lined<'_>) {
-        let missed = self.first.translate_first(mappings, &self.batch);
-        for group in self.batch.groups() {
-            self.counters.references[group.access()] += group.requests.count_ones() as u64;
-        }
+        let missed = self.translate_first(mappings);
         for (number, index) in each(missed).enumerate() {
             self.misses.set(number, self.batch.located(index));
             self.misses.pages[number] = requests[index].page().0;
@@ -227,7 +224,7 @@ impl Front {
         self.misses.close(missed.count_ones() as usize);
         let mut data = Data { lines: [0; BATCH], len: requests.len(), fetches: 0 };
         for (at, (request, line)) in requests.iter().zip(lines).enumerate() {
-            let frame = mappings.frame(self.batch.heads[at], request.page());
+            let frame = mappings.frame_of(self.batch.heads[at], request.page());
             data.lines[at] = self.physical.line(frame, *line);
             data.fetches |= (request.access_bits() >> 1) << at;
         }
@@ -242,7 +239,7 @@ impl Front {
         (request, line): (Request, u32),
     ) -> Result<(), Trap> {
         self.retry(mappings, space, request)?;
-        let frame = mappings.frame(self.batch.heads[0], request.page());
+        let frame = mappings.frame_of(self.batch.heads[0], request.page());
         let (line, fetch) = (self.physical.line(frame, line), request.access_bits() >> 1 != 0);
         self.behind.iter_mut().for_each(|behind| behind.access_line(line, fetch));
         Ok(())
@@ -350,13 +347,19 @@ impl Front {
         self.behind.iter_mut().for_each(|behind| behind.tlbs.separate(head, first, record, changed));
     }
 
-    /// Takes the batch through the TLBs of the first level. What misses waits.
+    /// Takes the batch through the TLBs of the first level, and counts it; returns which missed.
     #[inline(always)]
-    fn translate(&mut self, mappings: &Mappings) {
-        let missed = self.first.translate_first(mappings, &self.batch);
+    fn translate_first(&mut self, mappings: &Mappings) -> u64 {
         for group in self.batch.groups() {
             self.counters.references[group.access()] += group.requests.count_ones() as u64;
         }
+        self.first.translate_first(mappings, &self.batch)
+    }
+
+    /// Takes the batch through the TLBs of the first level. What misses waits.
+    #[inline(always)]
+    fn translate(&mut self, mappings: &Mappings) {
+        let missed = self.translate_first(mappings);
         if self.waiting + missed.count_ones() as usize > BATCH {
             self.pass_on(mappings);
         }

@@ -86,7 +86,7 @@ impl Lines {
     /// Queues the line of this entry to be read at this position.
     #[inline(always)]
     pub(crate) fn want(&mut self, place: usize, entry: u32) {
-        self.wanted[place] = of_table(entry >> self.shift);
+        self.wanted[place] = of_table(self.line(entry));
     }
 
     /// Reads the first `count` queued lines.

@@ -13,7 +13,7 @@ use superpage_pages::{Access, Ladder, Mapped, PageRange, PageSize, Protection, V
 use superpage_vm::{Config, Contiguity, FaultError, Map, NoMemory, Pmap, Policy, SpaceId, Used, Vm};
 
 /// The most base pages of the guest's page tables.
-const TABLES: u64 = 1 << 26;
+const MOST_TABLES: u64 = 1 << 26;
 
 /// What the host of a simulation is, checked.
 #[derive(Clone, Debug)]
@@ -144,7 +144,7 @@ impl Host {
         let Some(HostSetup { policy, ladder, frames, .. }) = setup.host.clone() else { return Ok(None) };
         let mut vm = Vm::new(Config { ladder, frames, policy, swap_pages: 0 })?;
         let (space, sizes) = (vm.create_space(), setup.machine.pages.sizes.clone());
-        for memory in [Vpn(0).pages(setup.frames), mmu.guest_tables().start.pages(TABLES)] {
+        for memory in [Vpn(0).pages(setup.frames), mmu.guest_tables().start.pages(MOST_TABLES)] {
             let map = Map::anonymous(memory.start, memory.pages).protection(Protection::ALL);
             vm.map(&mut Tables { mmu, sizes: &sizes }, space, map)?;
         }

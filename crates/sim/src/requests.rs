@@ -71,9 +71,9 @@ impl Requests {
         self.base_shift
     }
 
-    /// Prepares `batch`. With lines every run makes a request. Without, while a stream stays on a page, only the first run of each kind, and the first run of reads
-    /// after the writes, can miss or fault, as in [`superpage_trace::Run`], and the others make no request; after an
-    /// event every run does. (If the page daemon evicts a page during a run, that is not modelled: a run is one
+    /// Prepares `batch`. With lines every run makes a request. Without, while a stream stays on a page, only the first run of
+    /// each kind, and the first run of reads after the writes, can miss or fault, as in [`superpage_trace::Run`], and the
+    /// others make no request; after an event every run does. (If the page daemon evicts a page during a run, that is not modelled: a run is one
     /// moment.)
     pub(crate) fn prepare(&mut self, batch: &Batch, stretches: &[Stretch], course: &mut Course) {
         self.requests.clear();
@@ -105,12 +105,17 @@ impl Requests {
         }
         for run in runs {
             if let Some(request) = next(&mut course.last, course.shift, run) {
-                if course.touched.access(request.page().0, request.access()) {
-                    self.touches.push(self.requests.len());
-                }
-                self.requests.push(request);
+                self.add(request, course);
             }
         }
+    }
+
+    #[inline(always)]
+    fn add(&mut self, request: Request, course: &mut Course) {
+        if course.touched.access(request.page().0, request.access()) {
+            self.touches.push(self.requests.len());
+        }
+        self.requests.push(request);
     }
 
     /// The same with lines: each run makes a request.
@@ -118,11 +123,7 @@ impl Requests {
     fn extend_lines(&mut self, runs: &[Run], course: &mut Course) {
         let in_page = (1 << (self.base_shift - TRACE_LINE_SHIFT)) - 1;
         for run in runs {
-            let request = Request::new(Vpn(run.page() >> course.shift), run.access());
-            if course.touched.access(request.page().0, request.access()) {
-                self.touches.push(self.requests.len());
-            }
-            self.requests.push(request);
+            self.add(Request::new(Vpn(run.page() >> course.shift), run.access()), course);
             self.lines.push((run.line() & in_page) as u32);
         }
     }

@@ -100,11 +100,11 @@ fn of_hardware(setup: &Setup, extent: Extent) -> Need {
     let program = pages.saturating_mul(places).saturating_add(tables).saturating_add(nodes).saturating_add(ranges);
     // And perhaps a kernel, with no more than the guest's pages to map.
     let frames = setup.host.as_ref().map_or(0, |host| host.frames);
-    let kernel = |bytes: u64| if frames > 0 { pages.saturating_mul(bytes) } else { 0 };
+    let kernel = if frames > 0 { pages.saturating_mul(PAGE_BYTES) } else { 0 };
     Need {
         begun: begun.saturating_add(frames / FRAMES_BEGUN),
         whole: whole.saturating_add(frames.saturating_mul(FRAME_BYTES)),
-        program: program.saturating_add(kernel(PAGE_BYTES)),
+        program: program.saturating_add(kernel),
     }
 }
 

@@ -18,7 +18,7 @@ mod validate;
 
 use crate::lines::ENTRY_BYTES;
 use crate::machine::Machine;
-use crate::record::{RUNGS, Record};
+use crate::record::Record;
 use clusters::Clusters;
 use frames::Frames;
 use look_up::Stretches;
@@ -196,8 +196,6 @@ pub(crate) struct Mappings {
     /// The page-number bits that each level translates, from the lowest (index 0) up.
     bits: Vec<u32>,
     layouts: Vec<(usize, u32)>,
-    /// The logarithms of the base pages of each size of the ladder.
-    orders: [u8; RUNGS],
     pub(crate) nodes: Nodes,
     pub(crate) records: Vec<Record>,
     /// The frame of each leaf's head.
@@ -224,15 +222,10 @@ impl Mappings {
     /// No mappings yet.
     pub(crate) fn new(ladder: Ladder, shape: &Shape) -> Mappings {
         let bits = shape.bits.clone();
-        let mut orders = [0; RUNGS];
-        for (order, size) in orders.iter_mut().zip(ladder.sizes()) {
-            *order = (size.shift() - ladder.base().shift()) as u8;
-        }
         let clusters = shape.clusters.map(|shape| Box::new(Clusters::new(shape)));
         let now = clusters.as_ref().map_or(0, |clusters| clusters.bucket_bytes());
         Mappings {
             ladder,
-            orders,
             nodes: Nodes { spans: Shape::spans(&bits), bits: shape.node_bits(), all: Vec::new() },
             stretches: Stretches::new(&bits),
             bits,
@@ -265,13 +258,6 @@ impl Mappings {
     #[inline(always)]
     pub(crate) fn head(id: u32, record: Record) -> u32 {
         id & (u32::MAX << record.replicas())
-    }
-
-    /// The frame of a page whose mapping has this head.
-    #[inline(always)]
-    pub(crate) fn frame(&self, head: u32, page: Vpn) -> u64 {
-        let pages = self.orders[self.records[head as usize].rung() % RUNGS];
-        self.frames.get(head) + (page.0 & !(u64::MAX << pages))
     }
 
     /// The level of `size` on the ladder.

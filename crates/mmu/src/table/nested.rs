@@ -152,11 +152,16 @@ impl Nested {
     /// Translates a frame of the guest: by the nested TLB, or by a walk of the host's tables. Returns whether the host maps it.
     fn translate(&mut self, mappings: &Mappings, frame: u64, reads: &mut Reads<'_>) -> bool {
         let at = Vpn(frame);
-        if mappings.backing.is_none() {
-            self.back(at);
-        }
+        let is_mapped = |tables: &Mappings, found: &Found| tables.records[found.id as usize].is_leaf();
+        let found = match &mappings.backing {
+            Some(backing) => backing.tables.find(0, at, 1),
+            None => {
+                let found = self.tables.find(0, at, 1).filter(|found| is_mapped(&self.tables, found));
+                found.or_else(|| self.back(at))
+            }
+        };
         let tables = mappings.backing.as_ref().map_or(&*self.tables, |backing| &backing.tables);
-        let Some(found) = tables.find(0, at, 1) else { return false };
+        let Some(found) = found else { return false };
         let record = tables.records[found.id as usize];
         if record.is_leaf() {
             let head = Mappings::head(found.id, record);
@@ -192,14 +197,13 @@ impl Nested {
         std::mem::take(&mut self.reached)
     }
 
-    /// Maps the page of the host that this frame is in, if it is not mapped.
-    fn back(&mut self, at: Vpn) {
-        if self.tables.find(0, at, 1).is_some_and(|found| self.tables.records[found.id as usize].is_leaf()) {
-            return;
-        }
+    /// Maps the page of the host that this frame is in; returns where that is.
+    #[cold]
+    fn back(&mut self, at: Vpn) -> Option<Found> {
         let first = at.0 >> self.order << self.order;
         let to = Mapped { frame: Pfn(first), size: self.backs_by, protection: Protection::ALL };
         self.tables.enter(0, Vpn(first), to, Access::Write);
+        self.tables.find(0, at, 1)
     }
 }
 
