@@ -122,6 +122,11 @@ impl Behind {
         on_format!(&mut self.format, format => format.forget(level, record));
     }
 
+    /// This space is current now.
+    pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
+        self.tlbs.switch(mappings, space);
+    }
+
     /// Empties TLBs and walk caches.
     pub(crate) fn flush(&mut self) {
         self.tlbs.flush();

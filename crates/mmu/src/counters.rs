@@ -24,6 +24,8 @@ pub struct Counters {
     pub walks: [u64; 3],
     /// Walks shortened by the walk cache for entries of level n, at index n - 1.
     pub walk_cache_hits: [u64; MAX_WALK_LEVELS],
+    /// The same of walks through the tables of a host.
+    pub host_walk_cache_hits: [u64; MAX_WALK_LEVELS],
     /// Walk references served by the line cache of this level, nearest first.
     pub line_hits: [u64; MAX_LINE_LEVELS],
     /// Walk references that no line cache could serve.
@@ -88,6 +90,7 @@ impl Counters {
         add(&mut self.references, &walked.references);
         add(&mut self.walks, &walked.walks);
         add(&mut self.walk_cache_hits, &walked.walk_cache_hits);
+        add(&mut self.host_walk_cache_hits, &walked.host_walk_cache_hits);
         add(&mut self.line_hits, &walked.line_hits);
         self.line_misses += walked.line_misses;
         for (sum, more) in self.program_lines.iter_mut().zip(&walked.program_lines) {

@@ -137,8 +137,10 @@ impl Front {
     }
 
     /// The current space is another one now.
-    pub(crate) fn switch(&mut self, space: u32) {
+    pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
         self.recent.forget();
+        self.first.switch(mappings, space);
+        self.behind.iter_mut().for_each(|behind| behind.switch(mappings, space));
         if self.numbers.switch(space) {
             self.counters.flushes += 1;
             self.first.flush();

@@ -15,6 +15,7 @@ mod counters;
 mod front;
 mod host;
 mod index;
+mod kept_spaces;
 mod lines;
 mod machine;
 mod mappings;

@@ -62,8 +62,9 @@ pub(crate) struct Reads<'a> {
 impl Lines {
     /// Empty caches, as the machine file describes them.
     pub(crate) fn new(machine: &Machine) -> Lines {
-        let cache =
-            |spec: &LineCacheSpec| Cache::new(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement);
+        let cache = |spec: &LineCacheSpec| {
+            Cache::of_sparse_keys(spec.sets(machine.memory.line_bytes), spec.ways, spec.replacement)
+        };
         let caches: Vec<Cache> = machine.line_cache.iter().map(cache).collect();
         assert!(caches.len() <= MAX_LINE_LEVELS, "the machine file was checked");
         let shift = (machine.memory.line_bytes / ENTRY_BYTES).ilog2();

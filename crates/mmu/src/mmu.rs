@@ -175,7 +175,7 @@ impl Mmu {
         self.space = space;
         self.counters.switches += 1;
         self.mappings.forget_stretches();
-        self.fronts.iter_mut().for_each(|front| front.switch(space));
+        self.fronts.iter_mut().for_each(|front| front.switch(&self.mappings, space));
     }
 
     /// Translates requests of the current space in order until one traps; returns its index and the reason.

@@ -9,6 +9,7 @@
 use crate::batch::{Batch, bit_of, each};
 use crate::cache::{Cache, EMPTY};
 use crate::counters::MAX_TLB_LEVELS;
+use crate::kept_spaces::KeptSpaces;
 use crate::machine::{Joins, Machine};
 use crate::mappings::{Forgotten, Mappings};
 use crate::range_tlb::RangeTlb;
@@ -39,6 +40,8 @@ struct Tlb {
     joins: Option<Joining>,
     /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of positions in the file.
     encloses: u32,
+    /// The spaces that it keeps entries of, if not of all.
+    spaces: Option<KeptSpaces>,
 }
 
 /// How many pages of one size a TLB holds.
@@ -129,7 +132,8 @@ impl Tlbs {
             let joins = tlb.joined(machine).map(Joins::joining).or(perforated);
             let whole = machine.host.is_none() && joins.is_none();
             let ordered = whole && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
-            all.push(Tlb { entries, kinds, rungs, level: tlb.level - 1, index, ordered, joins, encloses });
+            let spaces = tlb.spaces.map(KeptSpaces::new);
+            all.push(Tlb { entries, kinds, rungs, level: tlb.level - 1, index, ordered, joins, encloses, spaces });
         }
         all.sort_by_key(|tlb| tlb.level);
         let (mut orders, mut parts) = ([0; RUNGS], [0; RUNGS]);
@@ -153,7 +157,7 @@ impl Tlbs {
             let shape = |tlb: &Tlb| {
                 let (shape, replacement) = on_entries!(&tlb.entries, cache => (cache.shape, cache.replacement));
                 let kind = std::mem::discriminant(&tlb.entries);
-                (tlb.kinds, tlb.rungs, tlb.index, tlb.joins, kind, shape, replacement)
+                (tlb.kinds, tlb.rungs, tlb.index, tlb.joins, tlb.spaces.clone(), kind, shape, replacement)
             };
             tlbs.all.iter().map(shape).collect()
         };
@@ -226,6 +230,18 @@ impl Tlbs {
     /// The number of ranges that are held.
     pub(crate) fn ranges_held(&self) -> u64 {
         self.ranges.as_ref().map_or(0, RangeTlb::len)
+    }
+
+    /// This space is current now. Costs a look at all entries of a TLB whose spaces are too many then.
+    pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
+        for at in 0..self.all.len() {
+            let tlb = &mut self.all[at];
+            let Some(gone) = tlb.spaces.as_mut().and_then(|spaces| spaces.switch(space)) else { continue };
+            let which = 1 << tlb.index | tlb.encloses;
+            for tlb in self.all.iter_mut().filter(|tlb| which >> tlb.index & 1 != 0) {
+                on_entries!(&mut tlb.entries, cache => cache.drop_where(|key| mappings.nodes.space_of(key) == gone));
+            }
+        }
     }
 
     /// Empties all TLBs.
@@ -424,6 +440,10 @@ impl Tlbs {
             let wrong = |what: &str| Err(format!("TLB {index} set {set} way {way} key {key}: {what}"));
             let mut entry = Entry { set, way, key, payload, number: 0 };
             let joins = tlb.joins.unwrap_or_default();
+            let space = mappings.nodes.space_of(key);
+            if tlb.spaces.as_ref().is_some_and(|spaces| !spaces.keep(space)) {
+                return wrong(&format!("the TLB does not keep entries of space {space}"));
+            }
             let Holds::Mapping(id) = C::holds(key, payload, mappings) else {
                 C::validate(cache, entry, mappings, joins).or_else(|what| wrong(&what))?;
                 continue;

@@ -82,6 +82,9 @@ fn what_is_wrong_is_told() {
     assert!(refused("replacement = \"round-robin\"", "replacement = \"best\"").contains("best"));
     assert!(refused("replacement = \"round-robin\"", "replacement = \"tree-plru\"").contains("at most 64"));
     assert!(refused("ways = \"full\"", "ways = 4\nindex = \"hash\"").contains("expected `low` or `xor`"));
+    let spaces = |value: &str| refused("ways = \"full\"", &format!("ways = \"full\"\nspaces = {value}"));
+    assert!(spaces("0").contains("spaces: expected a number from 1 to 4096"));
+    assert!(spaces("\"none\"").contains("a number of address spaces, or \"all\""));
     let sets = refused("entries = 128\nways = \"full\"", "entries = 96\nways = 4\nindex = \"xor\"");
     assert!(sets.contains("tlb \"DTB\": index xor with 24 sets: xor needs a power of two of sets"), "{sets}");
     assert!(refused("size = \"512M\"", "size = \"512 MB\"").contains("512 MB"));
@@ -155,6 +158,38 @@ fn what_an_overlay_says_is_assumed_if_it_says_so() {
 }
 
 #[test]
+fn an_overlay_patches_all_walk_caches_and_removes_tables() {
+    for every in ["level = \"*\"", "name = \"*\""] {
+        let mine = laid("zen5", &format!("[[walk-cache]]\n{every}\nentries = 3\n")).unwrap();
+        let entries: Vec<_> = mine.walk_cache.iter().map(|cache| (cache.level, cache.entries)).collect();
+        assert_eq!(entries, [(2, 3), (3, 3), (4, 3), (5, 3)]);
+    }
+    let mine = laid("zen5+range", "range-tlb = []\ninstruction-cache = []\n").unwrap();
+    assert!(mine.range_tlb.is_none() && mine.instruction_cache.is_none());
+    assert!(laid("zen5", "clock = []\n").unwrap_err().contains("missing field `clock`"));
+}
+
+#[test]
+fn what_a_hosts_walk_caches_assume_is_listed_and_checked() {
+    let guest = Machine::builtin("zen5+nested").unwrap();
+    assert!(guest.assumed().contains(&("host.walk-cache.2.entries".into(), "32".into())), "{:?}", guest.assumed());
+    let wrong = laid(
+        "zen5+nested",
+        "[host]\nwalk-cache = [{ level = 2, entries = 3, source = \"a test\", assumed = [\"ways\"] }]\n",
+    );
+    let wrong = wrong.unwrap_err();
+    assert!(wrong.contains("host.walk-cache.2.assumed names \"ways\", which is not a key there"), "{wrong}");
+}
+
+#[test]
+fn empty_words_are_no_words() {
+    let empty = refused("source = \"", "source = \"\" # ");
+    assert!(empty.contains(".source: it is empty; say where the values come from"), "{empty}");
+    assert!(refused("name = \"DTB\"", "name = \" \"").contains("tlb. .name: it is empty"));
+    assert!(laid("zen5", "[costs]\nfault = 7\nsource = \"\"\n").unwrap_err().contains("costs.source: it is empty"));
+}
+
+#[test]
 fn what_is_wrong_with_an_overlay_is_told() {
     let refused = |text: &str| laid("zen5", text).unwrap_err();
     let entries = refused("[[tlb]]\nname = \"L1 DTLB\"\nentries = 0\n");
@@ -196,12 +231,14 @@ fn the_index_of_every_built_in_tlb_is_said() {
 
 /// What the overlay `lru` takes back, and nothing else.
 fn plain(mut machine: Machine) -> Machine {
-    machine.tlb.iter_mut().for_each(|tlb| (tlb.index, tlb.replacement) = (Index::Low, Replacement::Lru));
+    for tlb in &mut machine.tlb {
+        (tlb.index, tlb.replacement, tlb.spaces) = (Index::Low, Replacement::Lru, None);
+    }
     machine
 }
 
 proptest! {
-    /// With `+lru` all TLBs of any machine have LRU and the plain index, whatever overlays came before; all else stays, and once more
+    /// With `+lru` all TLBs of any machine have LRU, the plain index and entries of all spaces, whatever overlays came before; all else stays, and once more
     /// changes nothing. Measured values are assumed then, and one that follows is applied.
     #[test]
     fn plain_lru_takes_back_all_tlbs(
@@ -226,7 +263,7 @@ proptest! {
         prop_assert_eq!(plain(lru.clone()), lru.clone());
         prop_assert_eq!(compared(lru.clone()), compared(bare.clone()));
         let assumed = |key: String| lru.assumed().iter().any(|(known, _)| *known == key);
-        let all = bare.tlb.iter().all(|tlb| ["index", "replacement"].iter().all(|key| assumed(format!("tlb.{}.{key}", tlb.name))));
+        let all = bare.tlb.iter().all(|tlb| ["index", "replacement", "spaces"].iter().all(|key| assumed(format!("tlb.{}.{key}", tlb.name))));
         prop_assert!(all, "what is not measured is assumed");
         prop_assert_eq!(named("+lru+lru").unwrap().tlb, lru.tlb.clone());
         // One that its TLB refuses is refused, whatever comes after it.

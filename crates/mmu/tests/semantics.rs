@@ -162,3 +162,27 @@ fn rights_are_checked_on_a_hit() {
     // The write missed in the TLB for stores and hit in the second level.
     assert_eq!((mmu.counters(0).tlb_misses(), mmu.counters(0).hits(1, Access::Write)), (1, 1));
 }
+
+/// As measured (TLB;DR, section 4.5): a page is found in the second level until four other spaces have been current, and in the first
+/// level only if none has.
+#[test]
+fn a_tlb_keeps_entries_of_the_spaces_that_were_current_last() {
+    let request = |page| Request::new(Vpn(page), Access::Read);
+    let after = |name: &str, others: u32| {
+        let mut mmu = Mmu::new(&machine(name));
+        let to = Mapped { frame: Pfn(0), size: size("4K"), protection: Protection::READ };
+        mmu.enter(0, Vpn(0), to, Access::Read);
+        assert_eq!(mmu.run(&[request(0)]), None);
+        // Which of the others is current more than once makes no difference.
+        (1..=others).chain(1..others).chain([0]).for_each(|space| mmu.switch(space));
+        mmu.validate().unwrap();
+        assert_eq!(mmu.run(&[request(0)]), None);
+        let counters = mmu.counters(0);
+        assert_eq!((counters.flushes, counters.shootdown_entries), (0, 0));
+        [counters.hits(0, Access::Read), counters.hits(1, Access::Read), counters.walks[0]]
+    };
+    assert_eq!(after("skylake-sp", 0), [1, 0, 1]);
+    assert_eq!([1, 2, 3].map(|others| after("skylake-sp", others)), [[0, 1, 1]; 3]);
+    assert_eq!([4, 5, 9].map(|others| after("skylake-sp", others)), [[0, 0, 2]; 3]);
+    assert_eq!([1, 4, 9].map(|others| after("skylake-sp+lru", others)), [[1, 0, 1]; 3]);
+}

@@ -23,8 +23,8 @@ const PLACED_BYTES: u64 = 32;
 /// The most ways of a set: they are numbered in 16 bits.
 pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
 
-/// The most ways of a set that is a row of tags.
-pub(crate) const ROW_WAYS: usize = rows::WAYS;
+/// The most ways of a set that is searched for keys that are far apart.
+pub(crate) const SEARCHED_WAYS: usize = 64;
 
 /// One set-associative structure.
 #[derive(Clone, Debug)]
@@ -102,6 +102,15 @@ impl<C: Reach> Cache<C> {
         Cache { shape, replacement, form }
     }
 
+    /// One for keys that are far apart: what it takes does not depend on them.
+    pub(crate) fn of_sparse_keys(sets: usize, ways: usize, replacement: Replacement) -> Cache<C> {
+        let mut cache = Cache::new(sets, ways, replacement);
+        if let Form::Placed(placed) = &mut cache.form {
+            placed.searches = ways <= SEARCHED_WAYS;
+        }
+        cache
+    }
+
     /// The bytes that an empty structure takes: those that are written when it is made, and all.
     pub(crate) fn bytes(sets: usize, ways: usize, replacement: Replacement) -> (u64, u64) {
         let (sets, ways) = (sets as u64, ways as u64);
@@ -176,6 +185,14 @@ impl<C: Reach> Cache<C> {
         match &mut self.form {
             Form::Rows(rows) => rows.forget(numbers.start, key),
             Form::Placed(placed) => placed.forget(numbers, key),
+        }
+    }
+
+    /// Drops all entries with these keys. Costs a look at each.
+    pub(crate) fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+        match &mut self.form {
+            Form::Rows(rows) => rows.drop_where(gone),
+            Form::Placed(placed) => placed.drop_where(gone),
         }
     }
 

@@ -1,8 +1,8 @@
 //! Sets whose entries have fixed ways, of any size and replacement.
 //!
 //! For each key a structure remembers the way where it put it last. So a lookup compares one tag, whatever the number of
-//! ways: what is remembered is only a hint, the tag decides. A set is searched only where a key may have several entries
-//! (see [`crate::reach`]).
+//! ways: what is remembered is only a hint, the tag decides. A set is searched where a key may have several entries
+//! (see [`crate::reach`]), and where keys are so far apart that what is remembered of each would take too much: lines of memory.
 //!
 //! Many lookups of one structure are made one after the other (see [`crate::batch`]), so its replacement is asked for once, by
 //! [`on_sets`], and what works on the [`Sets`] is compiled for each.
@@ -28,6 +28,8 @@ pub(super) struct Placed<C: Reach> {
     pub(super) kept: Kept,
     /// Empty places, counted only for replacements that fill them first.
     pub(super) vacant: usize,
+    /// Whether nothing is remembered, and sets are searched.
+    pub(super) searches: bool,
     pub(super) reach: PhantomData<C>,
 }
 
@@ -38,6 +40,7 @@ pub(super) struct Sets<'a, C: Reach, R> {
     pub(super) places: &'a mut Vec<u16>,
     pub(super) shape: Shape,
     pub(super) vacant: &'a mut usize,
+    pub(super) searches: bool,
     pub(super) kept: &'a mut R,
     pub(super) reach: PhantomData<C>,
 }
@@ -45,10 +48,10 @@ pub(super) struct Sets<'a, C: Reach, R> {
 /// Evaluates an expression with the [`Sets`] of a [`Placed`], compiled for each replacement.
 macro_rules! on_sets {
     ($cache:expr, $sets:ident => $body:expr) => {{
-        let Placed { tags, payloads, places, shape, kept, vacant, reach } = $cache;
-        let (tags, payloads, shape) = (&mut tags[..], &mut payloads[..], *shape);
+        let Placed { tags, payloads, places, shape, kept, vacant, searches, reach } = $cache;
+        let (tags, payloads, shape, searches) = (&mut tags[..], &mut payloads[..], *shape, *searches);
         on_kept!(kept, kept => {
-            let mut $sets = Sets { tags, payloads, places, shape, vacant, kept, reach: *reach };
+            let mut $sets = Sets { tags, payloads, places, shape, vacant, searches, kept, reach: *reach };
             $body
         })
     }};
@@ -57,6 +60,7 @@ impl<C: Reach> Placed<C> {
     pub(super) fn new(shape: Shape, replacement: Replacement) -> Placed<C> {
         let count = shape.sets * shape.ways;
         Placed {
+            searches: false,
             vacant: count,
             tags: vec![EMPTY; count],
             payloads: vec![C::Payload::default(); count],
@@ -124,6 +128,11 @@ impl<C: Reach> Placed<C> {
         on_sets!(self, sets => sets.forget(numbers, key))
     }
 
+    /// As [`super::Cache::drop_where`].
+    pub(super) fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+        on_sets!(self, sets => sets.drop_where(gone));
+    }
+
     /// Drops everything. A round-robin pointer and a random generator stay where they are.
     pub(super) fn flush(&mut self) {
         on_sets!(self, sets => sets.flush());
@@ -144,7 +153,10 @@ impl<C: Reach> Placed<C> {
         if self.tags[first + noted] == key && C::covers(self.payloads[first + noted], number) {
             return Some(noted);
         }
-        if C::WHOLE { None } else { search::<C>(&self.tags, &self.payloads, self.shape, number, key) }
+        match C::WHOLE && !self.searches {
+            true => None,
+            false => search::<C>(&self.tags, &self.payloads, self.shape, number, key),
+        }
     }
 
     /// Checks that no entry is in a set twice, and the replacement state.
@@ -187,6 +199,9 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
 
     #[inline(always)]
     fn note(&mut self, key: u32, way: usize) {
+        if self.searches {
+            return;
+        }
         if key as usize >= self.places.len() {
             self.make_places(key);
         }
@@ -207,7 +222,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
             self.kept.touch(set, noted);
             return true;
         }
-        if C::WHOLE {
+        if C::WHOLE && !self.searches {
             return false;
         }
         let found = search::<C>(self.tags, self.payloads, self.shape, number, key);
@@ -286,9 +301,17 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         *self.vacant = self.tags.len();
     }
 
+    fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+        for at in 0..self.tags.len() {
+            if self.tags[at] != EMPTY && gone(self.tags[at]) {
+                self.drop_way(at / self.shape.ways, at % self.shape.ways);
+            }
+        }
+    }
+
     fn forget(&mut self, numbers: &Range<u64>, key: u32) -> u64 {
         let shape = self.shape;
-        if C::WHOLE {
+        if C::WHOLE && !self.searches {
             return self.drop_part(shape.set_of(C::selector(numbers.start)), self.noted(key), key, numbers);
         }
         let mut dropped = 0;

@@ -159,6 +159,21 @@ impl Rows {
         1
     }
 
+    /// As [`super::Cache::drop_where`].
+    pub(super) fn drop_where(&mut self, gone: impl Fn(u32) -> bool) {
+        let lanes = self.lanes;
+        for row in self.rows_mut().chunks_mut(lanes) {
+            let mut kept = 0;
+            for at in 0..lanes {
+                let tag = std::mem::take(&mut row[at]);
+                if tag != 0 && !gone(tag - 1) {
+                    row[kept] = tag;
+                    kept += 1;
+                }
+            }
+        }
+    }
+
     pub(super) fn flush(&mut self) {
         self.rows_mut().fill(0);
     }

@@ -1,11 +1,10 @@
 //! What a machine file must satisfy beyond its syntax, and the errors that say so.
 
-use super::overlay::label;
+use super::overlay::{self, label};
 use super::{Clustered, LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
-use crate::cache::{MAX_WAYS, ROW_WAYS};
+use crate::cache::{MAX_WAYS, SEARCHED_WAYS};
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use crate::lines::ENTRY_BYTES;
-use crate::replacement::Replacement;
 use crate::table::{MAX_TABLE_LEVELS, TableKind};
 use superpage_pages::{Access, Ladder};
 
@@ -128,14 +127,15 @@ pub(super) fn table(text: &str, origin: &str) -> Result<toml::Table, MachineErro
     toml::from_str(text).map_err(|error| MachineError::syntax(origin, &error))
 }
 
-/// The values marked as assumed, read from the file's own tables so that no key is forgotten.
-pub(super) fn assumed(file: &toml::Table, origin: &str) -> Result<Vec<(String, String)>, MachineError> {
+/// The tables of a file, those within others too, each with what errors call it.
+fn parts<'a>(label: &str, file: &'a toml::Table) -> Vec<(String, &'a toml::Table)> {
     let mut found = Vec::new();
     for (name, value) in file {
-        let parts: Vec<(String, &toml::Table)> = match value {
-            toml::Value::Table(table) => vec![(name.clone(), table)],
+        let name = if label.is_empty() { name.clone() } else { format!("{label}.{name}") };
+        let tables: Vec<(String, &toml::Table)> = match value {
+            toml::Value::Table(table) => vec![(name, table)],
             toml::Value::Array(parts) => {
-                let label = |part: &toml::Table| match part.get("name").or(part.get("level")) {
+                let label = |part: &toml::Table| match overlay::label(part) {
                     Some(toml::Value::String(label)) => format!("{name}.{label}"),
                     Some(label) => format!("{name}.{label}"),
                     None => name.clone(),
@@ -144,24 +144,52 @@ pub(super) fn assumed(file: &toml::Table, origin: &str) -> Result<Vec<(String, S
             }
             _ => continue,
         };
-        for (label, table) in parts {
-            let Some(toml::Value::Array(keys)) = table.get("assumed") else { continue };
-            for key in keys.iter().filter_map(|key| key.as_str()) {
-                let about = |key: &str| matches!(key, "source" | "assumed" | "name");
-                let mut named =
-                    table.iter().filter(|(k, _)| if key == "all" { !about(k) } else { *k == key }).peekable();
-                if named.peek().is_none() {
-                    let keys = table.keys().filter(|key| !about(key)).cloned().collect::<Vec<_>>().join(", ");
-                    return Err(MachineError(format!(
-                        "{origin}: {label}.assumed names \"{key}\", which is not a key there; expected \"all\" \
-                         or some of {keys}"
-                    )));
-                }
-                found.extend(named.map(|(key, value)| (format!("{label}.{key}"), value.to_string())));
+        for (label, table) in tables {
+            let within = parts(&label, table);
+            found.push((label, table));
+            found.extend(within);
+        }
+    }
+    found
+}
+
+/// The values marked as assumed, read from the file's own tables so that no key is forgotten.
+pub(super) fn assumed(file: &toml::Table, origin: &str) -> Result<Vec<(String, String)>, MachineError> {
+    let mut found = Vec::new();
+    for (label, table) in parts("", file) {
+        let Some(toml::Value::Array(keys)) = table.get("assumed") else { continue };
+        for key in keys.iter().filter_map(|key| key.as_str()) {
+            let about = |key: &str| matches!(key, "source" | "assumed" | "name");
+            let mut named = table.iter().filter(|(k, _)| if key == "all" { !about(k) } else { *k == key }).peekable();
+            if named.peek().is_none() {
+                let keys = table.keys().filter(|key| !about(key)).cloned().collect::<Vec<_>>().join(", ");
+                return Err(MachineError(format!(
+                    "{origin}: {label}.assumed names \"{key}\", which is not a key there; expected \"all\" \
+                     or some of {keys}"
+                )));
             }
+            found.extend(named.map(|(key, value)| (format!("{label}.{key}"), value.to_string())));
         }
     }
     Ok(found)
+}
+
+/// Checks that names are names, and that sources say something.
+pub(super) fn said(file: &toml::Table, origin: &str) -> Result<(), MachineError> {
+    for (label, table) in std::iter::once((String::new(), file)).chain(parts("", file)) {
+        let empty =
+            |key: &&str| table.get(*key).and_then(toml::Value::as_str).is_some_and(|text| text.trim().is_empty());
+        if let Some(key) = ["name", "description", "source"].into_iter().find(empty) {
+            let what = match key {
+                "source" => {
+                    "it is empty; say where the values come from, and list those that nobody has published in assumed"
+                }
+                _ => "it is empty; expected some words",
+            };
+            return Err(MachineError::of(origin, format!("{label}.{key}").trim_start_matches('.'), what));
+        }
+    }
+    Ok(())
 }
 
 impl Machine {
@@ -324,15 +352,14 @@ impl Machine {
         }
     }
 
-    /// What walks beyond the plain tables need of the line caches: what they read lies far apart, and only rows of tags take no more
+    /// What walks beyond the plain tables need of the line caches: what they read lies far apart, and only sets of few ways take no more
     /// memory for that.
     fn check_lines(&self) -> Result<(), (&'static str, String)> {
         let apart = matches!(self.page_table.kind, TableKind::Nested | TableKind::Perforated);
-        let plain = |cache: &&LineCacheSpec| cache.replacement == Replacement::Lru && cache.ways <= ROW_WAYS;
-        match self.line_cache.iter().find(|cache| apart && !plain(cache)) {
+        match self.line_cache.iter().find(|cache| apart && cache.ways > SEARCHED_WAYS) {
             Some(cache) => Err((
                 "line-cache",
-                format!("with nested or perforated tables \"{}\" must be lru, of at most {ROW_WAYS} ways", cache.name),
+                format!("with nested or perforated tables \"{}\" has at most {SEARCHED_WAYS} ways", cache.name),
             )),
             None => Ok(()),
         }

@@ -9,8 +9,8 @@ mod check;
 mod joins;
 mod overlay;
 mod range;
+mod tlb;
 
-use crate::index::Index;
 use crate::mappings::perforated_size;
 use crate::replacement::Replacement;
 use crate::table::TableKind;
@@ -19,6 +19,7 @@ use superpage_pages::{Ladder, PageSize, parse_bytes};
 
 pub use check::MachineError;
 pub use joins::{JoinKind, Joins, UseBit};
+pub use tlb::{Serves, TlbSpec, Ways};
 
 /// A machine: hardware, and the costs of operating-system work on it.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -245,127 +246,6 @@ pub struct RangeTlbSpec {
     /// The keys whose values are assumed.
     #[serde(default)]
     pub assumed: Vec<String>,
-}
-
-/// Which accesses a TLB serves.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Serves {
-    /// Loads and stores.
-    Data,
-    /// Loads.
-    Load,
-    /// Stores.
-    Store,
-    /// Instruction fetches.
-    Instruction,
-    /// Everything.
-    Unified,
-}
-
-impl Serves {
-    /// Whether it serves the access of this number (0 read, 1 write, 2 execute).
-    pub(crate) fn covers(self, access: usize) -> bool {
-        let mask = match self {
-            Serves::Load => 1,
-            Serves::Store => 2,
-            Serves::Data => 3,
-            Serves::Instruction => 4,
-            Serves::Unified => 7,
-        };
-        mask >> access & 1 != 0
-    }
-}
-
-/// The number of ways of a set.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Ways {
-    /// Fully associative: all entries are one set.
-    Full,
-    /// Sets of so many ways.
-    Of(usize),
-}
-
-impl<'de> Deserialize<'de> for Ways {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ways, D::Error> {
-        #[derive(Deserialize)]
-        #[serde(untagged, expecting = "a number of ways, or \"full\"")]
-        enum Text {
-            Number(usize),
-            Word(Full),
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "kebab-case")]
-        enum Full {
-            Full,
-        }
-        Ok(match Text::deserialize(deserializer)? {
-            Text::Number(ways) => Ways::Of(ways),
-            Text::Word(Full::Full) => Ways::Full,
-        })
-    }
-}
-
-/// One TLB.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct TlbSpec {
-    /// Its name in reports.
-    pub name: String,
-    /// Its level, from 1.
-    pub level: usize,
-    /// The accesses that it serves.
-    pub serves: Serves,
-    /// The page sizes that share its entries.
-    pub sizes: Vec<PageSize>,
-    /// The number of entries.
-    pub entries: usize,
-    /// The ways of a set.
-    pub ways: Ways,
-    /// Which set a translation is in.
-    #[serde(default)]
-    pub index: Index,
-    /// Which entry of a set is replaced.
-    pub replacement: Replacement,
-    /// Cycles that a hit here adds to an access; 0 in the first level, whose hits are part of the access.
-    pub hit_cycles: u64,
-    /// Whether the nearer levels may hold only what this one holds.
-    #[serde(default)]
-    pub inclusive: bool,
-    /// Whether one entry may hold several base pages, and which.
-    #[serde(default)]
-    pub joins: Option<Joins>,
-    /// Where the values come from.
-    pub source: String,
-    /// The keys whose values are assumed.
-    #[serde(default)]
-    pub assumed: Vec<String>,
-}
-
-impl TlbSpec {
-    /// The ways of a set.
-    pub fn ways(&self) -> usize {
-        match self.ways {
-            Ways::Full => self.entries,
-            Ways::Of(ways) => ways,
-        }
-    }
-
-    /// The number of sets.
-    pub fn sets(&self) -> usize {
-        self.entries / self.ways().max(1)
-    }
-
-    /// Whether it holds perforated pages: it is behind the first level, and holds both base pages and pages of their size.
-    pub(crate) fn holds_perforated(&self, machine: &Machine) -> bool {
-        let sizes = |sizes: &[PageSize]| machine.perforated_size().is_some_and(|size| sizes.contains(&size));
-        self.level > 1 && sizes(&self.sizes) && self.sizes.contains(&machine.pages.sizes[0])
-    }
-
-    /// How it joins base pages, if it holds these.
-    pub(crate) fn joined(&self, machine: &Machine) -> Option<&Joins> {
-        self.joins.as_ref().filter(|_| self.sizes.contains(&machine.pages.sizes[0]))
-    }
 }
 
 /// The fixed cost of a walk.
@@ -621,6 +501,7 @@ impl Machine {
             Some(_) => MachineError::syntax(origin, &error),
             None => MachineError::types(origin, file, &error),
         })?;
+        check::said(file, origin)?;
         machine.assumed = check::assumed(file, origin)?;
         machine.check(origin)?;
         Ok(machine)

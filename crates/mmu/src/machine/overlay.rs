@@ -2,7 +2,7 @@
 //!
 //! A table of an overlay replaces the keys that it has, and leaves the others. In the lists (`[[tlb]]`,
 //! `[[walk-cache]]`, `[[line-cache]]`) a part patches the part with the same `name` or `level`, or with `name = "*"`
-//! each of those that have names; any other is a new one, and must be complete. An empty list (`walk-cache = []`) removes all. A value
+//! each of them; any other is a new one, and must be complete. An empty list (`walk-cache = []`) removes all, and a table too (`host = []`). A value
 //! of an overlay is assumed only if the overlay says so. Its `name` and `description` are appended to those of the
 //! machine.
 //!
@@ -27,6 +27,7 @@ pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
     for (key, value) in overlay.iter().filter(|(key, _)| !matches!(key.as_str(), "name" | "description")) {
         match (machine.get_mut(key), value) {
             (Some(Value::Table(part)), Value::Table(patch)) => replace(part, patch),
+            (Some(Value::Table(_)), Value::Array(none)) if none.is_empty() => _ = machine.remove(key),
             (Some(Value::Array(parts)), Value::Array(patches)) if !patches.is_empty() => {
                 for (index, patch) in patches.iter().enumerate() {
                     let patch = patch.as_table().ok_or(format!("{key} is a list of tables, [[{key}]]"))?;
@@ -77,11 +78,11 @@ pub(super) fn label(part: &Table) -> Option<&Value> {
 fn in_list(parts: &mut Vec<Value>, patch: &Table) {
     let every = label(patch).and_then(Value::as_str) == Some("*");
     let mut patched = every;
+    let mut for_every = patch.clone();
+    for_every.retain(|_, value| value.as_str() != Some("*"));
     for part in parts.iter_mut().filter_map(Value::as_table_mut) {
         if every {
-            let name = part.get("name").cloned();
-            replace(part, patch);
-            name.and_then(|name| part.insert("name".into(), name));
+            replace(part, &for_every);
         } else if label(part) == label(patch) {
             replace(part, patch);
             patched = true;

@@ -10,7 +10,7 @@ const STEP_CYCLES: i64 = 1_000_000;
 const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
-const RANGES: [(&str, &str, i64, i64); 25] = [
+const RANGES: [(&str, &str, i64, i64); 26] = [
     ("clock", "hertz", 1, 100_000_000_000),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
@@ -21,6 +21,7 @@ const RANGES: [(&str, &str, i64, i64); 25] = [
     ("tlb", "level", 1, MAX_TLB_LEVELS as i64),
     ("tlb", "entries", 1, 1 << 24),
     ("tlb", "ways", 1, 1 << 24),
+    ("tlb", "spaces", 1, 4096),
     ("tlb", "hit-cycles", 0, STEP_CYCLES),
     ("clustered", "pages", 1, 64),
     ("clustered", "buckets", 1, 1 << 24),

@@ -6,7 +6,7 @@
 //! the *nested TLB* holds translations of the guest's memory, of tables and of pages alike. Both outlast a switch between
 //! spaces of the guest.
 //!
-//! Hits in the walk caches of both are counted together, by level. The host maps the guest's memory by pages of one size, each when it is
+//! The host maps the guest's memory by pages of one size, each when it is
 //! used first; or a memory manager of the host does ([`Host::managed`], [`crate::mappings`]), and then a walk that finds nothing mapped
 //! ends there, and says so. Of a page of the host that has several entries, as 64 KB
 //! have, the walk to a larger page of the guest reads the first. The guest's tables are in the guest's memory, a page
@@ -138,7 +138,7 @@ impl TableFormat for Nested {
 impl Nested {
     /// Reads the guest's entries down to this one, each after its table's address is translated.
     fn walk_guest(&mut self, mappings: &Mappings, found: Found, reads: &mut Reads<'_>) {
-        let (path, count, cached) = self.guest.path(mappings, found, reads.counters);
+        let (path, count, cached) = self.guest.path(mappings, found, &mut reads.counters.walk_cache_hits);
         for (step, id) in path[..count].iter().rev().enumerate() {
             // A walk cache has the address of the first table translated.
             if step > 0 || !cached {
@@ -176,7 +176,7 @@ impl Nested {
                 return true;
             }
         }
-        let (path, count, _) = self.host.path(tables, found, reads.counters);
+        let (path, count, _) = self.host.path(tables, found, &mut reads.counters.host_walk_cache_hits);
         for (place, id) in path[..count].iter().rev().enumerate() {
             reads.lines.want(place, HOST | id);
         }

@@ -12,7 +12,7 @@
 use super::TableFormat;
 use crate::batch::{BATCH, Batch, each};
 use crate::cache::Cache;
-use crate::counters::{Counters, MAX_WALK_LEVELS};
+use crate::counters::MAX_WALK_LEVELS;
 use crate::lines::Reads;
 use crate::machine::Machine;
 use crate::mappings::{Found, Mappings, Shape};
@@ -76,7 +76,7 @@ impl TableFormat for Radix {
 
     fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), _: Known, reads: Reads<'_>) {
         let found = mappings.find(space, page, 1).expect("the root exists");
-        let (path, count, _) = self.path(mappings, found, reads.counters);
+        let (path, count, _) = self.path(mappings, found, &mut reads.counters.walk_cache_hits);
         path[..count].iter().rev().enumerate().for_each(|(place, id)| reads.lines.want(place, *id));
         reads.lines.read(count, reads.counters);
     }
@@ -111,20 +111,21 @@ impl TableFormat for Radix {
 
 impl Radix {
     /// The entries that a walk to this one reads, from the last up to the one below the pointer that a walk cache holds,
-    /// their number, and whether one does: as [`Radix::climb`] does for many.
+    /// their number, and whether one does: as [`Radix::climb`] does for many. Counts its hits by level.
     pub(super) fn path(
         &mut self,
         mappings: &Mappings,
         found: Found,
-        counters: &mut Counters,
+        hits: &mut [u64; MAX_LEVELS],
     ) -> ([u32; MAX_LEVELS], usize, bool) {
         let (mut path, mut count) = ([found.id; MAX_LEVELS], 1);
-        for level in found.level..self.levels.min(MAX_LEVELS) {
+        let levels = hits.iter_mut().zip(&mut self.caches).take(self.levels).skip(found.level);
+        for (hits, cache) in levels {
             let table = path[count - 1] >> self.node_bits;
-            if let Some(cache) = &mut self.caches[level]
+            if let Some(cache) = cache
                 && cache.access(1, |_| (0, table)) == 0
             {
-                counters.walk_cache_hits[level] += 1;
+                *hits += 1;
                 return (path, count, true);
             }
             path[count] = mappings.parents[table as usize];

@@ -1,9 +1,9 @@
 //! Streams with lines against the naive model: the program's lines and those of page tables in the same caches.
 
 use crate::naive::{Naive, Stop};
-use crate::{ACCESSES, machines};
+use crate::{ACCESSES, machines, replacement};
 use proptest::prelude::*;
-use superpage_mmu::{LineCacheSpec, Machine, Mmu, Request, Trap};
+use superpage_mmu::{LineCacheSpec, Machine, Mmu, Replacement, Request, Trap};
 use superpage_pages::{Access, Mapped, Pfn, Protection, Random, Vpn};
 
 /// Frames that physical memory has here: few, so that lines meet.
@@ -21,6 +21,17 @@ fn lined() -> Vec<Machine> {
         machine.line_cache.iter_mut().zip([1 << 10, 4 << 10, 16 << 10]).for_each(|(cache, size)| small(cache, size));
         machine.instruction_cache.iter_mut().for_each(|cache| small(cache, 1 << 10));
         machine.instruction_cache.take_if(|_| !own);
+        all.push(machine);
+    }
+    // Any replacement in all caches, whatever reads page tables.
+    for (number, replacement) in Replacement::ALL.iter().enumerate() {
+        let name = ["zen5", "zen4+nested", "skylake-sp+perforated"][number % 3];
+        let mut machine = Machine::builtin(name).unwrap();
+        machine.name = format!("{name} with {} in all caches", replacement.name());
+        let ways = replacement::nearest(*replacement, 3);
+        for (cache, sets) in machine.line_cache.iter_mut().chain(&mut machine.instruction_cache).zip([8, 12, 64, 4]) {
+            (cache.replacement, cache.ways, cache.size) = (*replacement, ways, (sets * ways * 64) as u64);
+        }
         all.push(machine);
     }
     // Lines of 128 bytes, two of the stream.

@@ -76,6 +76,7 @@ pub(crate) fn machines() -> Vec<Machine> {
     machines.extend(nested());
     machines.extend(clustered());
     machines.extend(ranged());
+    machines.extend(of_few_spaces());
     machines
 }
 
@@ -106,6 +107,21 @@ pub(crate) fn nested() -> Vec<Machine> {
         machine.tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.entries = 8 * tlb.ways());
     }
     machines
+}
+
+/// TLBs that keep entries of few spaces, each level of another number: with rows and without, joined entries, perforated pages, inclusive
+/// levels, on a host with smaller pages.
+fn of_few_spaces() -> Vec<Machine> {
+    let names = ["zen5", "skylake-sp+perforated", "neoverse-v2+fractured", "skylake-sp+colt", "golden-cove"];
+    let mut machines = names.map(|name| Machine::builtin(name).unwrap());
+    for (number, machine) in machines.iter_mut().enumerate() {
+        machine.name.push_str(" of few spaces");
+        for tlb in &mut machine.tlb {
+            tlb.spaces = Some(if tlb.level == 1 { 1 + number % 2 } else { 1 + number % 3 });
+            tlb.inclusive = number == 4 && tlb.level == 2;
+        }
+    }
+    machines.into()
 }
 
 /// Range TLBs, of few entries: beside second levels of one TLB and of several, with joined entries, beside a third level.

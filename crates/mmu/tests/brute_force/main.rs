@@ -307,6 +307,7 @@ impl Pair {
         }
         assert_eq!(ours.walk_memory_references(), naive.walk_references, "walk references");
         assert_eq!(ours.walk_cache_hits, naive.walk_cache_hits, "walk cache hits");
+        assert_eq!(ours.host_walk_cache_hits, naive.host_walk_cache_hits, "walk cache hits of the host");
         assert_eq!(ours.line_hits, naive.line_hits, "line hits");
         assert_eq!(ours.line_misses, naive.line_misses, "line misses");
         assert_eq!(ours.dirty_updates, naive.dirty_updates, "dirty updates");

@@ -1,6 +1,7 @@
 //! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
 //! between two steps that could be found again, and no code is shared with the crate but the machine file.
 
+mod spaces;
 mod walk;
 
 use crate::cache::Cache;
@@ -35,6 +36,7 @@ pub(crate) struct Counts {
     pub(crate) misses: [[u64; 3]; 8],
     pub(crate) walk_references: u64,
     pub(crate) walk_cache_hits: [u64; 5],
+    pub(crate) host_walk_cache_hits: [u64; 5],
     pub(crate) line_hits: [u64; 4],
     pub(crate) line_misses: u64,
     pub(crate) program_lines: [LineCounts; 3],
@@ -74,6 +76,8 @@ pub(crate) struct Naive {
     /// The most that [`Naive::table_bytes`] was since the peak was begun.
     pub(crate) peak: u64,
     numbered: BTreeSet<u32>,
+    /// All spaces that have been current, in order.
+    history: Vec<u32>,
     pub(crate) counts: Counts,
 }
 
@@ -123,6 +127,7 @@ impl Naive {
             space: 0,
             peak: Clustered::new(machine).map_or(0, |clustered| clustered.bytes()),
             numbered: BTreeSet::from([0]),
+            history: vec![0],
             counts: Counts::default(),
         }
     }
@@ -414,30 +419,6 @@ impl Naive {
         self.walk_caches.iter_mut().for_each(|(_, cache)| cache.flush());
     }
 
-    pub(crate) fn switch(&mut self, space: u32) {
-        if space == self.space {
-            return;
-        }
-        self.space = space;
-        let bits = self.machine.spaces.number_bits;
-        let flush = if bits == 0 {
-            true
-        } else if self.numbered.contains(&space) {
-            false
-        } else {
-            let exhausted = self.numbered.len() as u64 == 1 << bits;
-            if exhausted {
-                self.numbered.clear();
-            }
-            self.numbered.insert(space);
-            exhausted
-        };
-        if flush {
-            self.counts.flushes += 1;
-            self.flush_all();
-        }
-    }
-
     pub(crate) fn serves(spec: &TlbSpec, access: Access) -> bool {
         use superpage_mmu::Serves::*;
         match spec.serves {
@@ -598,13 +579,16 @@ impl Naive {
     }
 
     fn drop_inner(&mut self, outer: &TlbSpec, evicted: Entry) {
-        let all = [Access::Read, Access::Write, Access::Execute];
-        for (inner, cache) in &mut self.tlbs {
-            let within = all.iter().all(|access| !Naive::serves(inner, *access) || Naive::serves(outer, *access));
-            if inner.level < outer.level && within {
-                cache.drop(|held| held.meets(evicted.space, evicted.first, evicted.pages));
-            }
+        for (_, cache) in self.tlbs.iter_mut().filter(|(inner, _)| Naive::is_inner(inner, outer)) {
+            cache.drop(|held| held.meets(evicted.space, evicted.first, evicted.pages));
         }
+    }
+
+    /// Whether one TLB is nearer than another, and all that it serves the other does too.
+    fn is_inner(inner: &TlbSpec, outer: &TlbSpec) -> bool {
+        let all = [Access::Read, Access::Write, Access::Execute];
+        let within = all.iter().all(|access| !Naive::serves(inner, *access) || Naive::serves(outer, *access));
+        inner.level < outer.level && within
     }
 
     /// One request, counted.

@@ -108,7 +108,7 @@ impl Naive {
         host.note(frame, is_page);
         for (entry, level) in host.translate(frame) {
             match level {
-                Some(level) => self.counts.walk_cache_hits[level - 1] += 1,
+                Some(level) => self.counts.host_walk_cache_hits[level - 1] += 1,
                 None => self.read((1 << 30) + entry),
             }
         }

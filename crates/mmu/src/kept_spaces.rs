@@ -1,0 +1,30 @@
+//! Which address spaces a TLB keeps entries of: so many that were current last. When one more comes, the entries of the space that was
+//! current longest ago go. Tatar et al., TLB;DR, USENIX Security 2022, section 4.5: four in the second level of Skylake.
+
+/// The spaces of one TLB, the current one first.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct KeptSpaces {
+    most: usize,
+    spaces: Vec<u32>,
+}
+
+impl KeptSpaces {
+    /// At most so many, at least one; space 0 is current.
+    pub(crate) fn new(most: usize) -> KeptSpaces {
+        KeptSpaces { most, spaces: vec![0] }
+    }
+
+    /// This space is current now. Returns the one whose entries go, if any do.
+    pub(crate) fn switch(&mut self, space: u32) -> Option<u32> {
+        match self.spaces.iter().position(|kept| *kept == space) {
+            Some(at) => self.spaces[..=at].rotate_right(1),
+            None => self.spaces.insert(0, space),
+        }
+        if self.spaces.len() > self.most { self.spaces.pop() } else { None }
+    }
+
+    /// Whether there may be entries of this space.
+    pub(crate) fn keep(&self, space: u32) -> bool {
+        self.spaces.contains(&space)
+    }
+}

@@ -1,0 +1,150 @@
+//! One TLB of a machine file.
+
+use super::{Joins, Machine};
+use crate::index::Index;
+use crate::replacement::Replacement;
+use serde::{Deserialize, Deserializer};
+use superpage_pages::PageSize;
+
+/// Which accesses a TLB serves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Serves {
+    /// Loads and stores.
+    Data,
+    /// Loads.
+    Load,
+    /// Stores.
+    Store,
+    /// Instruction fetches.
+    Instruction,
+    /// Everything.
+    Unified,
+}
+
+impl Serves {
+    /// Whether it serves the access of this number (0 read, 1 write, 2 execute).
+    pub(crate) fn covers(self, access: usize) -> bool {
+        let mask = match self {
+            Serves::Load => 1,
+            Serves::Store => 2,
+            Serves::Data => 3,
+            Serves::Instruction => 4,
+            Serves::Unified => 7,
+        };
+        mask >> access & 1 != 0
+    }
+}
+
+/// The number of ways of a set.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Ways {
+    /// Fully associative: all entries are one set.
+    Full,
+    /// Sets of so many ways.
+    Of(usize),
+}
+
+impl<'de> Deserialize<'de> for Ways {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Ways, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged, expecting = "a number of ways, or \"full\"")]
+        enum Text {
+            Number(usize),
+            Word(Full),
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "kebab-case")]
+        enum Full {
+            Full,
+        }
+        Ok(match Text::deserialize(deserializer)? {
+            Text::Number(ways) => Ways::Of(ways),
+            Text::Word(Full::Full) => Ways::Full,
+        })
+    }
+}
+
+/// One TLB.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct TlbSpec {
+    /// Its name in reports.
+    pub name: String,
+    /// Its level, from 1.
+    pub level: usize,
+    /// The accesses that it serves.
+    pub serves: Serves,
+    /// The page sizes that share its entries.
+    pub sizes: Vec<PageSize>,
+    /// The number of entries.
+    pub entries: usize,
+    /// The ways of a set.
+    pub ways: Ways,
+    /// Which set a translation is in.
+    #[serde(default)]
+    pub index: Index,
+    /// Which entry of a set is replaced.
+    pub replacement: Replacement,
+    /// Cycles that a hit here adds to an access; 0 in the first level, whose hits are part of the access.
+    pub hit_cycles: u64,
+    /// Whether the nearer levels may hold only what this one holds.
+    #[serde(default)]
+    pub inclusive: bool,
+    /// Of how many address spaces it keeps entries, those that were current last; by default, or if it says `all`, of all that have
+    /// a number.
+    #[serde(default, deserialize_with = "number_or_all")]
+    pub spaces: Option<usize>,
+    /// Whether one entry may hold several base pages, and which.
+    #[serde(default)]
+    pub joins: Option<Joins>,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+impl TlbSpec {
+    /// The ways of a set.
+    pub fn ways(&self) -> usize {
+        match self.ways {
+            Ways::Full => self.entries,
+            Ways::Of(ways) => ways,
+        }
+    }
+
+    /// The number of sets.
+    pub fn sets(&self) -> usize {
+        self.entries / self.ways().max(1)
+    }
+
+    /// Whether it holds perforated pages: it is behind the first level, and holds both base pages and pages of their size.
+    pub(crate) fn holds_perforated(&self, machine: &Machine) -> bool {
+        let sizes = |sizes: &[PageSize]| machine.perforated_size().is_some_and(|size| sizes.contains(&size));
+        self.level > 1 && sizes(&self.sizes) && self.sizes.contains(&machine.pages.sizes[0])
+    }
+
+    /// How it joins base pages, if it holds these.
+    pub(crate) fn joined(&self, machine: &Machine) -> Option<&Joins> {
+        self.joins.as_ref().filter(|_| self.sizes.contains(&machine.pages.sizes[0]))
+    }
+}
+
+fn number_or_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<usize>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "a number of address spaces, or \"all\"")]
+    enum Text {
+        Number(usize),
+        Word(All),
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    enum All {
+        All,
+    }
+    Ok(match Text::deserialize(deserializer)? {
+        Text::Number(spaces) => Some(spaces),
+        Text::Word(All::All) => None,
+    })
+}
