@@ -34,7 +34,11 @@ fn held(mmu: &Mmu, contents: Contents) -> u64 {
 
 /// A region whose pages with numbers that are a multiple of four within its first half are elsewhere: 64 holes.
 fn holey() -> Mmu {
-    let mut mmu = Mmu::new(&machine());
+    holey_on(&machine())
+}
+
+fn holey_on(machine: &Machine) -> Mmu {
+    let mut mmu = Mmu::new(machine);
     for page in 0..512 {
         let hole = page < 256 && page % 4 == 0;
         enter(&mut mmu, page, if hole { 10_000 + page } else { 512 + page });
@@ -155,4 +159,53 @@ fn where_no_page_is_perforated_the_counts_are_those_of_the_plain_machine() {
     for name in ["zen5", "skylake-sp", "neoverse-v2"] {
         assert_eq!(run(&format!("{name}+perforated")), run(name), "{name}");
     }
+}
+
+/// A guest with perforated pages on a host with pages of this size, and no caches in either dimension.
+fn guest(host: &str) -> Machine {
+    let mut machine = Machine::builtin(&format!("skylake-sp+{host}+perforated")).unwrap();
+    machine.walk_cache.clear();
+    let of = machine.host.as_mut().unwrap();
+    (of.nested_tlb, of.walk_cache) = (0, Vec::new());
+    machine
+}
+
+#[test]
+fn in_a_guest_each_reference_is_translated_by_the_host() {
+    // Of the host's four levels a walk reads h: all, or three where its pages are of 2 MB.
+    for (host, h) in [("nested", 4), ("nested-2m", 3)] {
+        let mut plain = Mmu::new(&guest(host));
+        enter(&mut plain, 0, 0);
+        assert_eq!(references(&mut plain, 0), 4 * (h + 1) + h);
+        // The guest's three levels and the page, as of a superpage; the bitmap; a hole's shadow and own entries.
+        let mut fresh = |page: u64| references(&mut holey_on(&guest(host)), page);
+        assert_eq!([300, 1, 4].map(&mut fresh), [3, 4, 6].map(|reads| reads * (h + 1) + h));
+    }
+    assert_eq!(references(&mut holey_on(&guest("nested")), 4), 34);
+}
+
+#[test]
+fn tlbs_of_a_guest_hold_perforated_pages_where_the_host_has_them_whole() {
+    let mut mmu = holey_on(&guest("nested-2m"));
+    assert_eq!([300, 301].map(|page| references(&mut mmu, page)), [15, 0]);
+    assert_eq!(references(&mut mmu, 1), 4, "the bitmap alone: the entry has the page's frame of the host");
+    assert_eq!(references(&mut mmu, 4), 4 + 4 + 3, "shadow entry, own entry, and the page");
+    assert_eq!((held(&mmu, Contents::Perforated), held(&mmu, Contents::Bitmap)), (1, 1));
+    let mut mmu = holey_on(&guest("nested"));
+    assert_eq!([300, 301, 301].map(|page| references(&mut mmu, page)), [19, 19, 0]);
+    assert_eq!((held(&mmu, Contents::Perforated), held(&mmu, Contents::Bitmap)), (0, 0));
+}
+
+#[test]
+fn either_overlay_may_be_laid_first() {
+    let of = |name: &str| {
+        let mut machine = Machine::builtin(name).unwrap();
+        (machine.name, machine.description) = (String::new(), String::new());
+        machine
+    };
+    for host in ["nested", "nested-2m"] {
+        assert_eq!(of(&format!("zen5+{host}+perforated")), of(&format!("zen5+perforated+{host}")));
+    }
+    let fractured = Machine::builtin("zen5+fractured+perforated").unwrap_err().to_string();
+    assert!(fractured.contains("perforated: on a host whose tables walks do not go through"), "{fractured}");
 }

@@ -45,6 +45,7 @@ static FILES: &[(&str, &str, &str)] = &files![
     "park20" / "benchmarks",
     "park20" / "holes",
     "park20" / "bloat",
+    "park20" / "virtualised",
 ];
 
 /// The input files of programs of built-in experiments: paper, name and text.

@@ -38,6 +38,11 @@ impl HostSetup {
         if machine.tlb.iter().any(|tlb| tlb.inclusive) {
             return Err(refused("--host-policy takes no TLB that includes others: leave out `inclusive`"));
         }
+        if machine.perforated.is_some() {
+            return Err(refused(
+                "--host-policy takes no perforated pages: a host backs these by pages of one size, +nested or +nested-2m",
+            ));
+        }
         let policy = crate::policy(name)?;
         if policy.background().is_some_and(|background| background.events().missed) {
             return Err(refused(&format!(

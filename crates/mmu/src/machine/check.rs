@@ -273,16 +273,23 @@ impl Machine {
         }
         let size = self.perforated_size().expect("the page table was checked");
         let base = self.pages.sizes[0];
-        if !self.tlb.iter().any(|tlb| tlb.holds_perforated(self)) {
+        if !self.tlb.iter().any(|tlb| tlb.suits_perforated(self)) {
             return Err(format!("no TLB behind the first level holds pages of {base} and of {size}, as it must"));
         }
         if let Some(tlb) = self.tlb.iter().find(|tlb| tlb.holds_perforated(self) && tlb.joins.is_some()) {
             return Err(format!("tlb \"{}\" holds perforated pages, so it cannot have joins", tlb.name));
         }
-        if self.host.is_some() || self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0) {
-            return Err("it is for machines without [host] and without inclusive TLBs".into());
+        if self.host.as_ref().is_some_and(|host| host.page_table_bits.is_empty()) {
+            return Err(
+                "on a host whose tables walks do not go through it is not modelled: give [host] page-table-bits, as \
+                        +nested does"
+                    .into(),
+            );
         }
-        Ok(())
+        match self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0) {
+            true => Err("it is for machines without inclusive TLBs".into()),
+            false => Ok(()),
+        }
     }
 
     fn check_ranges(&self) -> Result<(), String> {
@@ -313,7 +320,9 @@ impl Machine {
                 format!("with pages of {base} it translates {address} address bits, expected at most {ADDRESS_BITS}");
             return Err(("page-table.bits", what));
         }
-        if (self.page_table.kind == TableKind::Perforated) != self.perforated.is_some() {
+        let kind = self.page_table.kind;
+        let perforates = matches!(kind, TableKind::Perforated | TableKind::Nested);
+        if (kind == TableKind::Perforated && self.perforated.is_none()) || (self.perforated.is_some() && !perforates) {
             return Err((
                 "page-table.kind",
                 "\"perforated\" goes with a table [perforated], and only with that; if a later overlay sets the kind, lay it on first".into(),
@@ -322,7 +331,8 @@ impl Machine {
         self.check_clustered()?;
         self.check_host(ladder)?;
         self.check_lines()?;
-        match self.page_table.kind.refuses(bits, ladder) {
+        let kind = if self.perforated.is_some() { TableKind::Perforated } else { kind };
+        match kind.refuses(bits, ladder) {
             Some(why) => Err(("page-table.bits", why)),
             None => Ok(()),
         }
@@ -402,7 +412,7 @@ impl Machine {
             return Err(("host.page-table-bits", what));
         }
         let mut alone = self.clone();
-        alone.host = None;
+        (alone.host, alone.perforated) = (None, None);
         alone.page_table.kind = TableKind::Radix;
         alone.page_table.bits = host.page_table_bits.clone();
         alone.walk_cache = host.walk_cache.clone();

@@ -501,6 +501,11 @@ impl Machine {
             Some(_) => MachineError::syntax(origin, &error),
             None => MachineError::types(origin, file, &error),
         })?;
+        // A guest with perforated pages, whose overlays may come in any order.
+        let hosted = machine.host.as_ref().is_some_and(|host| !host.page_table_bits.is_empty());
+        if machine.page_table.kind == TableKind::Perforated && hosted {
+            machine.page_table.kind = TableKind::Nested;
+        }
         check::said(file, origin)?;
         machine.assumed = check::assumed(file, origin)?;
         machine.check(origin)?;

@@ -1,6 +1,6 @@
 //! One TLB of a machine file.
 
-use super::{Joins, Machine};
+use super::{Host, Joins, Machine};
 use crate::index::Index;
 use crate::replacement::Replacement;
 use serde::{Deserialize, Deserializer};
@@ -119,10 +119,16 @@ impl TlbSpec {
         self.entries / self.ways().max(1)
     }
 
-    /// Whether it holds perforated pages: it is behind the first level, and holds both base pages and pages of their size.
-    pub(crate) fn holds_perforated(&self, machine: &Machine) -> bool {
+    /// Whether it may hold perforated pages: it is behind the first level, and holds both base pages and pages of their size.
+    pub(super) fn suits_perforated(&self, machine: &Machine) -> bool {
         let sizes = |sizes: &[PageSize]| machine.perforated_size().is_some_and(|size| sizes.contains(&size));
         self.level > 1 && sizes(&self.sizes) && self.sizes.contains(&machine.pages.sizes[0])
+    }
+
+    /// Whether it holds perforated pages: it may, and no host maps them by smaller ones.
+    pub(crate) fn holds_perforated(&self, machine: &Machine) -> bool {
+        let whole = |host: &Host| !host.managed && host.backs_by >= machine.perforated_size();
+        self.suits_perforated(machine) && machine.host.as_ref().is_none_or(whole)
     }
 
     /// How it joins base pages, if it holds these.

@@ -223,8 +223,8 @@ impl Kind {
     fn of(machine: &Machine, tlb: &TlbSpec) -> Kind {
         match (&machine.host, tlb.joined(machine).map(|joins| joins.kind)) {
             (Some(host), _) if host.managed => Kind::Pieces,
+            (_, None) if tlb.holds_perforated(machine) => Kind::Perforated,
             (Some(_), _) => Kind::Fractured,
-            (None, None) if tlb.holds_perforated(machine) => Kind::Perforated,
             (None, None) => Kind::Exact,
             (None, Some(JoinKind::Coalesced)) => Kind::Coalesced,
             (None, Some(JoinKind::Runs)) => Kind::Runs,

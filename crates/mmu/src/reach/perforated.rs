@@ -3,7 +3,10 @@
 //!
 //! A page that has an entry of its own hits there: a hole, or a page that was loaded before its region was perforated. Else the perforated page's entry
 //! hits if its filter has no hole near the page, or if a fragment of the bitmap is held and the page is none. What a walk reads is loaded: the fragment,
-//! and the entry of the perforated page, or of the hole. Nearer levels hold base pages.
+//! and the entry of the perforated page, or of the hole. Nearer levels hold base pages. A host may back all by pages that are no smaller; where its pages
+//! are smaller, no TLB holds perforated pages.
+//!
+//! A page of several such pages of the host has several entries, so the payload is all of the place.
 
 use super::joint::{ALONE, Joining, PART_BITS, alone, drop_place};
 use super::{Asked, Entry, Holds, Known, Reach};
@@ -32,8 +35,8 @@ fn of_fragment(number: u64, first_id: u32, order: u32) -> (u64, u32) {
 }
 
 impl Reach for Perforated {
-    /// Which of the three, or which fragment.
-    type Payload = u8;
+    /// The place.
+    type Payload = u64;
 
     #[inline(always)]
     fn selector(place: u64) -> u64 {
@@ -41,22 +44,24 @@ impl Reach for Perforated {
     }
 
     #[inline(always)]
-    fn fill(place: u64) -> u8 {
-        (place & ALONE) as u8
+    fn fill(place: u64) -> u64 {
+        place
     }
 
     #[inline(always)]
-    fn covers(part: u8, place: u64) -> bool {
-        u64::from(part) == place & ALONE
+    fn covers(held: u64, place: u64) -> bool {
+        held == place
     }
 
-    fn covered(_: u8, mapping: Range<u64>) -> Range<u64> {
-        mapping
+    /// Of a mapping, or of the part of it that a host backs by one page.
+    fn covered(held: u64, _: Range<u64>) -> Range<u64> {
+        let number = Self::selector(held);
+        number..number + 1
     }
 
     #[inline(always)]
-    fn without(part: u8, changed: &Range<u64>) -> Option<u8> {
-        (!Self::covers(part, changed.start)).then_some(part)
+    fn without(held: u64, changed: &Range<u64>) -> Option<u64> {
+        (!changed.contains(&held)).then_some(held)
     }
 
     fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, known: &mut Known) -> u64 {
@@ -98,7 +103,7 @@ impl Reach for Perforated {
     }
 
     fn forget(cache: &mut Cache<Self>, numbers: &Range<u64>, head: u32, record: Record, joining: Joining) -> u64 {
-        let own = drop_place(cache, alone(numbers.start, head));
+        let own: u64 = numbers.clone().map(|number| drop_place(cache, alone(number, head))).sum();
         if record.rung() > 0 {
             return own;
         }
@@ -123,8 +128,8 @@ impl Reach for Perforated {
         (cache.hit(whole.0, whole.1), cache.hit(fragment.0, fragment.1))
     }
 
-    fn holds(key: u32, part: u8, _: &Mappings) -> Holds {
-        match u64::from(part) {
+    fn holds(key: u32, held: u64, _: &Mappings) -> Holds {
+        match held & ALONE {
             ALONE => Holds::Mapping(key),
             REGION => Holds::Perforated,
             _ => Holds::Bitmap,
@@ -133,7 +138,8 @@ impl Reach for Perforated {
 
     fn validate(cache: &Cache<Self>, entry: Entry<Self>, mappings: &Mappings, joining: Joining) -> Result<(), String> {
         let key = entry.key;
-        if u64::from(entry.payload) == ALONE {
+        let part = entry.payload & ALONE;
+        if part == ALONE {
             return entry.is_at(cache, alone(entry.number, key));
         }
         if mappings.region(key).is_none_or(|(_, place)| place != 0) {
@@ -142,7 +148,7 @@ impl Reach for Perforated {
         let first = mappings.nodes.first_page(key).0;
         entry.is_at(
             cache,
-            match u64::from(entry.payload) {
+            match part {
                 REGION => of_region(first, key, joining.order),
                 fragment => of_fragment(first + (fragment << fragment_order(joining.order)), key, joining.order),
             },

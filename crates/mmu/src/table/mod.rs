@@ -23,6 +23,13 @@ mod radix;
 pub(crate) use nested::{Reached, TABLES, tables_of_host};
 pub(crate) use radix::MAX_LEVELS as MAX_TABLE_LEVELS;
 
+/// Where other things that walks read are among the page-table entries, which are numbered from 0: the entries of a host's tables.
+const HOST: u32 = 1 << 30;
+/// The shadow entries of perforated pages.
+const SHADOWS: u32 = 2 << 30;
+/// The bitmaps of their holes.
+const BITMAPS: u32 = 3 << 30;
+
 /// A page-table format, with the caches of its walker.
 pub(crate) trait TableFormat: Sized {
     /// Why a table whose levels translate so many bits each cannot hold pages of this ladder, if it cannot.

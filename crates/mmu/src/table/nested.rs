@@ -6,14 +6,19 @@
 //! the *nested TLB* holds translations of the guest's memory, of tables and of pages alike. Both outlast a switch between
 //! spaces of the guest.
 //!
+//! The guest's pages may be perforated ([`super::perforated`]): the bitmaps and the shadow entries are in the guest's memory too, the latter
+//! in stretches of their own. Park et al. (ISCA 2020) have virtualisation, and their slides do not say how: this follows from the
+//! rules of both.
+//!
 //! The host maps the guest's memory by pages of one size, each when it is
 //! used first; or a memory manager of the host does ([`Host::managed`], [`crate::mappings`]), and then a walk that finds nothing mapped
 //! ends there, and says so. Of a page of the host that has several entries, as 64 KB
 //! have, the walk to a larger page of the guest reads the first. The guest's tables are in the guest's memory, a page
 //! each, behind all frames that it has.
 
-use super::TableFormat;
+use super::perforated::{Perforated, Target};
 use super::radix::Radix;
+use super::{HOST, TableFormat};
 use crate::batch::{Batch, each};
 use crate::cache::Cache;
 use crate::lines::Reads;
@@ -26,8 +31,10 @@ use superpage_pages::{Access, Ladder, MAX_LEVELS, Mapped, PageSize, Pfn, Protect
 
 /// The first frame of the guest's tables.
 pub(crate) const TABLES: u64 = 1 << 35;
-/// Where the host's page-table entries are among the guest's.
-const HOST: u32 = 1 << 30;
+/// That of the second halves of its tables of the second level, where these have shadow entries.
+const SHADOW_TABLES: u64 = TABLES + (1 << 34);
+/// That of its hole bitmaps.
+const BITMAP_PAGES: u64 = TABLES + (1 << 33);
 
 /// The walker of the guest's tables, and the host.
 #[derive(Clone, Debug)]
@@ -42,6 +49,8 @@ pub(crate) struct Nested {
     nested_tlb: Option<Box<Cache>>,
     /// By level of the ladder: the shift from a base page's number to that of the translation.
     orders: [u8; MAX_LEVELS],
+    /// The base-two logarithm of the pages whose bits are in one page of hole bitmaps.
+    bitmap_order: u32,
     reached: Reached,
 }
 
@@ -65,7 +74,7 @@ impl TableFormat for Nested {
     }
 
     fn shape(machine: &Machine) -> Shape {
-        Radix::shape(machine)
+        if machine.perforated.is_some() { Perforated::shape(machine) } else { Radix::shape(machine) }
     }
 
     fn new(machine: &Machine, shape: &Shape) -> Nested {
@@ -86,15 +95,26 @@ impl TableFormat for Nested {
             order: backs_by.shift() - base,
             nested_tlb: (host.nested_tlb > 0).then(|| Box::new(Cache::new(1, host.nested_tlb, Replacement::Lru))),
             orders,
+            bitmap_order: base + 3,
             reached: Reached::default(),
         }
     }
 
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, _): (u64, Known), mut reads: Reads<'_>) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, known): (u64, Known), mut reads: Reads<'_>) {
         for index in each(walks) {
             let located = batch.located(index);
-            let level = mappings.nodes.level_of(located.entry);
-            self.walk_guest(mappings, Found { id: located.entry, level }, &mut reads);
+            let target = Target::of(mappings, batch, index, known);
+            match target {
+                None => {
+                    let level = mappings.nodes.level_of(located.entry);
+                    self.walk_guest(mappings, Found { id: located.entry, level }, &mut reads);
+                }
+                Some(target) => self.walk_into(mappings, target, &mut reads),
+            }
+            // An entry of a TLB has the region translated.
+            if target.is_some_and(|target| target.region_known && !target.is_hole()) {
+                continue;
+            }
             let page = Vpn(located.number << self.orders[(located.kind >> 2) % MAX_LEVELS]);
             let frame = mappings.frame_of(located.head, page);
             if !self.translate(mappings, frame, &mut reads) {
@@ -103,9 +123,14 @@ impl TableFormat for Nested {
         }
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), _: Known, mut reads: Reads<'_>) {
-        let found = mappings.find(space, page, 1).expect("the root exists");
-        self.walk_guest(mappings, found, &mut reads);
+    fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, mut reads: Reads<'_>) {
+        match Target::absent(mappings, page, known) {
+            None => {
+                let found = mappings.find(page.0, page.1, 1).expect("the root exists");
+                self.walk_guest(mappings, found, &mut reads);
+            }
+            Some(target) => self.walk_into(mappings, target, &mut reads),
+        }
     }
 
     fn forget(&mut self, level: usize, record: Record) {
@@ -141,12 +166,37 @@ impl Nested {
         let (path, count, cached) = self.guest.path(mappings, found, &mut reads.counters.walk_cache_hits);
         for (step, id) in path[..count].iter().rev().enumerate() {
             // A walk cache has the address of the first table translated.
-            if step > 0 || !cached {
-                self.translate(mappings, TABLES + u64::from(id >> mappings.nodes.bits()), reads);
-            }
-            reads.lines.want(0, *id);
-            reads.lines.read(1, reads.counters);
+            let table = TABLES + u64::from(id >> mappings.nodes.bits());
+            self.read(mappings, (*id, (step > 0 || !cached).then_some(table)), reads);
         }
+    }
+
+    /// Walks to a page of a perforated page, or to its absent entry.
+    fn walk_into(&mut self, mappings: &Mappings, target: Target<'_>, reads: &mut Reads<'_>) {
+        let (above, bits) = (target.above(mappings), mappings.nodes.bits());
+        if !target.region_known {
+            self.walk_guest(mappings, Found { id: above, level: 2 }, reads);
+        }
+        let [bitmap, shadow, own] = target.further(mappings, &mut self.guest, reads.counters);
+        if let Some(id) = bitmap {
+            self.read(mappings, (id, Some(BITMAP_PAGES + (target.frame() >> self.bitmap_order))), reads);
+        }
+        if let Some(id) = shadow {
+            self.read(mappings, (id, Some(SHADOW_TABLES + u64::from(above >> bits))), reads);
+        }
+        if let Some(id) = own {
+            // A walk cache that has the shadow entry has the address of the table translated.
+            self.read(mappings, (id, shadow.map(|_| TABLES + u64::from(id >> bits))), reads);
+        }
+    }
+
+    /// Reads an entry, after this frame of the guest, where it is, was translated.
+    fn read(&mut self, mappings: &Mappings, (id, frame): (u32, Option<u64>), reads: &mut Reads<'_>) {
+        if let Some(frame) = frame {
+            self.translate(mappings, frame, reads);
+        }
+        reads.lines.want(0, id);
+        reads.lines.read(1, reads.counters);
     }
 
     /// Translates a frame of the guest: by the nested TLB, or by a walk of the host's tables. Returns whether the host maps it.

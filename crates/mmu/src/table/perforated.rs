@@ -11,10 +11,10 @@
 //! Tables of the second level take the room of two. The table of the lowest level is always there: holes may be mapped at any
 //! time.
 
-use super::TableFormat;
 use super::radix::Radix;
+use super::{BITMAPS, SHADOWS, TableFormat};
 use crate::batch::{BATCH, Batch, each};
-use crate::counters::MAX_WALK_LEVELS;
+use crate::counters::{Counters, MAX_WALK_LEVELS};
 use crate::lines::Reads;
 use crate::machine::Machine;
 use crate::mappings::{MOST_PAGES, Mappings, Region, Shape, perforated_size};
@@ -22,20 +22,21 @@ use crate::reach::Known;
 use crate::record::Record;
 use superpage_pages::{Ladder, Vpn};
 
-/// Where the shadow entries are among the entries of page tables, and where the bitmaps, which take the other half.
-const SHADOWS: u32 = 1 << 30;
-const BITMAPS: u32 = 1 << 31;
-
 /// Walks are those of a tree, and on from an entry that is perforated.
 #[derive(Clone, Debug)]
 pub(crate) struct Perforated(Radix);
 
-/// A walk into a perforated page: the page-table entry of the base page, its place in the region, and what is known.
+/// A walk into a perforated page.
 #[derive(Clone, Copy)]
-struct Target {
+pub(super) struct Target<'a> {
+    region: &'a Region,
+    /// The page-table entry of the base page, or its absent one.
     entry: u32,
+    /// Its place in the region.
     place: u32,
-    region_known: bool,
+    /// Whether a TLB has the region's own entry.
+    pub(super) region_known: bool,
+    /// The same of the fragment of the bitmap.
     fragment_known: bool,
 }
 
@@ -68,27 +69,17 @@ impl TableFormat for Perforated {
     fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, known): (u64, Known), reads: Reads<'_>) {
         for index in each(walks) {
             let one = Reads { lines: &mut *reads.lines, counters: &mut *reads.counters };
-            match mappings.region(batch.entries[index]).filter(|_| batch.is_base(index)) {
+            match Target::of(mappings, batch, index, known) {
                 None => self.0.walk(mappings, batch, (1 << index, known), one),
-                Some((region, place)) => {
-                    let (region_known, fragment_known) =
-                        (known.regions >> index & 1 != 0, known.fragments >> index & 1 != 0);
-                    let target = Target { entry: batch.entries[index], place, region_known, fragment_known };
-                    self.walk_into(mappings, region, target, one);
-                }
+                Some(target) => self.walk_into(mappings, target, one),
             }
         }
     }
 
     fn walk_absent(&mut self, mappings: &Mappings, page: (u32, Vpn), known: Known, reads: Reads<'_>) {
-        let found = mappings.find(page.0, page.1, 1).filter(|found| found.level == 1);
-        match found.and_then(|found| Some((found.id, mappings.region(found.id)?))) {
+        match Target::absent(mappings, page, known) {
             None => self.0.walk_absent(mappings, page, known, reads),
-            Some((entry, (region, place))) => {
-                let (region_known, fragment_known) = (known.regions & 1 != 0, known.fragments & 1 != 0);
-                let target = Target { entry, place, region_known, fragment_known };
-                self.walk_into(mappings, region, target, reads);
-            }
+            Some(target) => self.walk_into(mappings, target, reads),
         }
     }
 
@@ -107,38 +98,63 @@ impl TableFormat for Perforated {
 
 impl Perforated {
     /// Walks to a page of a region, or to its absent entry.
-    fn walk_into(&mut self, mappings: &Mappings, region: &Region, target: Target, reads: Reads<'_>) {
-        let Reads { lines, counters } = reads;
-        let Target { entry, place, region_known, fragment_known } = target;
-        let table = entry >> mappings.nodes.bits();
-        let above = mappings.parents[table as usize];
-        if !region_known {
+    fn walk_into(&mut self, mappings: &Mappings, target: Target<'_>, Reads { lines, counters }: Reads<'_>) {
+        if !target.region_known {
             let (mut entries, mut levels) = ([0; BATCH], [0; MAX_WALK_LEVELS]);
-            (entries[0], levels[1]) = (above, 1);
+            (entries[0], levels[1]) = (target.above(mappings), 1);
             let reads = Reads { lines: &mut *lines, counters: &mut *counters };
             self.0.climb(mappings, &entries, levels, reads);
         }
         let mut count = 0;
-        let mut want = |id: u32| {
+        for id in target.further(mappings, &mut self.0, counters).into_iter().flatten() {
             lines.want(count, id);
             count += 1;
-        };
-        if region.may_be_hole(place) && !fragment_known {
-            want(bitmap(region, place));
-        }
-        if region.is_hole(place) {
-            let cached = self.0.caches[1].as_mut().is_some_and(|cache| cache.access(1, |_| (0, table)) == 0);
-            match cached {
-                true => counters.walk_cache_hits[1] += 1,
-                false => want(SHADOWS | above),
-            }
-            want(entry);
         }
         lines.read(count, counters);
     }
 }
 
-/// The place of the word of the bitmap that has this page's bit.
-fn bitmap(region: &Region, place: u32) -> u32 {
-    BITMAPS | (((region.frame() + u64::from(place)) / 64) as u32 & (BITMAPS - 1))
+impl<'a> Target<'a> {
+    /// That of a request of a batch, if it is for a base page of a region.
+    pub(super) fn of(mappings: &'a Mappings, batch: &Batch, index: usize, known: Known) -> Option<Target<'a>> {
+        let entry = batch.entries[index];
+        let (region, place) = mappings.region(entry).filter(|_| batch.is_base(index))?;
+        let (region_known, fragment_known) = (known.regions >> index & 1 != 0, known.fragments >> index & 1 != 0);
+        Some(Target { region, entry, place, region_known, fragment_known })
+    }
+
+    /// That of a page that is absent, if it is in a region.
+    pub(super) fn absent(mappings: &'a Mappings, (space, page): (u32, Vpn), known: Known) -> Option<Target<'a>> {
+        let entry = mappings.find(space, page, 1).filter(|found| found.level == 1)?.id;
+        let (region, place) = mappings.region(entry)?;
+        let (region_known, fragment_known) = (known.regions & 1 != 0, known.fragments & 1 != 0);
+        Some(Target { region, entry, place, region_known, fragment_known })
+    }
+
+    /// The entry of the region.
+    pub(super) fn above(&self, mappings: &Mappings) -> u32 {
+        mappings.parents[(self.entry >> mappings.nodes.bits()) as usize]
+    }
+
+    /// The frame that the page has if it is no hole.
+    pub(super) fn frame(&self) -> u64 {
+        self.region.frame() + u64::from(self.place)
+    }
+
+    pub(super) fn is_hole(&self) -> bool {
+        self.region.is_hole(self.place)
+    }
+
+    /// What the walk reads behind the entry of the region: the bitmap, the shadow entry if no walk cache has it, and a hole's own entry.
+    pub(super) fn further(&self, mappings: &Mappings, radix: &mut Radix, counters: &mut Counters) -> [Option<u32>; 3] {
+        let reads_bitmap = self.region.may_be_hole(self.place) && !self.fragment_known;
+        let bitmap = reads_bitmap.then(|| BITMAPS | ((self.frame() / 64) as u32 & !BITMAPS));
+        if !self.is_hole() {
+            return [bitmap, None, None];
+        }
+        let table = self.entry >> mappings.nodes.bits();
+        let cached = radix.caches[1].as_mut().is_some_and(|cache| cache.access(1, |_| (0, table)) == 0);
+        counters.walk_cache_hits[1] += u64::from(cached);
+        [bitmap, (!cached).then(|| SHADOWS | self.above(mappings)), Some(self.entry)]
+    }
 }

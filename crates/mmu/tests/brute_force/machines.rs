@@ -73,6 +73,7 @@ pub(crate) fn machines() -> Vec<Machine> {
     machines.extend(fractured(&machines));
     machines.extend(joined());
     machines.extend(perforated());
+    machines.extend(virtualised());
     machines.extend(nested());
     machines.extend(clustered());
     machines.extend(ranged());
@@ -180,6 +181,33 @@ fn clustered() -> Vec<Machine> {
         .iter_mut()
         .filter(|tlb| tlb.sizes[0] == "4K".parse().unwrap())
         .for_each(|tlb| tlb.sizes.push("32K".parse().unwrap()));
+    machines
+}
+
+/// Guests with perforated pages, whichever overlay is laid first, on hosts with pages that are smaller, as large, and larger; large TLBs and
+/// small ones; all caches and none.
+fn virtualised() -> Vec<Machine> {
+    let of = |(name, by): (&str, &str)| {
+        let mut machine = Machine::builtin(name).unwrap();
+        machine.host.as_mut().unwrap().backs_by = Some(by.parse().unwrap());
+        machine.name = format!("{name} on pages of {by}");
+        machine
+    };
+    let mut machines: Vec<Machine> = [
+        ("zen5+nested+perforated", "4K"),
+        ("skylake-sp+perforated+nested-2m", "2M"),
+        ("zen4+nested-2m+perforated", "1G"),
+        ("neoverse-v2+perforated+nested", "64K"),
+        ("skylake-sp+nested-2m+perforated", "2M"),
+    ]
+    .map(of)
+    .into();
+    for tlb in machines.iter_mut().skip(2).flat_map(|machine| &mut machine.tlb).filter(|tlb| tlb.level > 1) {
+        tlb.entries = 4 * tlb.ways();
+    }
+    let host = machines[4].host.as_mut().unwrap();
+    (host.nested_tlb, host.walk_cache) = (0, Vec::new());
+    machines[4].walk_cache.clear();
     machines
 }
 

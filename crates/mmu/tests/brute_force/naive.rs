@@ -142,7 +142,7 @@ impl Naive {
             let bytes = 8u64 << self.machine.page_table.bits[level - 1];
             match self.machine.page_table.kind {
                 TableKind::Linear => bytes.div_ceil(page) * page,
-                TableKind::Perforated if level == 2 => 2 * bytes,
+                _ if level == 2 && self.machine.perforated.is_some() => 2 * bytes,
                 _ => bytes,
             }
         };

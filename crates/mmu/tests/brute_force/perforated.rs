@@ -63,9 +63,14 @@ impl Region {
     }
 }
 
-/// Whether a TLB holds perforated pages.
+/// Whether a TLB holds perforated pages: not if a host backs them in several pieces.
 pub(crate) fn held_by(machine: &Machine, spec: &TlbSpec) -> bool {
     let base = machine.pages.sizes[0];
+    if let Some(host) = &machine.host
+        && host.backs_by.unwrap_or(base).bytes() / base.bytes() < pages(machine).unwrap_or(0)
+    {
+        return false;
+    }
     let whole = |size: &PageSize| pages(machine) == Some(size.bytes() / base.bytes());
     spec.level > 1 && spec.sizes.contains(&base) && spec.sizes.iter().any(whole)
 }

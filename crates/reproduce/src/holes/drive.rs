@@ -186,6 +186,9 @@ impl Walks {
     pub(crate) fn of(machine: &Machine, layout: Layout) -> Result<Walks, String> {
         let mut machine = machine.clone();
         machine.walk_cache.clear();
+        if let Some(host) = &mut machine.host {
+            (host.nested_tlb, host.walk_cache) = (0, Vec::new());
+        }
         let Drive { mut mmu, sizes, .. } = Drive::new(&machine, layout)?;
         let region = (0..u64::MAX).find(|region| layout.is_broken(*region) || layout.share == 0).unwrap_or(0);
         let first = region * sizes.pages;

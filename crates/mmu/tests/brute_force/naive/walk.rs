@@ -32,18 +32,28 @@ impl Naive {
         if !known.0 {
             self.walk_down(page, 2);
         }
+        // In a guest the bitmap and both tables are in its memory, 32 MB of whose pages of 4 KB have their bits in one.
+        let (guests, mut translated) = (1 << 35, known.0);
         if region.may_be_hole(&self.machine, page) && !known.1 {
-            let word = (region.frame + page - region.first) / 64 % (1 << 31);
-            self.read((1 << 31) + word);
+            let frame = region.frame + page - region.first;
+            self.translate_by_host(guests + (1 << 33) + frame / (8 * self.machine.pages.sizes[0].bytes()), false);
+            self.read((3 << 30) + frame / 64 % (1 << 30));
         }
         if region.holes.contains(&page) {
+            translated = false;
+            let table = |of: &Naive, level| of.nodes[&of.node(of.space, page, level)];
             if !self.cached(page, 2) {
-                let shadow = (1 << 30) + self.entry(page, 2);
+                self.translate_by_host(guests + (1 << 34) + table(self, 2), false);
+                let shadow = (2 << 30) + self.entry(page, 2);
                 self.read(shadow);
                 self.cache(page, 2);
+                self.translate_by_host(guests + table(self, 1), false);
             }
             let entry = self.entry(page, 1);
             self.read(entry);
+        }
+        if let Some((first, mapping)) = mapping.filter(|_| !translated) {
+            self.translate_by_host(mapping.frame + page - first, true);
         }
     }
 
