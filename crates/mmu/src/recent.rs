@@ -35,7 +35,8 @@ pub(crate) struct FirstLevel {
     pub(crate) shape: Shape,
     /// Whether it is one set with LRU.
     pub(crate) ordered: bool,
-    /// Whether one entry may hold several mappings, or pieces of several sizes: of such a TLB nothing is known.
+    /// Whether one entry may hold several mappings, or pieces of several sizes, or it has no sets in which one entry was used last: of such
+    /// a TLB nothing is known.
     pub(crate) joins: bool,
 }
 

@@ -131,7 +131,7 @@ impl Tlbs {
             let perforated = perforated.then_some(Joining { order, ..Joining::default() });
             let joins = tlb.joined(machine).map(Joins::joining).or(perforated);
             let whole = machine.host.is_none() && joins.is_none();
-            let ordered = whole && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
+            let ordered = whole && !tlb.is_skewed() && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
             let spaces = tlb.spaces.map(KeptSpaces::new);
             all.push(Tlb { entries, kinds, rungs, level: tlb.level - 1, index, ordered, joins, encloses, spaces });
         }
@@ -157,7 +157,8 @@ impl Tlbs {
             let shape = |tlb: &Tlb| {
                 let (shape, replacement) = on_entries!(&tlb.entries, cache => (cache.shape, cache.replacement));
                 let kind = std::mem::discriminant(&tlb.entries);
-                (tlb.kinds, tlb.rungs, tlb.index, tlb.joins, tlb.spaces.clone(), kind, shape, replacement)
+                let shares = on_entries!(&tlb.entries, cache => cache.shares().cloned());
+                (shares, tlb.kinds, tlb.rungs, tlb.index, tlb.joins, tlb.spaces.clone(), kind, shape, replacement)
             };
             tlbs.all.iter().map(shape).collect()
         };
@@ -171,7 +172,7 @@ impl Tlbs {
             kinds: tlb.kinds,
             shape: on_entries!(&tlb.entries, cache => cache.shape),
             ordered: tlb.ordered,
-            joins: tlb.joins.is_some() || self.by_place,
+            joins: tlb.joins.is_some() || self.by_place || matches!(tlb.entries, Entries::Skewed(_)),
         })
     }
 

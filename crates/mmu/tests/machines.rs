@@ -81,10 +81,23 @@ fn what_is_wrong_is_told() {
     assert!(refused("ways = \"full\"", "ways = \"many\"").contains("\"full\""));
     assert!(refused("replacement = \"round-robin\"", "replacement = \"best\"").contains("best"));
     assert!(refused("replacement = \"round-robin\"", "replacement = \"tree-plru\"").contains("at most 64"));
-    assert!(refused("ways = \"full\"", "ways = 4\nindex = \"hash\"").contains("expected `low` or `xor`"));
+    assert!(
+        refused("ways = \"full\"", "ways = 4\nindex = \"hash\"").contains("expected one of `low`, `xor`, `skewed`")
+    );
     let spaces = |value: &str| refused("ways = \"full\"", &format!("ways = \"full\"\nspaces = {value}"));
     assert!(spaces("0").contains("spaces: expected a number from 1 to 4096"));
     assert!(spaces("\"none\"").contains("a number of address spaces, or \"all\""));
+    let full = "replacement = \"round-robin\"";
+    let skewed = |keys: &str| refused(&format!("ways = \"full\"\n{full}"), &format!("ways = 4\n{keys}"));
+    assert!(
+        skewed(&format!("{full}\nindex = \"skewed\""))
+            .contains("tlb \"DTB\": index skewed with replacement round-robin")
+    );
+    assert!(
+        skewed("replacement = \"lru\"\nsize-ways = [1, 2]")
+            .contains("for each of the 4 sizes, and no more than 4 in all, not [1, 2]")
+    );
+    assert!(skewed("replacement = \"lru\"\nsize-ways = [2, 1, 1, 1]").contains("no more than 4 in all"));
     let sets = refused("entries = 128\nways = \"full\"", "entries = 96\nways = 4\nindex = \"xor\"");
     assert!(sets.contains("tlb \"DTB\": index xor with 24 sets: xor needs a power of two of sets"), "{sets}");
     assert!(refused("size = \"512M\"", "size = \"512 MB\"").contains("512 MB"));
@@ -233,6 +246,7 @@ fn the_index_of_every_built_in_tlb_is_said() {
 fn plain(mut machine: Machine) -> Machine {
     for tlb in &mut machine.tlb {
         (tlb.index, tlb.replacement, tlb.spaces) = (Index::Low, Replacement::Lru, None);
+        tlb.size_ways.clear();
     }
     machine
 }
@@ -281,12 +295,13 @@ proptest! {
 }
 
 /// Overlays that are not for every machine, and where they are not: tables or second levels do not fit, or sizes of pages.
-const UNFIT: [(&str, &[&str]); 5] = [
+const UNFIT: [(&str, &[&str]); 6] = [
     ("contiguous", &["alpha-21264"]),
     ("nested", &["alpha-21264"]),
     ("nested-2m", &["alpha-21264"]),
     ("perforated", &["alpha-21264", "harpertown", "golden-cove"]),
     ("range", &["alpha-21264"]),
+    ("skewed", &["alpha-21264", "harpertown", "skylake-sp", "golden-cove", "neoverse-v2"]),
 ];
 
 /// Every other overlay goes on every machine.
@@ -296,9 +311,17 @@ fn every_built_in_overlay_fits_every_machine() {
         for name in Machine::names() {
             if UNFIT.iter().any(|(unfit, machines)| *unfit == overlay && machines.contains(&name)) {
                 let why = Machine::builtin(&format!("{name}+{overlay}")).unwrap_err().to_string();
-                let said = ["holds", "expected one of", "is not one of", "is not within", "is linear", "has one level"]
-                    .iter()
-                    .any(|word| why.contains(word));
+                let said = [
+                    "holds",
+                    "expected one of",
+                    "is not one of",
+                    "is not within",
+                    "is linear",
+                    "has one level",
+                    "does not have",
+                ]
+                .iter()
+                .any(|word| why.contains(word));
                 assert!(why.contains(overlay) && said, "{why}");
                 continue;
             }

@@ -16,7 +16,7 @@
 use crate::piece::Window;
 use crate::row::{Row, Sampled};
 use crate::simulation::Counted;
-use superpage_mmu::{Counters, Machine, Replacement};
+use superpage_mmu::{Counters, Machine, Replacement, TlbSpec};
 use superpage_pages::Access;
 use superpage_trace::{Info, Sampling};
 
@@ -341,7 +341,9 @@ impl Evidence {
         if !self.placed {
             Some("the trace does not say where its windows lie: record it again")
         } else if !self.forgets {
-            Some("replacement in its TLBs is neither LRU nor random, and what a gap changes can last")
+            Some(
+                "replacement in its TLBs is neither LRU nor random, or they are skewed, and what a gap changes can last",
+            )
         } else if self.cold {
             Some("the trace does not say what was used last before its windows: record it again")
         } else if !self.warms {
@@ -421,9 +423,11 @@ const RARE: f64 = 10.0;
 /// Whether the TLBs of a machine reach the state that they have in the whole stream, whatever state a gap left. Under
 /// LRU they do once as many pages as they hold were used; under random replacement no state lasts. Other replacements
 /// keep an order of ways that uses do not correct: a loop over more pages than fit can stay for ever in
-/// one of several cycles, with more misses or fewer, and a gap moves it from one to another.
+/// one of several cycles, with more misses or fewer, and a gap moves it from one to another. Where ways have sets of their own, an entry may
+/// outlast any number of others.
 fn forgets(machine: &Machine) -> bool {
-    machine.tlb.iter().all(|tlb| matches!(tlb.replacement, Replacement::Lru | Replacement::Random))
+    let forgets = |tlb: &TlbSpec| matches!(tlb.replacement, Replacement::Lru | Replacement::Random) && !tlb.is_skewed();
+    machine.tlb.iter().all(forgets)
 }
 
 /// Whether the pages with which windows begin fill the TLBs of a machine, even if they are spread over the sets by

@@ -1,11 +1,12 @@
 //! Set-associative structures: TLBs, page-walk caches and line caches are all this.
 //!
 //! The tag of an entry is its *key*: the number of a page-table entry, a table or a line, all of which are small. There are two
-//! forms. Small sets with LRU, which nearly all hardware has, are *rows* of tags in the order of their last use
+//! forms besides skewed structures ([`skewed`]). Small sets with LRU, which nearly all hardware has, are *rows* of tags in the order of their last use
 //! ([`rows`]); all others have ways, and a replacement that chooses one ([`placed`]).
 
 mod placed;
 mod rows;
+mod skewed;
 mod vector;
 
 use crate::index::Index;
@@ -14,7 +15,10 @@ use crate::reach::{Exact, Holds, Reach};
 use crate::replacement::Replacement;
 use placed::Placed;
 use rows::Rows;
+use skewed::Skewed;
 use std::ops::Range;
+
+pub(crate) use skewed::{Shares, place};
 
 /// The tag of an empty place: no page-table entry, table or line has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;
@@ -38,6 +42,7 @@ pub(crate) struct Cache<C: Reach = Exact> {
 enum Form<C: Reach> {
     Rows(Rows),
     Placed(Placed<C>),
+    Skewed(Skewed),
 }
 
 /// The numbers of sets and ways, and how a set is selected.
@@ -83,7 +88,7 @@ impl Shape {
 #[cold]
 #[inline(never)]
 fn selected(index: Index, number: u64, sets: usize) -> usize {
-    index.set(number, sets)
+    index.set(number, 0, sets)
 }
 
 impl<C: Reach> Cache<C> {
@@ -100,6 +105,20 @@ impl<C: Reach> Cache<C> {
             false => Form::Placed(Placed::new(shape, replacement)),
         };
         Cache { shape, replacement, form }
+    }
+
+    /// One whose entries have candidates in several sets, with LRU; of entries of whole mappings, whose numbers are places.
+    pub(crate) fn skewed(sets: usize, ways: usize, index: Index, shares: Shares) -> Cache<C> {
+        let shape = Shape::new(sets, ways, index);
+        Cache { shape, replacement: Replacement::Lru, form: Form::Skewed(Skewed::new(shape, shares)) }
+    }
+
+    /// Which of its ways serve which sizes, if not all serve all.
+    pub(crate) fn shares(&self) -> Option<&Shares> {
+        match &self.form {
+            Form::Skewed(skewed) => Some(&skewed.shares),
+            _ => None,
+        }
     }
 
     /// One for keys that are far apart: what it takes does not depend on them.
@@ -128,6 +147,7 @@ impl<C: Reach> Cache<C> {
         match &mut self.form {
             Form::Rows(rows) => rows.access(asking, entry),
             Form::Placed(placed) => placed.access(asking, entry),
+            Form::Skewed(skewed) => skewed.access(asking, entry),
         }
     }
 
@@ -143,6 +163,7 @@ impl<C: Reach> Cache<C> {
         match &mut self.form {
             Form::Rows(rows) => rows.access_touched(asking, entry, touches.peekable()),
             Form::Placed(placed) => placed.access_touched(asking, entry, touches.peekable()),
+            Form::Skewed(_) => unreachable!("nothing is known beforehand of a skewed structure"),
         }
     }
 
@@ -151,6 +172,7 @@ impl<C: Reach> Cache<C> {
         match &mut self.form {
             Form::Rows(rows) => rows.find(number, key).is_some() && rows.access(1, |_| (number, key)) == 0,
             Form::Placed(placed) => placed.hit(number, key),
+            Form::Skewed(skewed) => skewed.hit(key),
         }
     }
 
@@ -160,6 +182,7 @@ impl<C: Reach> Cache<C> {
         match &mut self.form {
             Form::Rows(rows) => (rows.fill(number, key), C::Payload::default()),
             Form::Placed(placed) => placed.fill(number, key, C::fill(number)),
+            Form::Skewed(skewed) => (skewed.fill(number, key), C::Payload::default()),
         }
     }
 
@@ -174,7 +197,7 @@ impl<C: Reach> Cache<C> {
     /// counts that as a use, and drops further such entries. Returns whether there is one.
     pub(crate) fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {
         match &mut self.form {
-            Form::Rows(_) => false,
+            Form::Rows(_) | Form::Skewed(_) => false,
             Form::Placed(placed) => placed.extend(number, key, change),
         }
     }
@@ -185,6 +208,7 @@ impl<C: Reach> Cache<C> {
         match &mut self.form {
             Form::Rows(rows) => rows.forget(numbers.start, key),
             Form::Placed(placed) => placed.forget(numbers, key),
+            Form::Skewed(skewed) => skewed.forget(key),
         }
     }
 
@@ -193,6 +217,7 @@ impl<C: Reach> Cache<C> {
         match &mut self.form {
             Form::Rows(rows) => rows.drop_where(gone),
             Form::Placed(placed) => placed.drop_where(gone),
+            Form::Skewed(skewed) => skewed.drop_where(gone),
         }
     }
 
@@ -201,18 +226,19 @@ impl<C: Reach> Cache<C> {
         match &mut self.form {
             Form::Rows(rows) => rows.flush(),
             Form::Placed(placed) => placed.flush(),
+            Form::Skewed(skewed) => skewed.flush(),
         }
     }
 
     /// All that it holds: set, way (or place in the order of use), tag, payload.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, usize, u32, C::Payload)> {
-        let (rows, placed) = match &self.form {
-            Form::Rows(rows) => {
-                (Some(rows.entries().map(|(set, at, key)| (set, at, key, C::Payload::default()))), None)
-            }
-            Form::Placed(placed) => (None, Some(placed.entries())),
+        let (rows, placed, skewed) = match &self.form {
+            Form::Rows(rows) => (Some(rows.entries()), None, None),
+            Form::Placed(placed) => (None, Some(placed.entries()), None),
+            Form::Skewed(skewed) => (None, None, Some(skewed.entries())),
         };
-        rows.into_iter().flatten().chain(placed.into_iter().flatten())
+        let whole = rows.into_iter().flatten().chain(skewed.into_iter().flatten());
+        whole.map(|(set, at, key)| (set, at, key, C::Payload::default())).chain(placed.into_iter().flatten())
     }
 
     /// What its entries hold.
@@ -225,12 +251,16 @@ impl<C: Reach> Cache<C> {
         match &self.form {
             Form::Rows(rows) => rows.find(number, key),
             Form::Placed(placed) => placed.find(number, key),
+            Form::Skewed(skewed) => skewed.find(number, key),
         }
     }
 
     /// Whether the number selects this set.
     pub(crate) fn selects(&self, number: u64, set: usize) -> bool {
-        self.shape.set_of(C::selector(number)) == set
+        match &self.form {
+            Form::Skewed(skewed) => skewed.selects(number, set),
+            _ => self.shape.set_of(C::selector(number)) == set,
+        }
     }
 
     /// Checks that no entry is in a set twice, and the replacement state.
@@ -238,6 +268,7 @@ impl<C: Reach> Cache<C> {
         match &self.form {
             Form::Rows(rows) => rows.validate(),
             Form::Placed(placed) => placed.validate(),
+            Form::Skewed(skewed) => skewed.validate(),
         }
     }
 }

@@ -5,6 +5,6 @@ pub(super) fn refuses(_sets: usize) -> Option<&'static str> {
     None
 }
 
-pub(super) fn set(number: u64, sets: usize) -> usize {
+pub(super) fn set(number: u64, _way: usize, sets: usize) -> usize {
     (number % sets as u64) as usize
 }

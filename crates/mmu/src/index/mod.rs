@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 mod low;
+mod skewed;
 mod xor;
 
 /// From the list of index functions, generates the enum that machine files name.
@@ -40,10 +41,10 @@ macro_rules! indexes {
                 }
             }
 
-            /// The set, of so many, that this number selects.
-            pub(crate) fn set(self, number: u64, sets: usize) -> usize {
+            /// The set, of so many, that this number selects in a way: the same in each, but for skewed ones.
+            pub(crate) fn set(self, number: u64, way: usize, sets: usize) -> usize {
                 match self {
-                    $(Index::$variant => $module::set(number, sets),)+
+                    $(Index::$variant => $module::set(number, way, sets),)+
                 }
             }
         }
@@ -55,4 +56,5 @@ indexes! {
     #[default]
     Low "low" => low;
     Xor "xor" => xor;
+    Skewed "skewed" => skewed;
 }

@@ -5,7 +5,7 @@ pub(super) fn refuses(sets: usize) -> Option<&'static str> {
     (!sets.is_power_of_two()).then_some("xor needs a power of two of sets; use low or another number of sets")
 }
 
-pub(super) fn set(number: u64, sets: usize) -> usize {
+pub(super) fn set(number: u64, _way: usize, sets: usize) -> usize {
     let next = number >> sets.trailing_zeros();
     (number ^ next) as usize & (sets - 1)
 }
@@ -17,7 +17,7 @@ mod tests {
     /// Of 128 sets, as in Skylake, for pages of 4 KB: bits 12 to 18 of the address with bits 19 to 25.
     #[test]
     fn the_next_bits_are_folded_in() {
-        let set = |address: u64| set(address >> 12, 128);
+        let set = |address: u64| set(address >> 12, 0, 128);
         assert_eq!(set(5 << 12), 5);
         assert_eq!(set(5 << 19), 5);
         assert_eq!(set(5 << 12 | 6 << 19), 3);

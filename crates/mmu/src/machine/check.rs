@@ -5,6 +5,7 @@ use super::{Clustered, LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
 use crate::cache::{MAX_WAYS, SEARCHED_WAYS};
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use crate::lines::ENTRY_BYTES;
+use crate::replacement::Replacement;
 use crate::table::{MAX_TABLE_LEVELS, TableKind};
 use superpage_pages::{Access, Ladder};
 
@@ -225,6 +226,9 @@ impl Machine {
             if let Some(why) = tlb.replacement.refuses(ways) {
                 return fail(&key, format!("replacement {} with {ways} ways: {why}", tlb.replacement.name()));
             }
+            if let Some(why) = self.refuses_skewed(tlb) {
+                return fail(&key, why);
+            }
             if let Some(why) = tlb.index.refuses(tlb.sets()) {
                 return fail(&key, format!("index {} with {} sets: {why}", tlb.index.name(), tlb.sets()));
             }
@@ -265,6 +269,29 @@ impl Machine {
         self.check_perforated().or_else(|what| fail("perforated", what))?;
         self.check_ranges().or_else(|what| fail("range-tlb", what))?;
         self.check_caches().or_else(|(key, what)| fail(&key, what))
+    }
+
+    /// What is wrong with a TLB whose ways serve some sizes, or have sets of their own.
+    fn refuses_skewed(&self, tlb: &TlbSpec) -> Option<String> {
+        let (ways, sizes, given) = (tlb.ways(), tlb.sizes.len(), tlb.size_ways.len());
+        if given != 0 && (given != sizes || tlb.size_ways.contains(&0) || tlb.size_ways.iter().sum::<usize>() > ways) {
+            return Some(format!(
+                "size-ways: expected a number of ways, at least 1, for each of the {sizes} sizes, and no more than {ways} in all, not {:?}",
+                tlb.size_ways
+            ));
+        }
+        if !tlb.is_skewed() {
+            return None;
+        }
+        let what = if given == 0 { "index skewed" } else { "size-ways" };
+        if tlb.replacement != Replacement::Lru {
+            let name = tlb.replacement.name();
+            return Some(format!("{what} with replacement {name}, which keeps an order of the ways of a set: use lru"));
+        }
+        let whole = self.host.is_none() && tlb.joins.is_none() && !tlb.suits_perforated(self);
+        (!whole || self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0)).then(|| {
+            format!("{what} is for entries of one whole page, without [host], [perforated], joins and inclusive TLBs")
+        })
     }
 
     fn check_perforated(&self) -> Result<(), String> {

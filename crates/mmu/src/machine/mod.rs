@@ -408,6 +408,7 @@ const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
     "partial-subblock"
     "perforated"
     "range"
+    "skewed"
     "tailored"
 );
 

@@ -84,6 +84,10 @@ pub struct TlbSpec {
     /// Which set a translation is in.
     #[serde(default)]
     pub index: Index,
+    /// How many of the ways a page of each of `sizes` may use, in their order: which ones depends on the address. By default each may
+    /// use all.
+    #[serde(default)]
+    pub size_ways: Vec<usize>,
     /// Which entry of a set is replaced.
     pub replacement: Replacement,
     /// Cycles that a hit here adds to an access; 0 in the first level, whose hits are part of the access.
@@ -117,6 +121,11 @@ impl TlbSpec {
     /// The number of sets.
     pub fn sets(&self) -> usize {
         self.entries / self.ways().max(1)
+    }
+
+    /// Whether a page has candidates in several sets, or in some of the ways.
+    pub fn is_skewed(&self) -> bool {
+        self.index == Index::Skewed || !self.size_ways.is_empty()
     }
 
     /// Whether it may hold perforated pages: it is behind the first level, and holds both base pages and pages of their size.

@@ -12,10 +12,11 @@
 //! naive twin in the tests (`brute_force`).
 
 use crate::batch::Batch;
-use crate::cache::Cache;
+use crate::cache::{Cache, Shares};
 use crate::machine::{JoinKind, Machine, TlbSpec};
 use crate::mappings::{Forgotten, Mappings};
 use crate::record::Record;
+use crate::replacement::Replacement;
 use joint::{Joining, Joint};
 use std::fmt::Debug;
 use std::ops::Range;
@@ -29,6 +30,7 @@ mod partial_subblock;
 mod perforated;
 mod pieces;
 mod runs;
+mod skewed;
 
 use coalesced::Coalesced;
 use complete_subblock::CompleteSubblock;
@@ -38,6 +40,7 @@ use partial_subblock::PartialSubblock;
 use perforated::Perforated;
 use pieces::Pieces;
 use runs::Runs;
+use skewed::Skewed;
 
 /// What one entry covers, beyond its key. TLB code is compiled for each implementation, as it is for each replacement.
 pub(crate) trait Reach: Clone + Debug {
@@ -216,6 +219,7 @@ reaches! { $
     PartialSubblock Joint<PartialSubblock>;
     CompleteSubblock Joint<CompleteSubblock>;
     Perforated Perforated;
+    Skewed Skewed;
 }
 
 impl Kind {
@@ -225,6 +229,7 @@ impl Kind {
             (Some(host), _) if host.managed => Kind::Pieces,
             (_, None) if tlb.holds_perforated(machine) => Kind::Perforated,
             (Some(_), _) => Kind::Fractured,
+            (None, None) if tlb.is_skewed() => Kind::Skewed,
             (None, None) => Kind::Exact,
             (None, Some(JoinKind::Coalesced)) => Kind::Coalesced,
             (None, Some(JoinKind::Runs)) => Kind::Runs,
@@ -237,11 +242,23 @@ impl Kind {
 impl Entries {
     /// An empty TLB.
     pub(crate) fn new(machine: &Machine, tlb: &TlbSpec) -> Entries {
-        Kind::of(machine, tlb).entries(tlb)
+        match Kind::of(machine, tlb) {
+            Kind::Skewed => {
+                let base = machine.pages.sizes[0].shift();
+                let orders: Vec<u32> = tlb.sizes.iter().map(|size| size.shift() - base).collect();
+                let shares = Shares::new(&orders, &tlb.size_ways, tlb.ways());
+                Entries::Skewed(Cache::skewed(tlb.sets(), tlb.ways(), tlb.index, shares))
+            }
+            kind => kind.entries(tlb),
+        }
     }
 
     /// As [`Cache::bytes`].
     pub(crate) fn bytes(machine: &Machine, tlb: &TlbSpec) -> (u64, u64) {
-        Kind::of(machine, tlb).bytes(tlb)
+        match Kind::of(machine, tlb) {
+            // A skewed one has tags and times of use, which no more than other entries with ways take.
+            Kind::Skewed => Cache::<Exact>::bytes(tlb.sets(), tlb.ways(), Replacement::RoundRobin),
+            kind => kind.bytes(tlb),
+        }
     }
 }

@@ -2,23 +2,51 @@
 
 use crate::index;
 use crate::replacement::{self, Twin};
-use superpage_mmu::{Index, Replacement};
+use crate::skewed::Skewed;
+use superpage_mmu::{Index, Replacement, TlbSpec};
+use superpage_pages::PageSize;
 
 /// Sets of anything.
 #[derive(Debug)]
 pub(crate) struct Cache<T> {
     sets: Vec<Vec<Option<T>>>,
+    /// In place of sets.
+    skewed: Option<Skewed<T>>,
     index: Index,
     replacement: Box<dyn Twin>,
 }
 
 impl<T: Copy + PartialEq> Cache<T> {
     pub(crate) fn new(sets: usize, ways: usize, index: Index, replacement: Replacement) -> Cache<T> {
-        Cache { sets: vec![vec![None; ways]; sets], index, replacement: replacement::twin(replacement, sets, ways) }
+        let replacement = replacement::twin(replacement, sets, ways);
+        Cache { sets: vec![vec![None; ways]; sets], skewed: None, index, replacement }
+    }
+
+    /// That of a TLB.
+    pub(crate) fn of(spec: &TlbSpec, base: PageSize) -> Cache<T> {
+        let mut cache = Cache::new(spec.sets(), spec.ways(), spec.index, spec.replacement);
+        cache.skewed = spec.is_skewed().then(|| Skewed::new(spec, base));
+        cache
+    }
+
+    /// As [`Cache::hit`], where this page would be if it were of this order.
+    pub(crate) fn hit_page(&mut self, page: u64, order: u32, wanted: impl Fn(T) -> bool) -> Option<T> {
+        match &mut self.skewed {
+            Some(skewed) => skewed.hit(page, order, wanted),
+            None => self.hit(page >> order, wanted),
+        }
+    }
+
+    /// As [`Cache::fill`] of a page of this order.
+    pub(crate) fn fill_page(&mut self, page: u64, order: u32, what: T) -> Option<T> {
+        match &mut self.skewed {
+            Some(skewed) => skewed.fill(page, order, what),
+            None => self.fill(page >> order, what),
+        }
     }
 
     fn set(&self, number: u64) -> usize {
-        index::set(self.index, number, self.sets.len())
+        index::set(self.index, number, 0, self.sets.len())
     }
 
     /// Uses the entry of which this is true, in the set of this number; returns it.
@@ -40,6 +68,11 @@ impl<T: Copy + PartialEq> Cache<T> {
     /// Drops all entries of which this is true; returns their number.
     pub(crate) fn drop(&mut self, gone: impl Fn(T) -> bool) -> u64 {
         let mut dropped = 0;
+        if let Some(skewed) = &mut self.skewed {
+            let before = skewed.entries.len();
+            skewed.entries.retain(|_, (held, _)| !gone(*held));
+            dropped += (before - skewed.entries.len()) as u64;
+        }
         for (set, ways) in self.sets.iter_mut().enumerate() {
             for (way, held) in ways.iter_mut().enumerate() {
                 if held.is_some_and(&gone) {
@@ -82,6 +115,7 @@ impl<T: Copy + PartialEq> Cache<T> {
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = &T> {
-        self.sets.iter().flatten().flatten()
+        let skewed = self.skewed.iter().flat_map(|skewed| skewed.entries.values().map(|(held, _)| held));
+        self.sets.iter().flatten().flatten().chain(skewed)
     }
 }

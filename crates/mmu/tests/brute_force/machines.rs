@@ -78,6 +78,7 @@ pub(crate) fn machines() -> Vec<Machine> {
     machines.extend(clustered());
     machines.extend(ranged());
     machines.extend(of_few_spaces());
+    machines.extend(skewed());
     machines
 }
 
@@ -123,6 +124,33 @@ fn of_few_spaces() -> Vec<Machine> {
         }
     }
     machines.into()
+}
+
+/// Skewed TLBs: of two sizes and of five, with ways of their own for each size and with all, in the first level too, with ranges beside them, of few
+/// spaces; and with the sizes' ways alone.
+fn skewed() -> Vec<Machine> {
+    let of = |(name, index, share): (&str, Index, usize)| {
+        let mut machine = Machine::builtin(name).unwrap();
+        machine.name = format!("{name} {} {share}", index.name());
+        for (number, tlb) in machine.tlb.iter_mut().enumerate().filter(|(_, tlb)| tlb.level > 1 || share % 2 == 1) {
+            let ways = 2 * share.max(2) * tlb.sizes.len();
+            (tlb.index, tlb.replacement, tlb.ways, tlb.entries) = (index, Replacement::Lru, Ways::Of(ways), 16 * ways);
+            tlb.spaces = (share == 3).then_some(2);
+            // Of some ways no size has any.
+            tlb.size_ways = (0..tlb.sizes.len() * share.min(1)).map(|at| share + (at + number) % 2).collect();
+        }
+        machine
+    };
+    [
+        ("zen5", Index::Skewed, 4),
+        ("zen5", Index::Low, 3),
+        ("neoverse-v2+contiguous", Index::Skewed, 1),
+        ("skylake-sp+range", Index::Skewed, 0),
+        ("golden-cove+clustered", Index::Xor, 2),
+        ("alpha-21264", Index::Skewed, 1),
+    ]
+    .map(of)
+    .into()
 }
 
 /// Range TLBs, of few entries: beside second levels of one TLB and of several, with joined entries, beside a third level.
@@ -322,7 +350,11 @@ fn fractured(metal: &[Machine]) -> Vec<Machine> {
 pub(crate) fn with_another_index(machine: &Machine) -> Machine {
     let mut other = machine.clone();
     for tlb in other.tlb.iter_mut().filter(|tlb| tlb.sets().is_power_of_two()) {
-        tlb.index = if tlb.index == Index::Low { Index::Xor } else { Index::Low };
+        tlb.index = match tlb.index {
+            Index::Low => Index::Xor,
+            Index::Xor => Index::Low,
+            Index::Skewed => Index::Skewed,
+        };
     }
     other
 }
@@ -332,7 +364,7 @@ pub(crate) fn with_another_second_level(machine: &Machine) -> Machine {
     let mut other = machine.clone();
     for tlb in other.tlb.iter_mut().filter(|tlb| tlb.level > 1) {
         (tlb.entries, tlb.ways, tlb.replacement, tlb.inclusive) = (12, Ways::Of(4), Replacement::Lru, false);
-        tlb.index = Index::Low;
+        (tlb.index, tlb.size_ways) = (Index::Low, Vec::new());
     }
     other.walk_cache.iter_mut().for_each(|cache| cache.entries = 1);
     other.line_cache.truncate(1);

@@ -15,6 +15,7 @@ mod ranges;
 mod reach;
 mod replacement;
 mod runs;
+mod skewed;
 mod together;
 
 use machines::{machines, selecting, with_another_index, with_another_second_level};
@@ -371,9 +372,12 @@ proptest! {
         seed: u64,
         steps in prop::collection::vec(0u8..20, 1..80),
     ) {
+        // Skewed ones have LRU, at least four sets, and no host.
+        let skewed = index == Index::Skewed;
+        let (replacement, bits) = if skewed { (Replacement::Lru, bits.max(2)) } else { (replacement, bits) };
         let ways = replacement::nearest(replacement, ways);
         let mut machine = selecting(index, replacement, 1 << bits, ways);
-        machine.host = guest.then(Host::default);
+        machine.host = (guest && !skewed).then(Host::default);
         check(&[machine], seed, &steps);
     }
 }

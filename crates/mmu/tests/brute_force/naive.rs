@@ -93,11 +93,7 @@ impl Naive {
         let line = machine.memory.line_bytes;
         Naive {
             machine: machine.clone(),
-            tlbs: machine
-                .tlb
-                .iter()
-                .map(|tlb| (tlb.clone(), Cache::new(tlb.sets(), tlb.ways(), tlb.index, tlb.replacement)))
-                .collect(),
+            tlbs: machine.tlb.iter().map(|tlb| (tlb.clone(), Cache::of(tlb, machine.pages.sizes[0]))).collect(),
             walk_caches: machine
                 .walk_cache
                 .iter()
@@ -471,7 +467,7 @@ impl Naive {
                         let wanted = |held: Entry| {
                             held.contents == Contents::Mapping && of_size(held) && held.covers(self.space, page)
                         };
-                        if let Some(held) = cache.hit(page >> order, wanted) {
+                        if let Some(held) = cache.hit_page(page, *order, wanted) {
                             assert!(hit.is_none(), "two entries for a page in a level");
                             assert_eq!(mapping.unwrap().1.size, held.size, "an entry that the table does not know");
                             hit = Some(level);
@@ -509,7 +505,8 @@ impl Naive {
         let base = self.machine.pages.sizes[0];
         if let Some((first, mapping)) = mapping {
             let size = self.translated(page, (first, mapping));
-            let (number, pages) = (page >> self.order(size), self.pages(size));
+            let (order, pages) = (self.order(size), self.pages(size));
+            let number = page >> order;
             let entry = reach::entry((self.space, page), pages, mapping.size);
             for level in (1..hit.unwrap_or(deepest + 1)).rev() {
                 for index in 0..self.tlbs.len() {
@@ -560,7 +557,7 @@ impl Naive {
                                 continue;
                             }
                         }
-                        let evicted = cache.fill(number, entry);
+                        let evicted = cache.fill_page(page, order, entry);
                         let outer = spec.clone();
                         if let (true, Some(evicted)) = (outer.inclusive, evicted) {
                             self.drop_inner(&outer, evicted);
