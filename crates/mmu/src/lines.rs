@@ -18,7 +18,7 @@ pub(crate) const ENTRY_BYTES: u64 = 8;
 const WANTED: usize = BATCH * MAX_WALK_LEVELS;
 
 /// Lines of the program are below this number: the key of a line is its number and a bit that tells these from page-table lines, and
-/// the largest number of 32 bits is no key.
+/// the largest number of 32 bits is no key. Keys are kept small: some caches have a table by key.
 pub(crate) const PROGRAM_LINES: u64 = (1 << 31) - 1;
 
 /// The key of a page-table line.

@@ -330,6 +330,13 @@ impl Mmu {
         self.follow(work, space, at, to.size);
     }
 
+    /// The same of a page that nobody touches: it is neither referenced nor dirty.
+    pub fn enter_untouched(&mut self, space: u32, at: Vpn, to: Mapped) {
+        let work = self.mappings.enter(space, at, to, Access::Read);
+        self.mappings.never_used(MappingId { space, at, size: to.size });
+        self.follow(work, space, at, to.size);
+    }
+
     /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether modified. Panics if there
     /// is none, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {

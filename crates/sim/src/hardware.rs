@@ -29,6 +29,10 @@ impl Pmap for Hardware<'_> {
         self.mmu.enter(space.0, at, to, access);
     }
 
+    fn enter_untouched(&mut self, space: SpaceId, at: Vpn, to: Mapped) {
+        self.mmu.enter_untouched(space.0, at, to);
+    }
+
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used {
         let used = self.mmu.remove(space.0, at, size);
         Used { referenced: used.referenced, modified: used.modified }

@@ -56,9 +56,9 @@ pub use pmap::{Address, Contiguity, Pmap, SpaceId, Used};
 pub use policy::background::{Background, Check, Events, Hold, Outcome, Scanned, System, Time};
 pub use policy::scanner::{Candidate, Census, Sample, Scanner, ScannerError, Sweep};
 pub use policy::{
-    Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Given, Hash, Hints, Key, Lists, Made, Need, Parameter,
-    PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve,
-    Scarce, Shortage, Sizes, Target, Values, Wake, Wired,
+    Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Given, Hash, Hints, Key, Lists, Made, Need,
+    Parameter, PastEnd, Pieces, Place, Placing, Policy, PolicyError, Populating, Promote, Promoting, Reclaim,
+    Reclaiming, Reserve, Scarce, Shortage, Sizes, Target, Values, Wake, Wired,
 };
 pub use soft::SoftPmap;
 pub use space::mapping::{Backing, Map};

@@ -77,6 +77,12 @@ pub trait Pmap {
         (0..pages).for_each(|page| self.enter(space, start + page, Mapped { frame: to.frame + page, ..to }, access));
     }
 
+    /// As [`Pmap::enter`] of a page that nobody touches: the mapping starts without a reference bit.
+    fn enter_untouched(&mut self, space: SpaceId, at: Vpn, to: Mapped) {
+        self.enter(space, at, to, Access::Read);
+        self.clear_referenced(space, at, to.size);
+    }
+
     /// Removes a mapping and returns its reference and dirty bits.
     fn remove(&mut self, space: SpaceId, at: Vpn, size: PageSize) -> Used;
 

@@ -165,6 +165,27 @@ fn the_threshold_is_a_parameter_of_every_policy() {
 }
 
 #[test]
+fn a_region_with_untouched_pages_is_promoted_unless_all_must_be_accessed() {
+    for (policy, touched, promoted) in [
+        ("reservation:threshold=4/8", 4, 1),
+        ("reservation:threshold=4/8,accessed=all", 4, 0),
+        ("reservation:accessed=all", 8, 1),
+        ("reservation:accessed=all", 7, 0),
+    ] {
+        let (stats, machine) = touch("8K 64K", policy, touched);
+        assert_eq!(stats.promotions[1], promoted, "{policy}");
+        machine.end();
+    }
+    // Of each 16 KB three pages are touched and the fourth is populated beside them; then three of four touched, and nothing beside.
+    let (stats, machine) = touch("4K 16K 64K", "reservation:threshold=6/8,accessed=all", 15);
+    assert_eq!((stats.resident_pages, &stats.promotions[1..3]), (16, &[0, 0][..]));
+    machine.end();
+    let (stats, machine) = touch("4K 16K 64K", "reservation:threshold=7/8,accessed=all", 14);
+    assert_eq!((stats.resident_pages, &stats.promotions[1..3]), (14, &[3, 0][..]));
+    machine.end();
+}
+
+#[test]
 fn pages_of_a_file_that_are_populated_beside_are_read() {
     let mut machine = Machine::new("4K 64K", 4096, "talluri-hill");
     (0..16).for_each(|page| {

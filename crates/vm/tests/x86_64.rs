@@ -237,10 +237,11 @@ impl Kernel {
 
 #[test]
 fn programs_read_what_they_wrote_whatever_the_kernel_does_meanwhile() {
-    const POLICIES: [&str; 8] = [
+    const POLICIES: [&str; 9] = [
         "base",
         "reservation",
         "reservation:threshold=4/8",
+        "reservation:accessed=all",
         "reservation:demote-on-unmap=on,stepwise=off",
         "freebsd",
         "talluri-hill",

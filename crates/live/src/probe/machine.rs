@@ -106,6 +106,9 @@ pub(crate) fn file(probe: &Probe, processor: &Processor) -> String {
     format!("{head}{}", toml::to_string_pretty(&machine).expect("a table of plain values"))
 }
 
+/// The share of the entries that its curve shows, or the inverse, that the sets and ways of a TLB multiply to at least.
+const SHAPES_AGREE: f64 = 0.8;
+
 /// The values of a part of the machine that were measured: key, value, evidence. A reference to the second cache for data takes
 /// `second` cycles.
 fn measured(probe: &Probe, key: &str, part: &Table, second: i64) -> Vec<(&'static str, toml::Value, String)> {
@@ -132,15 +135,20 @@ fn measured(probe: &Probe, key: &str, part: &Table, second: i64) -> Vec<(&'stati
             let mut sizes = sizes.filter_map(toml::Value::as_str);
             let measured = |size: &&str| probe.finding(&format!("tlb.l{level}.entries.{size}")).is_some();
             let Some(size) = sizes.find(measured) else { return values };
-            let ways = probe.finding(&format!("tlb.l{level}.ways.{size}"));
+            // Sets and ways of far more or fewer entries than the curve shows are not those of this TLB.
+            let agrees = |finding: &&Finding| finding.confidence >= SHAPES_AGREE;
+            let ways = probe.finding(&format!("tlb.l{level}.ways.{size}")).filter(agrees);
             let full = ways.is_some_and(|finding| finding.value == Some(Value::Text("full".into())));
             let ways = match full {
                 true => ways.map(|finding| ("full".into(), said(finding))),
-                false => whole(&format!("tlb.l{level}.ways.{size}")),
+                false => {
+                    ways.and_then(|finding| Some((toml::Value::Integer(finding.as_number()? as i64), said(finding))))
+                }
             };
             let known = ways.as_ref().map(|(value, _)| value.clone()).or(part.get("ways").cloned());
             let set = known.and_then(|ways| ways.as_integer()).unwrap_or(1);
-            let sets = number(&format!("tlb.l{level}.sets.{size}")).map(|(sets, said)| (sets as i64 * set, said));
+            let sets = probe.finding(&format!("tlb.l{level}.sets.{size}")).filter(agrees);
+            let sets = sets.and_then(|finding| Some((finding.as_number()? as i64 * set, said(finding))));
             let seen = number(&format!("tlb.l{level}.entries.{size}")).map(|(entries, said)| {
                 ((entries as i64 / set).max(1) * set, format!("{said}, as whole sets of {set}"))
             });
@@ -247,6 +255,14 @@ mod tests {
         assert_eq!(stlb(vec![number("tlb.l2.entries.4K", 1500.0)]), ["1500", "low", "mru3-plru4"]);
         let of_eight = vec![number("tlb.l2.entries.4K", 1536.0), number("tlb.l2.ways.4K", 8.0)];
         assert_eq!(stlb(of_eight), ["1536", "low", "lru"]);
+        // 1152 entries where 1878 are seen: the strides showed something else.
+        let doubtful = |name: &str, value: f64| Finding::number(name, name, value, 0.61, "seen".into());
+        let of_nine = vec![
+            number("tlb.l2.entries.4K", 1878.0),
+            doubtful("tlb.l2.ways.4K", 9.0),
+            doubtful("tlb.l2.sets.4K", 128.0),
+        ];
+        assert_eq!(stlb(of_nine), ["1872", "low", "mru3-plru4"]);
     }
 
     #[test]

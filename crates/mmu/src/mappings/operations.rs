@@ -42,6 +42,12 @@ impl Mappings {
         Work { writes: 1 << replicas, traversals: 0 }
     }
 
+    /// Takes the reference bit from the mapping that was just entered at `at`.
+    pub(crate) fn never_used(&mut self, mapping: MappingId) {
+        let (head, record) = self.expect(mapping);
+        self.records[head as usize] = record.without_referenced();
+    }
+
     /// Writes the page-table entries of a mapping, which must be absent.
     pub(super) fn write_leaf(&mut self, head: u32, leaf: Record, frame: u64) {
         let entries = &mut self.records[head as usize..][..1 << leaf.replicas()];

@@ -48,7 +48,7 @@ fn check(machine: &Machine, seed: u64, steps: usize) {
     let lines = base.bytes() / 64;
     for _ in 0..steps {
         let space = random.below(2) as u32;
-        match random.below(8) {
+        match random.below(9) {
             0..3 => {
                 let size = machine.pages.sizes[random.below(machine.pages.sizes.len() as u64) as usize];
                 let pages = naive.pages(size);
@@ -74,7 +74,16 @@ fn check(machine: &Machine, seed: u64, steps: usize) {
                     mmu.remove(space, Vpn(at), size);
                 }
             }
+            // Rights that some accesses trap on.
             4 => {
+                let nth = random.below(naive.mappings.len().max(1) as u64) as usize;
+                if let Some((&(space, at), mapping)) = naive.mappings.iter().nth(nth) {
+                    let size = mapping.size;
+                    naive.protect(space, at, Protection::READ);
+                    mmu.protect(space, Vpn(at), size, Protection::READ);
+                }
+            }
+            5 => {
                 naive.switch(space);
                 mmu.switch(space);
             }
@@ -125,21 +134,37 @@ fn burst(mmu: &mut Mmu, naive: &mut Naive, random: &mut Random, (machine, lines)
         }
         done = upto;
         let Some((_, trap)) = stopped else { return };
-        assert_eq!(trap, Trap::Absent);
         let (request, line) = (requests[done], places[done]);
+        done += 1;
         let (page, access) = (request.page().0, request.access());
-        assert_eq!(naive.access(page, access), Some(Stop::Absent), "{request:?}");
+        let stop = naive.access(page, access);
         assert_eq!(mmu.retry_line(request, line), Err(trap));
-        if random.below(4) > 0 {
-            let frame = Pfn(random.below(FRAMES));
-            let to = Mapped { frame, size: machine.pages.sizes[0], protection: Protection::ALL };
-            naive.enter(space, page, to, access);
-            mmu.enter(space, Vpn(page), to, access);
+        // Where the kernel does nothing, as when it kills a process, the line is not accessed.
+        let mends = random.below(4) > 0;
+        match trap {
+            Trap::Absent => {
+                assert_eq!(stop, Some(Stop::Absent), "{request:?}");
+                if mends {
+                    let frame = Pfn(random.below(FRAMES));
+                    let to = Mapped { frame, size: machine.pages.sizes[0], protection: Protection::ALL };
+                    naive.enter(space, page, to, access);
+                    mmu.enter(space, Vpn(page), to, access);
+                }
+            }
+            Trap::Rights { .. } => {
+                assert_eq!(stop, Some(Stop::Rights), "{request:?}");
+                let (first, mapping) = naive.mapping(space, page).unwrap();
+                if mends {
+                    naive.protect(space, first, Protection::ALL);
+                    mmu.protect(space, Vpn(first), mapping.size, Protection::ALL);
+                }
+            }
+        }
+        if mends {
             naive.retry(page, access);
             naive.line(page, u64::from(line), access);
             assert_eq!(mmu.retry_line(request, line), Ok(()));
         }
-        done += 1;
     }
 }
 

@@ -99,8 +99,14 @@ impl Pair {
         if self.scatters && to.size == self.machine.pages.sizes[0] {
             to.frame = scattered(space, at, self.luck);
         }
-        self.naive.enter(space, at, to, access);
-        self.mmu.enter(space, Vpn(at), to, access);
+        // Some that nobody touches; the stream stays what it was.
+        if access == Access::Read && (at >> 2).is_multiple_of(5) {
+            self.naive.enter_used(space, at, to, (false, false));
+            self.mmu.enter_untouched(space, Vpn(at), to);
+        } else {
+            self.naive.enter(space, at, to, access);
+            self.mmu.enter(space, Vpn(at), to, access);
+        }
         self.back();
     }
 

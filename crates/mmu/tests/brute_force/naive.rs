@@ -322,9 +322,13 @@ impl Naive {
     }
 
     pub(crate) fn enter(&mut self, space: u32, at: u64, to: Mapped, access: Access) {
+        self.enter_used(space, at, to, (true, access == Access::Write));
+    }
+
+    /// With these use bits, referenced and dirty.
+    pub(crate) fn enter_used(&mut self, space: u32, at: u64, to: Mapped, (referenced, dirty): (bool, bool)) {
         let Mapped { size, protection, frame } = to;
-        let dirty = access == Access::Write;
-        self.mappings.insert((space, at), Mapping { frame: frame.0, size, protection, referenced: true, dirty });
+        self.mappings.insert((space, at), Mapping { frame: frame.0, size, protection, referenced, dirty });
         self.rebuild();
         self.follow(space, at, self.pages(size));
     }

@@ -35,6 +35,10 @@ impl Together {
         both!(self, mmu => mmu.enter(space, at, to, access));
     }
 
+    pub(crate) fn enter_untouched(&mut self, space: u32, at: Vpn, to: Mapped) {
+        both!(self, mmu => mmu.enter_untouched(space, at, to));
+    }
+
     pub(crate) fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
         both!(self, mmu => mmu.remove(space, at, size))
     }

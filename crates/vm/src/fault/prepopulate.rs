@@ -8,7 +8,7 @@ use crate::frame::Frames;
 use crate::frame::bitmap::Bitmap;
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
-use crate::policy::{Answers, Promote};
+use crate::policy::{Accessed, Answers, Promote};
 use crate::vm::Vm;
 use crate::{Filled, Memory, Page, Pmap};
 use alloc::vec::Vec;
@@ -244,12 +244,11 @@ impl Vm {
             self.begin_reading(object.page(index), object, walk.frame);
             return false;
         }
-        pmap.enter(
-            site.space,
-            at,
-            Mapped { frame, size: base, protection: self.rights_if_clean(object, rights) },
-            Access::Read,
-        );
+        let to = Mapped { frame, size: base, protection: self.rights_if_clean(object, rights) };
+        match self.answers.promote.accessed {
+            Accessed::Any => pmap.enter(site.space, at, to, Access::Read),
+            Accessed::All => pmap.enter_untouched(site.space, at, to),
+        }
         self.frames.stats.mapped[Level::BASE.index()] += 1;
         true
     }

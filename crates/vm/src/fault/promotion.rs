@@ -3,7 +3,7 @@
 
 use crate::object::ObjectId;
 use crate::object::population::Walk;
-use crate::policy::{Demote, Promote};
+use crate::policy::{Accessed, Demote, Promote};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Pmap, SpaceId, Used};
@@ -38,7 +38,31 @@ impl Vm {
     pub(crate) fn promote(&mut self, pmap: &mut impl Pmap, window: Window<'_>, leaf: Leaf, full: Level) -> Level {
         let wanted =
             self.answers.promote.when == Promote::FullPopulation && self.answers.place.hints.allow(window.entry.hint);
-        if wanted { self.climb_to(pmap, window, leaf, full) } else { leaf.level }
+        if !wanted || self.answers.promote.accessed == Accessed::Any {
+            return if wanted { self.climb_to(pmap, window, leaf, full) } else { leaf.level };
+        }
+        let mut reached = leaf;
+        while reached.level < full && self.all_accessed(pmap, window, reached) && self.assemble(pmap, window, reached) {
+            reached.level = reached.level.up();
+        }
+        reached.level
+    }
+
+    /// Whether all mappings in the region of the next larger size around a mapping have their reference bits. O(mappings there).
+    fn all_accessed(&self, pmap: &impl Pmap, window: Window<'_>, leaf: Leaf) -> bool {
+        let ladder = self.frames.ladder;
+        let pages = ladder.pages(leaf.level.up());
+        let start = leaf.at.align_down(pages);
+        let mut at = start;
+        while at - start < pages {
+            let Some(mapped) = pmap.lookup(window.space, at) else { return false };
+            let first = at.align_down(ladder.pages(self.level(mapped.size)));
+            if !pmap.used(window.space, first, mapped.size).referenced {
+                return false;
+            }
+            at = first + ladder.pages(self.level(mapped.size));
+        }
+        true
     }
 
     /// The same, whatever the policy says.

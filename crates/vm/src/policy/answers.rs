@@ -146,6 +146,16 @@ pub enum Dirty {
     Nowhere,
 }
 
+/// Which base pages of a region must have been accessed before it is promoted?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Accessed {
+    /// None beside the one that is touched.
+    Any,
+    /// All: what is prepopulated is mapped without a reference bit, and keeps its region from promotion until it is used
+    /// and another page of the region faults. FreeBSD's rule, until it stopped to ask for the bit on Arm (D44983).
+    All,
+}
+
 /// What if no extent of the preferred size is free (section 4.3)?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scarce {
@@ -279,6 +289,8 @@ pub struct Promoting {
     pub when: Promote,
     /// In which objects dirty bits must agree for that.
     pub dirty: Dirty,
+    /// Which reference bits must be set for that.
+    pub accessed: Accessed,
 }
 
 /// Question 4: what if no extent of the preferred size is free?
@@ -364,7 +376,7 @@ pub struct Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(super) static KEYS: [Key; 23] = [
+pub(super) static KEYS: [Key; 24] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
@@ -410,6 +422,12 @@ pub(super) static KEYS: [Key; 23] = [
         values: &["files", "all", "nowhere"],
         help: "objects in which dirty bits must agree before a region becomes a superpage",
         set: |answers, value| answers.promote.dirty = [Dirty::Files, Dirty::All, Dirty::Nowhere][value],
+    },
+    Key {
+        name: "accessed",
+        values: &["any", "all"],
+        help: "base pages of a region whose reference bits must be set before it becomes a superpage",
+        set: |answers, value| answers.promote.accessed = [Accessed::Any, Accessed::All][value],
     },
     Key {
         name: "preempt",

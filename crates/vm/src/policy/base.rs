@@ -1,8 +1,8 @@
 //! `base`: the baseline that every comparison names.
 
 use super::{
-    Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Hash, Hints, Lists, Made, PastEnd, Pieces, Place,
-    Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Wake, Wired,
+    Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Hash, Hints, Lists, Made, PastEnd, Pieces,
+    Place, Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Wake, Wired,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -25,7 +25,7 @@ pub(super) const ANSWERS: Answers = Answers {
         colours: 0,
     },
     populate: Populating { threshold: 8, around: 1 },
-    promote: Promoting { when: Promote::Never, dirty: Dirty::Files },
+    promote: Promoting { when: Promote::Never, dirty: Dirty::Files, accessed: Accessed::Any },
     scarce: Shortage { then: Scarce::Preempt, pieces: Pieces::Keep, lists: Lists::BySize, wake: Wake::Memory },
     demote: Demoting { steps: Demote::Stepwise, on_unmap: true, on_write: false, speculate: 0 },
     reclaim: Reclaiming {

@@ -23,7 +23,7 @@ mod text;
 mod thp;
 
 pub use self::answers::{
-    Answers, Cache, Close, Demote, Demoting, Dirty, Hash, Hints, Key, Lists, PastEnd, Pieces, Place, Placing,
+    Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Hash, Hints, Key, Lists, PastEnd, Pieces, Place, Placing,
     Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Sizes, Wake, Wired,
 };
 pub use self::parameter::{Given, Parameter, Values};

@@ -51,7 +51,7 @@ const ANSWERS: Answers = Answers {
         hints: Hints::OptOut,
         colours: 0,
     },
-    promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere },
+    promote: Promoting { when: Promote::FullPopulation, dirty: Dirty::Nowhere, ..base::ANSWERS.promote },
     scarce: Shortage { then: Scarce::Smaller, ..base::ANSWERS.scarce },
     demote: Demoting { steps: Demote::ToBase, on_unmap: false, ..base::ANSWERS.demote },
     reclaim: Reclaiming { cache: Cache::Free, ..base::ANSWERS.reclaim },
