@@ -117,6 +117,11 @@ impl Behind {
         self.counters.shootdown_entries += self.tlbs.forget_ranges(space, pages);
     }
 
+    /// Drops lines of the program from the caches.
+    pub(crate) fn flush_lines(&mut self, lines: Range<u32>) {
+        self.counters.remaps.flushed_lines += self.lines.flush(lines);
+    }
+
     /// Drops a pointer to a table that is removed.
     pub(crate) fn forget_pointer(&mut self, level: usize, record: Record) {
         on_format!(&mut self.format, format => format.forget(level, record));

@@ -1,6 +1,6 @@
 //! What translation cost, computed from counts by the machine's stated latencies.
 
-use crate::counters::{Counters, LineCounts};
+use crate::counters::{Counters, LineCounts, Remaps};
 use crate::machine::{Machine, SetBy};
 use superpage_pages::Access;
 
@@ -45,7 +45,7 @@ impl Machine {
         cycles
     }
 
-    /// The cycles of the program's own misses in the first line caches, in a stream with lines, without those that were prefetched: what each would take alone, divided by
+    /// The cycles of the program's own misses in the first line caches, in a stream with lines, without those that were prefetched: what each would take alone, with the controller's look-ups, divided by
     /// how many overlap ([`crate::machine::Memory::overlap`]).
     pub fn line_cycles(&self, counters: &Counters) -> u64 {
         let [data, fetches, _] = &counters.program_lines;
@@ -53,7 +53,23 @@ impl Machine {
             let hits = self.line_cache.iter().zip(lines.hits).skip(1).map(|(cache, hits)| hits * cache.hit_cycles);
             hits.sum::<u64>() + lines.misses * self.memory.latency_cycles
         };
-        ((alone(data) + alone(fetches)) as f64 / self.memory.overlap) as u64
+        let remapped = self.shadow.as_ref().map_or(0, |shadow| {
+            let ([hits, _], [misses, _]) = (counters.remaps.hits, counters.remaps.misses);
+            (hits + misses) * shadow.hit_cycles + misses * self.memory.latency_cycles
+        });
+        ((alone(data) + alone(fetches) + remapped) as f64 / self.memory.overlap) as u64
+    }
+
+    /// The cycles of making shadow superpages and splitting them, without page-table entries and shootdowns: promotions and
+    /// demotions, entries of the controller's table, and lines flushed.
+    pub fn remap_cycles(&self, remaps: &Remaps) -> u64 {
+        self.shadow.as_ref().map_or(0, |shadow| {
+            let flushed = (remaps.flushed_pages * self.pages.sizes[0].bytes()).div_ceil(1024);
+            remaps.promotions * self.costs.promotion
+                + remaps.demotions * self.costs.demotion
+                + remaps.table_writes * shadow.table_write_cycles
+                + flushed * shadow.flush_per_kb
+        })
     }
 
     /// The cycles of traps for so many dirty and reference bits that accesses set: none where the hardware sets them.

@@ -50,6 +50,47 @@ pub struct Counters {
     pub switches: u64,
     /// Times that all TLBs and walk caches were emptied: at a switch, or because address space numbers ran out.
     pub flushes: u64,
+    /// What shadow superpages have cost, on a machine that has them.
+    pub remaps: Remaps,
+}
+
+/// What a memory controller that maps shadow addresses to frames has done, and what the operating system has done for that; the accesses
+/// are those of a stream with lines that missed in all line caches.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Remaps {
+    /// Shadow superpages made of base pages, or of smaller ones.
+    pub promotions: u64,
+    /// Shadow superpages split.
+    pub demotions: u64,
+    /// Entries of the controller's table written: one for each base page that gets a shadow address, loses it, or has a use bit of it
+    /// cleared.
+    pub table_writes: u64,
+    /// Base pages whose lines were flushed from the caches, since their physical address changed.
+    pub flushed_pages: u64,
+    /// Lines of those that a cache held.
+    pub flushed_lines: u64,
+    /// Accesses to shadow addresses whose mapping the controller's TLB held: those that the program waited for, and those that were
+    /// prefetched.
+    pub hits: [u64; 2],
+    /// Those whose mapping was read from memory.
+    pub misses: [u64; 2],
+}
+
+impl Remaps {
+    /// Both, count by count.
+    #[must_use]
+    pub fn with(self, other: Remaps, both: impl Fn(u64, u64) -> u64) -> Remaps {
+        let pair = |a: [u64; 2], b: [u64; 2]| [both(a[0], b[0]), both(a[1], b[1])];
+        Remaps {
+            promotions: both(self.promotions, other.promotions),
+            demotions: both(self.demotions, other.demotions),
+            table_writes: both(self.table_writes, other.table_writes),
+            flushed_pages: both(self.flushed_pages, other.flushed_pages),
+            flushed_lines: both(self.flushed_lines, other.flushed_lines),
+            hits: pair(self.hits, other.hits),
+            misses: pair(self.misses, other.misses),
+        }
+    }
 }
 
 /// Where a program's accesses to lines were served.
@@ -78,6 +119,7 @@ impl Add for Counters {
             shootdown_entries: self.shootdown_entries + other.shootdown_entries,
             switches: self.switches + other.switches,
             flushes: self.flushes + other.flushes,
+            remaps: self.remaps.with(other.remaps, |a, b| a + b),
             ..self
         }
     }

@@ -13,6 +13,7 @@ use crate::recent::{Recent, Seen};
 use crate::record::Record;
 use crate::request::{Request, Trap};
 use crate::tlb::Tlbs;
+use std::ops::Range;
 use superpage_pages::Vpn;
 
 /// The TLBs of the first level, and all machines that have them.
@@ -59,6 +60,11 @@ impl Physical {
 
     fn line(self, frame: u64, line: u32) -> u32 {
         ((frame << self.page | u64::from(line)) >> self.line) as u32
+    }
+
+    /// The lines of these frames.
+    fn lines(self, frames: &Range<u64>) -> Range<u32> {
+        self.line(frames.start, 0)..self.line(frames.end, 0)
     }
 }
 
@@ -309,7 +315,7 @@ impl Front {
                     }
                     self.separate(mappings, entry, access);
                 }
-                match mappings.make_ready(entry, access) {
+                match mappings.make_ready(entry, page, access) {
                     Ok(found) => (head, record) = (found, mappings.records[found as usize]),
                     Err(reason) => {
                         trap = Some(reason);
@@ -443,5 +449,12 @@ impl Watch for Vec<Front> {
         self.iter_mut().flat_map(|front| &mut front.behind).for_each(|behind| {
             behind.counters.shootdown_entries += behind.tlbs.forget_region(first_id, first, forgotten);
         });
+    }
+
+    fn moved(&mut self, frames: Range<u64>) {
+        for front in self {
+            let lines = front.physical.lines(&frames);
+            front.behind.iter_mut().for_each(|behind| behind.flush_lines(lines.clone()));
+        }
     }
 }

@@ -13,6 +13,7 @@ use crate::mmu::{Mmu, Used};
 use crate::record::Record;
 use crate::request::{Request, Trap};
 use crate::table::TABLES;
+use std::ops::Range;
 use superpage_pages::{Access, Mapped, PageRange, PageSize, Protection, Vpn};
 
 /// The state of the host besides its tables.
@@ -33,6 +34,7 @@ impl Watch for Flushed {
     fn leaf(&mut self, _: u32, _: Vpn, _: Record) {}
     fn pointer(&mut self, _: usize, _: Record) {}
     fn region(&mut self, _: u32, _: Vpn, _: Forgotten) {}
+    fn moved(&mut self, _: Range<u64>) {}
 }
 
 /// The mapping of this size from this frame of the guest on.

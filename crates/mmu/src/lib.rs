@@ -30,11 +30,11 @@ mod table;
 mod tlb;
 
 pub use cost::TranslationCycles;
-pub use counters::{Counters, LineCounts, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
+pub use counters::{Counters, LineCounts, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS, Remaps};
 pub use index::Index;
 pub use machine::{
     Clock, Clustered, Costs, Disk, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory, PageTable,
-    Pages, Perforated, RangeTlbSpec, Serves, SetBy, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
+    Pages, Perforated, RangeTlbSpec, Serves, SetBy, Shadow, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};
 pub use replacement::Replacement;

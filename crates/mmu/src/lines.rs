@@ -8,8 +8,10 @@
 
 use crate::batch::{BATCH, each};
 use crate::cache::Cache;
-use crate::counters::{Counters, MAX_LINE_LEVELS, MAX_WALK_LEVELS};
+use crate::counters::{Counters, MAX_LINE_LEVELS, MAX_WALK_LEVELS, Remaps};
 use crate::machine::{LineCacheSpec, Machine};
+use crate::replacement::Replacement;
+use std::ops::Range;
 
 /// Bytes of a page-table entry, the same on all machines.
 pub(crate) const ENTRY_BYTES: u64 = 8;
@@ -20,6 +22,9 @@ const WANTED: usize = BATCH * MAX_WALK_LEVELS;
 /// Lines of the program are below this number: the key of a line is its number and a bit that tells these from page-table lines, and
 /// the largest number of 32 bits is no key. Keys are kept small: some caches have a table by key.
 pub(crate) const PROGRAM_LINES: u64 = (1 << 31) - 1;
+
+/// Where some of these are shadow addresses, the lines of memory are below this number, and they are not.
+pub(crate) const SHADOW_LINES: u64 = 1 << 30;
 
 /// The key of a page-table line.
 #[inline(always)]
@@ -47,10 +52,26 @@ pub(crate) struct Lines {
     instructions: Option<Cache>,
     /// The last lines of the streams that are prefetched, the latest first.
     streams: Vec<u32>,
+    /// The TLB of the memory controller, if it has one.
+    remapping: Option<Remapping>,
     /// The shift from an entry's number (its address divided by [`ENTRY_BYTES`]) to its line's number.
     shift: u32,
     /// The lines that are referenced, in order.
     wanted: [u32; WANTED],
+}
+
+/// The TLB of a memory controller that maps shadow addresses, by base page.
+#[derive(Clone, Debug)]
+struct Remapping {
+    cache: Cache,
+    /// The shift from a line's number to that of its base page.
+    shift: u32,
+}
+
+impl Remapping {
+    fn page(&self, line: u32) -> u32 {
+        (line - SHADOW_LINES as u32) >> self.shift
+    }
 }
 
 /// What walks read page-table lines through, and where that is counted.
@@ -70,7 +91,12 @@ impl Lines {
         let shift = (machine.memory.line_bytes / ENTRY_BYTES).ilog2();
         let instructions = machine.instruction_cache.as_ref().map(cache);
         let streams = vec![u32::MAX; machine.memory.streams];
-        Lines { caches, instructions, streams, shift, wanted: [0; WANTED] }
+        let page = machine.ladder().base().bytes() / machine.memory.line_bytes;
+        let remapping = machine.shadow.as_ref().map(|shadow| Remapping {
+            cache: Cache::of_sparse_keys(shadow.entries / shadow.ways, shadow.ways, Replacement::Lru),
+            shift: page.ilog2(),
+        });
+        Lines { caches, instructions, streams, remapping, shift, wanted: [0; WANTED] }
     }
 
     /// As [`Cache::bytes`], of one of them.
@@ -139,11 +165,48 @@ impl Lines {
         data.misses += (left & !fetches & !ahead).count_ones() as u64;
         prefetched.misses += (left & ahead).count_ones() as u64;
         fetched.misses += (left & fetches).count_ones() as u64;
+        if self.remapping.is_some() {
+            self.remap(lines, left, ahead, &mut counters.remaps);
+        }
+    }
+
+    /// Those that go to memory ask the controller, in their order; `ahead` are prefetched.
+    #[inline(never)]
+    fn remap(&mut self, lines: &[u32], asking: u64, ahead: u64, remaps: &mut Remaps) {
+        let Some(remapping) = &mut self.remapping else { return };
+        for at in each(asking).filter(|at| u64::from(lines[*at]) >= SHADOW_LINES) {
+            let (page, kind) = (remapping.page(lines[at]), (ahead >> at & 1) as usize);
+            match remapping.cache.access(1, |_| (page.into(), page)) {
+                0 => remaps.hits[kind] += 1,
+                _ => remaps.misses[kind] += 1,
+            }
+        }
+    }
+
+    /// Drops these lines of the program, of whole base pages, from all caches, and shadow pages from the controller's TLB.
+    /// Returns how many lines a cache held.
+    pub(crate) fn flush(&mut self, lines: Range<u32>) -> u64 {
+        let mut held = 0;
+        for line in lines.clone() {
+            let (number, key) = (u64::from(line), of_program(line));
+            let caches = self.caches.iter_mut().chain(&mut self.instructions);
+            let dropped = caches.fold(0, |dropped, cache| dropped + cache.forget(&(number..number + 1), key));
+            held += u64::from(dropped > 0);
+        }
+        if let Some(remapping) = &mut self.remapping
+            && u64::from(lines.start) >= SHADOW_LINES
+        {
+            for page in remapping.page(lines.start)..=remapping.page(lines.end - 1) {
+                remapping.cache.forget(&(page.into()..u64::from(page) + 1), page);
+            }
+        }
+        held
     }
 
     /// Checks that the caches hold only lines at their places.
     pub(crate) fn validate(&self) -> Result<(), String> {
         // The one for fetches is the last.
+        self.remapping.iter().try_for_each(|remapping| remapping.cache.validate())?;
         for (level, cache) in self.caches.iter().chain(&self.instructions).enumerate() {
             cache.validate()?;
             for (set, way, line, ()) in cache.entries() {
@@ -156,8 +219,8 @@ impl Lines {
     }
 }
 
-/// Which of these misses are next to the last line of a stream, which then goes on; another begins a stream in place of the one that
-/// went on longest ago.
+/// Which of these misses are next to the last line of a stream, which then goes on; another begins a stream in place of the one
+/// that went on longest ago.
 fn prefetched_of(streams: &mut [u32], lines: &[u32], missed: u64) -> u64 {
     let mut ahead = 0;
     for at in each(missed) {

@@ -11,9 +11,9 @@ use crate::cache::Cache;
 use crate::counters::Counters;
 use crate::front::{Front, Lined, STREAM_LINE_SHIFT};
 use crate::host::HostState;
-use crate::lines::{Lines, PROGRAM_LINES};
+use crate::lines::{Lines, PROGRAM_LINES, SHADOW_LINES};
 use crate::machine::Machine;
-use crate::mappings::{Backing, MappingId, Mappings, UseBits, Work};
+use crate::mappings::{Backing, MappingId, Mappings, Recast, UseBits, Work};
 use crate::reach::Entries;
 use crate::recent::Recent;
 use crate::record::Record;
@@ -75,6 +75,9 @@ impl Mmu {
         if machines.iter().any(|machine| machine.range_tlb.is_some()) {
             mappings.keep_ranges();
         }
+        if let Some((first, frames)) = machine.shadow_frames() {
+            mappings.keep_shadow(first, frames);
+        }
         let host = machine.host.as_ref().filter(|host| host.managed && machine.page_table.kind == TableKind::Nested);
         mappings.backing = host.map(|host| Box::new(Backing::new(tables_of_host(machine, host))));
         Mmu {
@@ -102,8 +105,11 @@ impl Mmu {
         let walks = machine.walk_cache.iter().map(|cache| cache.entries).chain(of_host).chain(nested);
         let walks = walks.map(|entries| <Cache>::bytes(1, entries, Replacement::Lru));
         let lines = machine.line_cache.iter().chain(&machine.instruction_cache).map(|spec| Lines::bytes(machine, spec));
+        let shadow = machine.shadow.iter();
+        let remapping =
+            shadow.map(|shadow| <Cache>::bytes(shadow.entries / shadow.ways, shadow.ways, Replacement::Lru));
         let buckets = machine.clustered.iter().map(|clustered| (clustered.buckets * 4, clustered.buckets * 4));
-        let all = tlbs.chain(walks).chain(lines).chain(buckets);
+        let all = tlbs.chain(walks).chain(lines).chain(remapping).chain(buckets);
         all.fold((0, 0), |(begun, whole), (more, most)| (begun.saturating_add(more), whole.saturating_add(most)))
     }
 
@@ -119,10 +125,15 @@ impl Mmu {
     }
 
     /// The part of them that is the same on all machines: use bits set, page-table entries written and traversed,
-    /// shootdowns and switches.
+    /// shootdowns, switches, and shadow superpages.
     pub fn shared(&self) -> Counters {
         let UseBits { dirtied, referenced } = self.mappings.use_bits;
-        Counters { dirty_updates: dirtied, reference_updates: referenced, ..self.counters }
+        Counters {
+            dirty_updates: dirtied,
+            reference_updates: referenced,
+            remaps: self.mappings.remaps(),
+            ..self.counters
+        }
     }
 
     /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less cost.
@@ -183,10 +194,14 @@ impl Mmu {
     /// The request that traps has been counted, with its misses. The caller lets the operating system handle the trap,
     /// calls [`Mmu::retry`] and continues after that request. A first write to a clean page is not a trap here: the
     /// dirty bit is set in place and counted, whether the machine does that in hardware or by a trap.
+    ///
+    /// # Panics
+    /// The machine has shadow superpages, which are for streams with lines ([`Mmu::run_lines`]).
     pub fn run(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
         if requests.is_empty() {
             return None;
         }
+        assert!(!self.mappings.shadows(), "a stream without lines on a machine with shadow superpages");
         self.shot = None;
         if self.mappings.backing.is_some() {
             return self.run_as_guest(requests);
@@ -249,7 +264,7 @@ impl Mmu {
     /// Why a machine cannot run a stream with lines, with so many bytes of memory, if it cannot.
     pub fn refuses_lines(machine: &Machine, memory: u64) -> Option<String> {
         let bytes = machine.memory.line_bytes;
-        let most = PROGRAM_LINES.saturating_mul(bytes);
+        let most = if machine.shadow.is_some() { SHADOW_LINES } else { PROGRAM_LINES }.saturating_mul(bytes);
         if machine.line_cache.is_empty() {
             Some("it has no line caches ([[line-cache]] in its file)".into())
         } else if bytes < 1 << STREAM_LINE_SHIFT {
@@ -260,7 +275,7 @@ impl Mmu {
                     .into(),
             )
         } else if memory > most {
-            Some(format!("with lines it can have at most {} GB of memory", most >> 30))
+            Some(format!("with lines it can have at most {} GB of memory: give less with --memory", most >> 30))
         } else {
             None
         }
@@ -297,8 +312,8 @@ impl Mmu {
         self.shoot(space, pages);
     }
 
-    /// Brings what follows from the mappings, clusters, ranges and perforated pages, up to date after a change of the mappings of these pages. Counts what
-    /// the change costs, which was `work` in the index, and whether something of perforated pages had to be shot down.
+    /// Brings what follows from the mappings, clusters, ranges, perforated pages and shadow superpages, up to date after a change of
+    /// the mappings of these pages. Counts what the change costs, which was `work` in the index, and what had to be shot down.
     fn follow(&mut self, work: Work, space: u32, at: Vpn, size: PageSize) {
         let pages = self.pages(at, size);
         let work = self.mappings.cluster(space, &pages, work);
@@ -308,9 +323,38 @@ impl Mmu {
             let (work, forgotten) = self.mappings.perforate(space, pages.clone(), &mut self.fronts);
             self.count_work(work);
             if forgotten {
-                self.shoot(space, pages);
+                self.shoot(space, pages.clone());
             }
         }
+        if self.mappings.shadows() {
+            let made = self.mappings.cover(space, &pages, &mut self.fronts);
+            self.count_recast(made);
+        }
+    }
+
+    /// Splits the shadow superpages that have any of these pages, which are about to change.
+    fn uncover(&mut self, space: u32, at: Vpn, size: PageSize) {
+        if self.mappings.shadows() {
+            let split = self.mappings.uncover(space, &self.pages(at, size), &mut self.fronts);
+            self.count_recast(split);
+        }
+    }
+
+    /// Splits those that have any of the frames that are about to be mapped once more.
+    fn unshare(&mut self, to: Mapped) {
+        if self.mappings.shadows() {
+            let frames = self.pages(Vpn(to.frame.0), to.size);
+            let split = self.mappings.unshare(frames, &mut self.fronts);
+            self.count_recast(split);
+        }
+    }
+
+    fn count_recast(&mut self, Recast { work, blocks }: Recast) {
+        self.count_work(work);
+        if !blocks.is_empty() {
+            self.fronts.iter_mut().for_each(Front::forget);
+        }
+        blocks.into_iter().for_each(|(space, pages)| self.shoot(space, pages));
     }
 
     /// Drops these pages from the TLBs; does nothing if none of them was loaded since the last shootdown of the same
@@ -326,12 +370,14 @@ impl Mmu {
     /// Adds a mapping where nothing is mapped, from the page `at` and its frame on: referenced, and dirty if it is made for a write. Panics if
     /// something is mapped there or `at` is not aligned, which would be a bug in the memory manager.
     pub fn enter(&mut self, space: u32, at: Vpn, to: Mapped, access: Access) {
+        self.unshare(to);
         let work = self.mappings.enter(space, at, to, access);
         self.follow(work, space, at, to.size);
     }
 
     /// The same of a page that nobody touches: it is neither referenced nor dirty.
     pub fn enter_untouched(&mut self, space: u32, at: Vpn, to: Mapped) {
+        self.unshare(to);
         let work = self.mappings.enter(space, at, to, Access::Read);
         self.mappings.never_used(MappingId { space, at, size: to.size });
         self.follow(work, space, at, to.size);
@@ -340,6 +386,7 @@ impl Mmu {
     /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether modified. Panics if there
     /// is none, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
+        self.uncover(space, at, size);
         let (record, work) = self.mappings.remove(MappingId { space, at, size }, &mut self.fronts);
         self.count_shootdown(space, at, size);
         self.follow(work, space, at, size);
@@ -348,6 +395,7 @@ impl Mmu {
 
     /// Changes the rights of a mapping.
     pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
+        self.uncover(space, at, size);
         let work = self.mappings.protect(MappingId { space, at, size }, protection, &mut self.fronts);
         self.count_shootdown(space, at, size);
         self.follow(work, space, at, size);
@@ -356,6 +404,7 @@ impl Mmu {
     /// Replaces all mappings of `from` in a region, which have contiguous frames and equal rights, by one mapping of
     /// `to`. Reads all their page-table entries, as real kernels do to gather the use bits.
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
+        self.uncover(space, at, to);
         let work = self.mappings.promote(MappingId { space, at, size: from }, to, &mut self.fronts);
         self.count_shootdown(space, at, to);
         self.follow(work, space, at, to);
@@ -402,6 +451,14 @@ impl Mmu {
             self.count_work(work);
         }
         Used::of(before)
+    }
+
+    /// Splits all shadow superpages of a space all of whose mappings will be removed: each base page is flushed from the caches once.
+    pub fn uncover_all(&mut self, space: u32) {
+        if self.mappings.shadows() {
+            let split = self.mappings.uncover_all(space, &mut self.fronts);
+            self.count_recast(split);
+        }
     }
 
     /// Flushes a space all of whose mappings will be removed, with none used meanwhile: one flush for all of them.

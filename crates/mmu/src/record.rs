@@ -15,7 +15,7 @@ const _: () = assert!(MAX_LEVELS <= RUNGS);
 #[repr(C, align(8))]
 pub(crate) struct Record {
     bits: u32,
-    /// Of a pointer, the first page-table entry of the table.
+    /// Of a pointer, the first page-table entry of the table; of the head of a shadow superpage, its number.
     child: u32,
 }
 
@@ -27,6 +27,7 @@ const TABLE: u32 = 1 << 6;
 const RUNG: u32 = 7;
 const REPLICAS: u32 = 12;
 const REPLICAS_MASK: u32 = 31 << REPLICAS;
+const SHADOW: u32 = 1 << 17;
 
 /// What a leaf of one entry must have so that an access of this number (0 read, 1 write, 2 execute) leaves it
 /// unchanged: the right, and the use bits that the access would set.
@@ -49,6 +50,19 @@ impl Record {
         Record { bits, child: 0 }
     }
 
+    /// The head of a shadow superpage with this number, whose base pages have use bits of their own ([`crate::mappings`]): it is
+    /// never ready, so that each access looks there.
+    pub(crate) fn shadow(rung: usize, replicas: u32, protection: Protection, number: u32) -> Record {
+        let leaf = Record::leaf(rung, replicas, protection, (true, true));
+        Record { bits: leaf.bits | SHADOW, child: number }
+    }
+
+    /// Whether this is the head of a shadow superpage.
+    #[inline(always)]
+    pub(crate) fn is_shadow(self) -> bool {
+        self.bits & SHADOW != 0
+    }
+
     #[inline(always)]
     pub(crate) fn is_absent(self) -> bool {
         self.bits == 0
@@ -64,7 +78,7 @@ impl Record {
         self.bits & LEAF != 0
     }
 
-    /// The first page-table entry of the table that this points to.
+    /// The first page-table entry of the table that this points to, or the number of the shadow superpage whose head it is.
     #[inline(always)]
     pub(crate) fn child(self) -> u32 {
         self.child
@@ -87,11 +101,11 @@ impl Record {
         Record { bits: self.bits & !((RUNGS as u32 - 1) << RUNG) | (rung as u32) << RUNG, ..self }
     }
 
-    /// Whether this is a leaf and its own head, allows the access, and is not changed by it.
+    /// Whether this is a leaf and its own head, allows the access, and is not changed by it, nor anything beside it.
     #[inline(always)]
     pub(crate) fn is_ready(self, access: u64) -> bool {
         let ready = READY[access as usize & 3];
-        self.bits & (ready | REPLICAS_MASK) == ready
+        self.bits & (ready | REPLICAS_MASK | SHADOW) == ready
     }
 
     /// Whether the entry is a leaf that allows the access of this number.

@@ -40,6 +40,7 @@ static FILES: &[(&str, &str, &str)] = &files![
     "solomon24" / "workloads",
     "talluri94" / "subblocks",
     "talluri95" / "tables",
+    "swanson98" / "shadow",
     "park20" / "mechanism",
     "park20" / "microbenchmark",
     "park20" / "benchmarks",

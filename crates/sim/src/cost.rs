@@ -2,7 +2,7 @@
 
 use crate::estimate::Whole;
 use std::ops::{Add, Sub};
-use superpage_mmu::{Counters, Machine};
+use superpage_mmu::{Counters, Machine, Remaps};
 use superpage_vm::Stats;
 
 /// The program's own instructions, at the machine's rate without TLB misses.
@@ -29,6 +29,8 @@ pub(crate) struct Effort {
     /// Pages that the daemon sampled, and regions that the background of a policy scanned.
     scanned: u64,
     digests: u64,
+    /// Of shadow superpages, which no policy knows of.
+    remaps: Remaps,
 }
 
 impl Effort {
@@ -51,6 +53,7 @@ impl Effort {
             preemptions: stats.reservations_preempted,
             scanned: stats.daemon_scanned + stats.background_scanned,
             digests: stats.pages_hashed - idle,
+            remaps: counters.remaps,
         }
     }
 
@@ -70,6 +73,7 @@ impl Effort {
             preemptions: both(self.preemptions, other.preemptions),
             scanned: both(self.scanned, other.scanned),
             digests: both(self.digests, other.digests),
+            remaps: self.remaps.with(other.remaps, &both),
         }
     }
 
@@ -88,7 +92,8 @@ impl Effort {
             promotion: self.pte_traversals * costs.pte_traversal
                 + self.promotions * costs.promotion
                 + self.demotions * costs.demotion
-                + self.preemptions * costs.preemption,
+                + self.preemptions * costs.preemption
+                + machine.remap_cycles(&self.remaps),
             background: self.scanned * costs.daemon_page + self.digests * digest,
         }
     }
@@ -117,7 +122,7 @@ pub(crate) struct Kernel {
     pub(crate) fault: u64,
     pub(crate) zero: u64,
     pub(crate) copy: u64,
-    /// What only superpages cause: promotions, demotions, preemptions, and traversals of replicated entries. What it
+    /// What only superpages cause: promotions, demotions, preemptions, traversals of replicated entries, and what shadow superpages cost. What it
     /// would cost a program that has no benefit from them (Navarro et al., section 6.6, "Overhead in practice").
     pub(crate) promotion: u64,
     /// Pages that the daemon sampled, regions that the background of a policy scanned, and digests.

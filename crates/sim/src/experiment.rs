@@ -163,8 +163,9 @@ pub fn run_parts(
     if watch.sample_seconds.is_some_and(|step| step.is_nan() || step <= 0.0) {
         return Err(Error::Usage("a sample every 0 seconds: expected more".into()));
     }
-    if watch.lines {
-        check_lines(setups, source.info())?;
+    match watch.lines {
+        true => check_lines(setups, source.info())?,
+        false => check_pages(setups)?,
     }
     let mut phases = Phases::new(source);
     let info = source.info().clone();
@@ -239,6 +240,17 @@ fn check_lines(setups: &[Setup], info: &Info) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// Whether the machines can run a stream without lines.
+fn check_pages(setups: &[Setup]) -> Result<(), Error> {
+    match setups.iter().find(|setup| setup.machine.shadow.is_some()) {
+        Some(setup) => Err(Error::Usage(format!(
+            "machine {}: only lines say what goes to its memory controller: give --lines, and a trace recorded with it",
+            setup.machine.name
+        ))),
+        None => Ok(()),
+    }
 }
 
 /// Sets every row's figures relative to `base` on the same machine.

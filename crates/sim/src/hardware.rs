@@ -79,6 +79,7 @@ impl Pmap for Hardware<'_> {
 
     fn flush(&mut self, space: SpaceId) {
         self.mmu.flush(space.0);
+        self.mmu.uncover_all(space.0);
     }
 
     fn destroy(&mut self, space: SpaceId) {

@@ -1,6 +1,6 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
-use crate::row::Caches;
+use crate::row::{Caches, ShadowCounts};
 use crate::{Digest, Error, Files, Row, approximate};
 use serde_json::Value;
 use std::io::Write;
@@ -279,6 +279,13 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(Column::number("walks' L1D misses").only_wide(), |row| of_caches(row, |caches| caches.walk_l1d_misses));
         add(Column::number("from memory").only_wide(), |row| of_caches(row, |caches| caches.walk_memory_accesses));
     }
+    if rows.iter().any(|row| row.shadow.is_some()) {
+        add(Column::number("MTLB hits").only_wide(), |row| of_shadow(row, |shadow| shadow.mtlb_hits));
+        add(Column::number("MTLB misses"), |row| of_shadow(row, |shadow| shadow.mtlb_misses));
+        add(Column::number("shadow superpages").only_wide(), |row| of_shadow(row, |shadow| shadow.promotions));
+        add(Column::number("split").only_wide(), |row| of_shadow(row, |shadow| shadow.demotions));
+        add(Column::number("lines flushed").only_wide(), |row| of_shadow(row, |shadow| shadow.flushed_lines));
+    }
     let mapped: Cell = match screen.is_wide() {
         true => |row| approximate::known(row, pages(&row.pages)),
         false => |row| approximate::known(row, most_pages(&row.pages)),
@@ -299,6 +306,11 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
 /// A count of line caches, if there are lines.
 fn of_caches(row: &Row, of: fn(&Caches) -> u64) -> String {
     row.caches.as_ref().map_or("-".into(), |caches| count(of(caches)))
+}
+
+/// A count of shadow superpages, if there are any.
+fn of_shadow(row: &Row, of: fn(&ShadowCounts) -> u64) -> String {
+    row.shadow.as_ref().map_or("-".into(), |shadow| count(of(shadow)))
 }
 
 /// A share in percent, if there is one.

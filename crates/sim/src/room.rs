@@ -24,6 +24,9 @@ const CLUSTER_BYTES: u64 = 72;
 const TABLE_ENTRY_BYTES: u64 = 16;
 /// Bytes for a mapping, and for a page that lies alone in it.
 const MAPPING_BYTES: u64 = 1024;
+/// Bytes for each frame of a machine with shadow superpages, while the list of them grows, and for each base page of these, of
+/// which there are two while superpages are joined.
+const SHADOW_BYTES: (u64, u64) = (16, 32);
 /// Bytes for each base page of a program on each machine: its places in TLBs with many ways.
 const PLACE_BYTES: u64 = 4;
 
@@ -126,11 +129,12 @@ fn of_kernel(setup: &Setup, extent: Extent) -> Need {
     // Where all levels are as wide, that is among what a page takes.
     let tables = table_bytes(&setup.machine.page_table.bits, pages).saturating_sub(pages.saturating_mul(PAGE_BYTES));
     let in_memory = extents(setup, setup.frames).saturating_mul(EXTENT_BYTES);
+    let (of_frame, of_page) = if setup.machine.shadow.is_some() { SHADOW_BYTES } else { (0, 0) };
     Need {
         begun: (setup.frames / FRAMES_BEGUN).saturating_add(in_memory),
-        whole: setup.frames.saturating_mul(FRAME_BYTES).saturating_add(in_memory),
+        whole: setup.frames.saturating_mul(FRAME_BYTES + of_frame).saturating_add(in_memory),
         program: pages
-            .saturating_mul(PAGE_BYTES)
+            .saturating_mul(PAGE_BYTES + of_page)
             .saturating_add(extents(setup, pages).saturating_mul(NODE_BYTES))
             .saturating_add(mappings.saturating_mul(MAPPING_BYTES))
             .saturating_add(tables),

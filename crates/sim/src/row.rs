@@ -2,7 +2,7 @@
 
 use crate::{ContiguousPercent, Digest, Files, Fragment};
 use serde::{Serialize, Serializer};
-use superpage_mmu::Counters;
+use superpage_mmu::{Counters, Remaps};
 use superpage_pages::PageSize;
 
 /// One simulation of the grid, with the keys of the JSON that the command prints.
@@ -60,7 +60,7 @@ pub struct Row {
     pub zero_cycles: u64,
     /// Copying of pages, and of what programs read from and write to files.
     pub copy_cycles: u64,
-    /// Promotions, demotions, preemptions and traversals of replicated entries, outside the daemon.
+    /// Promotions, demotions, preemptions and traversals of replicated entries, outside the daemon, and what shadow superpages cost.
     pub promotion_cycles: u64,
     /// The page daemon with all that it does, and digests.
     pub background_cycles: u64,
@@ -97,6 +97,8 @@ pub struct Row {
     pub contiguous_percent: Option<ContiguousPercent>,
     /// What missed in the machine's line caches; only if [`Watch`](crate::Watch) asks for lines.
     pub caches: Option<Caches>,
+    /// What superpages over scattered frames took, on a machine whose memory controller maps these (`+shadow`).
+    pub shadow: Option<ShadowCounts>,
     /// Superpages made: by promotion, or at once by the fault that populated all of them.
     pub promotions: u64,
     /// Those of them that a fault made at once, which costs no promotion.
@@ -268,6 +270,46 @@ impl Caches {
     }
 }
 
+/// What shadow superpages took. To the kernel they are base pages, so its own counts have none of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ShadowCounts {
+    /// Made of base pages, or of smaller ones. A split is no promotion, though smaller ones remain.
+    pub promotions: u64,
+    /// Split, since a page of them changed or was mapped elsewhere too.
+    pub demotions: u64,
+    /// Entries of the controller's table that were written.
+    pub table_writes: u64,
+    /// Base pages whose lines were flushed from the caches: each time that their physical address changed.
+    pub flushed_pages: u64,
+    /// Lines that a cache held of these.
+    pub flushed_lines: u64,
+    /// Accesses to memory whose mapping the controller's TLB held, prefetched or not.
+    pub mtlb_hits: u64,
+    /// Those whose mapping was read from memory.
+    pub mtlb_misses: u64,
+}
+
+impl ShadowCounts {
+    pub(crate) fn of(counters: &Counters) -> ShadowCounts {
+        let Remaps { promotions, demotions, table_writes, flushed_pages, flushed_lines, hits, misses } =
+            counters.remaps;
+        let (mtlb_hits, mtlb_misses) = (hits.iter().sum(), misses.iter().sum());
+        ShadowCounts { promotions, demotions, table_writes, flushed_pages, flushed_lines, mtlb_hits, mtlb_misses }
+    }
+
+    fn since(self, before: &ShadowCounts) -> ShadowCounts {
+        ShadowCounts {
+            promotions: self.promotions - before.promotions,
+            demotions: self.demotions - before.demotions,
+            table_writes: self.table_writes - before.table_writes,
+            flushed_pages: self.flushed_pages - before.flushed_pages,
+            flushed_lines: self.flushed_lines - before.flushed_lines,
+            mtlb_hits: self.mtlb_hits - before.mtlb_hits,
+            mtlb_misses: self.mtlb_misses - before.mtlb_misses,
+        }
+    }
+}
+
 /// How the counts of a row were estimated from a sampled stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Sampled {
@@ -322,6 +364,9 @@ impl Row {
             now.1 -= then.1;
         }
         if let (Some(now), Some(then)) = (&mut self.caches, &before.caches) {
+            *now = now.since(then);
+        }
+        if let (Some(now), Some(then)) = (&mut self.shadow, &before.shadow) {
             *now = now.since(then);
         }
         self.seconds -= before.seconds;

@@ -13,7 +13,7 @@ use crate::memory::contiguity;
 use crate::parts::Peak;
 use crate::piece::{Mark, Piece, Window};
 use crate::requests::Asked;
-use crate::row::{Caches, Sampled};
+use crate::row::{Caches, Sampled, ShadowCounts};
 use crate::{Error, Part, Row, Run, Sample, Setup, Watch};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicBool;
@@ -519,6 +519,7 @@ impl Simulation {
             pages: self.setup.ladder.sizes().iter().copied().zip(self.touched.mapped_at_peak).collect(),
             contiguous_percent: self.record.watch.contiguity.then(|| self.touched.contiguous.percent()),
             caches: self.record.watch.lines.then(|| Caches::of(counters)),
+            shadow: machine.shadow.as_ref().map(|_| ShadowCounts::of(counters)),
             promotions: stats.promotions.iter().sum(),
             superpages_at_fault: stats.promotions_at_fault,
             promotions_by_size: self.setup.ladder.sizes().iter().copied().zip(stats.promotions).skip(1).collect(),

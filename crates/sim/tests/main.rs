@@ -15,6 +15,7 @@ mod page_tables;
 mod parts;
 mod pressure;
 mod sampling;
+mod shadow;
 mod together;
 mod touched;
 mod tutorial;

@@ -268,6 +268,7 @@ impl Machine {
         }
         self.check_perforated().or_else(|what| fail("perforated", what))?;
         self.check_ranges().or_else(|what| fail("range-tlb", what))?;
+        self.check_shadow().or_else(|what| fail("shadow", what))?;
         self.check_caches().or_else(|(key, what)| fail(&key, what))
     }
 
@@ -389,15 +390,17 @@ impl Machine {
         }
     }
 
-    /// What walks beyond the plain tables need of the line caches: what they read lies far apart, and only sets of few ways take no more
-    /// memory for that.
+    /// What walks beyond the plain tables, and shadow addresses, need of the line caches: these lines lie far apart, and only sets of
+    /// few ways take no more memory for that.
     fn check_lines(&self) -> Result<(), (&'static str, String)> {
         let apart = matches!(self.page_table.kind, TableKind::Nested | TableKind::Perforated);
-        match self.line_cache.iter().find(|cache| apart && cache.ways > SEARCHED_WAYS) {
-            Some(cache) => Err((
-                "line-cache",
-                format!("with nested or perforated tables \"{}\" has at most {SEARCHED_WAYS} ways", cache.name),
-            )),
+        let shadow = self.shadow.is_some();
+        let mut caches = self.line_cache.iter().chain(self.instruction_cache.as_ref().filter(|_| shadow));
+        let with = if shadow { "shadow addresses" } else { "nested or perforated tables" };
+        match caches.find(|cache| (apart || shadow) && cache.ways > SEARCHED_WAYS) {
+            Some(cache) => {
+                Err(("line-cache", format!("with {with} \"{}\" has at most {SEARCHED_WAYS} ways", cache.name)))
+            }
             None => Ok(()),
         }
     }

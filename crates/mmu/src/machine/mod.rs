@@ -9,6 +9,7 @@ mod check;
 mod joins;
 mod overlay;
 mod range;
+mod shadow;
 mod tlb;
 
 use crate::mappings::perforated_size;
@@ -19,6 +20,7 @@ use superpage_pages::{Ladder, PageSize, parse_bytes};
 
 pub use check::MachineError;
 pub use joins::{JoinKind, Joins, UseBit};
+pub use shadow::Shadow;
 pub use tlb::{Serves, TlbSpec, Ways};
 
 /// A machine: hardware, and the costs of operating-system work on it.
@@ -51,6 +53,9 @@ pub struct Machine {
     /// A TLB of ranges beside the last level, where there is one.
     #[serde(default)]
     pub range_tlb: Option<RangeTlbSpec>,
+    /// What the memory controller maps, where it does.
+    #[serde(default)]
+    pub shadow: Option<Shadow>,
     /// The TLBs, any number.
     pub tlb: Vec<TlbSpec>,
     /// The cost of a walk or a refill besides its memory references.
@@ -408,8 +413,10 @@ const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
     "partial-subblock"
     "perforated"
     "range"
+    "shadow"
     "skewed"
     "tailored"
+    "tlb-64"
 );
 
 /// What the text of a machine comes from, as errors name it: a file of the user's, where it is none of the built-in ones.
@@ -532,7 +539,8 @@ impl Machine {
             machine.clustered.as_ref().map(|clustered| (clustered.pages, clustered.buckets, clustered.partial_subblock))
         };
         let bits = |machine: &Machine| machine.page_table.bits.clone();
-        let tables = |machine: &Machine| (machine.page_table.kind, bits(machine), holes(machine), clusters(machine));
+        let kept = |machine: &Machine| (holes(machine), clusters(machine), machine.shadow_range());
+        let tables = |machine: &Machine| (machine.page_table.kind, bits(machine), kept(machine));
         let looks = |machine: &Machine| machine.compared_use_bits() != 0 || machine.has_managed_host();
         self.pages.sizes == other.pages.sizes && tables(self) == tables(other) && !looks(self) && !looks(other)
     }

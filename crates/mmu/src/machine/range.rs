@@ -10,7 +10,7 @@ const STEP_CYCLES: i64 = 1_000_000;
 const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
-const RANGES: [(&str, &str, i64, i64); 26] = [
+const RANGES: [(&str, &str, i64, i64); 31] = [
     ("clock", "hertz", 1, 100_000_000_000),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
@@ -27,6 +27,11 @@ const RANGES: [(&str, &str, i64, i64); 26] = [
     ("clustered", "buckets", 1, 1 << 24),
     ("perforated", "most-holes-percent", 0, 60),
     ("range-tlb", "entries", 1, 4096),
+    ("shadow", "entries", 1, 1 << 24),
+    ("shadow", "ways", 1, 1 << 24),
+    ("shadow", "hit-cycles", 0, STEP_CYCLES),
+    ("shadow", "table-write-cycles", 0, STEP_CYCLES),
+    ("shadow", "flush-per-kb", 0, WORK_CYCLES),
     ("walk", "refill-cycles", 0, STEP_CYCLES),
     ("walk-cache", "level", 2, 16),
     ("walk-cache", "entries", 1, (1 << 16) - 1),

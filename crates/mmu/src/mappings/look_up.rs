@@ -74,9 +74,13 @@ impl Mappings {
     /// The head of the mapping that the page-table entry belongs to, with the use bits that the access sets; or the
     /// reason why it traps.
     #[inline(always)]
-    pub(crate) fn make_ready(&mut self, entry: u32, access: u64) -> Result<u32, Trap> {
+    pub(crate) fn make_ready(&mut self, entry: u32, page: Vpn, access: u64) -> Result<u32, Trap> {
         let head = Mappings::head(entry, self.records[entry as usize]);
         let record = &mut self.records[head as usize];
+        if record.is_shadow() && record.allows(access) {
+            self.use_shadowed(head, page, access);
+            return Ok(head);
+        }
         if !record.allows(access) {
             return Err(match record.is_leaf() {
                 true => Trap::Rights { held: record.protection() },

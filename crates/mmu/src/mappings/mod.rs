@@ -14,6 +14,7 @@ mod look_up;
 mod operations;
 mod perforation;
 mod ranges;
+mod shadow;
 mod validate;
 
 use crate::lines::ENTRY_BYTES;
@@ -24,12 +25,15 @@ use frames::Frames;
 use look_up::Stretches;
 use perforation::Perforation;
 use ranges::Ranges;
+use shadow::Shadow;
+use std::ops::Range;
 use superpage_pages::{Ladder, PageSize, Vpn};
 
 pub(crate) use backing::Backing;
 pub(crate) use clusters::ClusterShape;
 pub(crate) use operations::{MappingId, Work};
 pub(crate) use perforation::{FRAGMENTS, Forgotten, MOST_PAGES, Region, fragment_order, perforated_size};
+pub(crate) use shadow::Recast;
 
 /// Notified of each page-table entry that caches may hold, just before it changes.
 pub(crate) trait Watch {
@@ -39,6 +43,8 @@ pub(crate) trait Watch {
     fn pointer(&mut self, level: usize, record: Record);
     /// The perforated page with this first page-table entry and page has changed: this is to be forgotten.
     fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten);
+    /// Pages get other physical addresses than these frames: their lines leave the caches.
+    fn moved(&mut self, frames: Range<u64>);
 }
 
 /// No node above: a root.
@@ -215,6 +221,7 @@ pub(crate) struct Mappings {
     pub(crate) backing: Option<Box<Backing>>,
     clusters: Option<Box<Clusters>>,
     ranges: Option<Box<Ranges>>,
+    shadow: Option<Box<Shadow>>,
     pub(crate) use_bits: UseBits,
 }
 
@@ -241,6 +248,7 @@ impl Mappings {
             backing: None,
             clusters,
             ranges: None,
+            shadow: None,
             use_bits: UseBits::default(),
         }
     }

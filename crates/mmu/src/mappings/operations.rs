@@ -32,6 +32,7 @@ impl Mappings {
         let id = self.make(space, at, level);
         let leaf = Record::leaf(rung, replicas, protection, (true, access == Access::Write));
         self.write_leaf(id, leaf, frame.0);
+        self.count_frames(frame.0, 1 << self.order(rung));
         self.nodes.of(id).live += 1 << replicas;
         self.changes += (level > 1) as u64;
         if let Some(backing) = &mut self.backing {
@@ -69,6 +70,7 @@ impl Mappings {
     pub(crate) fn remove(&mut self, mapping: MappingId, watch: &mut impl Watch) -> (Record, Work) {
         let (head, record) = self.expect(mapping);
         watch.leaf(head, mapping.at, record);
+        self.forget_frames(head, record, watch);
         let entries = 1 << record.replicas();
         self.records[head as usize..][..entries].fill(Record::ABSENT);
         self.changes += (self.nodes.level_of(head) > 1) as u64;
@@ -163,8 +165,16 @@ impl Mappings {
     /// The mapping of the page.
     pub(crate) fn lookup(&self, space: u32, at: Vpn) -> Option<Mapped> {
         let (head, record, first) = self.mapping(space, at)?;
-        let frame = Pfn(self.frames.get(head) + (at - first));
-        Some(Mapped { frame, size: self.ladder().sizes()[record.rung()], protection: record.protection() })
+        Some(self.mapped(head, record, at - first))
+    }
+
+    /// What the page at this place of the mapping with this head is mapped to, as far as the memory manager knows.
+    fn mapped(&self, head: u32, record: Record, place: u64) -> Mapped {
+        let (frame, rung) = match record.is_shadow() {
+            true => (self.shadowed(record, place).frame, 0),
+            false => (self.frames.get(head) + place, record.rung()),
+        };
+        Mapped { frame: Pfn(frame), size: self.ladder().sizes()[rung], protection: record.protection() }
     }
 
     /// All mappings, with their spaces and first pages, in no order. O(page-table entries).
@@ -173,21 +183,19 @@ impl Mappings {
         live.flat_map(move |(number, node)| {
             let first = (number as u32) << self.nodes.bits;
             let ids = first..first + (1 << self.bits[node.level as usize - 1]);
-            ids.filter_map(move |id| {
-                let record = self.records[id as usize];
-                if !record.is_leaf() || Mappings::head(id, record) != id {
-                    return None;
-                }
-                let (size, protection) = (self.ladder.sizes()[record.rung()], record.protection());
-                let mapped = Mapped { frame: Pfn(self.frames.get(id)), size, protection };
-                Some((node.space, self.nodes.first_page(id), mapped))
+            let heads = ids.map(|id| (id, self.records[id as usize]));
+            let heads = heads.filter(|(id, record)| record.is_leaf() && Mappings::head(*id, *record) == *id);
+            heads.flat_map(move |(id, record)| {
+                let first = self.nodes.first_page(id);
+                let pages = if record.is_shadow() { 1 << self.order(record.rung()) } else { 1 };
+                (0..pages).map(move |place| (node.space, first + place, self.mapped(id, record, place)))
             })
         })
     }
 
     /// The page-table entry of a mapping, for its use bits.
     pub(crate) fn used(&self, mapping: MappingId) -> Record {
-        self.expect(mapping).1
+        self.shadowed_use(mapping).unwrap_or_else(|| self.expect(mapping).1)
     }
 
     /// Replaces the use bits of a mapping by the result of `change`; returns what they were.
@@ -197,6 +205,9 @@ impl Mappings {
         change: fn(Record) -> Record,
         watch: &mut impl Watch,
     ) -> (Record, Work) {
+        if let Some(before) = self.clear_shadowed(mapping, change) {
+            return (before, Work::default());
+        }
         let (head, record) = self.expect(mapping);
         let cleared = change(record);
         if cleared == record {
@@ -243,6 +254,7 @@ impl Mappings {
                 self.nodes.all[number].live -= 1;
             } else if record.is_leaf() {
                 watch.leaf(id, self.nodes.first_page(id), record);
+                self.forget_frames(id, record, watch);
                 self.records[id as usize..][..1 << record.replicas()].fill(Record::ABSENT);
                 self.nodes.all[number].live -= 1 << record.replicas();
             }

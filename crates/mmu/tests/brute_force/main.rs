@@ -15,6 +15,7 @@ mod ranges;
 mod reach;
 mod replacement;
 mod runs;
+mod shadow;
 mod skewed;
 mod together;
 

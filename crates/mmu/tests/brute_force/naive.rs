@@ -186,7 +186,7 @@ impl Naive {
 
     /// Makes the nodes that mappings need, from the root down, and gives back those that none needs, from the leaves up.
     /// Roots stay.
-    fn rebuild(&mut self) {
+    pub(crate) fn rebuild(&mut self) {
         let mut needed = BTreeSet::new();
         for ((space, first), mapping) in &self.mappings {
             for level in self.leaf_level(mapping.size)..=self.levels() {
@@ -223,7 +223,7 @@ impl Naive {
         }
     }
 
-    fn shoot(&mut self, space: u32, first: u64, size: PageSize) {
+    pub(crate) fn shoot(&mut self, space: u32, first: u64, size: PageSize) {
         let pages = self.pages(size);
         for (spec, cache) in &mut self.tlbs {
             self.counts.shootdown_entries += Naive::forget(spec, cache, space, first, pages);
@@ -259,7 +259,7 @@ impl Naive {
     }
 
     /// One shootdown, unless nothing of the pages can have come into a TLB since the last one.
-    fn announce(&mut self, space: u32, first: u64, pages: u64) {
+    pub(crate) fn announce(&mut self, space: u32, first: u64, pages: u64) {
         let end = first.saturating_add(pages);
         match self.forgotten {
             Some((of, low, high)) if of == space && low <= first && end <= high => {}

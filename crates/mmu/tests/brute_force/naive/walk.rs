@@ -2,6 +2,7 @@
 
 use super::{Mapping, Naive};
 use crate::perforated;
+use std::collections::BTreeSet;
 use superpage_pages::Access;
 
 impl Naive {
@@ -129,8 +130,21 @@ impl Naive {
         self.reference(entry * 8 / self.machine.memory.line_bytes);
     }
 
-    /// The program's access to the line of 64 bytes of a page, which is mapped.
-    pub(crate) fn line(&mut self, page: u64, line: u64, access: Access) {
+    /// Drops these lines of the program from all caches; returns how many lines one held.
+    pub(crate) fn flush_lines(&mut self, lines: std::ops::Range<u64>) -> u64 {
+        let caches = self.line_caches.iter_mut().map(|(_, cache)| cache).chain(&mut self.instruction_cache);
+        let mut flushed = BTreeSet::new();
+        for cache in caches {
+            let of_page = |held: (bool, u64)| !held.0 && lines.contains(&held.1);
+            flushed.extend(cache.entries().copied().filter(|held| of_page(*held)));
+            cache.drop(of_page);
+        }
+        flushed.len() as u64
+    }
+
+    /// The program's access to the line of 64 bytes of a page, which is mapped. Returns the number of the line, and which kind of count it
+    /// is in, if no cache served it.
+    pub(crate) fn line(&mut self, page: u64, line: u64, access: Access) -> Option<(u64, usize)> {
         let (first, mapping) = self.mapping(self.space, page).unwrap();
         let address = (mapping.frame + page - first) * self.machine.pages.sizes[0].bytes() + line * 64;
         let number = address / self.machine.memory.line_bytes;
@@ -171,6 +185,7 @@ impl Naive {
         for (_, cache) in self.line_caches[..missed].iter_mut().skip(usize::from(own)) {
             cache.fill(number, key);
         }
+        served.is_none().then_some((number, kind))
     }
 
     fn reference(&mut self, line: u64) {

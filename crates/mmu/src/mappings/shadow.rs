@@ -1,0 +1,442 @@
+//! Shadow superpages: over frames that lie anywhere, since the memory controller maps a range of physical addresses with no
+//! memory behind them, the *shadow* range, to frames, base page by base page. Swanson, Stoller and Carter, Increasing TLB reach
+//! using superpages backed by shadow memory, ISCA 1998.
+//!
+//! The operating system's part is the rule here, so that no policy has to know of it. After each change of mappings, from the
+//! smallest size up: an aligned block with a changed page becomes a shadow superpage if it is full of base pages, or of shadow
+//! superpages of the next smaller size, with the same rights, and no frame of it is mapped elsewhere too (a line would have two
+//! addresses in the caches). Before one of its pages changes, or a frame of it is mapped elsewhere, a superpage splits into those
+//! of the next smaller size, and those with the page split in turn.
+//!
+//! The shadow range has as much room for each size; the lowest free place is taken, and where there is none, there is no such
+//! superpage. In the index a shadow superpage is a mapping like any other, whose frames are those of the shadow range. The frames
+//! behind it and the use bits of its base pages are here: to the memory manager it is base pages.
+
+use super::{MappingId, Mappings, Watch, Work};
+use crate::counters::Remaps;
+use crate::record::Record;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+use superpage_pages::{Protection, Vpn};
+
+/// No shadow superpage.
+const NONE: u32 = u32::MAX;
+
+/// A base page of a shadow superpage.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Page {
+    pub(super) frame: u64,
+    referenced: bool,
+    dirty: bool,
+}
+
+/// A shadow superpage.
+#[derive(Clone, Debug)]
+struct Block {
+    space: u32,
+    first: Vpn,
+    pages: Vec<Page>,
+}
+
+/// The part of the shadow range for superpages of one size.
+#[derive(Clone, Debug)]
+struct Pool {
+    /// Its first frame, and the base-two logarithm of the base pages of a superpage.
+    first: u64,
+    order: u32,
+    /// The superpages that have room, and the first of them that never was in use.
+    places: u64,
+    fresh: u64,
+    freed: BinaryHeap<Reverse<u64>>,
+}
+
+impl Pool {
+    /// The first frame of the lowest free place.
+    fn take(&mut self) -> Option<u64> {
+        let place = match self.freed.pop() {
+            Some(Reverse(place)) => place,
+            None if self.fresh < self.places => {
+                self.fresh += 1;
+                self.fresh - 1
+            }
+            None => return None,
+        };
+        Some(self.first + (place << self.order))
+    }
+
+    fn give(&mut self, frame: u64) {
+        self.freed.push(Reverse((frame - self.first) >> self.order));
+    }
+}
+
+/// Who maps a frame.
+#[derive(Clone, Copy, Debug)]
+struct Use {
+    mappings: u32,
+    /// The shadow superpage that has it, if one does.
+    block: u32,
+}
+
+/// The controller's table, and what the operating system keeps beside it.
+#[derive(Clone, Debug)]
+pub(super) struct Shadow {
+    /// Real frames are below this one.
+    memory: u64,
+    /// By level of the ladder, from the first above the base page.
+    pools: Vec<Pool>,
+    blocks: Vec<Block>,
+    free: Vec<u32>,
+    uses: Vec<Use>,
+    remaps: Remaps,
+}
+
+/// What superpages that were made or split have cost, and what is to be shot down.
+#[derive(Debug, Default)]
+pub(crate) struct Recast {
+    pub(crate) work: Work,
+    pub(crate) blocks: Vec<(u32, Range<u64>)>,
+}
+
+impl Shadow {
+    /// The use of a frame.
+    fn of(&mut self, frame: u64) -> &mut Use {
+        assert!(frame < self.memory, "frame {frame:#x} is in the shadow range");
+        let at = frame as usize;
+        if self.uses.len() <= at {
+            self.uses.resize(at + 1, Use { mappings: 0, block: NONE });
+        }
+        &mut self.uses[at]
+    }
+
+    fn pool(&mut self, rung: usize) -> &mut Pool {
+        &mut self.pools[rung - 1]
+    }
+
+    /// A new superpage; returns its number.
+    fn add(&mut self, block: Block) -> u32 {
+        self.remaps.table_writes += block.pages.len() as u64;
+        let number = self.free.pop().unwrap_or(self.blocks.len() as u32);
+        block.pages.iter().for_each(|page| self.uses[page.frame as usize].block = number);
+        match self.blocks.get_mut(number as usize) {
+            Some(free) => *free = block,
+            None => self.blocks.push(block),
+        }
+        number
+    }
+
+    /// Takes a superpage of this level out, whose first frame is that; returns its base pages.
+    fn take(&mut self, number: u32, rung: usize, frame: u64) -> Vec<Page> {
+        let pages = std::mem::take(&mut self.blocks[number as usize].pages);
+        pages.iter().for_each(|page| self.uses[page.frame as usize].block = NONE);
+        self.remaps.table_writes += pages.len() as u64;
+        self.remaps.flushed_pages += pages.len() as u64;
+        self.pool(rung).give(frame);
+        self.free.push(number);
+        pages
+    }
+}
+
+impl Mappings {
+    /// Makes shadow superpages from now on, in a range of so many frames that begins with this one. No page is mapped yet.
+    pub(crate) fn keep_shadow(&mut self, first: u64, frames: u64) {
+        let sizes = self.ladder().len() as u64 - 1;
+        let pool = |rung: usize| {
+            let (order, end) = (self.order(rung), first + frames * rung as u64 / sizes);
+            let first = (first + frames * (rung as u64 - 1) / sizes).next_multiple_of(1 << order);
+            Pool { first, order, places: end.saturating_sub(first) >> order, fresh: 0, freed: BinaryHeap::new() }
+        };
+        let pools = (1..=sizes as usize).map(pool).collect();
+        let (blocks, free, uses, remaps) = (Vec::new(), Vec::new(), Vec::new(), Remaps::default());
+        self.shadow = Some(Box::new(Shadow { memory: first, pools, blocks, free, uses, remaps }));
+    }
+
+    /// Whether there may be shadow superpages.
+    #[inline(always)]
+    pub(crate) fn shadows(&self) -> bool {
+        self.shadow.is_some()
+    }
+
+    /// What they have cost so far, beside page-table entries and shootdowns.
+    pub(crate) fn remaps(&self) -> Remaps {
+        self.shadow.as_ref().map_or(Remaps::default(), |shadow| shadow.remaps)
+    }
+
+    fn expect_shadow(&mut self) -> &mut Shadow {
+        self.shadow.as_mut().expect("there are shadow superpages only where they are kept")
+    }
+
+    /// The base page at this place of a shadow superpage.
+    pub(super) fn shadowed(&self, record: Record, place: u64) -> Page {
+        let shadow = self.shadow.as_ref().expect("there are shadow superpages only where they are kept");
+        shadow.blocks[record.child() as usize].pages[place as usize]
+    }
+
+    /// An access of this number to a page of the shadow superpage with this head. The controller sets its use bits, as exactly as
+    /// page tables do here, though a real one sees only what misses in the caches.
+    #[inline(never)]
+    pub(super) fn use_shadowed(&mut self, head: u32, page: Vpn, access: u64) {
+        let place = page - self.nodes.first_page(head);
+        let number = self.records[head as usize].child();
+        let page = &mut self.expect_shadow().blocks[number as usize].pages[place as usize];
+        (page.referenced, page.dirty) = (true, page.dirty || access & 1 != 0);
+    }
+
+    /// A page-table entry with the use bits of a base page of a shadow superpage; `None` if it is in none.
+    pub(super) fn shadowed_use(&self, MappingId { space, at, size }: MappingId) -> Option<Record> {
+        self.shadow.as_ref()?;
+        let (_, record, first) = self.mapping(space, at).filter(|(_, record, _)| record.is_shadow())?;
+        assert_eq!(self.rung(size), 0, "page {at:?} of space {space} is a base page");
+        let Page { referenced, dirty, .. } = self.shadowed(record, at - first);
+        Some(Record::leaf(0, 0, record.protection(), (referenced, dirty)))
+    }
+
+    /// As [`Mappings::clear`], of a base page of a shadow superpage: its bits are in the controller, and TLBs have none. `None`
+    /// if it is in none.
+    pub(super) fn clear_shadowed(&mut self, mapping: MappingId, change: fn(Record) -> Record) -> Option<Record> {
+        let before = self.shadowed_use(mapping)?;
+        let after = change(before);
+        let (_, record, first) = self.mapping(mapping.space, mapping.at)?;
+        let shadow = self.expect_shadow();
+        let page = &mut shadow.blocks[record.child() as usize].pages[(mapping.at - first) as usize];
+        (page.referenced, page.dirty) = (after.referenced(), after.dirty());
+        shadow.remaps.table_writes += u64::from(before != after);
+        Some(before)
+    }
+
+    /// These frames are mapped once more.
+    pub(super) fn count_frames(&mut self, first: u64, frames: u64) {
+        if let Some(shadow) = &mut self.shadow {
+            (first..first + frames).for_each(|frame| shadow.of(frame).mappings += 1);
+        }
+    }
+
+    /// The mapping with this head is removed, and what it maps is mapped once less.
+    pub(super) fn forget_frames(&mut self, head: u32, record: Record, watch: &mut impl Watch) {
+        let (frame, order) = (self.frames.get(head), self.order(record.rung()));
+        let Some(shadow) = &mut self.shadow else { return };
+        if record.is_shadow() {
+            watch.moved(frame..frame + (1 << order));
+            let pages = shadow.take(record.child(), record.rung(), frame);
+            pages.iter().for_each(|page| shadow.of(page.frame).mappings -= 1);
+        } else {
+            (frame..frame + (1 << order)).for_each(|frame| shadow.of(frame).mappings -= 1);
+        }
+    }
+
+    /// Splits the shadow superpages that have any of these pages, which are all mapped and are about to change.
+    pub(crate) fn uncover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Recast {
+        let (mut recast, mut at) = (Recast::default(), pages.start);
+        while at < pages.end {
+            let Some((head, record, first)) = self.mapping(space, Vpn(at)) else { break };
+            let end = first.0 + (1 << self.order(record.rung()));
+            if record.is_shadow() {
+                recast.work.writes += self.split(head, (space, first), pages, watch);
+                recast.blocks.push((space, first.0..end));
+            }
+            at = end;
+        }
+        recast
+    }
+
+    /// The same of all superpages of a space. Cost: O(all superpages).
+    pub(crate) fn uncover_all(&mut self, space: u32, watch: &mut impl Watch) -> Recast {
+        let mut recast = Recast::default();
+        let Some(shadow) = &self.shadow else { return recast };
+        let its = shadow.blocks.iter().filter(|block| block.space == space && !block.pages.is_empty());
+        let mut all: Vec<Range<u64>> =
+            its.map(|block| block.first.0..block.first.0 + block.pages.len() as u64).collect();
+        all.sort_unstable_by_key(|pages| pages.start);
+        for pages in all {
+            let more = self.uncover(space, &pages, watch);
+            recast.work.writes += more.work.writes;
+            recast.blocks.extend(more.blocks);
+        }
+        recast
+    }
+
+    /// The same of superpages with any of these frames, which are about to be mapped elsewhere too.
+    pub(crate) fn unshare(&mut self, frames: Range<u64>, watch: &mut impl Watch) -> Recast {
+        let mut recast = Recast::default();
+        for frame in frames {
+            let Some(shadow) = &self.shadow else { break };
+            let used = shadow.uses.get(frame as usize).filter(|used| used.block != NONE);
+            if let Some(block) = used.map(|used| &shadow.blocks[used.block as usize]) {
+                let place = block.pages.iter().position(|page| page.frame == frame);
+                let (space, at) = (block.space, block.first + place.expect("the superpage has its frame") as u64);
+                let more = self.uncover(space, &(at.0..at.0 + 1), watch);
+                recast.work.writes += more.work.writes;
+                recast.blocks.extend(more.blocks);
+            }
+        }
+        recast
+    }
+
+    /// Splits the shadow superpage with this head and first page around some pages; returns the page-table entries that are
+    /// written.
+    fn split(&mut self, head: u32, (space, first): (u32, Vpn), around: &Range<u64>, watch: &mut impl Watch) -> u64 {
+        let (record, frame) = (self.records[head as usize], self.frames.get(head));
+        let (rung, level) = (record.rung(), self.nodes.level_of(head));
+        watch.leaf(head, first, record);
+        watch.moved(frame..frame + (1 << self.order(rung)));
+        self.records[head as usize..][..1 << record.replicas()].fill(Record::ABSENT);
+        self.nodes.of(head).live -= 1 << record.replicas();
+        self.changes += u64::from(level > 1);
+        let shadow = self.expect_shadow();
+        shadow.remaps.demotions += 1;
+        let pages = shadow.take(record.child(), rung, frame);
+        let parts = Parts { space, protection: record.protection(), around };
+        self.lay(rung - 1, first, &pages, &parts)
+    }
+
+    /// Maps the pages of a superpage that was split by pages of this level, or of smaller ones around those that change. Returns
+    /// the page-table entries that are written.
+    fn lay(&mut self, rung: usize, first: Vpn, pages: &[Page], parts: &Parts<'_>) -> u64 {
+        let step = 1usize << self.order(rung);
+        // If the superpage had an entry of its own above, that points to a table now.
+        let mut written = u64::from(self.layout(rung).0 != self.layout(rung + 1).0);
+        for (at, pages) in (first.0..).step_by(step).zip(pages.chunks(step)) {
+            let changes = parts.around.start < at + step as u64 && at < parts.around.end;
+            let place = (rung > 0 && !changes).then(|| self.expect_shadow().pool(rung).take()).flatten();
+            written += match place {
+                Some(frame) => self.write_shadow(rung, Vpn(at), frame, (parts.space, parts.protection, pages.to_vec())),
+                None if rung > 0 => self.lay(rung - 1, Vpn(at), pages, parts),
+                None => {
+                    let (level, replicas) = self.layout(0);
+                    let id = self.make(parts.space, Vpn(at), level);
+                    let used = (pages[0].referenced, pages[0].dirty);
+                    self.write_leaf(id, Record::leaf(0, replicas, parts.protection, used), pages[0].frame);
+                    self.nodes.of(id).live += 1 << replicas;
+                    1 << replicas
+                }
+            };
+        }
+        written
+    }
+
+    /// Maps pages by a shadow superpage of this level where nothing is mapped; returns the page-table entries that are written.
+    fn write_shadow(&mut self, rung: usize, at: Vpn, frame: u64, of: (u32, Protection, Vec<Page>)) -> u64 {
+        let ((level, replicas), (space, protection, pages)) = (self.layout(rung), of);
+        let number = self.expect_shadow().add(Block { space, first: at, pages });
+        let id = self.make(space, at, level);
+        self.write_leaf(id, Record::shadow(rung, replicas, protection, number), frame);
+        self.nodes.of(id).live += 1 << replicas;
+        self.changes += u64::from(level > 1);
+        1 << replicas
+    }
+
+    /// Makes shadow superpages of what these pages are part of, after they have changed.
+    pub(crate) fn cover(&mut self, space: u32, pages: &Range<u64>, watch: &mut impl Watch) -> Recast {
+        let mut recast = Recast::default();
+        for rung in 1..self.ladder().len() {
+            let (size, made) = (1u64 << self.order(rung), recast.blocks.len());
+            for at in (pages.start / size * size..pages.end).step_by(size as usize) {
+                if let Some(work) = self.join(rung, space, Vpn(at), watch) {
+                    recast.work.writes += work.writes;
+                    recast.work.traversals += work.traversals;
+                    recast.blocks.push((space, at..at + size));
+                }
+            }
+            if recast.blocks.len() == made {
+                break;
+            }
+        }
+        recast
+    }
+
+    /// Makes a shadow superpage of this level of a block, if it can be one.
+    fn join(&mut self, rung: usize, space: u32, first: Vpn, watch: &mut impl Watch) -> Option<Work> {
+        let (step, pages) = (1u64 << self.order(rung - 1), 1u64 << self.order(rung));
+        let fits = |place: u64| self.part(rung - 1, space, first + place);
+        // Blocks fill up from one end mostly: what is not full is known by the other.
+        let protection = fits(pages - step)?;
+        let alike = |place: u64| fits(place) == Some(protection);
+        if !(0..pages - step).step_by(step as usize).all(alike) {
+            return None;
+        }
+        let frame = self.expect_shadow().pool(rung).take()?;
+        let (level, _) = self.layout(rung);
+        // The node of the new leaf must not be freed with the old ones.
+        let place = self.find(space, first, level).expect("the nodes above a mapping exist").id;
+        self.nodes.of(place).live += 1;
+        let (mut joined, mut traversals) = (Vec::with_capacity(pages as usize), 0);
+        for at in (first.0..first.0 + pages).step_by(step as usize) {
+            let (head, record, at) = self.mapping(space, Vpn(at)).expect("all parts were looked at");
+            let old = self.frames.get(head);
+            watch.leaf(head, at, record);
+            watch.moved(old..old + step);
+            match record.is_shadow() {
+                true => joined.extend(self.expect_shadow().take(record.child(), rung - 1, old)),
+                false => {
+                    self.expect_shadow().remaps.flushed_pages += 1;
+                    joined.push(Page { frame: old, referenced: record.referenced(), dirty: record.dirty() });
+                }
+            }
+            let entries = 1 << record.replicas();
+            traversals += u64::from(entries);
+            self.records[head as usize..][..entries as usize].fill(Record::ABSENT);
+            self.changes += u64::from(self.nodes.level_of(head) > 1);
+            self.release(head, entries, watch);
+        }
+        let writes = self.write_shadow(rung, first, frame, (space, protection, joined));
+        self.nodes.of(place).live -= 1;
+        self.expect_shadow().remaps.promotions += 1;
+        Some(Work { writes, traversals })
+    }
+
+    /// The rights of the page of this level that begins here, if it can be part of a shadow superpage.
+    fn part(&self, rung: usize, space: u32, at: Vpn) -> Option<Protection> {
+        let (head, record, first) = self.mapping(space, at)?;
+        let here = first == at && record.rung() == rung;
+        let free = || {
+            let used = self.shadow.as_ref()?.uses.get(self.frames.get(head) as usize)?;
+            Some(used.mappings == 1)
+        };
+        (here && (record.is_shadow() || rung == 0 && free() == Some(true))).then(|| record.protection())
+    }
+
+    /// Checks that superpages, places and frames are what is mapped.
+    pub(super) fn validate_shadow(&self) -> Result<(), String> {
+        let Some(shadow) = &self.shadow else { return Ok(()) };
+        let mut mappings = vec![0; shadow.uses.len()];
+        for (space, at, mapped) in self.all() {
+            let frames = mapped.size.bytes() >> self.ladder().base().shift();
+            (mapped.frame.0..mapped.frame.0 + frames).for_each(|frame| mappings[frame as usize] += 1);
+            let used = shadow.uses[mapped.frame.0 as usize];
+            let Some((head, record, first)) = self.mapping(space, at) else { continue };
+            let block = if record.is_shadow() { record.child() } else { NONE };
+            if used.block != block {
+                return Err(format!(
+                    "frame {:#x} is said to be in {:#x}, and is in {block:#x}",
+                    mapped.frame.0, used.block
+                ));
+            }
+            if block == NONE {
+                continue;
+            }
+            let (rung, frame) = (record.rung(), self.frames.get(head));
+            let (held, pool) = (&shadow.blocks[block as usize], &shadow.pools[rung - 1]);
+            let place = Reverse((frame - pool.first) >> pool.order);
+            let taken = place.0 < pool.fresh && (at != first || pool.freed.iter().all(|free| *free != place));
+            let its = (held.space, held.first, held.pages.len()) == (space, first, 1 << pool.order);
+            if !taken || !its || frame % (1 << pool.order) != 0 {
+                return Err(format!(
+                    "shadow superpage {block} at {first:?} of space {space}, frame {frame:#x}: {held:?}"
+                ));
+            }
+        }
+        let counted = shadow.uses.iter().map(|used| used.mappings);
+        match counted.eq(mappings.iter().copied()) {
+            true => Ok(()),
+            false => Err("frames are not mapped as often as is counted".into()),
+        }
+    }
+}
+
+/// What is the same for all parts of a superpage that is split.
+struct Parts<'a> {
+    space: u32,
+    protection: Protection,
+    /// The pages that change.
+    around: &'a Range<u64>,
+}
