@@ -47,6 +47,8 @@ static FILES: &[(&str, &str, &str)] = &files![
     "park20" / "holes",
     "park20" / "bloat",
     "park20" / "virtualised",
+    "gosakan23" / "misses",
+    "gosakan23" / "filling",
 ];
 
 /// The input files of programs of built-in experiments: paper, name and text.
@@ -62,6 +64,13 @@ static INPUTS: &[(&str, &str, &str)] = &inputs![
     "piehl12" / "benzene.nw",
     "solomon24" / "render.js",
     "solomon24" / "generate.sh",
+    "gosakan23" / "gem5.toml",
+    "gosakan23" / "ways-1.toml",
+    "gosakan23" / "ways-2.toml",
+    "gosakan23" / "ways-4.toml",
+    "gosakan23" / "ways-8.toml",
+    "gosakan23" / "mosaic-8.toml",
+    "gosakan23" / "mosaic-32.toml",
 ];
 
 fn built_in((paper, name, text): &(&str, &str, &str)) -> Experiment {
@@ -116,6 +125,7 @@ pub fn select(name: &str) -> Result<Vec<Experiment>, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::experiment::Kind;
 
     #[test]
     fn every_file_of_the_folder_is_built_in_and_right() {
@@ -142,6 +152,16 @@ mod tests {
             let built_in = INPUTS.iter().filter(|input| input.0 == paper_name);
             let built_in: BTreeMap<String, String> = built_in.map(|input| (input.1.into(), input.2.into())).collect();
             assert_eq!(folder(&paper.join("inputs")).unwrap(), built_in);
+        }
+    }
+
+    #[test]
+    fn every_machine_of_a_run_is_there() {
+        for experiment in experiments().iter().filter(|experiment| experiment.kind != Kind::Live) {
+            for (name, run) in &experiment.runs {
+                let machine = crate::streams::machine(&run.machine, &run.inputs);
+                assert!(machine.is_ok(), "{}, run {name}: {machine:?}", experiment.full_name());
+            }
         }
     }
 

@@ -32,6 +32,12 @@ pub(crate) struct Workstation {
 #[serde(try_from = "String")]
 pub(crate) struct Bytes(u64);
 
+impl Bytes {
+    pub(crate) fn bytes(self) -> u64 {
+        self.0
+    }
+}
+
 impl TryFrom<String> for Bytes {
     type Error = String;
 

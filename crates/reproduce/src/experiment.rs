@@ -54,7 +54,9 @@ pub struct Experiment {
     pub(crate) ladders: Option<BTreeMap<String, Vec<PageSize>>>,
     /// Kind `holes`: the layouts of memory, and over what they are swept.
     pub(crate) sweep: Option<crate::holes::Sweep>,
-    /// Kind `live`: the input files of its programs, by name, from the folder `inputs` beside the experiment's file.
+    /// Kind `filling`: the memory that is filled.
+    pub(crate) filling: Option<crate::filling::Filling>,
+    /// Input files of programs, and files of machines and overlays, by name, from the folder `inputs` beside the experiment's file.
     #[serde(skip)]
     pub(crate) inputs: BTreeMap<String, String>,
 }
@@ -73,6 +75,8 @@ pub(crate) enum Kind {
     Operations,
     /// Memory laid out with and without holes, without a kernel.
     Holes,
+    /// Frames chosen by a hash, without page tables.
+    Filling,
     /// Real programs under the policies of a live Linux.
     Live,
 }
@@ -83,6 +87,8 @@ pub(crate) enum Kind {
 pub(crate) struct Run {
     pub(crate) policy: String,
     pub(crate) machine: String,
+    /// The texts of those parts of the machine that are inputs of the experiment, by their paths, `inputs/NAME.toml`.
+    pub(crate) inputs: BTreeMap<String, String>,
     /// Whether superpages are replicated entries, as the machine says, or one entry each.
     pub(crate) replication: bool,
     /// A stream other than the item's own.
@@ -114,16 +120,15 @@ enum RunText {
 
 impl From<RunText> for Run {
     fn from(text: RunText) -> Run {
-        let machine = || "alpha-21264".to_string();
-        match text {
-            RunText::Policy(policy) => {
-                Run { policy, machine: machine(), replication: true, workload: None, long: None, fragment: None }
+        let (policy, named, replication, workload, long, fragment) = match text {
+            RunText::Policy(policy) => (policy, None, None, None, None, None),
+            RunText::Table { policy, machine, replication, workload, long, fragment } => {
+                (policy, machine, replication, workload, long, fragment)
             }
-            RunText::Table { policy, machine: named, replication, workload, long, fragment } => {
-                let replication = replication.unwrap_or(true);
-                Run { policy, machine: named.unwrap_or_else(machine), replication, workload, long, fragment }
-            }
-        }
+        };
+        let machine = named.unwrap_or_else(|| "alpha-21264".into());
+        let (inputs, replication) = (BTreeMap::new(), replication.unwrap_or(true));
+        Run { policy, machine, inputs, replication, workload, long, fragment }
     }
 }
 
@@ -272,7 +277,10 @@ impl Experiment {
             Error::Usage(format!("{origin}, line {line}: {}", error.message().replace('\n', ", ")))
         })?;
         (experiment.paper, experiment.name, experiment.inputs) = (paper.into(), name.into(), inputs);
-        experiment.check().map_err(|problem| Error::Usage(format!("{origin}: {problem}")))?;
+        experiment
+            .find_machines()
+            .and_then(|()| experiment.check())
+            .map_err(|problem| Error::Usage(format!("{origin}: {problem}")))?;
         Ok(experiment)
     }
 
@@ -284,6 +292,20 @@ impl Experiment {
     /// The paper's name.
     pub fn paper(&self) -> &str {
         &self.paper
+    }
+
+    /// Gives each run the texts of its machine's parts that are inputs.
+    fn find_machines(&mut self) -> Result<(), String> {
+        for (name, run) in &mut self.runs {
+            for part in run.machine.split('+').filter(|part| part.starts_with("inputs/")) {
+                let text = self.inputs.get(&part["inputs/".len()..]).ok_or_else(|| {
+                    let known = self.inputs.keys().cloned().collect::<Vec<_>>().join(", ");
+                    format!("run {name}: there is no file {part} beside it; the folder inputs has {known}")
+                })?;
+                run.inputs.insert(part.into(), text.clone());
+            }
+        }
+        Ok(())
     }
 
     /// Checks what the syntax alone does not ensure.
@@ -302,6 +324,10 @@ impl Experiment {
             return Err("expected [sweep] where the kind is holes, and nowhere else".into());
         }
         self.sweep.as_ref().map_or(Ok(()), crate::holes::Sweep::check)?;
+        if (self.kind == Kind::Filling) != self.filling.is_some() {
+            return Err("expected [filling] where the kind is filling, and nowhere else".into());
+        }
+        self.filling.as_ref().map_or(Ok(()), crate::filling::Filling::check)?;
         let cells = self.columns.iter().filter(|column| column.paper.is_none()).count();
         for item in &self.items {
             let (name, values) = (&item.name, item.paper.len());

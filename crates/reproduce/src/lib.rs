@@ -11,6 +11,7 @@ mod computed;
 mod coverage;
 mod drawing;
 mod experiment;
+mod filling;
 mod finding;
 mod holes;
 mod html;
@@ -90,6 +91,7 @@ fn compute(experiment: &Experiment, options: &Options, stop: &AtomicBool, watch:
         Kind::Coverage => coverage::compute(experiment),
         Kind::Operations => operations::compute(experiment),
         Kind::Holes => holes::compute(experiment, options, stop, watch),
+        Kind::Filling => filling::compute(experiment, stop, watch),
         Kind::Grid | Kind::Sequence | Kind::Live => Computed::default(),
     }
 }
@@ -102,7 +104,7 @@ fn judge(experiment: Experiment, passes: &Passes, jobs: &Jobs, mut computed: Com
     let values: &dyn Values = match experiment.kind {
         Kind::Live => &found,
         Kind::Grid | Kind::Sequence => &lookup,
-        Kind::Coverage | Kind::Operations | Kind::Holes => &computed,
+        Kind::Coverage | Kind::Operations | Kind::Holes | Kind::Filling => &computed,
     };
     let mut findings = finding::findings(&experiment, passes, values);
     findings.extend(shown);

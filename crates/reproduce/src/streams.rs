@@ -1,9 +1,10 @@
 //! What must be run for a set of experiments: each stream once, with all policies that any of them needs.
 
 use crate::experiment::{Experiment, Item, Kind, Run, slug};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use superpage_mmu::{Machine, TableKind};
+use superpage_mmu::{Machine, MachineError, TableKind};
 use superpage_pages::parse_bytes;
 use superpage_report::Point;
 use superpage_sim::{Conditions, Digest, Extent, Fragment, Limit, Progress, Row, Setup};
@@ -33,6 +34,7 @@ pub trait Watch: Sync {
 struct Stream {
     what: What,
     machine: String,
+    inputs: BTreeMap<String, String>,
     replication: bool,
     memory: Option<String>,
     digest: Option<String>,
@@ -208,6 +210,7 @@ fn stream(lines: bool, item: &Item, run: &Run, long: bool) -> Option<Stream> {
     Some(Stream {
         what,
         machine: run.machine.clone(),
+        inputs: run.inputs.clone(),
         replication: run.replication,
         memory: item.memory.clone(),
         digest: item.digest.clone(),
@@ -285,7 +288,7 @@ impl What {
 impl Stream {
     fn setup(&self, policy: &str) -> Result<Setup, String> {
         let text = |error: superpage_sim::Error| error.to_string();
-        let mut machine = superpage_sim::machine(&self.machine).map_err(text)?;
+        let mut machine = machine(&self.machine, &self.inputs)?;
         if !self.replication {
             without_replication(&mut machine);
         }
@@ -296,6 +299,15 @@ impl Stream {
         let setups = superpage_sim::plan_machines(&[machine], &[policy.to_string()], &conditions).map_err(text)?;
         Ok(setups.into_iter().next_back().expect("a plan has at least base"))
     }
+}
+
+/// The machine of a name, parts of which may be these inputs of an experiment, by their paths.
+pub(crate) fn machine(name: &str, inputs: &BTreeMap<String, String>) -> Result<Machine, String> {
+    let read = |path: &str| match inputs.get(path) {
+        Some(text) => Ok(text.clone()),
+        None => superpage_output::read_text(path.as_ref()).map_err(|error| MachineError::unread(path, error)),
+    };
+    Machine::named(name, read).map_err(|error| error.to_string())
 }
 
 /// Gives the machine a page table in which a page of any size is one entry: a level of the tree for each size.

@@ -10,7 +10,7 @@ use superpage_pages::Access;
 use superpage_trace::{Batch, Event, Run, Source, check_stream, workload};
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 24] = [
+const SAMPLES: [(&str, u64); 25] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x6caacd54e31cb2fc),
     ("fftw:n=20", 0x5b054415c2ef994e),
@@ -31,6 +31,7 @@ const SAMPLES: [(&str, u64); 24] = [
     ("web:requests=2K + seek @slice=1M; web:requests=1K,first=2K", 0xcc37dcebc38565af),
     ("c4:nodes=20K", 0x4d0ccc9bd7a17c90),
     ("share:bytes=20M,processes=5", 0xf83f10e911ded553),
+    ("store:bytes=80M,value=20K,reads=3K", 0xa94af2cb70356951),
     ("sp:n=13,steps=2", 0x8bf989bd87b7f1db),
     ("seek:times=70,idle=1s + stride:step=64K,touches=20K @slice=100", 0xdbd2c9ec9382a030),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0xf328877ea492840e),
@@ -127,6 +128,8 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("cmp", "bytes=1"),
         ("share", "bytes=1,processes=1"),
         ("share", "bytes=1,processes=3,step=1"),
+        ("store", "bytes=8,value=8,share=1,reads=3"),
+        ("store", "bytes=64K,value=1K,share=0.001,reads=0"),
         ("sp", "n=8,steps=1"),
         ("sp", "n=9,steps=0"),
         ("c4", "nodes=1"),
@@ -212,6 +215,34 @@ fn zipf_is_as_popular_as_it_says() {
 }
 
 #[test]
+fn a_store_is_filled_and_then_whole_values_of_it_are_read() {
+    let (runs, events) = stream("store:bytes=64M,value=16K,share=0.75,reads=5K");
+    let marks = events.iter().filter_map(|(at, event)| match event {
+        Event::Mark(name) => Some((*at, &**name)),
+        _ => None,
+    });
+    let marks: Vec<_> = marks.collect();
+    let [(0, "fill"), (first, "read")] = marks[..] else { panic!("{marks:?}") };
+    // 4 pages of 512 words each, one after the other; of 4096 slots 3072 hold a value, give or take five standard deviations.
+    let values = |runs: &[Run], access| -> Vec<u64> {
+        let page = |value: u64, i: usize| Run::new((1 << 18) + 4 * value + i as u64, access, 512, 1536);
+        runs.chunks(4)
+            .map(|runs| {
+                let value = (runs[0].page() - (1 << 18)) / 4;
+                assert!(runs.iter().enumerate().all(|(i, run)| *run == page(value, i)), "{runs:?}");
+                value
+            })
+            .collect()
+    };
+    let (filled, read) = (values(&runs[..first], Access::Write), values(&runs[first..], Access::Read));
+    assert!(filled.is_sorted_by(|a, b| a < b) && (2933..3211).contains(&filled.len()), "{}", filled.len());
+    assert!(read.len() == 5000 && read.iter().all(|value| filled.contains(value)));
+    let different: std::collections::BTreeSet<_> = read.iter().collect();
+    // Of 3072, 5000 draws leave one of e^1.63 out.
+    assert!((2350..2600).contains(&different.len()), "{}", different.len());
+}
+
+#[test]
 fn what_is_idle_gives_up_its_turn() {
     // Three rounds of 2 touches, a pause after each: in a mix each pause is 100 touches of the other.
     let text = "seek:bytes=8K,times=3 + stride:touches=250,step=4K @slice=100";
@@ -246,6 +277,8 @@ fn a_wrong_text_is_refused_in_one_sentence() {
         ("c4:position=4444444", "moves that do not end the game"),
         ("c4:position=1212121", "moves that do not end the game"),
         ("random:seed=x", "a whole number"),
+        ("store:value=12", "a multiple of 8"),
+        ("store:bytes=16K,share=0.001", "some slot holds a value"),
         ("seek:idle=5", "a time in us, ms or s"),
         ("dirty-file:page=6K", "a multiple of 4K"),
         ("stride:step=16T,touches=2", "at most 16T"),
@@ -302,7 +335,7 @@ fn a_resumed_process_fetches_where_it_was() {
 /// A small workload with arbitrary parameters.
 fn any_workload() -> impl Strategy<Value = String> {
     let (a, b, c) = (1..60_u64, 1..4_u64, 0..3000_u64);
-    (0..15_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
+    (0..16_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
         0 => format!("matrix:n={a},rounds={b},heap={}K", 96 + 8 * c),
         1 => format!("tree:nodes={a},operations={c},seed={b}"),
         2 => format!("fftw:n={},transforms={b}", 2 + a % 9),
@@ -314,6 +347,7 @@ fn any_workload() -> impl Strategy<Value = String> {
         8 => format!("fill:bytes={}K,share=0.{b}", 4 * a),
         9 => format!("seek:bytes={a}K,times={b},idle={c}us"),
         12 => format!("sp:n={},steps={b}", 8 + a % 3),
+        14 => format!("store:bytes={}K,value={},share=0.9,reads={}", 64 * a, 8 * (1 + c % 500), c % 50),
         13 => format!("c4:nodes={c}", c = c + 1),
         10 => format!("cmp:bytes={}", 1 + a * c),
         11 => format!("dirty-file:bytes={}K,every={b},page={}K,same=0.{a}", 1 + c, 4 * b),

@@ -34,6 +34,7 @@ mod seek;
 mod sequential;
 mod share;
 mod sp;
+mod store;
 mod stride;
 mod touch;
 mod tree;
@@ -60,7 +61,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 17] = [
+static ALL: [Kind; 18] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -78,6 +79,7 @@ static ALL: [Kind; 17] = [
     c4::KIND,
     sp::KIND,
     share::KIND,
+    store::KIND,
 ];
 
 /// All built-in workloads.
