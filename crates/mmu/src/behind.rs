@@ -123,7 +123,8 @@ impl Behind {
     }
 
     /// Drops a pointer to a table that is removed.
-    pub(crate) fn forget_pointer(&mut self, level: usize, record: Record) {
+    pub(crate) fn forget_pointer(&mut self, level: usize, at: (u32, u64), record: Record) {
+        self.tlbs.forget_pointer(at);
         on_format!(&mut self.format, format => format.forget(level, record));
     }
 

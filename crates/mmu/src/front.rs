@@ -440,8 +440,8 @@ impl Watch for Vec<Front> {
         }
     }
 
-    fn pointer(&mut self, level: usize, record: Record) {
-        self.iter_mut().flat_map(|front| &mut front.behind).for_each(|behind| behind.forget_pointer(level, record));
+    fn pointer(&mut self, level: usize, at: (u32, u64), record: Record) {
+        self.iter_mut().flat_map(|front| &mut front.behind).for_each(|behind| behind.forget_pointer(level, at, record));
     }
 
     fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) {

@@ -32,7 +32,7 @@ struct Flushed;
 
 impl Watch for Flushed {
     fn leaf(&mut self, _: u32, _: Vpn, _: Record) {}
-    fn pointer(&mut self, _: usize, _: Record) {}
+    fn pointer(&mut self, _: usize, _: (u32, u64), _: Record) {}
     fn region(&mut self, _: u32, _: Vpn, _: Forgotten) {}
     fn moved(&mut self, _: Range<u64>) {}
 }

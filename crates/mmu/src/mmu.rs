@@ -102,7 +102,13 @@ impl Mmu {
         let host = machine.host.as_ref();
         let of_host = host.into_iter().flat_map(|host| host.walk_cache.iter().map(|cache| cache.entries));
         let nested = host.map(|host| host.nested_tlb);
-        let walks = machine.walk_cache.iter().map(|cache| cache.entries).chain(of_host).chain(nested);
+        let walks = machine
+            .walk_cache
+            .iter()
+            .filter(|cache| cache.within.is_none())
+            .map(|cache| cache.entries)
+            .chain(of_host)
+            .chain(nested);
         let walks = walks.map(|entries| <Cache>::bytes(1, entries, Replacement::Lru));
         let lines = machine.line_cache.iter().chain(&machine.instruction_cache).map(|spec| Lines::bytes(machine, spec));
         let shadow = machine.shadow.iter();

@@ -14,7 +14,7 @@ use crate::machine::{Joins, Machine};
 use crate::mappings::{Forgotten, Mappings};
 use crate::range_tlb::RangeTlb;
 use crate::reach::joint::Joining;
-use crate::reach::{Asked, Entries, Entry, Holds, Known, Reach, on_entries};
+use crate::reach::{Asked, Entries, Entry, Holds, Known, Reach, on_entries, use_pointer};
 use crate::recent::FirstLevel;
 use crate::record::{RUNGS, Record};
 use crate::replacement::Replacement;
@@ -40,6 +40,8 @@ struct Tlb {
     joins: Option<Joining>,
     /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of positions in the file.
     encloses: u32,
+    /// Whether it holds pointers to tables of the lowest level.
+    pointers: bool,
     /// The spaces that it keeps entries of, if not of all.
     spaces: Option<KeptSpaces>,
 }
@@ -68,6 +70,8 @@ pub enum Contents {
     Perforated,
     /// A fragment of the hole bitmap of one.
     Bitmap,
+    /// A page-table entry that points to a table of the lowest level, whose pages are of the size named.
+    Pointer,
 }
 
 /// The TLBs of some levels.
@@ -132,10 +136,22 @@ impl Tlbs {
             let joins = tlb.joined(machine).map(Joins::joining).or(perforated);
             let whole = machine.host.is_none() && joins.is_none();
             let ordered = whole && !tlb.is_skewed() && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
-            let spaces = tlb.spaces.map(KeptSpaces::new);
-            all.push(Tlb { entries, kinds, rungs, level: tlb.level - 1, index, ordered, joins, encloses, spaces });
+            let (spaces, pointers) = (tlb.spaces.map(KeptSpaces::new), tlb.holds_pointers(machine));
+            all.push(Tlb {
+                entries,
+                kinds,
+                rungs,
+                level: tlb.level - 1,
+                index,
+                ordered,
+                joins,
+                encloses,
+                pointers,
+                spaces,
+            });
         }
-        all.sort_by_key(|tlb| tlb.level);
+        // What no other TLB serves asks one for pointers.
+        all.sort_by_key(|tlb| (tlb.level, tlb.pointers));
         let (mut orders, mut parts) = ([0; RUNGS], [0; RUNGS]);
         for (rung, size) in ladder.sizes().iter().enumerate() {
             orders[rung] = (translated(*size).shift() - ladder.base().shift()) as u8;
@@ -223,6 +239,13 @@ impl Tlbs {
         })
     }
 
+    /// Drops a pointer to a table.
+    pub(crate) fn forget_pointer(&mut self, (id, number): (u32, u64)) {
+        for tlb in self.all.iter_mut().filter(|tlb| tlb.pointers) {
+            on_entries!(&mut tlb.entries, cache => cache.forget(&(number..number + 1), id));
+        }
+    }
+
     /// Drops ranges that have one of these pages; returns the number of entries dropped.
     pub(crate) fn forget_ranges(&mut self, space: u32, pages: &Range<u64>) -> u64 {
         self.ranges.as_mut().map_or(0, |ranges| ranges.forget(space, pages))
@@ -265,8 +288,9 @@ impl Tlbs {
         for tlb in &mut self.all {
             let asking = batch.groups().iter().filter(|group| group.is_in(tlb.kinds));
             let asking = asking.fold(0, |asking, group| asking | group.requests) & served.missed;
-            if asking != 0 {
-                let missed = tlb.access(asking, batch, mappings, &mut served.known);
+            let walked = if tlb.pointers { served.missed & !asking } else { 0 };
+            if asking | walked != 0 {
+                let missed = tlb.access((asking, walked), batch, mappings, &mut served.known);
                 served.hits[tlb.level % MAX_TLB_LEVELS] |= asking & !missed;
                 served.missed &= !asking | missed;
             }
@@ -294,7 +318,7 @@ impl Tlbs {
                     // Both are used, and this one is not filled.
                     tlb.touch(index, batch, mappings);
                 }
-                if ranged || tlb.access(bit, batch, mappings, &mut served.known) == 0 {
+                if ranged || tlb.access((bit, 0), batch, mappings, &mut served.known) == 0 {
                     hit = Some(tlb.level);
                     break;
                 }
@@ -328,7 +352,7 @@ impl Tlbs {
                         cache.access_touched(asking, |index| batch.entry(index), touches)
                     });
             } else if asking != 0 {
-                missed &= !asking | tlb.access(asking, batch, mappings, &mut Known::default());
+                missed &= !asking | tlb.access((asking, 0), batch, mappings, &mut Known::default());
             }
         }
         missed
@@ -380,9 +404,16 @@ impl Tlbs {
         }
     }
 
-    /// What is held of the perforated page that an absent page is a hole of; that is a use. In the first bits of the sets.
+    /// What is held of the perforated page that an absent page is a hole of, or of the pointer to its table; that is a use. In the first bits
+    /// of the sets.
     pub(crate) fn known(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), access: usize) -> Known {
         let mut known = Known::default();
+        for tlb in self.all.iter_mut().filter(|tlb| tlb.pointers) {
+            if let Some(found) = mappings.find(space, page, 1) {
+                let held = on_entries!(&mut tlb.entries, cache => use_pointer(cache, mappings, found.id));
+                known.pointers |= u64::from(held);
+            }
+        }
         let found = mappings.perforates().then(|| mappings.find(space, page, 1)).flatten();
         let Some(found) = found.filter(|found| found.level == 1 && mappings.region(found.id).is_some()) else {
             return known;
@@ -406,6 +437,7 @@ impl Tlbs {
                 let of = match holds {
                     Holds::Mapping(head) => (Contents::Mapping, mappings.ladder().sizes()[mappings.records[head as usize].rung()]),
                     Holds::Pages => (Contents::Pages, base),
+                    Holds::Pointer => (Contents::Pointer, base),
                     Holds::Perforated => (Contents::Perforated, mappings.perforated_size()),
                     Holds::Bitmap => (Contents::Bitmap, mappings.perforated_size()),
                 };
@@ -471,16 +503,16 @@ impl Tlbs {
 }
 
 impl Tlb {
-    /// Looks those of a batch that ask it up, and fills on each miss; returns which missed.
+    /// Looks those of a batch that ask it up, and fills on each miss; returns which missed. Others, which are walked, ask for pointers.
     #[inline(always)]
-    fn access(&mut self, asking: u64, batch: &Batch, mappings: &Mappings, known: &mut Known) -> u64 {
-        let asked = Asked { batch, mappings, joining: self.joins.unwrap_or_default() };
+    fn access(&mut self, (asking, walked): (u64, u64), batch: &Batch, mappings: &Mappings, known: &mut Known) -> u64 {
+        let asked = Asked { batch, mappings, walked, joining: self.joins.unwrap_or_default() };
         on_entries!(&mut self.entries, cache => Reach::access(cache, asking, &asked, known))
     }
 
     /// Uses what covers one request of a batch, if something does.
     fn touch(&mut self, index: usize, batch: &Batch, mappings: &Mappings) {
-        let asked = Asked { batch, mappings, joining: self.joins.unwrap_or_default() };
+        let asked = Asked { batch, mappings, walked: 0, joining: self.joins.unwrap_or_default() };
         on_entries!(&mut self.entries, cache => Reach::touch(cache, index, &asked));
     }
 

@@ -219,6 +219,11 @@ fn what_is_wrong_with_an_overlay_is_told() {
     );
     let replacement = refused("[[tlb]]\nname = \"L1 DTLB\"\nreplacement = \"best\"\n");
     assert!(replacement.contains("[[tlb]] \"L1 DTLB\": ") && replacement.contains("best"), "{replacement}");
+    let within = |keys: &str| refused(&format!("[[walk-cache]]\nlevel = 2\n{keys}\n"));
+    assert!(within("entries = 0").contains("walk-cache of level 2: expected 1 to 65535 entries"));
+    assert!(within("in = \"L2 DTLB\"").contains("in \"L2 DTLB\": only entries of level 2 are in a TLB"));
+    assert!(within("entries = 0\nin = \"L9\"").contains("there is no such TLB"));
+    assert!(within("entries = 0\nin = \"L1 DTLB\"").contains("it must be of the last level"));
     let twice = refused("[[tlb]]\nname = \"L1 DTLB\"\nentries = 8\n[[tlb]]\nname = \"L1 DTLB\"\nways = 8\n");
     assert!(twice.contains("mine.toml: overlay: [[tlb]] \"L1 DTLB\" is there twice"), "{twice}");
     assert!(refused("[cost]\nfault = 1\n").contains("cost"));
@@ -295,12 +300,13 @@ proptest! {
 }
 
 /// Overlays that are not for every machine, and where they are not: tables or second levels do not fit, or sizes of pages.
-const UNFIT: [(&str, &[&str]); 6] = [
+const UNFIT: [(&str, &[&str]); 7] = [
     ("contiguous", &["alpha-21264"]),
     ("nested", &["alpha-21264"]),
     ("nested-2m", &["alpha-21264"]),
     ("perforated", &["alpha-21264", "harpertown", "golden-cove"]),
     ("range", &["alpha-21264"]),
+    ("shared-walk-cache", &["alpha-21264", "harpertown", "skylake-sp", "golden-cove", "neoverse-v2"]),
     ("skewed", &["alpha-21264", "harpertown", "skylake-sp", "golden-cove", "neoverse-v2"]),
 ];
 
@@ -319,6 +325,7 @@ fn every_built_in_overlay_fits_every_machine() {
                     "is linear",
                     "has one level",
                     "does not have",
+                    "no such TLB",
                 ]
                 .iter()
                 .any(|word| why.contains(word));

@@ -1,6 +1,6 @@
 //! The rules of honest numbers, one by one, where a reader can check them by hand.
 
-use superpage_mmu::{Machine, Mmu, Request, Trap};
+use superpage_mmu::{Contents, Machine, Mmu, Request, Trap};
 use superpage_pages::{Access, Mapped, PageSize, Pfn, Protection, Vpn};
 
 fn machine(name: &str) -> Machine {
@@ -185,4 +185,28 @@ fn a_tlb_keeps_entries_of_the_spaces_that_were_current_last() {
     assert_eq!([1, 2, 3].map(|others| after("skylake-sp", others)), [[0, 1, 1]; 3]);
     assert_eq!([4, 5, 9].map(|others| after("skylake-sp", others)), [[0, 0, 2]; 3]);
     assert_eq!([1, 4, 9].map(|others| after("skylake-sp+lru", others)), [[1, 0, 1]; 3]);
+}
+
+/// Entries of page directories that are in the second-level TLB shorten walks of data and instructions, and take room there.
+#[test]
+fn a_tlb_may_hold_what_a_walk_cache_would() {
+    let run = |name: &str| {
+        let mut mmu = Mmu::new(&machine(name));
+        let to = |page| Mapped { frame: Pfn(page), size: size("4K"), protection: Protection::ALL };
+        (0..3).for_each(|page| mmu.enter(0, Vpn(512 * page), to(512 * page), Access::Read));
+        mmu.enter(0, Vpn(1), to(1), Access::Read);
+        let first: Vec<Request> = (0..3).map(|page| Request::new(Vpn(512 * page), Access::Read)).collect();
+        assert_eq!(mmu.run(&first), None);
+        let before = mmu.counters(0).walk_memory_references();
+        assert_eq!(mmu.run(&[Request::new(Vpn(1), Access::Execute)]), None);
+        mmu.validate().unwrap();
+        let of = |contents| {
+            mmu.held(0).iter().filter(|held| held.contents == contents).map(|held| held.entries).sum::<u64>()
+        };
+        let counters = mmu.counters(0);
+        (before, counters.walk_memory_references() - before, counters.walk_cache_hits[1], of(Contents::Pointer))
+    };
+    // Five levels; then the entry of the directory and the page's own, twice; the last page's alone.
+    assert_eq!(run("zen5"), (5 + 2 + 2, 1, 1, 0));
+    assert_eq!(run("zen5+shared-walk-cache"), (5 + 2 + 2, 1, 1, 3));
 }

@@ -7,6 +7,8 @@
 //! the candidates the one used longest ago is replaced; an empty one was never used.
 //!
 //! Numbers of translations are *places* here: the number, and below that the base-two logarithm of the base pages.
+//!
+//! All of this is out of line, so that it costs nothing where structures have sets.
 
 use super::{EMPTY, Shape};
 use crate::batch::each;
@@ -88,6 +90,8 @@ impl Skewed {
     }
 
     /// As [`super::Cache::access`].
+    #[cold]
+    #[inline(never)]
     pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
         let mut missed = 0;
         for index in each(asking) {
@@ -100,6 +104,8 @@ impl Skewed {
         missed
     }
 
+    #[cold]
+    #[inline(never)]
     pub(super) fn hit(&mut self, key: u32) -> bool {
         let found = self.at(key);
         found.into_iter().for_each(|at| self.touch(at));
@@ -107,6 +113,8 @@ impl Skewed {
     }
 
     /// As [`super::Cache::fill`].
+    #[cold]
+    #[inline(never)]
     pub(super) fn fill(&mut self, place: u64, key: u32) -> u32 {
         let at = self.candidates(place).min_by_key(|at| self.used[*at]).expect("each size has a way");
         self.touch(at);
@@ -118,6 +126,8 @@ impl Skewed {
     }
 
     /// Drops a key, if it is there; returns how many were dropped.
+    #[cold]
+    #[inline(never)]
     pub(super) fn forget(&mut self, key: u32) -> u64 {
         let Some(at) = self.at(key) else { return 0 };
         (self.tags[at], self.used[at]) = (EMPTY, 0);
@@ -146,6 +156,8 @@ impl Skewed {
     }
 
     /// The way that holds this key, at one of the candidates of its place.
+    #[cold]
+    #[inline(never)]
     pub(super) fn find(&self, place: u64, key: u32) -> Option<usize> {
         self.candidates(place).find(|at| self.tags[*at] == key).map(|at| at / self.shape.sets)
     }

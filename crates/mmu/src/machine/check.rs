@@ -1,7 +1,7 @@
 //! What a machine file must satisfy beyond its syntax, and the errors that say so.
 
 use super::overlay::{self, label};
-use super::{Clustered, LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
+use super::{Clustered, Host, LineCacheSpec, Machine, TlbSpec, WalkCacheSpec};
 use crate::cache::{MAX_WAYS, SEARCHED_WAYS};
 use crate::counters::{MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS};
 use crate::lines::ENTRY_BYTES;
@@ -416,6 +416,13 @@ impl Machine {
                 "nested-tlb and walk-cache are for walks through its tables: give page-table-bits".into(),
             ));
         }
+        let within = |host: &Host| host.walk_cache.iter().any(|cache| cache.within.is_some());
+        if self.host.as_ref().is_some_and(within) {
+            return Err((
+                "host.walk-cache",
+                "in is for the walk caches of a machine, not for those of its host".into(),
+            ));
+        }
         let host = self.host.as_ref().filter(|host| !host.page_table_bits.is_empty());
         let (Some(host), TableKind::Nested) = (host, self.page_table.kind) else {
             return match host.is_some() == (self.page_table.kind == TableKind::Nested) {
@@ -453,6 +460,25 @@ impl Machine {
         alone.check_caches().map_err(|(key, what)| ("host.walk-cache", format!("{key}: {what}")))
     }
 
+    /// What a TLB must be that holds entries of level 2 in place of a walk cache.
+    fn check_within(&self, cache: &WalkCacheSpec, name: &str) -> Result<(), String> {
+        let tlb = self.tlb.iter().find(|tlb| tlb.name == name).ok_or("there is no such TLB")?;
+        if cache.level != 2 || cache.entries != 0 {
+            return Err(format!(
+                "only entries of level 2 are in a TLB, whose entries they are, so expected entries = 0, not level {} and {} entries",
+                cache.level, cache.entries
+            ));
+        }
+        let plain = self.page_table.kind == TableKind::Radix && self.host.is_none() && self.range_tlb.is_none();
+        let whole = plain && tlb.joins.is_none() && !tlb.is_skewed();
+        match whole && tlb.level > 1 && tlb.level == self.tlb_levels() && !self.tlb.iter().any(|tlb| tlb.inclusive) {
+            true => Ok(()),
+            false => Err("it must be of the last level, with entries of one page, on a machine with radix tables, without [host], [range-tlb], \
+                          joins, skewed and inclusive TLBs"
+                .into()),
+        }
+    }
+
     fn check_caches(&self) -> Result<(), (String, String)> {
         let mut seen = [false; MAX_WALK_LEVELS + 1];
         for cache in &self.walk_cache {
@@ -464,7 +490,9 @@ impl Machine {
             if std::mem::replace(&mut seen[level], true) {
                 return Err((key, "there are two; expected one".into()));
             }
-            if cache.entries == 0 || cache.entries > MAX_WAYS {
+            if let Some(name) = &cache.within {
+                self.check_within(cache, name).map_err(|what| (key, format!("in \"{name}\": {what}")))?;
+            } else if cache.entries == 0 || cache.entries > MAX_WAYS {
                 return Err((key, format!("expected 1 to {MAX_WAYS} entries")));
             }
         }

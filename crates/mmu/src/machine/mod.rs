@@ -273,8 +273,12 @@ pub struct Walk {
 pub struct WalkCacheSpec {
     /// The level whose entries it holds, at least 2: one that points to a table of the lowest level is at level 2.
     pub level: usize,
-    /// The number of entries.
+    /// The number of entries; 0 if they are in a TLB.
+    #[serde(default)]
     pub entries: usize,
+    /// The TLB that holds them, by its name, among its own; of level 2 alone.
+    #[serde(default, rename = "in")]
+    pub within: Option<String>,
     /// Where the values come from.
     pub source: String,
     /// The keys whose values are assumed.
@@ -414,6 +418,7 @@ const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":
     "perforated"
     "range"
     "shadow"
+    "shared-walk-cache"
     "skewed"
     "tailored"
     "tlb-64"

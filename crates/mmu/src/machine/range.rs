@@ -34,7 +34,7 @@ const RANGES: [(&str, &str, i64, i64); 31] = [
     ("shadow", "flush-per-kb", 0, WORK_CYCLES),
     ("walk", "refill-cycles", 0, STEP_CYCLES),
     ("walk-cache", "level", 2, 16),
-    ("walk-cache", "entries", 1, (1 << 16) - 1),
+    ("walk-cache", "entries", 0, (1 << 16) - 1),
     ("line-cache", "ways", 1, (1 << 16) - 1),
     ("line-cache", "hit-cycles", 0, STEP_CYCLES),
     ("instruction-cache", "ways", 1, (1 << 16) - 1),

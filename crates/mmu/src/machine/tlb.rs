@@ -140,6 +140,11 @@ impl TlbSpec {
         self.suits_perforated(machine) && machine.host.as_ref().is_none_or(whole)
     }
 
+    /// Whether it holds what would be in a walk cache.
+    pub(crate) fn holds_pointers(&self, machine: &Machine) -> bool {
+        machine.walk_cache.iter().any(|cache| cache.within.as_ref() == Some(&self.name))
+    }
+
     /// How it joins base pages, if it holds these.
     pub(crate) fn joined(&self, machine: &Machine) -> Option<&Joins> {
         self.joins.as_ref().filter(|_| self.sizes.contains(&machine.pages.sizes[0]))

@@ -39,8 +39,8 @@ pub(crate) use shadow::Recast;
 pub(crate) trait Watch {
     /// The mapping with this head, first page and page-table entry changes.
     fn leaf(&mut self, head: u32, first: Vpn, record: Record);
-    /// This pointer to a table is removed.
-    fn pointer(&mut self, level: usize, record: Record);
+    /// This pointer to a table, the entry `id` of a level, which spans what has this number in units of that, is removed.
+    fn pointer(&mut self, level: usize, at: (u32, u64), record: Record);
     /// The perforated page with this first page-table entry and page has changed: this is to be forgotten.
     fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten);
     /// Pages get other physical addresses than these frames: their lines leave the caches.
@@ -122,6 +122,11 @@ impl Nodes {
         let node = &self.all[(id >> self.bits) as usize];
         let index = (id & ((1 << self.bits) - 1)) as u64;
         node.first + (index << self.spans[node.level as usize - 1])
+    }
+
+    /// The number of what the page-table entry spans, in units of that.
+    pub(crate) fn number(&self, id: u32) -> u64 {
+        self.first_page(id).0 >> self.spans[self.level_of(id) - 1]
     }
 
     /// The address space of the node that the page-table entry is in.
@@ -423,7 +428,8 @@ impl Mappings {
             self.dissolve(number, watch);
             self.nodes.all[number].level = 0;
             self.free.push(number as u32);
-            watch.pointer(self.nodes.level_of(above), self.records[above as usize]);
+            let at = (above, self.nodes.number(above));
+            watch.pointer(self.nodes.level_of(above), at, self.records[above as usize]);
             self.records[above as usize] = Record::ABSENT;
             self.changes += 1;
             (id, gone) = (above, 1);

@@ -249,7 +249,7 @@ impl Mappings {
             if record.is_table() {
                 self.destroy_node(record.child(), watch);
                 self.tables.gone(self.nodes.level_of(id) - 1);
-                watch.pointer(self.nodes.level_of(id), record);
+                watch.pointer(self.nodes.level_of(id), (id, self.nodes.number(id)), record);
                 self.records[id as usize] = Record::ABSENT;
                 self.nodes.all[number].live -= 1;
             } else if record.is_leaf() {

@@ -151,7 +151,7 @@ impl<J: Joins> Reach for Joint<J> {
     }
 
     fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, _: &mut Known) -> u64 {
-        let Asked { batch, mappings, joining } = *asked;
+        let Asked { batch, mappings, joining, .. } = *asked;
         let mut missed = 0;
         for index in each(asking) {
             if Self::touch(cache, index, asked) {

@@ -29,6 +29,7 @@ pub(crate) mod joint;
 mod partial_subblock;
 mod perforated;
 mod pieces;
+mod pointers;
 mod runs;
 mod skewed;
 
@@ -39,6 +40,8 @@ pub(crate) use fractured::Fractured;
 use partial_subblock::PartialSubblock;
 use perforated::Perforated;
 use pieces::Pieces;
+use pointers::Pointers;
+pub(crate) use pointers::use_pointer;
 use runs::Runs;
 use skewed::Skewed;
 
@@ -120,15 +123,19 @@ pub(crate) struct Asked<'a> {
     pub(crate) batch: &'a Batch,
     pub(crate) mappings: &'a Mappings,
     pub(crate) joining: Joining,
+    /// Requests that the TLB does not serve, and that none does: they are walked.
+    pub(crate) walked: u64,
 }
 
-/// What TLBs hold of perforated pages in which requests of a batch missed, as bit sets: the walk is shorter.
+/// What TLBs hold of tables and of perforated pages in which requests of a batch missed, as bit sets: the walk is shorter.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Known {
     /// The perforated page's entry.
     pub(crate) regions: u64,
     /// The fragment of its bitmap.
     pub(crate) fragments: u64,
+    /// The pointer to the table of the lowest level.
+    pub(crate) pointers: u64,
 }
 
 /// What an entry holds.
@@ -142,6 +149,8 @@ pub(crate) enum Holds {
     Perforated,
     /// A fragment of the bitmap of one.
     Bitmap,
+    /// A pointer to a table of the lowest level.
+    Pointer,
 }
 
 /// An entry, and where it is.
@@ -220,6 +229,7 @@ reaches! { $
     CompleteSubblock Joint<CompleteSubblock>;
     Perforated Perforated;
     Skewed Skewed;
+    Pointers Pointers;
 }
 
 impl Kind {
@@ -230,6 +240,7 @@ impl Kind {
             (_, None) if tlb.holds_perforated(machine) => Kind::Perforated,
             (Some(_), _) => Kind::Fractured,
             (None, None) if tlb.is_skewed() => Kind::Skewed,
+            (None, None) if tlb.holds_pointers(machine) => Kind::Pointers,
             (None, None) => Kind::Exact,
             (None, Some(JoinKind::Coalesced)) => Kind::Coalesced,
             (None, Some(JoinKind::Runs)) => Kind::Runs,

@@ -103,7 +103,7 @@ impl Perforated {
             let (mut entries, mut levels) = ([0; BATCH], [0; MAX_WALK_LEVELS]);
             (entries[0], levels[1]) = (target.above(mappings), 1);
             let reads = Reads { lines: &mut *lines, counters: &mut *counters };
-            self.0.climb(mappings, &entries, levels, reads);
+            self.0.climb(mappings, &entries, (levels, 0), reads);
         }
         let mut count = 0;
         for id in target.further(mappings, &mut self.0, counters).into_iter().flatten() {

@@ -29,6 +29,8 @@ pub(crate) const MAX_LEVELS: usize = MAX_WALK_LEVELS;
 pub(crate) struct Radix {
     /// For pointers at level n, at index n - 1; the lowest level has none. A pointer's key is the number of its table.
     pub(super) caches: [Option<Cache>; MAX_LEVELS],
+    /// Whether a TLB holds the pointers at level 2.
+    in_tlb: bool,
     levels: usize,
     /// The level of the entries of pages at each level of the ladder.
     leaf_levels: [u8; RUNGS],
@@ -54,7 +56,7 @@ impl TableFormat for Radix {
 
     fn new(machine: &Machine, shape: &Shape) -> Radix {
         let mut caches = [const { None }; MAX_LEVELS];
-        for cache in &machine.walk_cache {
+        for cache in machine.walk_cache.iter().filter(|cache| cache.within.is_none()) {
             caches[cache.level - 1] = Some(Cache::new(1, cache.entries, Replacement::Lru));
         }
         let mut leaf_levels = [1; RUNGS];
@@ -62,7 +64,8 @@ impl TableFormat for Radix {
             *level = *leaf as u8;
         }
         let (levels, node_bits) = (shape.bits.len(), shape.node_bits());
-        Radix { caches, levels, leaf_levels, node_bits, pointers: [[0; BATCH]; MAX_LEVELS] }
+        let in_tlb = machine.walk_cache.iter().any(|cache| cache.within.is_some());
+        Radix { caches, in_tlb, levels, leaf_levels, node_bits, pointers: [[0; BATCH]; MAX_LEVELS] }
     }
 
     #[inline(always)]
@@ -71,11 +74,16 @@ impl TableFormat for Radix {
         for group in batch.groups() {
             levels[self.leaf_levels[group.rung() % RUNGS] as usize - 1] |= group.requests & walks.0;
         }
-        self.climb(mappings, &batch.entries, levels, reads);
+        self.climb(mappings, &batch.entries, (levels, walks.1.pointers), reads);
     }
 
-    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), _: Known, reads: Reads<'_>) {
+    fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), known: Known, reads: Reads<'_>) {
         let found = mappings.find(space, page, 1).expect("the root exists");
+        if known.pointers & 1 != 0 {
+            reads.counters.walk_cache_hits[1] += 1;
+            reads.lines.want(0, found.id);
+            return reads.lines.read(1, reads.counters);
+        }
         let (path, count, _) = self.path(mappings, found, &mut reads.counters.walk_cache_hits);
         path[..count].iter().rev().enumerate().for_each(|(place, id)| reads.lines.want(place, *id));
         reads.lines.read(count, reads.counters);
@@ -135,13 +143,13 @@ impl Radix {
     }
 
     /// Walks to the leaves `entries`; `levels` says which of them are
-    /// at each level (index 0: the lowest), as bit sets.
+    /// at each level (index 0: the lowest), as bit sets, and `known` of which a TLB has the pointer at level 2.
     #[inline(always)]
     pub(super) fn climb(
         &mut self,
         mappings: &Mappings,
         entries: &[u32; BATCH],
-        levels: [u64; MAX_LEVELS],
+        (levels, known): ([u64; MAX_LEVELS], u64),
         Reads { lines, counters }: Reads<'_>,
     ) {
         // From the lowest level up, the walks that reach each level: those that no cache below it shortened.
@@ -159,6 +167,7 @@ impl Radix {
             let bits = self.node_bits;
             let missed = match &mut self.caches[level] {
                 Some(cache) if climbing != 0 => cache.access(climbing, |index| (0, below[index] >> bits)),
+                None if level == 1 && self.in_tlb => climbing & !known,
                 _ => climbing,
             };
             for index in each(missed) {

@@ -79,6 +79,7 @@ pub(crate) fn machines() -> Vec<Machine> {
     machines.extend(ranged());
     machines.extend(of_few_spaces());
     machines.extend(skewed());
+    machines.extend(pointing());
     machines
 }
 
@@ -124,6 +125,28 @@ fn of_few_spaces() -> Vec<Machine> {
         }
     }
     machines.into()
+}
+
+/// TLBs that hold pointers to tables: for data and for all, of base pages and of several sizes, with few entries, of few spaces, with pages of
+/// several entries.
+fn pointing() -> Vec<Machine> {
+    let of = |(name, within, sets): (&str, &str, usize)| {
+        let mut machine = Machine::builtin(name).unwrap();
+        machine.name = format!("{name} with pointers in {within}");
+        let cache = machine.walk_cache.iter_mut().find(|cache| cache.level == 2).unwrap();
+        (cache.entries, cache.within) = (0, Some(within.into()));
+        machine.tlb.iter_mut().filter(|tlb| tlb.level > 1 && sets > 0).for_each(|tlb| tlb.entries = sets * tlb.ways());
+        machine
+    };
+    [
+        ("zen5", "L2 DTLB", 0),
+        ("zen4+contiguous", "L2 DTLB", 0),
+        ("skylake-sp", "STLB", 4),
+        ("golden-cove", "STLB 4K", 0),
+        ("golden-cove+lru", "STLB 1G", 8),
+    ]
+    .map(of)
+    .into()
 }
 
 /// Skewed TLBs: of two sizes and of five, with ways of their own for each size and with all, in the first level too, with ranges beside them, of few

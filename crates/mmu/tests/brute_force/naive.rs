@@ -1,6 +1,7 @@
 //! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
 //! between two steps that could be found again, and no code is shared with the crate but the machine file.
 
+mod pointers;
 mod spaces;
 mod walk;
 
@@ -73,6 +74,8 @@ pub(crate) struct Naive {
     /// What the TLBs were last told to forget, with no access since: space, first page, the page after the last.
     forgotten: Option<(u32, u64, u64)>,
     pub(crate) space: u32,
+    /// Whether a TLB had the pointer to the table of the page that missed last.
+    pointer: bool,
     /// The most that [`Naive::table_bytes`] was since the peak was begun.
     pub(crate) peak: u64,
     numbered: BTreeSet<u32>,
@@ -97,6 +100,7 @@ impl Naive {
             walk_caches: machine
                 .walk_cache
                 .iter()
+                .filter(|cache| cache.within.is_none())
                 .map(|cache| (cache.clone(), Cache::new(1, cache.entries, Index::Low, Replacement::Lru)))
                 .collect(),
             line_caches: machine
@@ -121,6 +125,7 @@ impl Naive {
             clock: 0,
             forgotten: None,
             space: 0,
+            pointer: false,
             peak: Clustered::new(machine).map_or(0, |clustered| clustered.bytes()),
             numbered: BTreeSet::from([0]),
             history: vec![0],
@@ -198,6 +203,7 @@ impl Naive {
         gone.sort_by_key(|node| (node.1, node.0, node.2));
         for node in gone {
             self.free.push(self.nodes.remove(&node).unwrap());
+            self.drop_pointer(node);
             // The entry above that pointed to it is at the next level.
             for (_, cache) in self.walk_caches.iter_mut().filter(|(spec, _)| spec.level == node.1 + 1) {
                 cache.drop(|held| held == (node.0, node.1 + 1, node.2));
@@ -255,7 +261,7 @@ impl Naive {
             cache.rewrite(left);
             return cache.drop(|held| held.held == Some(0) || held.meets(space, first, pages));
         }
-        cache.drop(|held| held.meets(space, first, pages))
+        cache.drop(|held| held.contents != Contents::Pointer && held.meets(space, first, pages))
     }
 
     /// One shootdown, unless nothing of the pages can have come into a TLB since the last one.
@@ -505,6 +511,9 @@ impl Naive {
             if counted {
                 self.counts.misses[level - 1][access as usize] += 1;
             }
+        }
+        if hit.is_none() {
+            self.pointer = self.use_pointer(page, mapping);
         }
         let base = self.machine.pages.sizes[0];
         if let Some((first, mapping)) = mapping {

@@ -83,6 +83,10 @@ impl Naive {
 
     /// Whether a walk cache holds the page's pointer of this level.
     fn cached(&mut self, page: u64, level: usize) -> bool {
+        if self.machine.walk_cache.iter().any(|cache| cache.level == level && cache.within.is_some()) {
+            self.counts.walk_cache_hits[level - 1] += u64::from(self.pointer);
+            return self.pointer;
+        }
         let pointer = (self.space, level, page >> self.below(level));
         let cache = self.walk_caches.iter_mut().find(|(spec, _)| spec.level == level);
         let hit = cache.is_some_and(|(_, cache)| cache.hit(0, |held| held == pointer).is_some());
