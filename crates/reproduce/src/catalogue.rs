@@ -49,6 +49,7 @@ static FILES: &[(&str, &str, &str)] = &files![
     "park20" / "virtualised",
     "gosakan23" / "misses",
     "gosakan23" / "filling",
+    "tatar22" / "measured",
 ];
 
 /// The input files of programs of built-in experiments: paper, name and text.
