@@ -289,9 +289,9 @@ impl Machine {
             let name = tlb.replacement.name();
             return Some(format!("{what} with replacement {name}, which keeps an order of the ways of a set: use lru"));
         }
-        let whole = self.host.is_none() && tlb.joins.is_none() && !tlb.suits_perforated(self);
+        let whole = self.host.is_none() && self.shadow.is_none() && tlb.joins.is_none() && !tlb.suits_perforated(self);
         (!whole || self.tlb.iter().any(|tlb| self.enclosed_by(tlb) != 0)).then(|| {
-            format!("{what} is for entries of one whole page, without [host], [perforated], joins and inclusive TLBs")
+            format!("{what} is for entries of one whole page, without [host], [perforated], [shadow], joins and inclusive TLBs")
         })
     }
 
@@ -470,10 +470,10 @@ impl Machine {
             ));
         }
         let plain = self.page_table.kind == TableKind::Radix && self.host.is_none() && self.range_tlb.is_none();
-        let whole = plain && tlb.joins.is_none() && !tlb.is_skewed();
+        let whole = plain && self.shadow.is_none() && tlb.joins.is_none() && !tlb.is_skewed();
         match whole && tlb.level > 1 && tlb.level == self.tlb_levels() && !self.tlb.iter().any(|tlb| tlb.inclusive) {
             true => Ok(()),
-            false => Err("it must be of the last level, with entries of one page, on a machine with radix tables, without [host], [range-tlb], \
+            false => Err("it must be of the last level, with entries of one page, on a machine with radix tables, without [host], [range-tlb], [shadow], \
                           joins, skewed and inclusive TLBs"
                 .into()),
         }
