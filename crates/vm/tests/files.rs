@@ -3,7 +3,7 @@
 
 use crate::machine::{ALPHA, Machine};
 use superpage_pages::{Access, Level, Vpn};
-use superpage_vm::{Error, FaultError, FaultKind};
+use superpage_vm::{Error, FaultError, FaultKind, SpaceId};
 
 #[test]
 fn two_processes_share_the_pages_and_both_get_superpages() {
@@ -109,6 +109,37 @@ fn the_page_cache_serves_those_who_come_later_at_compatible_addresses() {
     assert_eq!((machine.level(4096), machine.vm.stats().page_ins), (Some(Level(2)), before.page_ins));
     machine.sync();
     assert_eq!(machine.vm.stats().page_outs, 64, "still dirty from the process that is gone");
+    machine.end();
+}
+
+#[test]
+fn an_extent_of_a_file_in_memory_is_mapped_at_its_first_touch_where_the_policy_says_so() {
+    for (policy, faults) in [("reservation:resident=extent", 1), ("reservation", 64)] {
+        let mut machine = Machine::new(ALPHA, 2048, policy);
+        machine.file(512, 64, true, 0);
+        (0..64).for_each(|page| machine.put(512 + page, page + 1));
+        another(&mut machine, 4096, 64);
+        let before = machine.vm.stats().faults;
+        (0..64).rev().for_each(|page| assert_eq!(machine.get(4096 + page), page + 1));
+        assert_eq!((machine.vm.stats().faults - before, machine.level(4096)), (faults, Some(Level(2))), "{policy}");
+        machine.put(4096 + 9, 1000);
+        machine.space = SpaceId(0);
+        assert_eq!(machine.get(512 + 9), 1000);
+        machine.end();
+    }
+    // Neither a part that is not in memory, nor one with a private copy, nor one that is mapped, nor what lies otherwise.
+    let mut machine = Machine::new(ALPHA, 2048, "reservation:resident=extent");
+    machine.file(512, 64, true, 0);
+    (0..40).for_each(|page| machine.put(512 + page, page + 1));
+    machine.space = machine.vm.create_space();
+    machine.file(4096, 64, false, 0);
+    machine.put(4096 + 3, 7);
+    (0..40).for_each(|page| assert_eq!(machine.get(4096 + page), if page == 3 { 7 } else { page + 1 }));
+    let levels = [0, 8, 32].map(|page| machine.level(4096 + page));
+    assert_eq!(levels, [Some(Level(0)), Some(Level(1)), Some(Level(1))]);
+    machine.file(8192 + 1, 64, true, 0);
+    (0..40).for_each(|page| assert_eq!(machine.get(8193 + page), page + 1));
+    assert_eq!(machine.level(8193), Some(Level(0)));
     machine.end();
 }
 

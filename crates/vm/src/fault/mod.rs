@@ -533,14 +533,21 @@ impl Vm {
             }
             None => {
                 uniform = if writing { rights } else { self.rights_if_clean(object, rights) };
-                pmap.enter(
-                    space,
-                    at,
-                    Mapped { frame: Pfn(u64::from(walk.frame)), size: ladder.base(), protection: uniform },
-                    access,
-                );
-                self.frames.stats.mapped[0] += 1;
-                (FaultKind::Resident, Level::BASE)
+                let mut level = self.resident_extent(pmap, site, walk);
+                if level > Level::BASE && !self.give_spare_tables(pmap, space, at, level) {
+                    level = Level::BASE;
+                }
+                let pages = ladder.pages(level);
+                let frame = Pfn(u64::from(walk.frame) & !(pages - 1));
+                let to = Mapped { frame, size: ladder.size(level), protection: uniform };
+                pmap.enter(space, at.align_down(pages), to, access);
+                let stats = &mut self.frames.stats;
+                stats.mapped[level.index()] += 1;
+                if level > Level::BASE {
+                    stats.promotions[level.index()] += 1;
+                    stats.promotions_at_fault += 1;
+                }
+                (FaultKind::Resident, level)
             }
         };
         self.frames.used_again(walk.frame);

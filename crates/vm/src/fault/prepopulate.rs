@@ -8,7 +8,7 @@ use crate::frame::Frames;
 use crate::frame::bitmap::Bitmap;
 use crate::object::population::Walk;
 use crate::object::{ObjectId, PageOf};
-use crate::policy::{Accessed, Answers, Promote};
+use crate::policy::{Accessed, Answers, Promote, Resident};
 use crate::vm::Vm;
 use crate::{Filled, Memory, Page, Pmap};
 use alloc::vec::Vec;
@@ -209,6 +209,37 @@ impl Vm {
             self.count_children(walk, level, 0);
         }
         level
+    }
+
+    /// The level of what a fault on a populated page that is not mapped maps at once, as the policy says ([`Resident`]). O(pages of
+    /// that extent).
+    pub(crate) fn resident_extent(&self, pmap: &impl Pmap, site: &Site, walk: &Walk) -> Level {
+        let (Site { space, entry, at, access, .. }, PageOf { object, index }) = (site, walk.page);
+        let known = self.objects.get(object);
+        let wanted = self.answers.populate.resident == Resident::Extent
+            && self.answers.promote.when != Promote::Never
+            && self.answers.place.hints.allow(entry.hint);
+        if !wanted || *access == Access::Write || known.file.is_none() || known.sole {
+            return Level::BASE;
+        }
+        let (population, ladder) = (&self.frames.population, self.frames.ladder);
+        let fits = |level: &Level| {
+            let pages = ladder.pages(*level);
+            let low = index & !(pages - 1);
+            let inside =
+                low >= entry.offset && low + pages <= entry.offset_end() && entry.page(low) == at.align_down(pages);
+            inside
+                && pmap.contiguity(ladder.size(*level)).is_whole()
+                && (low..low + pages).all(|page| {
+                    // A private copy may hide a page of the file.
+                    let reached = entry.object == object
+                        || self.holder(entry.object, page).is_some_and(|holder| holder.page.object == object);
+                    reached
+                        && !self.frames.busy.contains(population.walk(object, page).frame)
+                        && pmap.lookup(*space, entry.page(page)).is_none()
+                })
+        };
+        (1..=population.full_level(walk)).rev().map(Level).find(fits).unwrap_or(Level::BASE)
     }
 
     /// Populates, fills and maps a page whose frame is reserved, though nobody touches it. Returns `false` if it could

@@ -146,6 +146,16 @@ pub enum Dirty {
     Nowhere,
 }
 
+/// What is mapped at the first touch of a page of a file that others have brought into memory?
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resident {
+    /// That page.
+    Page,
+    /// Unless it is written: the largest extent around it that is all in memory, in the map entry, aligned there as in
+    /// physical memory, and of which nothing is mapped yet; as a superpage. FreeBSD's `vm_fault_soft_fast`.
+    Extent,
+}
+
 /// Which base pages of a region must have been accessed before it is promoted?
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Accessed {
@@ -280,6 +290,8 @@ pub struct Populating {
     /// *Fault-around*: the largest window, in base pages, a power of two, aligned, that is prepopulated around a page that is touched, where
     /// the window of its size before it or after it is populated. 1: none.
     pub around: u32,
+    /// What is mapped at a fault on a page of a file that is in memory.
+    pub resident: Resident,
 }
 
 /// Question 3: when does a region become a superpage?
@@ -376,7 +388,7 @@ pub struct Key {
 
 const SWITCH: &[&str] = &["on", "off"];
 
-pub(super) static KEYS: [Key; 24] = [
+pub(super) static KEYS: [Key; 25] = [
     Key {
         name: "place",
         values: &["base", "reservation", "extent"],
@@ -518,6 +530,12 @@ pub(super) static KEYS: [Key; 24] = [
         values: &["1", "2", "4", "8", "16", "32", "64", "128", "256", "512"],
         help: "fault-around: base pages of the largest window that is prepopulated where pages are touched in order",
         set: |answers, value| answers.populate.around = 1 << value,
+    },
+    Key {
+        name: "resident",
+        values: &["page", "extent"],
+        help: "what is mapped of a file's pages in memory when one is touched: it, or the largest whole extent around it",
+        set: |answers, value| answers.populate.resident = [Resident::Page, Resident::Extent][value],
     },
     Key {
         name: "colours",

@@ -2,7 +2,8 @@
 
 use super::{
     Accessed, Answers, Cache, Close, Definition, Demote, Demoting, Dirty, Hash, Hints, Lists, Made, PastEnd, Pieces,
-    Place, Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Wake, Wired,
+    Place, Placing, Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Wake,
+    Wired,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -24,7 +25,7 @@ pub(super) const ANSWERS: Answers = Answers {
         hints: Hints::Ignored,
         colours: 0,
     },
-    populate: Populating { threshold: 8, around: 1 },
+    populate: Populating { threshold: 8, around: 1, resident: Resident::Page },
     promote: Promoting { when: Promote::Never, dirty: Dirty::Files, accessed: Accessed::Any },
     scarce: Shortage { then: Scarce::Preempt, pieces: Pieces::Keep, lists: Lists::BySize, wake: Wake::Memory },
     demote: Demoting { steps: Demote::Stepwise, on_unmap: true, on_write: false, speculate: 0 },

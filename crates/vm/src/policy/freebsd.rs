@@ -3,8 +3,8 @@
 //! pages, the contiguity-aware daemon, and speculative and stepwise demotion were dropped.
 
 use super::{
-    Answers, Cache, Definition, Demote, Demoting, Lists, Made, Need, PastEnd, Pieces, Placing, Reclaiming, Reserve,
-    Scarce, Shortage, Wired, base, reservation,
+    Answers, Cache, Definition, Demote, Demoting, Lists, Made, Need, PastEnd, Pieces, Placing, Populating, Reclaiming,
+    Reserve, Resident, Scarce, Shortage, Wired, base, reservation,
 };
 
 pub(super) static POLICY: Definition = Definition {
@@ -23,6 +23,7 @@ const ANSWERS: Answers = Answers {
         past_end: PastEnd::Anonymous,
         ..reservation::ANSWERS.place
     },
+    populate: Populating { resident: Resident::Extent, ..base::ANSWERS.populate },
     promote: reservation::ANSWERS.promote,
     scarce: Shortage { then: Scarce::Smaller, pieces: Pieces::Free, lists: Lists::One, ..base::ANSWERS.scarce },
     demote: Demoting { steps: Demote::ToBase, on_unmap: false, on_write: true, ..base::ANSWERS.demote },

@@ -24,7 +24,7 @@ mod thp;
 
 pub use self::answers::{
     Accessed, Answers, Cache, Close, Demote, Demoting, Dirty, Hash, Hints, Key, Lists, PastEnd, Pieces, Place, Placing,
-    Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Scarce, Shortage, Sizes, Wake, Wired,
+    Populating, Promote, Promoting, Reclaim, Reclaiming, Reserve, Resident, Scarce, Shortage, Sizes, Wake, Wired,
 };
 pub use self::parameter::{Given, Parameter, Values};
 

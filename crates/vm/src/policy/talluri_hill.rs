@@ -14,7 +14,7 @@ pub(super) static POLICY: Definition = Definition {
 
 const ANSWERS: Answers = Answers {
     place: Placing { size: Reserve::Smallest, ..reservation::ANSWERS.place },
-    populate: Populating { threshold: 4, around: 1 },
+    populate: Populating { threshold: 4, ..base::ANSWERS.populate },
     promote: reservation::ANSWERS.promote,
     ..base::ANSWERS
 };
