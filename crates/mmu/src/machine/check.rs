@@ -275,7 +275,8 @@ impl Machine {
     /// What is wrong with a TLB whose ways serve some sizes, or have sets of their own.
     fn refuses_skewed(&self, tlb: &TlbSpec) -> Option<String> {
         let (ways, sizes, given) = (tlb.ways(), tlb.sizes.len(), tlb.size_ways.len());
-        if given != 0 && (given != sizes || tlb.size_ways.contains(&0) || tlb.size_ways.iter().sum::<usize>() > ways) {
+        let sum = tlb.size_ways.iter().fold(0, |sum: usize, some| sum.saturating_add(*some));
+        if given != 0 && (given != sizes || tlb.size_ways.contains(&0) || sum > ways) {
             return Some(format!(
                 "size-ways: expected a number of ways, at least 1, for each of the {sizes} sizes, and no more than {ways} in all, not {:?}",
                 tlb.size_ways
@@ -285,6 +286,10 @@ impl Machine {
             return None;
         }
         let what = if given == 0 { "index skewed" } else { "size-ways" };
+        // Each fill computes the set of each way.
+        if ways > SEARCHED_WAYS {
+            return Some(format!("{what} with {ways} ways: expected at most {SEARCHED_WAYS}"));
+        }
         if tlb.replacement != Replacement::Lru {
             let name = tlb.replacement.name();
             return Some(format!("{what} with replacement {name}, which keeps an order of the ways of a set: use lru"));

@@ -57,8 +57,14 @@ impl<'a> Drive<'a> {
     /// Nothing is mapped yet.
     ///
     /// # Errors
-    /// The machine has no superpage of the size of a region, or base pages of another size than traces.
+    /// The machine has no superpage of the size of a region, base pages of another size than traces, or shadow superpages.
     pub(crate) fn new(machine: &'a Machine, layout: Layout) -> Result<Drive<'a>, String> {
+        if machine.shadow.is_some() {
+            return Err(format!(
+                "{}: [shadow] needs streams with lines, which kind \"holes\" has not; leave +shadow out",
+                machine.name
+            ));
+        }
         let sizes = Sizes::of(machine).filter(|sizes| sizes.base.shift() == TRACE_PAGE_SHIFT);
         let sizes = sizes.ok_or_else(|| {
             format!(

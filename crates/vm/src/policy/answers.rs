@@ -162,7 +162,8 @@ pub enum Accessed {
     /// None beside the one that is touched.
     Any,
     /// All: what is prepopulated is mapped without a reference bit, and keeps its region from promotion until it is used
-    /// and another page of the region faults. FreeBSD's rule, until it stopped to ask for the bit on Arm (D44983).
+    /// and another page of the region faults. Extents that are populated at once, and what a background promotes, are not
+    /// concerned. FreeBSD's rule, until it stopped to ask for the bit on Arm (D44983).
     All,
 }
 
@@ -438,7 +439,7 @@ pub(super) static KEYS: [Key; 25] = [
     Key {
         name: "accessed",
         values: &["any", "all"],
-        help: "base pages of a region whose reference bits must be set before it becomes a superpage",
+        help: "base pages of a region whose reference bits must be set before a fault promotes it",
         set: |answers, value| answers.promote.accessed = [Accessed::Any, Accessed::All][value],
     },
     Key {

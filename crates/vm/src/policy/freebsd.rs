@@ -28,5 +28,4 @@ const ANSWERS: Answers = Answers {
     scarce: Shortage { then: Scarce::Smaller, pieces: Pieces::Free, lists: Lists::One, ..base::ANSWERS.scarce },
     demote: Demoting { steps: Demote::ToBase, on_unmap: false, on_write: true, ..base::ANSWERS.demote },
     reclaim: Reclaiming { cache: Cache::Free, wired: Wired::Cluster, ..base::ANSWERS.reclaim },
-    ..base::ANSWERS
 };
