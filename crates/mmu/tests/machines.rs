@@ -179,6 +179,8 @@ fn an_overlay_patches_all_walk_caches_and_removes_tables() {
     }
     let mine = laid("zen5+range", "range-tlb = []\ninstruction-cache = []\n").unwrap();
     assert!(mine.range_tlb.is_none() && mine.instruction_cache.is_none());
+    let none = laid("zen5", "host = []\nperforated = []\n").unwrap();
+    assert!(none.host.is_none() && none.perforated.is_none());
     assert!(laid("zen5", "clock = []\n").unwrap_err().contains("missing field `clock`"));
 }
 
@@ -233,6 +235,8 @@ fn what_is_wrong_with_an_overlay_is_told() {
     assert!(unknown.contains("overlay \"best\"") && unknown.contains("fractured"), "{unknown}");
     let nameless = Machine::named("zen5+mine.toml", |_| Ok(String::new())).unwrap_err().to_string();
     assert!(nameless.contains("mine.toml: overlay: expected a name"), "{nameless}");
+    let empty = Machine::named("zen5+mine.toml", |_| Ok("name = \"\"\ndescription = \"d\"\n".into()));
+    assert!(empty.unwrap_err().to_string().contains("expected a name of some words"));
 }
 
 /// Which set a translation is in is said of each TLB that has several, so that it has a source or is assumed.

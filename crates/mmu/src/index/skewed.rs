@@ -19,13 +19,13 @@ pub(super) fn set(number: u64, way: usize, sets: usize) -> usize {
 mod tests {
     use super::*;
 
-    /// In each way a row of as many pages as sets fills each set once, and pages that meet in one are apart in the next.
+    /// In each way an aligned row of as many pages as sets fills each set once, and pages that meet in one are apart in the next.
     #[test]
     fn each_way_spreads_a_row_otherwise() {
         for sets in [4, 64, 256] {
             for way in 0..16 {
                 let mut seen = vec![false; sets];
-                (640..640 + sets as u64).for_each(|number| seen[set(number, way, sets)] = true);
+                (3 * sets as u64..4 * sets as u64).for_each(|number| seen[set(number, way, sets)] = true);
                 assert!(seen.iter().all(|seen| *seen), "{sets} sets, way {way}");
             }
         }

@@ -13,11 +13,14 @@
 use superpage_pages::PageSize;
 use toml::{Table, Value};
 
+/// The tables that not every machine has.
+const OPTIONAL: [&str; 6] = ["clustered", "host", "instruction-cache", "perforated", "range-tlb", "shadow"];
+
 /// Applies an overlay to a machine file; the error says what is wrong with it.
 pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
     for key in ["name", "description"] {
-        let word =
-            overlay.get(key).and_then(Value::as_str).ok_or(format!("expected a {key}, as a machine file has"))?;
+        let word = overlay.get(key).and_then(Value::as_str).filter(|word| !word.trim().is_empty());
+        let word = word.ok_or(format!("expected a {key} of some words, as a machine file has"))?;
         let whole = machine.get(key).and_then(Value::as_str).unwrap_or_default();
         let joined = if key == "name" { format!("{whole}+{word}") } else { format!("{whole}; {word}") };
         machine.insert(key.into(), Value::String(joined));
@@ -28,6 +31,7 @@ pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {
         match (machine.get_mut(key), value) {
             (Some(Value::Table(part)), Value::Table(patch)) => replace(part, patch),
             (Some(Value::Table(_)), Value::Array(none)) if none.is_empty() => _ = machine.remove(key),
+            (None, Value::Array(none)) if none.is_empty() && OPTIONAL.contains(&key.as_str()) => {}
             (Some(Value::Array(parts)), Value::Array(patches)) if !patches.is_empty() => {
                 for (index, patch) in patches.iter().enumerate() {
                     let patch = patch.as_table().ok_or(format!("{key} is a list of tables, [[{key}]]"))?;
