@@ -123,8 +123,9 @@ fn an_extent_of_a_file_in_memory_is_mapped_at_its_first_touch_where_the_policy_s
         (0..64).rev().for_each(|page| assert_eq!(machine.get(4096 + page), page + 1));
         assert_eq!((machine.vm.stats().faults - before, machine.level(4096)), (faults, Some(Level(2))), "{policy}");
         machine.put(4096 + 9, 1000);
-        machine.space = SpaceId(0);
+        let other = std::mem::replace(&mut machine.space, SpaceId(0));
         assert_eq!(machine.get(512 + 9), 1000);
+        machine.vm.exit(&mut machine.pmap, other).unwrap();
         machine.end();
     }
     // Neither a part that is not in memory, nor one with a private copy, nor one that is mapped, nor what lies otherwise.
@@ -140,6 +141,7 @@ fn an_extent_of_a_file_in_memory_is_mapped_at_its_first_touch_where_the_policy_s
     machine.file(8192 + 1, 64, true, 0);
     (0..40).for_each(|page| assert_eq!(machine.get(8193 + page), page + 1));
     assert_eq!(machine.level(8193), Some(Level(0)));
+    machine.vm.exit(&mut machine.pmap, SpaceId(0)).unwrap();
     machine.end();
 }
 

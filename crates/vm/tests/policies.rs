@@ -99,7 +99,7 @@ fn freebsd_demotes_to_base_pages_and_keeps_no_cache_pages() {
         answers("freebsd"),
         answers(
             "reservation:growing-limit=off,past-end=anonymous,reserve=largest,preempt=off,pieces=free,lists=one,\
-        stepwise=off,demote-on-unmap=off,speculate=0/4,cache=free,wake=memory,close=keep"
+        stepwise=off,demote-on-unmap=off,speculate=0/4,cache=free,wake=memory,close=keep,resident=extent"
         )
     );
     let mut machine = Machine::new(ARM, 1024, "freebsd");
