@@ -40,6 +40,8 @@ pub struct Mmu {
     pub(crate) space: u32,
     /// The last shootdown, its space and pages, if nothing was translated since: no TLB holds any of them.
     shot: Option<(u32, Range<u64>)>,
+    /// Pages that have changed since the last access, where shadow superpages follow from them.
+    changed: Vec<(u32, Range<u64>)>,
     pub(crate) host: HostState,
 }
 
@@ -87,6 +89,7 @@ impl Mmu {
             counters: Counters::default(),
             space: 0,
             shot: None,
+            changed: Vec::new(),
             host: HostState::default(),
         }
     }
@@ -240,6 +243,9 @@ impl Mmu {
     pub fn run_lines(&mut self, requests: &[Request], lines: &[u32]) -> Option<(usize, Trap)> {
         assert_eq!(requests.len(), lines.len(), "a line for each request");
         assert!(self.mappings.backing.is_none(), "lines of a guest whose memory a manager of the host maps");
+        if !self.changed.is_empty() {
+            self.settle();
+        }
         self.shot = None;
         let mut done = 0;
         for (requests, lines) in requests.chunks(CHUNK).zip(lines.chunks(CHUNK)) {
@@ -260,6 +266,9 @@ impl Mmu {
     /// # Errors
     /// It would trap again; then nothing changes.
     pub fn retry_line(&mut self, request: Request, line: u32) -> Result<(), Trap> {
+        if !self.changed.is_empty() {
+            self.settle();
+        }
         for front in &mut self.fronts {
             front.retry_line(&mut self.mappings, self.space, (request, line))?;
         }
@@ -333,6 +342,25 @@ impl Mmu {
             }
         }
         if self.mappings.shadows() {
+            self.note_change(space, pages);
+        }
+    }
+
+    /// Notes that these pages changed, together with those beside them.
+    fn note_change(&mut self, space: u32, pages: Range<u64>) {
+        match self.changed.last_mut() {
+            Some((of, last)) if *of == space && last.start <= pages.end && pages.start <= last.end => {
+                *last = last.start.min(pages.start)..last.end.max(pages.end);
+            }
+            _ => self.changed.push((space, pages)),
+        }
+    }
+
+    /// Makes shadow superpages of what has changed since the last access. A kernel's changes often come in rows, of which the next
+    /// undoes what would follow from one.
+    #[cold]
+    fn settle(&mut self) {
+        for (space, pages) in std::mem::take(&mut self.changed) {
             let made = self.mappings.cover(space, &pages, &mut self.fronts);
             self.count_recast(made);
         }

@@ -20,6 +20,12 @@ fn scatter(mmu: &mut Mmu, pages: std::ops::Range<u64>) {
         let to = Mapped { frame: Pfn(page * 40503 % (1 << 16)), size: size(BASE), protection: Protection::ALL };
         mmu.enter(0, Vpn(page), to, Access::Read);
     }
+    settle(mmu);
+}
+
+/// What follows from changes is there at the next access.
+fn settle(mmu: &mut Mmu) {
+    assert_eq!(mmu.run_lines(&[], &[]), None);
 }
 
 /// Reads the first line of each page, so often.
@@ -98,7 +104,31 @@ fn a_frame_that_is_mapped_twice_is_in_no_shadow_superpage() {
     mmu.remove(1, Vpn(4), size(BASE));
     // It is made again when one of its own pages changes.
     mmu.protect(0, Vpn(0), size(BASE), Protection::ALL);
+    settle(&mut mmu);
     assert_eq!(mmu.counters(0).remaps.promotions, 2);
+}
+
+/// What is undone before the next access never was: a promotion by the kernel, or rights that are taken and given page by page.
+#[test]
+fn only_what_lasts_until_an_access_is_made() {
+    let mut mmu = on(ALPHA);
+    for page in 0..8 {
+        let to = Mapped { frame: Pfn(page), size: size(BASE), protection: Protection::ALL };
+        mmu.enter(0, Vpn(page), to, Access::Read);
+    }
+    mmu.promote(0, Vpn(0), size(BASE), size("64K"));
+    settle(&mut mmu);
+    assert_eq!(mmu.counters(0).remaps, Remaps::default());
+    let mut mmu = on(ALPHA);
+    scatter(&mut mmu, 0..64);
+    let before = mmu.counters(0).remaps;
+    for page in 0..64 {
+        mmu.protect(0, Vpn(page), size(BASE), Protection::READ);
+    }
+    settle(&mut mmu);
+    // Its 8 of 64 KB, all but the first of which were there for a time, and that of 512 KB.
+    let after = mmu.counters(0).remaps;
+    assert_eq!((before.promotions, after.promotions, after.demotions), (9, 9 + 9, 1 + 7));
 }
 
 #[test]

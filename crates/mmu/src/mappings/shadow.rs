@@ -2,8 +2,8 @@
 //! memory behind them, the *shadow* range, to frames, base page by base page. Swanson, Stoller and Carter, Increasing TLB reach
 //! using superpages backed by shadow memory, ISCA 1998.
 //!
-//! The operating system's part is the rule here, so that no policy has to know of it. After each change of mappings, from the
-//! smallest size up: an aligned block with a changed page becomes a shadow superpage if it is full of base pages, or of shadow
+//! The operating system's part is the rule here, so that no policy has to know of it. Before the next access after changes of mappings
+//! (those side by side are one), from the smallest size up: an aligned block with a changed page becomes a shadow superpage if it is full of base pages, or of shadow
 //! superpages of the next smaller size, with the same rights, and no frame of it is mapped elsewhere too (a line would have two
 //! addresses in the caches). Before one of its pages changes, or a frame of it is mapped elsewhere, a superpage splits into those
 //! of the next smaller size, and those with the page split in turn.

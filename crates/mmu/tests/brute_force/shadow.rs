@@ -28,6 +28,8 @@ struct Shadowed {
     /// How often the kernel has mapped each frame.
     frames: BTreeMap<u64, u32>,
     remaps: Remaps,
+    /// What has changed since the last access.
+    changes: Vec<(u32, Range<u64>)>,
 }
 
 impl Shadowed {
@@ -35,7 +37,8 @@ impl Shadowed {
         let shadow = machine.shadow.as_ref().unwrap();
         let mtlb = Cache::new(shadow.entries / shadow.ways, shadow.ways, Index::Low, Replacement::Lru);
         let (naive, blocks) = (Naive::new(machine), BTreeMap::new());
-        Shadowed { naive, machine: machine.clone(), blocks, mtlb, frames: BTreeMap::new(), remaps: Remaps::default() }
+        let (frames, remaps, changes) = (BTreeMap::new(), Remaps::default(), Vec::new());
+        Shadowed { naive, machine: machine.clone(), blocks, mtlb, frames, remaps, changes }
     }
 
     fn base(&self) -> PageSize {
@@ -199,6 +202,25 @@ impl Shadowed {
         made.iter().for_each(|(first, pages)| self.naive.announce(space, *first, *pages));
     }
 
+    /// These pages change. Changes side by side are one, until there is an access.
+    fn change(&mut self, space: u32, at: u64, count: u64) {
+        let now = at..at + count;
+        let beside =
+            self.changes.last().filter(|(of, last)| *of == space && last.start <= now.end && now.start <= last.end);
+        let whole = beside.map_or(now.clone(), |(_, last)| last.start.min(now.start)..last.end.max(now.end));
+        if beside.is_some() {
+            self.changes.pop();
+        }
+        self.changes.push((space, whole));
+    }
+
+    /// What has changed is followed before the next access.
+    fn settle(&mut self) {
+        for (space, pages) in std::mem::take(&mut self.changes) {
+            self.form(space, pages.start, pages.end - pages.start);
+        }
+    }
+
     fn count(&mut self, frame: u64, size: PageSize, more: bool) {
         for frame in frame..frame + self.naive.pages(size) {
             let count = self.frames.entry(frame).or_default();
@@ -220,7 +242,7 @@ impl Shadowed {
         }
         self.count(to.frame.0, to.size, true);
         self.naive.enter_used(space, at, to, used);
-        self.form(space, at, pages);
+        self.change(space, at, pages);
     }
 
     fn remove(&mut self, space: u32, at: u64, size: PageSize) -> Mapping {
@@ -228,7 +250,7 @@ impl Shadowed {
         self.split(space, at..at + pages);
         let removed = self.naive.remove(space, at);
         self.count(removed.frame, size, false);
-        self.form(space, at, pages);
+        self.change(space, at, pages);
         removed
     }
 
@@ -236,19 +258,19 @@ impl Shadowed {
         let pages = self.naive.pages(size);
         self.split(space, at..at + pages);
         self.naive.protect(space, at, protection);
-        self.form(space, at, pages);
+        self.change(space, at, pages);
     }
 
     fn promote(&mut self, space: u32, at: u64, to: PageSize) {
         let pages = self.naive.pages(to);
         self.split(space, at..at + pages);
         self.naive.promote(space, at, self.base(), to);
-        self.form(space, at, pages);
+        self.change(space, at, pages);
     }
 
     fn demote(&mut self, space: u32, at: u64, from: PageSize, to: PageSize) {
         self.naive.demote(space, at, from, to);
-        self.form(space, at, self.naive.pages(from));
+        self.change(space, at, self.naive.pages(from));
     }
 
     fn clear(&mut self, space: u32, at: u64, dirty: bool) -> bool {
@@ -515,6 +537,7 @@ impl All {
         }
         let mut done = 0;
         while done < requests.len() {
+            self.naive.iter_mut().for_each(Shadowed::settle);
             let stopped = self.mmu.run_lines(&requests[done..], &places[done..]);
             assert_eq!(self.plain.run_lines(&requests[done..], &places[done..]), stopped);
             let upto = stopped.map_or(requests.len(), |(index, _)| done + index);
@@ -547,6 +570,7 @@ impl All {
             self.protect(space, first, mapping.size, Protection::ALL);
         }
         for naive in &mut self.naive {
+            naive.settle();
             naive.retry(page, access);
             naive.line(page, u64::from(line), access);
         }
