@@ -31,6 +31,6 @@ mod tests {
         }
         let meeting: Vec<u64> = (0..1 << 16).filter(|number| set(*number, 0, 256) == 7).collect();
         let next: std::collections::BTreeSet<usize> = meeting.iter().map(|number| set(*number, 1, 256)).collect();
-        assert_eq!((meeting.len(), next.len()), (256, 128));
+        assert_eq!((meeting.len(), next.len()), (256, 256));
     }
 }
