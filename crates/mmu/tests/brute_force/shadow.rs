@@ -671,10 +671,11 @@ proptest! {
 fn each_machine_with_shadow_superpages_agrees() {
     let mut all = Remaps::default();
     for (seed, machines) in machines().iter().enumerate() {
-        let remaps = check(machines, seed as u64 + 1, 40);
+        let remaps = check(machines, seed as u64 + 1, 60);
         println!("{}: {remaps:?}", machines[0].name);
-        assert!(remaps.promotions > 0 && remaps.demotions > 0 && remaps.flushed_lines > 0, "{remaps:?}");
+        assert!(remaps.promotions > 0 && remaps.flushed_pages > 0, "{remaps:?}");
         all = all.with(remaps, |a, b| a + b);
     }
+    assert!(all.demotions > 50 && all.flushed_lines > 500, "{all:?}");
     assert!(all.hits.iter().all(|hits| *hits > 100) && all.misses[0] > 100, "{all:?}");
 }
