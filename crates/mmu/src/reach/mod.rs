@@ -59,18 +59,29 @@ pub(crate) trait Reach: Clone + Debug {
         number
     }
 
-    /// The payload of a new entry, filled for this translation.
-    fn fill(number: u64) -> Self::Payload;
+    /// The payload of a new entry, filled for this translation. This and the next three are those of a whole mapping, if not given.
+    #[inline(always)]
+    fn fill(_number: u64) -> Self::Payload {
+        Self::Payload::default()
+    }
 
     /// Whether an entry covers this translation of its mapping.
-    fn covers(payload: Self::Payload, number: u64) -> bool;
+    #[inline(always)]
+    fn covers(_payload: Self::Payload, _number: u64) -> bool {
+        true
+    }
 
     /// The translations that an entry covers, of all that its mapping has.
-    fn covered(payload: Self::Payload, mapping: Range<u64>) -> Range<u64>;
+    fn covered(_payload: Self::Payload, mapping: Range<u64>) -> Range<u64> {
+        mapping
+    }
 
     /// What is left of an entry when these translations of its mapping change; `None` if nothing is, and the entry is
     /// dropped.
-    fn without(payload: Self::Payload, changed: &Range<u64>) -> Option<Self::Payload>;
+    #[inline(always)]
+    fn without(_payload: Self::Payload, _changed: &Range<u64>) -> Option<Self::Payload> {
+        None
+    }
 
     /// Looks requests of a batch up, and fills on each miss; returns which missed. As [`Cache::access`].
     #[inline(always)]

@@ -9,7 +9,6 @@ use super::{Asked, Entry, Holds, Known, Reach};
 use crate::batch::each;
 use crate::cache::Cache;
 use crate::mappings::Mappings;
-use std::ops::Range;
 
 /// One mapping, or a pointer.
 #[derive(Clone, Debug)]
@@ -38,20 +37,6 @@ impl Reach for Pointers {
     type Payload = ();
 
     const WHOLE: bool = true;
-
-    fn fill(_: u64) {}
-
-    fn covers((): (), _: u64) -> bool {
-        true
-    }
-
-    fn covered((): (), mapping: Range<u64>) -> Range<u64> {
-        mapping
-    }
-
-    fn without((): (), _: &Range<u64>) -> Option<()> {
-        None
-    }
 
     fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, known: &mut Known) -> u64 {
         let Asked { batch, mappings, walked, .. } = *asked;

@@ -4,7 +4,6 @@ use super::joint::Joining;
 use super::{Asked, Entry, Known, Reach};
 use crate::cache::{Cache, place};
 use crate::mappings::Mappings;
-use std::ops::Range;
 
 /// One entry per mapping.
 #[derive(Clone, Debug)]
@@ -14,20 +13,6 @@ impl Reach for Skewed {
     type Payload = ();
 
     const WHOLE: bool = true;
-
-    fn fill(_: u64) {}
-
-    fn covers((): (), _: u64) -> bool {
-        true
-    }
-
-    fn covered((): (), mapping: Range<u64>) -> Range<u64> {
-        mapping
-    }
-
-    fn without((): (), _: &Range<u64>) -> Option<()> {
-        None
-    }
 
     fn access(cache: &mut Cache<Self>, asking: u64, asked: &Asked<'_>, _: &mut Known) -> u64 {
         let Asked { batch, mappings, .. } = *asked;
