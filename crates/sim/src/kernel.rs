@@ -193,6 +193,7 @@ impl Simulation {
             Event::Mark(ref name) => self.mark(name),
             Event::Idle { microseconds } => self.idle(microseconds, stop),
             Event::Note(_) | Event::Phase { .. } => {}
+            Event::Call { .. } => {}
             _ if self.processes.dead => {}
             Event::Skipped { references, instructions } => {
                 self.counted.skipped[0] += references;

@@ -12,6 +12,9 @@ pub const TRACE_LINE_SHIFT: u32 = 6;
 /// The bits of a line's place in its page.
 const LINE_BITS: u32 = TRACE_PAGE_SHIFT - TRACE_LINE_SHIFT;
 
+/// The longest path of an [`Event::Call`], in bytes.
+pub const CALL_BYTES: usize = 32;
+
 /// The end of memory and of files in a trace: page numbers of accesses, mappings and files are below this.
 pub const PAGES_LIMIT: u64 = 1 << (64 - TRACE_PAGE_SHIFT);
 
@@ -301,6 +304,16 @@ pub enum Event {
         /// The hint.
         hint: Hint,
     },
+    /// Since version 7 of the file format, in streams that say so ([`Info::calls`]): the process calls the kernel, which runs
+    /// and returns to it. What else the call does is in events of its own ([`Event::Map`], [`Event::Read`], ...).
+    Call {
+        /// The path through the kernel, such as `null` or `pipe-read`: at most [`CALL_BYTES`] lower-case letters, digits and `-`.
+        path: String,
+        /// The first byte of the program's buffer.
+        at: u64,
+        /// How many bytes the kernel copies from the buffer or to it; 0: none.
+        bytes: u64,
+    },
     /// In a sampled trace, since version 3 of the file format: from here on the current thread is in this
     /// phase of the sample. It precedes the thread's first access.
     Phase {
@@ -387,6 +400,8 @@ pub struct Info {
     pub fetches: bool,
     /// Whether the accesses of a run are to one line of 64 bytes, not only to one page.
     pub lines: bool,
+    /// Whether system calls are in the stream ([`Event::Call`]).
+    pub calls: bool,
     /// Whether runs of writes include the reads of the same page after them, which then have no run of their own, as in
     /// files of versions 1 and 2. Such a stream is exact on machines whose loads and stores use the same TLBs.
     pub loads_in_writes: bool,

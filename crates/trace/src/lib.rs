@@ -19,7 +19,7 @@ pub mod workload;
 pub use check::{Counts, check_stream};
 pub use error::Error;
 pub use event::{
-    Backing, Batch, Event, Growth, Info, PAGES_LIMIT, ProcessId, Run, Sampling, Source, TRACE_LINE_SHIFT,
+    Backing, Batch, CALL_BYTES, Event, Growth, Info, PAGES_LIMIT, ProcessId, Run, Sampling, Source, TRACE_LINE_SHIFT,
     TRACE_PAGE_SHIFT,
 };
 pub use file::{Summary, info};

@@ -30,10 +30,11 @@ fn trace() -> (tempfile::TempDir, Reader) {
     batch.event(Event::Wire { pages: 4 });
     batch.event(Event::Idle { microseconds: 5 });
     batch.event(Event::Mark("web".into()));
+    batch.event(Event::Call { path: "pipe-read".into(), at: 0x12ff0, bytes: 17 });
     batch.event(Event::Exit);
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("small.sp");
-    let mut writer = Writer::create(&path, &Info::default(), &[]).unwrap();
+    let mut writer = Writer::create(&path, &Info { calls: true, ..Info::default() }, &[]).unwrap();
     writer.write(&batch).unwrap();
     writer.finish().unwrap();
     let reader = Reader::open(&path).unwrap();
@@ -62,6 +63,7 @@ process,thread,kind,page,pages,references,instructions,detail,line
 3,4,wire,,4,,,,
 3,4,idle,,,,,\"5 us\",
 3,4,mark,,,,,\"web\",
+3,4,call,18,2,,,\"pipe-read, 17 bytes at 0x12ff0\",
 3,4,exit,,,,,,
 ";
 
@@ -74,7 +76,7 @@ fn csv() {
 fn text() {
     let text = String::from_utf8(exported("text").1).unwrap();
     let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines.len(), 13);
+    assert_eq!(lines.len(), 14);
     assert_eq!(lines[8], "file-read page 0x1 pages 3 file 2");
     assert_eq!(lines[0], "switch   process 3 thread 4");
     assert_eq!(lines[1], "map      page 0x10 pages 8 rw- private file 2 of 9 pages from 1, fixed");

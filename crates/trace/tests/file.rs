@@ -25,7 +25,7 @@ impl std::io::Write for Shared {
 
 fn example_info() -> Info {
     let sampling = Some(Sampling { on: 1 << 20, period: 1 << 24, seed: Some(1) });
-    Info { workload: "gzip -9 file".into(), sampling, fetches: true, ..Info::default() }
+    Info { workload: "gzip -9 file".into(), sampling, fetches: true, calls: true, ..Info::default() }
 }
 
 fn encode(info: &Info, batches: &[Batch]) -> Vec<u8> {
@@ -92,6 +92,7 @@ fn event() -> impl Strategy<Value = Event> {
         any::<u32>().prop_map(|child| Event::Fork { child: ProcessId(child) }),
         Just(Event::Exec),
         Just(Event::Exit),
+        ("[a-z0-9-]{1,32}", any::<(u64, u64)>()).prop_map(|(path, (at, bytes))| Event::Call { path, at, bytes }),
         any::<(u64, u64)>().prop_map(|(references, instructions)| Event::Skipped { references, instructions }),
         ".{0,40}".prop_map(Event::Note),
         file_event(),
@@ -156,7 +157,7 @@ proptest! {
         }
         let info = Info { lines: true, sampling: None, ..example_info() };
         let mut reader = Reader::from_bytes(encode(&info, &batches), "a trace", false).unwrap().unchecked();
-        prop_assert!(reader.info().lines && reader.version() == VERSION);
+        prop_assert!(reader.info().lines && reader.info().calls && reader.version() == VERSION);
         prop_assert_eq!(read_all(&mut reader).unwrap(), joined(&batches));
     }
 
@@ -452,9 +453,29 @@ fn a_trace_of_version_1_is_read() {
     assert_eq!(reader.version(), 1);
     assert!(reader.info().loads_in_writes);
     assert_eq!(read_all(&mut reader).unwrap().runs, written.runs);
-    let bytes = encode(&example_info(), &[]);
-    // The newest is for lines alone.
-    assert_eq!(Reader::from_bytes(bytes, "a trace", false).unwrap().version(), VERSION - 1);
+    // The newer ones are for lines and for system calls alone.
+    for (lines, calls, version) in [(false, false, 5), (true, false, 6), (false, true, 7), (true, true, VERSION)] {
+        let info = Info { sampling: None, lines, calls, ..example_info() };
+        let reader = Reader::from_bytes(encode(&info, &[]), "a trace", false).unwrap();
+        assert_eq!((reader.info().lines, reader.info().calls, reader.version()), (lines, calls, version));
+    }
+}
+
+#[test]
+fn a_stream_without_calls_takes_none() {
+    let mut batch = Batch::default();
+    batch.event(Event::Switch { process: ProcessId(0), thread: 0 });
+    batch.event(Event::Call { path: "null".into(), at: 0, bytes: 0 });
+    let mut writer = Writer::new(Vec::new(), &Info::default(), &[]).unwrap();
+    assert!(writer.write(&batch).unwrap_err().to_string().contains("said to hold none"));
+    // And a file whose header is wrong: without the flag, with the checksum that it then has.
+    let mut bytes = encode(&Info { calls: true, ..Info::default() }, &[batch]);
+    let header = 16 + u32::from_le_bytes(bytes[12..16].try_into().unwrap()) as usize;
+    bytes[17] ^= 8;
+    let sum = xxhash_rust::xxh3::xxh3_64(&bytes[..header]);
+    bytes[header..header + 8].copy_from_slice(&sum.to_le_bytes());
+    let error = read_all(&mut Reader::from_bytes(bytes, "a trace", false).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("holds a system call"), "{error}");
 }
 
 #[test]
@@ -469,7 +490,7 @@ fn a_trace_of_version_2_says_that_loads_are_in_its_write_runs_and_a_copy_too() {
 
 #[test]
 fn a_sample_of_version_3_begins_its_windows_with_anything_and_a_copy_too() {
-    let info = Info { cold_windows: true, ..example_info() };
+    let info = Info { cold_windows: true, calls: false, ..example_info() };
     let old = encode(&info, &[]);
     assert_eq!(old[8..12], 3u32.to_le_bytes());
     let reader = Reader::from_bytes(old, "a trace", false).unwrap();
@@ -483,7 +504,8 @@ fn told(events: &[Event], run: Option<Run>) -> String {
     let mut batch = Batch::default();
     events.iter().for_each(|event| batch.event(event.clone()));
     run.into_iter().for_each(|run| batch.run(run));
-    let mut reader = Reader::from_bytes(encode(&Info::default(), &[batch]), "a trace", false).unwrap();
+    let mut reader =
+        Reader::from_bytes(encode(&Info { calls: true, ..Info::default() }, &[batch]), "a trace", false).unwrap();
     let error = read_all(&mut reader).expect_err("a trace that breaks a rule was read");
     assert_eq!(error.status(), 2);
     error.to_string()
@@ -497,6 +519,7 @@ fn events_that_no_memory_can_follow_are_bad_input() {
         Event::Map { start, pages, protection, shared, backing, growth }
     };
     let file = |file_pages, offset| Backing::File { file: 1, file_pages, offset };
+    let call = |path: &str, at, bytes| Event::Call { path: path.into(), at, bytes };
     let limit = superpage_trace::PAGES_LIMIT;
     for (event, says) in [
         (map(1, u64::MAX, Backing::Anonymous), "map of 18446744073709551615 pages from page 0x1 on"),
@@ -510,6 +533,9 @@ fn events_that_no_memory_can_follow_are_bad_input() {
         (Event::Grow { start: 1, pages: limit }, "grow of"),
         (Event::Remap { from: 1, from_pages: 1, to: 5, to_pages: 0 }, "remap of 0 pages"),
         (Event::Wire { pages: limit + 1 }, "wire of"),
+        (call("", 0, 0), "1 to 32 lower-case letters"),
+        (call("Read", 0, 0), "by the path \"Read\""),
+        (call("read", u64::MAX, 2), "call with 2 bytes"),
         (Event::Fork { child: ProcessId(0) }, "fork of process 0, which exists"),
         (Event::Close { file: 7 }, "has open"),
     ] {

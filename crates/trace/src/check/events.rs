@@ -2,7 +2,7 @@
 //! events, not accesses, and cost nothing for each access.
 
 use super::files::Files;
-use crate::event::{Backing, Event, PAGES_LIMIT, ProcessId};
+use crate::event::{Backing, CALL_BYTES, Event, PAGES_LIMIT, ProcessId};
 use crate::file::kind_name;
 use std::collections::HashSet;
 
@@ -54,7 +54,7 @@ impl Rules {
     }
 }
 
-/// Checks that the ranges of an event end within [`PAGES_LIMIT`], and that what it maps or moves is not empty.
+/// Checks that the ranges of an event end within [`PAGES_LIMIT`], that what it maps or moves is not empty, and the path of a call.
 pub(crate) fn ranges(event: &Event) -> Result<(), String> {
     let check = |start: u64, pages: u64, empty: bool| match start.checked_add(pages) {
         Some(end) if end <= PAGES_LIMIT && (empty || pages > 0) => Ok(()),
@@ -89,6 +89,17 @@ pub(crate) fn ranges(event: &Event) -> Result<(), String> {
         | Event::Write { start, pages, .. } => check(start, pages, true),
         Event::Open { file_pages, .. } => check(0, file_pages, true),
         Event::Wire { pages } | Event::Unwire { pages } => check(0, pages, true),
+        Event::Call { ref path, at, bytes } => {
+            let known = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+            if path.is_empty() || path.len() > CALL_BYTES || !path.bytes().all(known) {
+                let expected = format!("1 to {CALL_BYTES} lower-case letters, digits and -");
+                return Err(format!("call by the path {path:?}, expected {expected}"));
+            }
+            match at.checked_add(bytes) {
+                Some(_) => Ok(()),
+                None => Err(format!("call with {bytes} bytes from {at:#x} on, expected an end below 2^64")),
+            }
+        }
         Event::Switch { .. } | Event::Fork { .. } | Event::Exec | Event::Exit | Event::Skipped { .. } => Ok(()),
         Event::Note(_) | Event::Close { .. } | Event::Sync { .. } | Event::Remove { .. } => Ok(()),
         Event::Idle { .. } | Event::Mark(_) | Event::Phase { .. } => Ok(()),

@@ -37,6 +37,7 @@ pub struct Counts {
 /// - while a stream (data, instructions) stays on a page, with no event but notes between, there is one run of each
 ///   kind, and   one more of reads after the run of writes, unless the first has a count too large to merge the second;
 ///   at the end   of a batch a run may be cut in two;
+/// - a system call occurs only where [`Info::calls`] says so, its path is a name and its buffer ends below 2^64;
 /// - instruction fetches occur only where [`Info::fetches`] says so, and data runs of a process that fetches carry no
 ///   instructions of their own;
 /// - a [`Event::Grow`] names a mapping that grows up, and a forked process is new;
@@ -58,6 +59,7 @@ pub fn check_stream(source: &mut dyn Source) -> Result<Counts, Error> {
 struct Checker {
     workload: String,
     fetches: bool,
+    calls: bool,
     counts: Counts,
     spaces: HashMap<ProcessId, Space>,
     exited: HashSet<ProcessId>,
@@ -73,6 +75,7 @@ impl Checker {
         Checker {
             workload: info.workload.clone(),
             fetches: info.fetches,
+            calls: info.calls,
             counts: Counts::default(),
             spaces: HashMap::new(),
             exited: HashSet::new(),
@@ -205,8 +208,11 @@ impl Checker {
                 self.exited.insert(process);
                 self.current = None;
             }
+            Event::Call { .. } if !self.calls => {
+                return Err(self.broken(format!("{event:?} in a stream said to hold no system calls")));
+            }
             // These do not change what is mapped.
-            Event::Advise { .. } => {}
+            Event::Advise { .. } | Event::Call { .. } => {}
             Event::Discard { .. } | Event::Skipped { .. } | Event::Note(_) | Event::Switch { .. } => {}
             Event::Open { .. } | Event::Close { .. } | Event::Read { .. } | Event::Write { .. } => {}
             Event::Sync { .. } | Event::Remove { .. } | Event::Wire { .. } | Event::Unwire { .. } => {}
@@ -243,7 +249,8 @@ mod tests {
     }
 
     fn check(fetches: bool, batches: Vec<(Vec<Event>, Vec<Run>)>) -> Result<Counts, String> {
-        let info = Info { workload: "given".into(), fetches, ..Info::default() };
+        let calls = fetches;
+        let info = Info { workload: "given".into(), fetches, calls, ..Info::default() };
         let mut source = Given { info, batches: batches.into_iter() };
         check_stream(&mut source).map_err(|error| error.to_string())
     }
@@ -279,13 +286,14 @@ mod tests {
             Run::new(30, READ, u32::MAX, 0),
             Run::new(30, READ, 2, 0),
         ];
-        let events = vec![Event::Grow { start: 10, pages: 12 }, Event::Fork { child: ProcessId(1) }];
+        let call = Event::Call { path: "pipe-read".into(), at: 10 << 12, bytes: 1 };
+        let events = vec![call, Event::Grow { start: 10, pages: 12 }, Event::Fork { child: ProcessId(1) }];
         let more = vec![Run::new(21, WRITE, 1, 0)];
         let child = vec![switch(1), Event::Unmap { start: 11, pages: 2 }];
         let last = vec![Run::new(10, READ, 1, 0), Run::new(13, WRITE, 1, 0)];
         let counts = check(true, vec![(begin(), runs), (events, more), (child, last), (vec![Event::Exit], vec![])]);
         let references = 1 + 5 + 1 + 1 + u64::from(u32::MAX) + 2 + 3;
-        assert_eq!(counts, Ok(Counts { runs: 10, events: 8, references, fetches: 9, instructions: 9 }));
+        assert_eq!(counts, Ok(Counts { runs: 10, events: 9, references, fetches: 9, instructions: 9 }));
     }
 
     #[test]
@@ -310,6 +318,7 @@ mod tests {
                 with(Event::Protect { start: 0, pages: 12, protection: Protection::READ }),
                 run(11, WRITE, 1),
             ),
+            ("no system calls", with(Event::Call { path: "null".into(), at: 0, bytes: 0 }), vec![]),
             ("no instruction fetches", begin(), run(30, EXECUTE, 1)),
             ("grows up", with(Event::Grow { start: 30, pages: 2 }), vec![]),
             ("a process that is new", with(Event::Fork { child: ProcessId(0) }), vec![]),

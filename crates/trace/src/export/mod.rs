@@ -154,6 +154,11 @@ fn event_row(event: Event, (process, thread): (u32, u32)) -> Row {
             let period = period.map(|period| format!(" of {period}")).unwrap_or_default();
             (None, None, None, None, Some(format!("{phase:?}{period}").to_lowercase()))
         }
+        Event::Call { path, at, bytes } => {
+            let pages =
+                if bytes == 0 { 0 } else { ((at + (bytes - 1)) >> TRACE_PAGE_SHIFT) - (at >> TRACE_PAGE_SHIFT) + 1 };
+            (Some(at >> TRACE_PAGE_SHIFT), Some(pages), None, None, Some(format!("{path}, {bytes} bytes at {at:#x}")))
+        }
         Event::Open { file, file_pages } => (None, Some(file_pages), None, None, Some(format!("file {file}"))),
         Event::Close { file } | Event::Sync { file } | Event::Remove { file } => {
             (None, None, None, None, Some(format!("file {file}")))

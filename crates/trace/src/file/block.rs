@@ -8,7 +8,7 @@ use super::bytes::{Bytes, Damage, put_number};
 use super::events;
 use super::frame::Front;
 use super::totals::Counter;
-use crate::event::{Batch, Event, Run, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
+use crate::event::{Batch, Event, Info, Run, TRACE_LINE_SHIFT, TRACE_PAGE_SHIFT};
 use hashbrown::HashMap;
 use superpage_pages::Access;
 
@@ -307,8 +307,8 @@ impl Decoder {
     }
 
     /// Parses the layout of [`Decoder::raw`] and checks everything that decoding assumes.
-    pub(crate) fn open(&mut self, front: &Front, lines: bool) -> Result<(), Damage> {
-        let runs = front.runs as usize;
+    pub(crate) fn open(&mut self, front: &Front, info: &Info) -> Result<(), Damage> {
+        let (lines, runs) = (info.lines, front.runs as usize);
         let raw = &self.raw[..];
         let mut bytes = Bytes(raw);
         let [tags, dictionary, long_references, long_instructions, event_bytes] = {
@@ -376,7 +376,11 @@ impl Decoder {
             if place > runs as u64 {
                 return Err(Damage("it holds an event after its last run"));
             }
-            self.events.push((place as u32, events::get(&mut list)?));
+            let event = events::get(&mut list)?;
+            if !info.calls && matches!(event, Event::Call { .. }) {
+                return Err(Damage("it holds a system call, and the header says that there is none"));
+            }
+            self.events.push((place as u32, event));
         }
         list.end()?;
         self.runs = runs;

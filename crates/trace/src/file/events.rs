@@ -2,14 +2,14 @@
 
 use super::bytes::{Bytes, Damage, put_number, put_text};
 use crate::Phase;
-use crate::event::{Backing, Event, Growth, ProcessId};
+use crate::event::{Backing, CALL_BYTES, Event, Growth, ProcessId};
 use superpage_pages::{Hint, Protection};
 
 /// The longest text of an [`Event::Note`] or [`Event::Mark`] that a file keeps, in bytes; the rest is cut off.
 pub const NOTE_BYTES: usize = 1 << 14;
 
 /// The number of kinds of events.
-pub(crate) const KINDS: usize = 25;
+pub(crate) const KINDS: usize = 26;
 
 /// The number of kinds in version 1 of the format: the first of them.
 pub(crate) const KINDS_1: usize = 12;
@@ -20,12 +20,15 @@ pub(crate) const KINDS_2: usize = 23;
 /// The number in versions 3 and 4.
 pub(crate) const KINDS_4: usize = 24;
 
+/// The number in versions 5 and 6.
+pub(crate) const KINDS_6: usize = 25;
+
 /// The names of the kinds, by their numbers in a file. None equals the name of a kind of run.
 #[rustfmt::skip]
 pub(crate) const KIND_NAMES: [&str; KINDS] = [
     "switch", "map", "unmap", "protect", "discard", "grow", "remap", "fork", "exec", "exit", "skipped", "note",
     "open", "close", "file-read", "file-write", "sync", "remove", "wire", "unwire", "idle", "mark", "rewrite",
-    "phase", "advise",
+    "phase", "advise", "call",
 ];
 
 /// The number of the kind of an event in a file.
@@ -56,6 +59,7 @@ pub(crate) fn kind(event: &Event) -> usize {
         Event::Rewrite { .. } => 22,
         Event::Phase { .. } => 23,
         Event::Advise { .. } => 24,
+        Event::Call { .. } => 25,
     }
 }
 
@@ -100,11 +104,19 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &Event) {
         Event::Idle { microseconds } => numbers(&[microseconds]),
         Event::Phase { phase, period: None } => numbers(&[phase as u64]),
         Event::Phase { phase, period: Some(period) } => numbers(&[PHASES + phase as u64, period]),
-        Event::Note(ref text) | Event::Mark(ref text) => {
-            let end = (0..=text.len().min(NOTE_BYTES)).rev().find(|&end| text.is_char_boundary(end));
-            put_text(out, &text[..end.unwrap_or(0)]);
+        Event::Call { ref path, at, bytes } => {
+            put_text(out, cut(path, CALL_BYTES));
+            put_number(out, at);
+            put_number(out, bytes);
         }
+        Event::Note(ref text) | Event::Mark(ref text) => put_text(out, cut(text, NOTE_BYTES)),
     }
+}
+
+/// The longest beginning of a text that has at most so many bytes.
+fn cut(text: &str, most: usize) -> &str {
+    let end = (0..=text.len().min(most)).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
 }
 
 /// Takes an event.
@@ -167,6 +179,7 @@ pub(crate) fn get(bytes: &mut Bytes) -> Result<Event, Damage> {
             pages: bytes.number()?,
             hint: Hint::from_number(bytes.number()?).ok_or(Damage("it holds an unknown hint"))?,
         },
+        25 => Event::Call { path: bytes.text()?.to_owned(), at: bytes.number()?, bytes: bytes.number()? },
         _ => return Err(Damage("it holds an event of an unknown kind")),
     })
 }

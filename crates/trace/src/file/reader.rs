@@ -279,7 +279,7 @@ impl Reader {
         let raw = self.decoder.raw();
         raw.reserve(front.raw as usize);
         match self.decompressor.decompress_to_buffer(packed, raw) {
-            Ok(length) if length == front.raw as usize => self.decoder.open(&front, self.layout.info.lines),
+            Ok(length) if length == front.raw as usize => self.decoder.open(&front, &self.layout.info),
             _ => Err(Damage("it cannot be decompressed")),
         }
     }

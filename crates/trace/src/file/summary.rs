@@ -29,6 +29,8 @@ pub struct Summary {
     pub has_fetches: bool,
     /// Whether its runs are of lines of 64 bytes.
     pub has_lines: bool,
+    /// Whether it contains system calls.
+    pub has_calls: bool,
     /// Whether runs of writes include the loads of the same page after them, as in versions 1 and 2.
     pub loads_in_writes: bool,
     /// References and fetches kept in each sampling period, if it is sampled.
@@ -82,6 +84,7 @@ pub fn info(path: &Path, up_to_cut: bool) -> Result<Summary, Error> {
         lost: reader.lost().cloned(),
         has_fetches: info.fetches,
         has_lines: info.lines,
+        has_calls: info.calls,
         loads_in_writes: info.loads_in_writes,
         sample_on: info.sampling.map(|sampling| sampling.on),
         sample_period: info.sampling.map(|sampling| sampling.period),

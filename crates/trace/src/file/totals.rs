@@ -1,7 +1,7 @@
 //! The totals of a whole trace, which its footer contains.
 
 use super::bytes::{Bytes, Damage, put_number};
-use super::events::{KIND_NAMES, KINDS, KINDS_1, KINDS_2, KINDS_4, kind};
+use super::events::{KIND_NAMES, KINDS, KINDS_1, KINDS_2, KINDS_4, KINDS_6, kind};
 use crate::event::{Batch, Event, ProcessId, Run};
 use hashbrown::HashSet;
 use serde::Serialize;
@@ -92,6 +92,7 @@ fn kinds(version: u32) -> usize {
         1 => KINDS_1,
         2 => KINDS_2,
         3 | 4 => KINDS_4,
+        5 | 6 => KINDS_6,
         _ => KINDS,
     }
 }
@@ -198,8 +199,10 @@ mod tests {
         let mut counter = Counter::default();
         counter.event(&Event::Exec);
         counter.event(&Event::Advise { start: 1, pages: 2, hint: superpage_pages::Hint::Huge });
+        counter.event(&Event::Call { path: "null".into(), at: 0, bytes: 0 });
         let totals = counter.totals();
-        for (version, kinds, known) in [(1, 12, 1), (2, 23, 1), (3, 24, 1), (4, 24, 1), (5, 25, 2)] {
+        let counts = [(1, 12, 1), (2, 23, 1), (3, 24, 1), (4, 24, 1), (5, 25, 2), (6, 25, 2), (7, 26, 3)];
+        for (version, kinds, known) in counts {
             let mut out = Vec::new();
             totals.put(&mut out, version);
             assert_eq!(out.len(), totals.clone().numbers().len() + kinds, "version {version}");

@@ -22,6 +22,8 @@ pub struct Writer {
     version: u32,
     /// Whether runs are of lines.
     lines: bool,
+    /// Whether there may be system calls.
+    calls: bool,
     /// `None` after an error.
     sink: Option<Sink>,
     encoder: Encoder,
@@ -75,6 +77,7 @@ impl Writer {
             path,
             version: header::version(info),
             lines: info.lines,
+            calls: info.calls,
             sink: Some(sink),
             encoder: Encoder::default(),
             counter: Counter::default(),
@@ -93,7 +96,8 @@ impl Writer {
     /// Adds a piece of the stream. A note longer than [`super::NOTE_BYTES`] is cut to that length.
     ///
     /// # Errors
-    /// A write fails, of this or of an earlier piece; the unfinished file is then removed.
+    /// A write fails, of this or of an earlier piece, or the piece has a system call and the stream's [`Info`] said that there is
+    /// none; the unfinished file is then removed.
     pub fn write(&mut self, batch: &Batch) -> Result<(), Error> {
         let mut next = 0;
         for &(place, ref event) in &batch.events {
@@ -101,6 +105,10 @@ impl Writer {
             next = place as usize;
             if let Event::Switch { process, thread } = *event {
                 self.current = (process.0, thread);
+            }
+            if !self.calls && matches!(event, Event::Call { .. }) {
+                let problem = "a system call in a stream said to hold none; set Info::calls";
+                return Err(self.error(io::Error::other(problem)));
             }
             self.encoder.add_event(event, &mut self.counter);
             self.end_full_block()?;

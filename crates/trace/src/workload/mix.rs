@@ -62,6 +62,7 @@ impl Mix {
         let info = Info {
             workload: text.into(),
             fetches: sources.iter().any(|source| source.info().fetches),
+            calls: sources.iter().any(|source| source.info().calls),
             lines: sources.iter().any(|source| source.info().lines),
             runs: sources.iter().map(|source| source.info().runs).sum(),
             ..Info::default()
