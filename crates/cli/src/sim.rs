@@ -149,7 +149,7 @@ fn after_help() -> String {
     for kind in workload::all() {
         let parameters: Vec<String> =
             kind.parameters.iter().map(|parameter| format!("{}={}", parameter.name, parameter.default)).collect();
-        help += &format!("  {:11} {}\n              {}\n", kind.name, kind.help, parameters.join(","));
+        help += &format!("  {:14} {}\n                 {}\n", kind.name, kind.help, parameters.join(","));
     }
     help += "  A+B runs two at once, in turns (@slice=10K of so many references); 'A;B' one after the other";
     help + "\n\nOf `-- CMD` the exit status is passed on, unless the simulation itself fails."

@@ -305,7 +305,9 @@ pub enum Event {
         hint: Hint,
     },
     /// Since version 7 of the file format, in streams that say so ([`Info::calls`]): the process calls the kernel, which runs
-    /// and returns to it. What else the call does is in events of its own ([`Event::Map`], [`Event::Read`], ...).
+    /// and returns to it. What a call does to mappings, files and processes is in events of their own, and a call that one of
+    /// these stands for whole ([`Event::Map`], [`Event::Fork`], [`Event::Open`], ...) has none of this kind; one that reads or
+    /// writes a file has both ([`Event::Read`]). A call that waits stands where it goes on, after the switch.
     Call {
         /// The path through the kernel, such as `null` or `pipe-read`: at most [`CALL_BYTES`] lower-case letters, digits and `-`.
         path: String,

@@ -5,6 +5,7 @@ mod streams;
 mod export;
 mod file;
 mod import;
+mod lmbench;
 mod navarro;
 mod record;
 mod sample;

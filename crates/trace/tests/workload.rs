@@ -10,7 +10,7 @@ use superpage_pages::Access;
 use superpage_trace::{Batch, Event, Run, Source, check_stream, workload};
 
 /// One of each kind, small but longer than a batch, and two mixes; with a hash of the whole stream.
-const SAMPLES: [(&str, u64); 25] = [
+const SAMPLES: [(&str, u64); 33] = [
     ("matrix:n=150,rounds=2", 0x050a86402bbc877f),
     ("tree:nodes=500,operations=1K,seed=3", 0x6caacd54e31cb2fc),
     ("fftw:n=20", 0x5b054415c2ef994e),
@@ -34,6 +34,14 @@ const SAMPLES: [(&str, u64); 25] = [
     ("store:bytes=80M,value=20K,reads=3K", 0xa94af2cb70356951),
     ("sp:n=13,steps=2", 0x8bf989bd87b7f1db),
     ("seek:times=70,idle=1s + stride:step=64K,touches=20K @slice=100", 0xdbd2c9ec9382a030),
+    ("null-call:times=9K", 0x6fed041ce84be81e),
+    ("mmap-latency:touch=tenth,times=300", 0x28cd65228fcd8aa3),
+    ("switch:processes=5,bytes=24K,times=400", 0xb09c498626197c46),
+    ("switch:processes=1,times=9K", 0x630618622f8d4475),
+    ("pipe-latency:times=2K", 0x9f2daa36bfa40012),
+    ("pipe-bandwidth", 0x51e8d1a6ccd86031),
+    ("start:times=30", 0x9d5d3b9d43b9b749),
+    ("reread:bytes=1000K,times=30", 0x023c4b21d21a8486),
     ("matrix:n=90,rounds=2 + tree:nodes=300,operations=50 @slice=1K", 0xf328877ea492840e),
     ("tree:nodes=300,operations=50; random:bytes=1M,references=5K + chase:references=5K,bytes=1M", 0x649ba2fb9c910711),
 ];
@@ -139,6 +147,14 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("web", "requests=3,kept=1,wired=0"),
         ("web", "requests=100,kept=1,wired=1M"),
         ("dirty-file", "bytes=1,every=1,page=4K,same=1"),
+        ("null-call", "times=1"),
+        ("mmap-latency", "bytes=1,times=1,touch=tenth"),
+        ("switch", "processes=1,bytes=1,times=1"),
+        ("switch", "processes=64,bytes=5K,times=1"),
+        ("pipe-latency", "times=1"),
+        ("pipe-bandwidth", "bytes=1"),
+        ("start", "times=1"),
+        ("reread", "bytes=1,times=1"),
     ] {
         let text = format!("{kind}:{parameters}");
         counts(&text);
@@ -335,7 +351,7 @@ fn a_resumed_process_fetches_where_it_was() {
 /// A small workload with arbitrary parameters.
 fn any_workload() -> impl Strategy<Value = String> {
     let (a, b, c) = (1..60_u64, 1..4_u64, 0..3000_u64);
-    (0..16_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
+    (0..20_usize, a, b, c).prop_map(|(kind, a, b, c)| match kind {
         0 => format!("matrix:n={a},rounds={b},heap={}K", 96 + 8 * c),
         1 => format!("tree:nodes={a},operations={c},seed={b}"),
         2 => format!("fftw:n={},transforms={b}", 2 + a % 9),
@@ -348,6 +364,10 @@ fn any_workload() -> impl Strategy<Value = String> {
         9 => format!("seek:bytes={a}K,times={b},idle={c}us"),
         12 => format!("sp:n={},steps={b}", 8 + a % 3),
         14 => format!("store:bytes={}K,value={},share=0.9,reads={}", 64 * a, 8 * (1 + c % 500), c % 50),
+        15 => format!("switch:processes={b},bytes={c},times={b}"),
+        16 => format!("pipe-bandwidth:bytes={}", 100 * a),
+        17 => format!("start:times={b}"),
+        18 => format!("reread:bytes={}K,times={b}", a),
         13 => format!("c4:nodes={c}", c = c + 1),
         10 => format!("cmp:bytes={}", 1 + a * c),
         11 => format!("dirty-file:bytes={}K,every={b},page={}K,same=0.{a}", 1 + c, 4 * b),

@@ -22,6 +22,7 @@ mod dirty_file;
 mod fftw;
 mod files;
 mod fill;
+mod lmbench;
 mod loads;
 mod matrix;
 mod mix;
@@ -61,7 +62,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 18] = [
+static ALL: [Kind; 25] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -80,6 +81,13 @@ static ALL: [Kind; 18] = [
     sp::KIND,
     share::KIND,
     store::KIND,
+    lmbench::null_call::KIND,
+    lmbench::mmap_latency::KIND,
+    lmbench::switch::KIND,
+    lmbench::pipe_latency::KIND,
+    lmbench::pipe_bandwidth::KIND,
+    lmbench::start::KIND,
+    lmbench::reread::KIND,
 ];
 
 /// All built-in workloads.

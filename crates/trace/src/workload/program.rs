@@ -27,6 +27,8 @@ pub(super) struct Out {
     batch: Batch,
     /// The last runs of loads and of stores, on one unit: the next access may still belong to one of them.
     open: [Option<usize>; 2],
+    /// The last run of fetches, which the next may continue.
+    fetching: Option<usize>,
     /// Runs from the first open one on, kept out of the batch that has ended.
     kept: Vec<Run>,
 }
@@ -42,7 +44,7 @@ impl Out {
     /// With units of a page, or of a line.
     fn new(lines: bool) -> Out {
         let shift = if lines { TRACE_LINE_SHIFT } else { TRACE_PAGE_SHIFT };
-        Out { shift, batch: Batch::default(), open: [None; 2], kept: Vec::new() }
+        Out { shift, batch: Batch::default(), open: [None; 2], fetching: None, kept: Vec::new() }
     }
 
     /// The bytes of a unit: whoever goes through memory in order does so unit by unit.
@@ -54,12 +56,6 @@ impl Out {
     #[inline]
     fn line(&self, address: u64) -> u64 {
         line(address, self.shift)
-    }
-
-    /// A run on the unit of an address.
-    #[inline]
-    fn run(&self, address: u64, access: Access, references: u32, instructions: u32) -> Run {
-        Run::on_line(self.line(address), access, references, instructions)
     }
 
     /// Adds loads or stores of so many words of 8 bytes from an address on, each with so many instructions.
@@ -108,24 +104,44 @@ impl Out {
         }
     }
 
-    /// Adds the fetches of code that runs once, from the start of a page on; the caller sees to it that the run before was on
-    /// another page. Instructions have 4 bytes.
-    pub(super) fn fetch_once(&mut self, page: u64, instructions: u32) {
-        let in_unit = (self.unit() / 4) as u32;
-        for first in (0..instructions).step_by(in_unit as usize) {
-            let (at, count) = (page * PAGE + u64::from(first) * 4, in_unit.min(instructions - first));
-            self.batch.run(self.run(at, Access::Execute, count, count));
+    /// Adds the fetches of straight code from an address on. Instructions have 4 bytes.
+    pub(super) fn code(&mut self, address: u64, instructions: u32) {
+        let (mut at, end) = (address, address + 4 * u64::from(instructions));
+        while at < end {
+            let bytes = (self.unit() - at % self.unit()).min(end - at);
+            self.fetches(at, (bytes / 4) as u32);
+            at += bytes;
         }
     }
 
-    /// Adds one instruction run, a loop at the start of a page; the caller sees to it that the one before it was on another page.
+    /// Adds the fetches of code that runs once, from the start of a page on. Instructions have 4 bytes.
+    pub(super) fn fetch_once(&mut self, page: u64, instructions: u32) {
+        self.code(page * PAGE, instructions);
+    }
+
+    /// Adds the fetches of a loop at the start of a page.
     pub(super) fn fetch(&mut self, page: u64, instructions: u32) {
-        self.batch.run(Run::new(page, Access::Execute, instructions, instructions));
+        self.fetches(page * PAGE, instructions);
+    }
+
+    /// Adds so many fetches within a unit.
+    fn fetches(&mut self, address: u64, count: u32) {
+        let line = self.line(address);
+        if let Some(last) = self.fetching.map(|last| &mut self.batch.runs[last])
+            && last.line() == line
+            && last.references <= u32::MAX - count
+        {
+            last.references += count;
+            last.instructions += count;
+            return;
+        }
+        self.fetching = Some(self.batch.runs.len());
+        self.batch.run(Run::on_line(line, Access::Execute, count, count));
     }
 
     /// Adds an event. No run reaches over it.
     pub(super) fn event(&mut self, event: Event) {
-        self.open = [None; 2];
+        (self.open, self.fetching) = ([None; 2], None);
         self.batch.event(event);
     }
 
@@ -216,10 +232,15 @@ pub(super) struct Running<P> {
 impl<P: Program + 'static> Running<P> {
     /// The program as a source; `runs` is about how many runs it will give.
     pub(super) fn start(values: &Values, program: P, fetches: bool, runs: u64) -> Box<dyn Source> {
+        Running::described(values, program, Info { fetches, runs: Some(runs), ..Info::default() })
+    }
+
+    /// The program as a source of which `info` says whether there are fetches and system calls, and about how many runs.
+    pub(super) fn described(values: &Values, program: P, info: Info) -> Box<dyn Source> {
         let lines = values.lines;
         // Nobody has counted the runs of lines.
-        let runs = Some(runs).filter(|_| !lines);
-        let info = Info { workload: values.label(), fetches, lines, runs, ..Info::default() };
+        let runs = info.runs.filter(|_| !lines);
+        let info = Info { workload: values.label(), lines, runs, ..info };
         Box::new(Running { info, program, out: Out::new(lines) })
     }
 }
@@ -242,8 +263,9 @@ impl<P: Program> Source for Running<P> {
             Some(first) if going => {
                 out.kept.extend(out.batch.runs.drain(first..));
                 out.open = out.open.map(|open| Some(open? - first));
+                out.fetching = out.fetching.and_then(|last| last.checked_sub(first));
             }
-            _ => out.open = [None; 2],
+            _ => (out.open, out.fetching) = ([None; 2], None),
         }
         std::mem::swap(batch, &mut out.batch);
         Ok(!batch.runs.is_empty() || !batch.events.is_empty())
