@@ -357,3 +357,38 @@ fn wrong_types_are_told_in_words() {
     let error = refused("bits = [10, 10, 10]", "bits = [300, 10, 10]");
     assert!(error.contains("300 is not a whole number from 0 to 255"), "{error}");
 }
+
+#[test]
+fn values_are_set_by_name() {
+    let of = |name: &str| Machine::builtin(name).map_err(|error| error.to_string());
+    let machine = of("zen5+fractured:tlb.L2 DTLB.entries=512,costs.fault=900,tlb.L2 DTLB.ways=8").unwrap();
+    let tlb = machine.tlb.iter().find(|tlb| tlb.name == "L2 DTLB").unwrap();
+    assert_eq!((tlb.entries, machine.costs.fault), (512, 900));
+    assert_eq!(machine.name, "zen5+fractured:tlb.L2 DTLB.entries=512,costs.fault=900,tlb.L2 DTLB.ways=8");
+    let assumed = |machine: &Machine| machine.assumed().iter().any(|(key, _)| key == "costs.fault");
+    assert!(assumed(&of("zen5").unwrap()) && !assumed(&machine));
+    assert_eq!(of("zen5:memory.size=2G,memory.overlap=1.5,walk-cache.2.entries=7").unwrap().memory.size, 2 << 30);
+    let all = of("zen5:tlb.*.hit-cycles=3").unwrap();
+    assert!(all.tlb.iter().all(|tlb| tlb.hit_cycles == 3));
+    for (name, part) in [
+        ("zen5:cost.fault=1", "cost.fault: the machine has no table cost; it has clock, costs, "),
+        ("zen5:costs.faults=1", "costs.faults: there is no such key; take one of "),
+        ("zen5:tlb.L3.entries=1", "there is no tlb L3; take one of L1 DTLB, "),
+        ("zen5:tlb.entries=1", "expected LIST.NAME.KEY"),
+        ("zen5:fault=1", "expected TABLE.KEY"),
+        ("zen5:costs.fault=1,costs.fault=2", "costs.fault is set twice"),
+        ("zen5:costs.fault=1,costs", "costs: expected KEY=VALUE"),
+        ("zen5:tlb.L2 DTLB.entries=0", "\"L2 DTLB\".entries"),
+        ("zen5:tlb.L2 DTLB.sizes=4K", "write an overlay"),
+        ("zen5:costs.fault=many", "costs.fault"),
+    ] {
+        let error = of(name).unwrap_err();
+        assert!(error.contains(part), "{name}: {error}");
+    }
+    let text = |name: &str| Machine::with_text(name, |_| unreachable!()).unwrap().1;
+    assert_eq!(
+        Machine::parse(&text("zen5+nested:costs.fault=7"), "again").unwrap(),
+        of("zen5+nested:costs.fault=7").unwrap()
+    );
+    assert_ne!(text("zen5"), text("zen5:costs.fault=7"));
+}

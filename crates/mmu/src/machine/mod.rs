@@ -9,6 +9,7 @@ mod check;
 mod joins;
 mod overlay;
 mod range;
+mod set;
 mod shadow;
 mod tlb;
 
@@ -451,11 +452,23 @@ impl Machine {
     }
 
     /// The machine of a name with any number of overlays: `zen5`, `zen5+fractured`, `./mine.toml+./my-tlb.toml`. A part
-    /// that ends in `.toml` is the path of a file, whose text `read` returns; such a path must not contain `+`.
+    /// that ends in `.toml` is the path of a file, whose text `read` returns; such a path must not contain `+`. After a colon values
+    /// may be set: `zen5:tlb.L2 DTLB.entries=512,costs.fault=900`.
     ///
     /// # Errors
     /// A part is unknown or cannot be read, or the result is not a valid machine.
     pub fn named(name: &str, read: impl Fn(&str) -> Result<String, MachineError>) -> Result<Machine, MachineError> {
+        Machine::with_text(name, read).map(|(machine, _)| machine)
+    }
+
+    /// Like [`Machine::named`], with the text of one file that says the same, without comments: two machines with the same text are the same.
+    ///
+    /// # Errors
+    /// As for [`Machine::named`].
+    pub fn with_text(
+        name: &str,
+        read: impl Fn(&str) -> Result<String, MachineError>,
+    ) -> Result<(Machine, String), MachineError> {
         let text = |part: &str, what: &str, known: &[(&'static str, &'static str)]| {
             if part.ends_with(".toml") {
                 return Ok((of_file(part), read(part)?));
@@ -465,11 +478,17 @@ impl Machine {
                 None => Err(MachineError::unknown(what, part, known)),
             }
         };
+        let (name, values) = set::split(name);
         let mut parts = name.split('+');
         let (origin, machine) = text(parts.next().unwrap_or_default(), "machine", MACHINES)?;
         let overlays: Vec<(String, String)> =
             parts.map(|part| text(part, "overlay", OVERLAYS)).collect::<Result<_, _>>()?;
-        Machine::overlaid(&machine, &origin, &overlays)
+        let (mut machine, mut file, origin) = Machine::overlaid(&machine, &origin, &overlays)?;
+        if let Some(values) = values {
+            set::set(&mut file, values).map_err(|problem| MachineError::of(&origin, "set", &problem))?;
+            machine = Machine::read(&file, file.clone().try_into(), &format!("{origin} with {values}"))?;
+        }
+        Ok((machine, file.to_string()))
     }
 
     /// Parses a machine file; `origin` names it in errors.
@@ -477,11 +496,16 @@ impl Machine {
     /// # Errors
     /// The file is not a valid machine.
     pub fn parse(text: &str, origin: &str) -> Result<Machine, MachineError> {
-        Machine::overlaid(text, &of_file(origin), &[])
+        Machine::overlaid(text, &of_file(origin), &[]).map(|(machine, ..)| machine)
     }
 
-    /// Parses a machine file and applies overlays to it in order, each given as origin and text.
-    fn overlaid(text: &str, origin: &str, overlays: &[(String, String)]) -> Result<Machine, MachineError> {
+    /// Parses a machine file and applies overlays to it in order, each given as origin and text: the machine, the file with them, and what
+    /// errors call it.
+    fn overlaid(
+        text: &str,
+        origin: &str,
+        overlays: &[(String, String)],
+    ) -> Result<(Machine, toml::Table, String), MachineError> {
         let mut file = check::table(text, origin)?;
         // By itself first: errors can name a line in it.
         let mut machine = Machine::read(&file, toml::from_str(text), origin)?;
@@ -497,7 +521,7 @@ impl Machine {
             }
             machine = Machine::read(&file, file.clone().try_into(), &origin)?;
         }
-        Ok(machine)
+        Ok((machine, file, origin))
     }
 
     /// A machine from its file's table, and from the same parsed into types.

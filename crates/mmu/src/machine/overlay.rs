@@ -98,7 +98,7 @@ fn in_list(parts: &mut Vec<Value>, patch: &Table) {
 }
 
 /// Replaces keys of a part. Keys from the patch are assumed only if the patch says so.
-fn replace(part: &mut Table, patch: &Table) {
+pub(super) fn replace(part: &mut Table, patch: &Table) {
     let listed = |table: &Table| -> Vec<String> {
         let all = || table.keys().filter(|key| !matches!(key.as_str(), "name" | "source" | "assumed")).cloned();
         let keys = table.get("assumed").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str);
