@@ -1,6 +1,7 @@
 //! Figures as SVG: scatters with letters, lines, grouped bars. Series differ in colour, and in mark or dash as well.
 
 use crate::figure::{Axis, Figure, Kind, Point, Series};
+use crate::heat::short;
 use crate::page::escape;
 use crate::scale::{Scale, tick};
 use std::fmt::Write;
@@ -15,6 +16,9 @@ const LINE: f64 = 20.0;
 /// About the width of a letter.
 pub(crate) const LETTER: f64 = 6.7;
 
+/// The number of colours; further series have the first ones again, with other marks or dashes.
+const COLOURS: usize = 12;
+
 /// Dashes of lines, by the number of the series.
 const DASHES: [&str; 6] = ["none", "7 4", "2 3", "9 3 2 3", "4 2", "12 4"];
 
@@ -22,8 +26,9 @@ const DASHES: [&str; 6] = ["none", "7 4", "2 3", "9 3 2 3", "4 2", "12 4"];
 pub(crate) fn svg(figure: &Figure, id: &str) -> String {
     let (legend, lines) = legend(figure);
     let top = 14.0 + LINE * lines as f64;
+    let height = HEIGHT + if turns(figure) { TURNED } else { 0.0 };
     let mut out = format!(
-        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\
+        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\
          <title id=\"{id}-title\">{}</title><desc id=\"{id}-desc\">{}</desc>{legend}",
         escape(&figure.title),
         escape(&figure.alt)
@@ -33,6 +38,22 @@ pub(crate) fn svg(figure: &Figure, id: &str) -> String {
         Kind::Scatter | Kind::Lines => points(figure, top, &mut out),
     }
     out + "</svg>"
+}
+
+/// The room that names of groups take below the axis where they are turned.
+const TURNED: f64 = 76.0;
+
+/// Whether the names of groups are longer than the room for them, and so are turned.
+fn turns(figure: &Figure) -> bool {
+    let room = (RIGHT - LEFT) / figure.groups.len().max(1) as f64;
+    figure.kind == Kind::Bars && figure.groups.iter().any(|name| LETTER * name.chars().count() as f64 > room)
+}
+
+/// The line that values are read against.
+fn baseline(figure: &Figure, y: &Scale, out: &mut String) {
+    if let Some(value) = figure.baseline {
+        let _ = write!(out, "<path class=\"baseline\" d=\"M{LEFT} {:.1}H{RIGHT}\"/>", y.at(value));
+    }
 }
 
 /// The legend, and how many lines it takes.
@@ -71,6 +92,9 @@ fn legend(figure: &Figure) -> (String, usize) {
     (out, line + 1)
 }
 
+/// The least width of a bar with its value above it.
+const VALUE: f64 = 24.0;
+
 /// The most points of a line that are marked one by one.
 const MARKED: usize = 16;
 
@@ -85,17 +109,23 @@ fn points(figure: &Figure, top: f64, out: &mut String) {
         x = x.close(all().map(|point| point.x));
     }
     let mut exact: Vec<f64> = Vec::new();
-    if figure.x.bytes {
+    if figure.x.bytes || figure.x.exact {
         exact = all().map(|point| point.x).collect();
         exact.sort_by(f64::total_cmp);
         exact.dedup();
         if let (Some(first), Some(last)) = (exact.first(), exact.last()) {
-            x = x.tight(first / 2.0, last * 2.0);
+            let margin = (last - first) / 12.0;
+            x = match figure.x.log {
+                true => x.tight(first / 2.0, last * 2.0),
+                false => x.tight(first - margin, last + margin),
+            };
         }
     }
-    let y = Scale::over(all().map(|point| point.y), figure.y.log, figure.kind == Kind::Lines, (BOTTOM, top));
+    let values = all().map(|point| point.y).chain(figure.baseline);
+    let y = Scale::over(values, figure.y.log, figure.kind == Kind::Lines && figure.baseline.is_none(), (BOTTOM, top));
     let ticks = if exact.is_empty() { x.ticks() } else { exact };
     axes((&figure.x.label, &figure.y.label), top, &y, out);
+    baseline(figure, &y, out);
     for value in ticks {
         let place = x.at(value);
         let text = if figure.x.bytes {
@@ -163,32 +193,46 @@ fn name(index: usize, label: &str, (x, y): (f64, f64), taken: &mut Vec<[f64; 4]>
     let free = |spot: &[f64; 4]| spot[0] > LEFT && spot[2] < WIDTH && !taken.iter().any(|other| meet(spot, other));
     if let Some(spot) = spots.into_iter().find(free) {
         taken.push(spot);
-        let (left, base, label) = (spot[0], spot[3] - 1.0, escape(label));
+        let (left, base, label, index) = (spot[0], spot[3] - 1.0, escape(label), index % COLOURS);
         let _ = write!(out, "<text class=\"label s{index}\" x=\"{left:.1}\" y=\"{base:.1}\">{label}</text>");
     }
 }
 
 fn bars(figure: &Figure, top: f64, out: &mut String) {
     let values = || figure.series.iter().flat_map(|s| s.points.iter().map(|p| p.y).chain(s.paper.iter().copied()));
-    let y = Scale::over(values(), figure.y.log, true, (BOTTOM, top));
-    axes((&figure.x.label, &figure.y.label), top, &y, out);
+    let y = Scale::over(values().chain(figure.baseline), figure.y.log, true, (BOTTOM, top));
+    let turned = turns(figure);
+    axes((if turned { "" } else { &figure.x.label }, &figure.y.label), top, &y, out);
     let group = (RIGHT - LEFT) / figure.groups.len().max(1) as f64;
     let width = (group * 0.76 / figure.series.len().max(1) as f64).min(58.0);
     for (number, name) in figure.groups.iter().enumerate() {
         let middle = LEFT + group * (number as f64 + 0.5);
-        let name = escape(name);
-        let _ = write!(
-            out,
-            "<text class=\"number\" x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>",
-            BOTTOM + 20.0
-        );
+        let (shown, name) = (escape(&short(name)), escape(name));
+        let _ = match turned {
+            true => write!(
+                out,
+                "<text class=\"number\" transform=\"translate({:.1} {}) rotate(-35)\" text-anchor=\"end\">{shown}\
+                 <title>{name}</title></text>",
+                middle + 5.0,
+                BOTTOM + 16.0
+            ),
+            false => write!(
+                out,
+                "<text class=\"number\" x=\"{middle:.1}\" y=\"{}\" text-anchor=\"middle\">{name}</text>",
+                BOTTOM + 20.0
+            ),
+        };
         for (index, series) in figure.series.iter().enumerate() {
             let left = middle + width * (index as f64 - figure.series.len() as f64 / 2.0);
             if let Some(point) = series.points.iter().find(|point| point.x == number as f64) {
                 let height = BOTTOM - y.at(point.y);
-                *out += &rectangle(index, left + 2.0, BOTTOM - height, width - 4.0, height);
+                let gap = (width * 0.08).min(2.0);
+                *out += &rectangle(index, left + gap, BOTTOM - height, width - 2.0 * gap, height);
                 let text = tick((point.y * 100.0).round() / 100.0);
                 let above = BOTTOM - height - 5.0;
+                if width < VALUE {
+                    continue;
+                }
                 let _ = write!(
                     out,
                     "<text class=\"value\" x=\"{:.1}\" y=\"{above:.1}\" text-anchor=\"middle\">{text}</text>",
@@ -200,6 +244,7 @@ fn bars(figure: &Figure, top: f64, out: &mut String) {
             }
         }
     }
+    baseline(figure, &y, out);
 }
 
 /// The frame, the lines of the y axis with their numbers, and the names of both axes.
@@ -232,7 +277,11 @@ fn path(index: usize, places: &[(f64, f64)]) -> String {
     for (number, (x, y)) in places.iter().enumerate() {
         let _ = write!(d, "{}{x:.1} {y:.1}", if number == 0 { 'M' } else { 'L' });
     }
-    format!("<path class=\"line s{index}\" stroke-dasharray=\"{}\" d=\"{d}\"/>", DASHES[index % DASHES.len()])
+    format!(
+        "<path class=\"line s{}\" stroke-dasharray=\"{}\" d=\"{d}\"/>",
+        index % COLOURS,
+        DASHES[index % DASHES.len()]
+    )
 }
 
 /// A mark, with a shape of its own for each series.
@@ -243,16 +292,16 @@ fn mark(index: usize, x: f64, y: f64) -> String {
         2 => format!("<path d=\"M{x:.1} {:.1}l5 9h-10z\"", y - 6.0),
         _ => format!("<path d=\"M{x:.1} {:.1}l6 6-6 6-6-6z\"", y - 6.0),
     };
-    format!("{shape} class=\"mark s{index}\"/>")
+    format!("{shape} class=\"mark s{}\"/>", index % COLOURS)
 }
 
 fn letter(index: usize, x: f64, y: f64, label: &str) -> String {
-    let label = escape(label);
+    let (label, index) = (escape(label), index % COLOURS);
     format!("<text class=\"letter s{index}\" x=\"{x:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{label}</text>", y + 5.0)
 }
 
 fn rectangle(index: usize, x: f64, y: f64, width: f64, height: f64) -> String {
-    let class = format!("class=\"bar s{index} h{}\"", index % 2);
+    let class = format!("class=\"bar s{} h{}\"", index % COLOURS, index % 2);
     format!("<rect {class} x=\"{x:.1}\" y=\"{y:.1}\" width=\"{width:.1}\" height=\"{height:.1}\"/>")
 }
 

@@ -23,9 +23,12 @@ pub struct Axis {
     /// Whether it is logarithmic.
     #[serde(default)]
     pub log: bool,
-    /// Whether its numbers are bytes.
+    /// Whether its numbers are bytes, those of the points.
     #[serde(default)]
     pub bytes: bool,
+    /// Of a horizontal axis, whether the numbers beside it are those of the points.
+    #[serde(default)]
+    pub exact: bool,
 }
 
 /// A point of a series.
@@ -69,12 +72,19 @@ pub struct Figure {
     pub groups: Vec<String>,
     /// The series, in the order of the legend.
     pub series: Vec<Series>,
+    /// A value of the y axis that others are read against, drawn as a line.
+    pub baseline: Option<f64>,
 }
 
 impl Figure {
     /// The figure as an HTML element with its caption. `id` must be unique in its page.
     pub fn html(&self, id: &str) -> String {
+        self.html_above(id, "")
+    }
+
+    /// The same above `below`, which is HTML.
+    pub fn html_above(&self, id: &str, below: &str) -> String {
         let title = crate::page::escape(&self.title);
-        format!("<figure><figcaption>{title}</figcaption>{}</figure>\n", crate::chart::svg(self, id))
+        format!("<figure><figcaption>{title}</figcaption>{}{below}</figure>\n", crate::chart::svg(self, id))
     }
 }

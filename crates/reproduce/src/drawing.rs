@@ -14,6 +14,7 @@ pub(crate) fn drawings(experiment: &Experiment, values: &dyn Values) -> Vec<Draw
         x: figure.x.clone(),
         y: figure.y.clone(),
         groups: figure.groups.clone(),
+        baseline: None,
         series: figure
             .series
             .iter()

@@ -108,5 +108,6 @@ fn chart(title: &str, unit: &str, rows: &[Row], values: &[Option<f64>]) -> Figur
         y: Axis { label: unit.into(), ..Axis::default() },
         series: vec![Series { name: title.into(), points: points.collect(), line: false, paper: Vec::new() }],
         groups,
+        baseline: None,
     }
 }

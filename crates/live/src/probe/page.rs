@@ -45,9 +45,10 @@ fn figure(title: &str, series: &[Series], log: bool) -> Figure {
             series.iter().map(|s| s.name.as_str()).collect::<Vec<_>>().join(", ")
         ),
         kind: Kind::Lines,
-        x: Axis { label: x.into(), log: true, bytes: x.starts_with("bytes") },
-        y: Axis { label: y.into(), log, bytes: false },
+        x: Axis { label: x.into(), log: true, bytes: x.starts_with("bytes"), ..Axis::default() },
+        y: Axis { label: y.into(), log, ..Axis::default() },
         groups: Vec::new(),
+        baseline: None,
         series: series
             .iter()
             .map(|series| superpage_report::Series {
