@@ -105,7 +105,7 @@ pub(crate) fn notes(rows: &[Row]) -> Vec<String> {
     } else {
         let mut reasons: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for (row, sampled) in &rows {
-            if let Some(why) = sampled.no_errors {
+            if let Some(why) = &sampled.no_errors {
                 reasons.entry(why).or_default().insert(&row.machine);
             }
         }

@@ -1,7 +1,7 @@
 //! How much of mapped memory lies in groups of base pages that a TLB could join: aligned, with frames that are contiguous and as
 //! aligned, and with the same rights.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use superpage_mmu::Mmu;
 use superpage_pages::{Mapped, Vpn};
 
@@ -10,7 +10,7 @@ const GROUPS: [u64; 2] = [16 << 10, 32 << 10];
 
 /// Shares of mapped base pages, in percent, that lie in such a group, all of which is mapped. Pages of superpages do. Each
 /// mapping counts, so a page that two processes map counts twice. `None` where nothing of the kind is mapped.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContiguousPercent {
     /// Of the pages of anonymous memory and of private copies, in groups of 16 KB.
     pub anonymous_16k: Option<f64>,

@@ -8,7 +8,7 @@ use superpage_trace::ProcessId;
 use superpage_vm::{Backed, Filled, Memory, NoContents, Page};
 
 /// Whether the files of a run have been read before it begins.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Files {
     /// Yes, as after the warm-up run of Navarro et al., section 6.3: the first read of each of their pages takes no

@@ -16,12 +16,13 @@
 use crate::piece::Window;
 use crate::row::{Row, Sampled};
 use crate::simulation::Counted;
+use serde::{Deserialize, Serialize};
 use superpage_mmu::{Counters, Machine, Replacement, TlbSpec};
 use superpage_pages::Access;
 use superpage_trace::{Info, Sampling};
 
 /// Counts of walks.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Walks {
     data: u64,
     instructions: u64,
@@ -63,7 +64,7 @@ pub(crate) struct Translated<'a> {
 }
 
 /// The counts of a window, or of everything.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Tally {
     accesses: u64,
     /// Hits in the second TLB level, for data and instructions.
@@ -113,7 +114,7 @@ impl Tally {
 }
 
 /// The weighted sum of windows, without what ended in a fault.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Sum {
     accesses: f64,
     second_hits: [f64; 2],
@@ -266,7 +267,7 @@ impl Windows {
 }
 
 /// The basis of the estimates for the whole stream, and of their errors.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Evidence {
     /// The windows that stand for more than they contain, with their weights: 1 for those that stand for a period of
     /// the sampling.
@@ -444,7 +445,7 @@ pub(crate) fn own_errors(row: &mut Row, evidence: Option<&Evidence>) {
     if !sampled.kernel_exact {
         return;
     }
-    sampled.no_errors = evidence.no_errors();
+    sampled.no_errors = evidence.no_errors().map(Into::into);
     let at_least = |error: Option<f64>, least: f64| error.map(|error| error.max(least));
     let error = evidence.error(|without| evidence.counts(without).misses());
     sampled.tlb_misses_error = at_least(error, evidence.rare());

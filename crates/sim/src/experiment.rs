@@ -253,8 +253,9 @@ fn check_pages(setups: &[Setup]) -> Result<(), Error> {
     }
 }
 
-/// Sets every row's figures relative to `base` on the same machine.
-fn compare(runs: &mut [Run]) {
+/// Sets every row's figures relative to `base` on the same machine: rows of one stream under one set of conditions, those of a machine next
+/// to each other, as [`run_parts`] returns them. It has done that already; this is for runs of several calls put together.
+pub fn compare(runs: &mut [Run]) {
     for group in runs.chunk_by_mut(|a, b| a.row.machine == b.row.machine) {
         let Some(base) = group.iter().find(|run| run.row.is_base()).cloned() else { continue };
         for run in group {

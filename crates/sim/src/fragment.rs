@@ -55,6 +55,12 @@ impl serde::Serialize for Fragment {
     }
 }
 
+impl<'de> serde::Deserialize<'de> for Fragment {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Fragment, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
 impl Fragment {
     /// Checks that the machine has superpages of the size, if one is given.
     pub(crate) fn check(&self, machine: &Machine) -> Result<(), Error> {

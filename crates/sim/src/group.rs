@@ -58,7 +58,7 @@ impl Member {
 
 /// The places of all setups, those together that one simulation can run. The first of each group is the first of
 /// those in the grid, and groups are in the order of these.
-pub(crate) fn groups(setups: &[Setup], watch: &Watch) -> Vec<Vec<usize>> {
+pub fn groups(setups: &[Setup], watch: &Watch) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (place, setup) in setups.iter().enumerate() {
         let joins = |group: &&mut Vec<usize>| {

@@ -18,6 +18,25 @@ pub struct Run {
     pub(crate) evidence: Option<Evidence>,
 }
 
+impl Run {
+    /// The same without what is relative to `base`: what the run is by itself.
+    #[must_use]
+    pub fn alone(mut self) -> Run {
+        (self.row.tlb_miss_reduction_percent, self.row.speedup) = (None, None);
+        if let Some(sampled) = &mut self.row.sampled {
+            (sampled.tlb_miss_reduction_percent_error, sampled.speedup_error) = (None, None);
+        }
+        self
+    }
+}
+
+impl From<Row> for Run {
+    /// A run without parts and samples.
+    fn from(row: Row) -> Run {
+        Run { row, parts: Vec::new(), samples: Vec::new(), evidence: None }
+    }
+}
+
 /// A named part of the stream, from one mark to the next or to the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {

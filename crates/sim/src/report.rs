@@ -50,7 +50,8 @@ pub fn write(rows: &[Row], format: Format, screen: Screen, out: &mut (impl Write
         }
         Format::Csv => csv(rows, out).map_err(|e| failed(e.to_string()))?,
         Format::Parquet => {
-            let bytes = parquet(rows).map_err(|e| failed(e.to_string()))?;
+            let bytes =
+                parquet(&rows.iter().map(fields).collect::<Vec<_>>(), &[]).map_err(|e| failed(e.to_string()))?;
             out.write_all(&bytes).map_err(|e| failed(e.to_string()))?;
         }
     }
@@ -58,7 +59,7 @@ pub fn write(rows: &[Row], format: Format, screen: Screen, out: &mut (impl Write
 }
 
 /// The keys and values of a row, in the order of [`Row`].
-fn fields(row: &Row) -> Vec<(String, Value)> {
+pub(crate) fn fields(row: &Row) -> Vec<(String, Value)> {
     match serde_json::to_value(row) {
         Ok(Value::Object(map)) => map.into_iter().collect(),
         _ => unreachable!("a row is a struct of plain values"),
@@ -87,14 +88,18 @@ fn csv(rows: &[Row], out: &mut impl Write) -> Result<(), csv::Error> {
     Ok(())
 }
 
-fn parquet(rows: &[Row]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
+/// A file of rows with the same keys in the same order, with notes in its metadata.
+pub(crate) fn parquet(
+    rows: &[Vec<(String, Value)>],
+    notes: &[(&str, String)],
+) -> Result<Vec<u8>, parquet::errors::ParquetError> {
     use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
     use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
+    use parquet::file::metadata::KeyValue;
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
     use parquet::schema::types::Type;
 
-    let rows: Vec<Vec<(String, Value)>> = rows.iter().map(fields).collect();
     let Some(first) = rows.first() else {
         let schema = Arc::new(Type::group_type_builder("row").build()?);
         let mut bytes = Vec::new();
@@ -128,7 +133,12 @@ fn parquet(rows: &[Row]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
         columns.push(Arc::new(column.build()?));
     }
     let schema = Arc::new(Type::group_type_builder("row").with_fields(columns).build()?);
-    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
+    let mut properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
+    if !notes.is_empty() {
+        let note = |(key, value): &(&str, String)| KeyValue::new(key.to_string(), value.clone());
+        properties = properties.set_key_value_metadata(Some(notes.iter().map(note).collect()));
+    }
+    let properties = properties.build();
     let mut bytes = Vec::new();
     let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties))?;
     let mut group = writer.next_row_group()?;

@@ -1,12 +1,19 @@
 //! A result row: what one policy on one machine did for one workload.
 
-use crate::{ContiguousPercent, Digest, Files, Fragment};
-use serde::{Serialize, Serializer};
+use crate::{ContiguousPercent, Digest, Files, Fragment, Setup};
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
 use superpage_mmu::{Counters, Remaps};
 use superpage_pages::PageSize;
 
+/// The version of superpage.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// One simulation of the grid, with the keys of the JSON that the command prints.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// The workload, or the command line that was traced.
     pub workload: String,
@@ -90,7 +97,7 @@ pub struct Row {
     /// was touched.
     pub bloat_percent: f64,
     /// Mapped pages of each size when most memory was touched (the last such moment between two events), ascending by size.
-    #[serde(serialize_with = "serialize_pages")]
+    #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
     pub pages: Vec<(PageSize, u64)>,
     /// How much of mapped memory lay in contiguous groups at that moment; only if [`Watch`](crate::Watch) asks for it, and not of a
     /// part.
@@ -104,7 +111,7 @@ pub struct Row {
     /// Those of them that a fault made at once, which costs no promotion.
     pub superpages_at_fault: u64,
     /// `promotions` by size, ascending.
-    #[serde(serialize_with = "serialize_pages")]
+    #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
     pub promotions_by_size: Vec<(PageSize, u64)>,
     /// Superpages demoted.
     pub demotions: u64,
@@ -181,7 +188,7 @@ pub struct Row {
     pub host_bytes_copied: u64,
     /// Pages of each size by which the host maps the guest's memory when the run ends, ascending by size; empty unless it has a policy of
     /// its own.
-    #[serde(serialize_with = "serialize_pages")]
+    #[serde(serialize_with = "serialize_pages", deserialize_with = "by_size")]
     pub host_pages: Vec<(PageSize, u64)>,
     /// Frames of the host without an owner after the guest has ended: always 0, unless the kernel has a bug.
     pub host_frames_leaked: u64,
@@ -212,7 +219,7 @@ pub struct Row {
     pub fragment: Fragment,
     /// Its result: for each superpage size of the machine of which there is an extent, the share of its extents that
     /// hold an immovable page. Empty if memory was not fragmented.
-    #[serde(serialize_with = "serialize_shares")]
+    #[serde(serialize_with = "serialize_shares", deserialize_with = "by_size")]
     pub fragmented: Vec<(PageSize, f64)>,
     /// The immovable pages, in bytes.
     pub immovable_bytes: u64,
@@ -222,13 +229,13 @@ pub struct Row {
     /// parameters is in `workload`).
     pub trace_digest: Option<String>,
     /// The version of superpage.
-    pub version: &'static str,
+    pub version: Cow<'static, str>,
     /// Values of the machine file that nobody has published and on which `cycles` depends.
     pub assumed: Vec<String>,
 }
 
 /// Misses in line caches of a stream with lines. Of a run of accesses to one line only the first counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Caches {
     /// Loads and stores that missed in the nearest cache.
     pub l1d_misses: u64,
@@ -271,7 +278,7 @@ impl Caches {
 }
 
 /// What shadow superpages took. To the kernel they are base pages, so its own counts have none of them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShadowCounts {
     /// Made of base pages, or of smaller ones. A split is no promotion, though smaller ones remain.
     pub promotions: u64,
@@ -311,7 +318,7 @@ impl ShadowCounts {
 }
 
 /// How the counts of a row were estimated from a sampled stream.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sampled {
     /// Recorded accesses of each period.
     pub on: u64,
@@ -332,7 +339,7 @@ pub struct Sampled {
     /// Why none of the errors below is given although what the kernel did is exact: fewer than 30 windows, TLBs that
     /// hold more than what windows begin with, TLBs with replacement that is neither LRU nor random, or a trace that
     /// does not mark its windows or what was used last before them (before version 4 of the file format).
-    pub no_errors: Option<&'static str>,
+    pub no_errors: Option<Cow<'static, str>>,
     /// Half the width of the 95 % confidence interval of `tlb_misses`.
     pub tlb_misses_error: Option<f64>,
     /// The same of `walk_memory_references`.
@@ -354,7 +361,48 @@ fn serialize_pages<S: Serializer>(pages: &[(PageSize, u64)], serializer: S) -> R
     serializer.collect_map(pages.iter().map(|(size, count)| (size.to_string(), count)))
 }
 
+/// What [`serialize_pages`] and [`serialize_shares`] write.
+fn by_size<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<(PageSize, T)>, D::Error> {
+    struct BySize<T>(PhantomData<T>);
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for BySize<T> {
+        type Value = Vec<(PageSize, T)>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object whose keys are page sizes")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut pairs = Vec::new();
+            while let Some(pair) = map.next_entry()? {
+                pairs.push(pair);
+            }
+            Ok(pairs)
+        }
+    }
+    deserializer.deserialize_map(BySize(PhantomData))
+}
+
 impl Row {
+    /// A row that says only why there is none: nothing could be run of this setup over this workload.
+    pub fn failed(setup: &Setup, workload: &str, error: String) -> Row {
+        let base = setup.ladder.base();
+        Row {
+            workload: workload.into(),
+            machine: setup.machine.name.clone(),
+            policy: setup.name.clone(),
+            host_policy: setup.host.as_ref().map(|host| host.name.clone()),
+            error: Some(error),
+            memory_bytes: setup.frames << base.shift(),
+            swap_bytes: setup.swap_pages << base.shift(),
+            files: setup.files,
+            hash: setup.digest,
+            fragment: setup.fragment,
+            seed: setup.seed,
+            version: VERSION.into(),
+            ..Row::default()
+        }
+    }
+
     /// The counts since `before`, an earlier state of this row. Other values stay as they are.
     pub(crate) fn since(mut self, before: &Row) -> Row {
         for (now, then) in self.counts().into_iter().zip(before.clone().counts()) {

@@ -25,7 +25,7 @@ pub struct Setup {
 }
 
 /// The hash function for digests, if a policy uses them: it determines their cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Digest {
     /// A fast hash of today.
     #[default]
@@ -49,6 +49,16 @@ impl std::str::FromStr for Digest {
 }
 
 impl Setup {
+    /// The machine's name.
+    pub fn machine(&self) -> &str {
+        &self.machine.name
+    }
+
+    /// The policy as the user wrote it.
+    pub fn policy(&self) -> &str {
+        &self.name
+    }
+
     /// The same under a policy that is not one of the built-in ones, such as [`Policy::of`] returns. The ladder stays: the sizes
     /// that the policy names ([`Policy::sizes`]) are not applied.
     #[must_use]

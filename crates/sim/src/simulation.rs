@@ -582,7 +582,7 @@ impl Simulation {
             immovable_bytes: self.fragmented.pages * base,
             seed: self.setup.seed,
             trace_digest: None,
-            version: env!("CARGO_PKG_VERSION"),
+            version: crate::row::VERSION.into(),
             assumed: cost::assumed(machine, self.record.watch.lines),
         }
     }

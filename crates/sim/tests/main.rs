@@ -7,6 +7,7 @@ mod files;
 mod grid;
 mod hints;
 mod host;
+mod kept;
 mod lines;
 mod linux;
 mod misses;

@@ -101,7 +101,7 @@ fn no_interval_is_given_where_nobody_knows_how_wide_it_is() {
         let rows = rows(machine, &mut sample(PROGRAMS[0], on, on * 5, 1));
         for row in &rows {
             let sampled = row.sampled.as_ref().unwrap();
-            assert!(sampled.no_errors.unwrap().contains(why), "{sampled:?}");
+            assert!(sampled.no_errors.as_deref().unwrap().contains(why), "{sampled:?}");
             assert!(sampled.tlb_misses_error.is_none() && sampled.speedup_error.is_none(), "{sampled:?}");
             assert!(sampled.cycles_error.is_none() && sampled.tlb_miss_reduction_percent_error.is_none());
         }

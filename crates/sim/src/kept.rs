@@ -1,0 +1,101 @@
+//! Runs that are kept in a file until others are there to be compared with: Parquet, with the columns of rows, and one more for what the
+//! errors of a sampled stream are found from.
+
+use crate::report::{fields, parquet};
+use crate::{Error, Run};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use serde_json::{Map, Value};
+use std::fs::File;
+
+/// The column that rows do not have.
+const EVIDENCE: &str = "evidence";
+
+/// The columns whose values are nested: JSON as text.
+const NESTED: [&str; 10] = [
+    "pages",
+    "contiguous_percent",
+    "caches",
+    "shadow",
+    "promotions_by_size",
+    "host_pages",
+    "sampled",
+    "fragmented",
+    "assumed",
+    EVIDENCE,
+];
+
+/// The file that keeps these runs, without parts and samples, and notes for whoever reads it.
+///
+/// # Errors
+/// [`Error::Output`]: it cannot be made.
+pub fn keep(runs: &[Run], notes: &[(&str, String)]) -> Result<Vec<u8>, Error> {
+    let failed = |problem: String| Error::Output { what: "the rows".into(), problem };
+    let row = |run: &Run| {
+        let evidence = run.evidence.as_ref().map(serde_json::to_value).transpose()?;
+        let mut fields = fields(&run.row);
+        fields.push((EVIDENCE.into(), evidence.unwrap_or(Value::Null)));
+        Ok(fields)
+    };
+    let rows = runs.iter().map(row).collect::<Result<Vec<_>, serde_json::Error>>();
+    parquet(&rows.map_err(|error| failed(error.to_string()))?, notes).map_err(|error| failed(error.to_string()))
+}
+
+/// What [`keep`] has kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Kept {
+    /// The runs.
+    pub runs: Vec<Run>,
+    /// The notes.
+    pub notes: Vec<(String, String)>,
+}
+
+impl Kept {
+    /// Reads the notes alone.
+    ///
+    /// # Errors
+    /// In words, it is no Parquet file.
+    pub fn notes(file: File) -> Result<Vec<(String, String)>, String> {
+        SerializedFileReader::new(file).map(|reader| notes(&reader)).map_err(|error| error.to_string())
+    }
+
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// In words, it is none that [`keep`] has made in this version of superpage, or it is damaged.
+    pub fn read(file: File) -> Result<Kept, String> {
+        let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
+        let notes = notes(&reader);
+        let rows = reader.get_row_iter(None).map_err(|error| error.to_string())?;
+        let run = |row: Result<parquet::record::Row, parquet::errors::ParquetError>| -> Result<Run, String> {
+            let row = row.map_err(|error| error.to_string())?;
+            let values = row.get_column_iter().map(|(key, field)| Ok((key.clone(), value(key, field)?)));
+            let mut values = values.collect::<Result<Map<String, Value>, String>>()?;
+            let evidence = values.remove(EVIDENCE).ok_or(format!("there is no column {EVIDENCE}"))?;
+            Ok(Run {
+                row: serde_json::from_value(Value::Object(values)).map_err(|error| error.to_string())?,
+                evidence: serde_json::from_value(evidence).map_err(|error| error.to_string())?,
+                parts: Vec::new(),
+                samples: Vec::new(),
+            })
+        };
+        Ok(Kept { runs: rows.map(run).collect::<Result<_, _>>()?, notes })
+    }
+}
+
+fn notes(reader: &SerializedFileReader<File>) -> Vec<(String, String)> {
+    let notes = reader.metadata().file_metadata().key_value_metadata().into_iter().flatten();
+    notes.map(|note| (note.key.clone(), note.value.clone().unwrap_or_default())).collect()
+}
+
+fn value(key: &str, field: &Field) -> Result<Value, String> {
+    Ok(match field {
+        Field::Null => Value::Null,
+        Field::Bool(truth) => (*truth).into(),
+        Field::Long(number) => (*number as u64).into(),
+        Field::Double(number) => (*number).into(),
+        Field::Str(text) if NESTED.contains(&key) => serde_json::from_str(text).map_err(|e| format!("{key}: {e}"))?,
+        Field::Str(text) => text.clone().into(),
+        other => return Err(format!("{key}: a value of another kind: {other}")),
+    })
+}
