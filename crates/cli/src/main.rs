@@ -15,6 +15,7 @@ mod record;
 mod reproduce;
 mod sim;
 mod stop;
+mod sweep;
 mod trace;
 
 use clap::{Parser, Subcommand};
@@ -37,6 +38,8 @@ struct Command {
 enum Verb {
     /// Simulate a workload, a trace or a program under policies and machines, and print exact counts
     Sim(sim::Sim),
+    /// Run the combinations of workloads, machines, policies and more that a file names, and go on where an earlier run was ended
+    Sweep(sweep::Sweep),
     /// Record what a program does to its memory, as a trace
     Record(record::Record),
     /// Inspect, import and export traces
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
     stop::outlive_file_limit();
     let done = Command::try_parse().map_or_else(explained, |command| match command.verb {
         Verb::Sim(verb) => verb.run(),
+        Verb::Sweep(verb) => verb.run(),
         Verb::Record(verb) => verb.run(),
         Verb::Trace(verb) => verb.run(),
         Verb::Reproduce(verb) => verb.run(),

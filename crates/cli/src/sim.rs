@@ -31,6 +31,10 @@ pub(crate) struct Sim {
     #[arg(short, long = "machine", value_name = "M", default_value = "golden-cove")]
     machines: Vec<String>,
 
+    /// Set a value of each machine, as in costs.fault=900 or 'tlb.L2 DTLB.entries=512'; repeat for several
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+
     /// A policy, with parameters as in reservation:sizes=64K+512K; repeat for several. `base` is always run too
     #[arg(short, long = "policy", value_name = "P", default_value = "reservation")]
     policies: Vec<String>,
@@ -117,13 +121,13 @@ fn bytes(text: &str) -> Result<u64, String> {
 
 /// What is left of this process's memory limits, where the system reports them.
 #[cfg(not(target_os = "linux"))]
-fn limits() -> Vec<Limit> {
+pub(crate) fn limits() -> Vec<Limit> {
     Vec::new()
 }
 
 /// What is left of this process's memory limits.
 #[cfg(target_os = "linux")]
-fn limits() -> Vec<Limit> {
+pub(crate) fn limits() -> Vec<Limit> {
     let left = superpage_linux::memory::left().into_iter();
     left.map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched }).collect()
 }
@@ -167,7 +171,9 @@ impl Sim {
             digest: self.digest,
             host_policies: self.host_policies.clone(),
         };
-        let setups = superpage_sim::plan(&self.machines, &self.policies, &conditions)?;
+        let set = |name: &String| superpage_sim::with_values(name, &self.set);
+        let machines: Vec<String> = self.machines.iter().map(set).collect();
+        let setups = superpage_sim::plan(&machines, &self.policies, &conditions)?;
         let limits = limits();
         check_memory(&setups, &Watch::default(), Extent::default(), &limits)?;
         if let Some(threads) = self.threads {

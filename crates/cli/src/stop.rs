@@ -5,6 +5,7 @@ use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SI
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
 use std::time::Duration;
 use superpage_trace::record::{self, Recording};
 
@@ -43,6 +44,18 @@ impl Stop {
     /// The same for a recording ([`Stop::recording`]): what comes within a second is one signal.
     pub(crate) fn catch_for_recording() -> Stop {
         Stop::of(&ENDING, Second::EndsLater)
+    }
+
+    /// Like [`catch`](Stop::catch), but what comes within a second is one signal: batch systems and `timeout` send it to a process and
+    /// to its group.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub(crate) fn catch_once_a_second() -> Result<Stop, Failure> {
+        let stop = Stop::of(&ENDING, Second::EndsLater);
+        let (_, waits) = std::sync::mpsc::channel();
+        stop.later(waits)?;
+        Ok(stop)
     }
 
     /// Like [`catch`](Stop::catch), for these signals.
@@ -92,24 +105,28 @@ impl Stop {
     /// # Errors
     /// No thread can be started, or what [`record::start`] says.
     pub(crate) fn recording(&self, command: &record::Command) -> Result<Recording, Failure> {
+        let (tell, told) = std::sync::mpsc::channel();
+        self.later(told)?;
+        let recording = record::start(command)?;
+        let _ = tell.send(recording.stopper());
+        Ok(recording)
+    }
+
+    /// Starts the thread that ends what it is told of when the first signal comes, and lets another end the process a second later.
+    fn later(&self, told: Receiver<record::Stop>) -> Result<(), Failure> {
         let (flag, ready) = (Arc::clone(&self.flag), Arc::clone(&self.ready));
-        let (tell, told) = std::sync::mpsc::channel::<record::Stop>();
         let thread = std::thread::Builder::new().name("stop".into()).spawn(move || {
             while !flag.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(50));
             }
-            // It waits for the recording, or has nothing to stop any more.
+            // It waits for what is started, or has nothing to stop any more.
             told.iter().for_each(|stopper| stopper.stop());
             std::thread::sleep(Duration::from_secs(1));
             ready.store(true, Ordering::Relaxed);
         });
-        thread.map_err(|error| {
-            let way_out = "raise the limit of processes: ulimit -u, or pids.max of the control group";
-            Failure::Run(format!("cannot start a thread ({way_out}): {error}"))
-        })?;
-        let recording = record::start(command)?;
-        let _ = tell.send(recording.stopper());
-        Ok(recording)
+        let way_out = "raise the limit of processes: ulimit -u, or pids.max of the control group";
+        let failed = |error| Failure::Run(format!("cannot start a thread ({way_out}): {error}"));
+        thread.map(drop).map_err(failed)
     }
 }
 

@@ -1,0 +1,282 @@
+//! Sweeps from outside: ended and gone on with, shared, compared with `sim`, and refused.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+/// A folder with the file of a sweep, in which commands run.
+struct Place(tempfile::TempDir);
+
+const SWEEP: &str = "[sweep]\nname = \"small\"\nzip = [[\"memory\", \"fragment\"]]\n[axes]\n\
+    workload = [\"tree:nodes=3K,operations=1K\", \"random:bytes=8M,references=50K\"]\nmachine = [\"skylake-sp\", \"skylake-sp+tlb-64\"]\n\
+    policy = [\"thp\", \"promote\"]\nmemory = [\"16M\", \"own\"]\nfragment = [0.5, 0]\n";
+
+impl Place {
+    fn new(sweep: &str) -> Place {
+        let place = Place(tempfile::tempdir().unwrap());
+        fs::write(place.path("a.toml"), sweep).unwrap();
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_superpage"));
+        command.args(words).current_dir(self.0.path());
+        command
+    }
+
+    fn run(&self, words: &[&str]) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// Runs the sweep to its end, and returns what it printed.
+    fn sweep(&self, folder: &str, more: &[&str]) -> String {
+        let done = self.run(&[&["sweep", "a.toml", "-o", folder], more].concat());
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    /// The same of another file.
+    fn sweep_of(&self, file: &Path, more: &[&str]) -> String {
+        let done = self.run(&[&["sweep", file.to_str().unwrap(), "-o", "out"], more].concat());
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap()
+    }
+
+    fn rows(&self, folder: &str) -> Vec<u8> {
+        fs::read(self.path(folder).join("rows.parquet")).unwrap()
+    }
+
+    /// What refuses a command with status 2.
+    fn refused(&self, words: &[&str]) -> String {
+        let done = self.run(words);
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert_eq!((done.status.code(), said.lines().count()), (Some(2), 1), "{said}");
+        said
+    }
+}
+
+/// The cells of a folder, with the time at which each was written.
+fn cells(folder: &Path) -> BTreeMap<String, SystemTime> {
+    let files = fs::read_dir(folder.join("cells")).into_iter().flatten().flatten();
+    // What is about to get its name has a hidden one.
+    let whole = files.filter(|file| !file.file_name().to_string_lossy().starts_with('.'));
+    whole.map(|file| (file.file_name().into_string().unwrap(), file.metadata().unwrap().modified().unwrap())).collect()
+}
+
+#[test]
+fn a_sweep_that_is_killed_again_and_again_ends_with_the_same_rows() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(SWEEP);
+    place.sweep("whole", &[]);
+    let all = cells(&place.path("whole"));
+    let names: Vec<&String> = all.keys().collect();
+    let mut before = BTreeMap::new();
+    for round in 0..10 {
+        let mut child = place.command(&["sweep", "a.toml", "-o", "killed"]).stdout(Stdio::null()).spawn().unwrap();
+        // Until so many cells more are there: wherever that is within the next one.
+        let enough = (before.len() + 1 + round % 2).min(all.len() - 1);
+        while cells(&place.path("killed")).len() < enough && child.try_wait().unwrap().is_none() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let now = cells(&place.path("killed"));
+        assert!(before.iter().all(|(name, time)| now[name] == *time), "what was done was done again");
+        assert!(now.keys().all(|name| names.contains(&name)), "something that is no whole cell was left");
+        before = now;
+    }
+    let said = place.sweep("killed", &["--jobs", "1"]);
+    assert!(said.contains(&format!("{0} of {0} cells", all.len())), "{said}");
+    let now = cells(&place.path("killed"));
+    assert!(before.iter().all(|(name, time)| now[name] == *time), "what was done was done again");
+    assert_eq!(place.rows("killed"), place.rows("whole"));
+    // And once more, when there is nothing to do.
+    assert!(place.sweep("killed", &[]).contains(" 0 of them new"));
+    assert_eq!(cells(&place.path("killed")), now);
+}
+
+#[test]
+fn shards_make_what_one_run_makes_and_that_is_what_sim_prints() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(
+        &SWEEP
+            .replace("memory = [\"16M\", \"own\"]\nfragment = [0.5, 0]", "memory = \"16M\"\nfragment = 0.5")
+            .replace("zip = [[\"memory\", \"fragment\"]]", ""),
+    );
+    place.sweep("whole", &["--jobs", "2"]);
+    let first = place.sweep("shards", &["--shard", "1/2"]);
+    assert!(
+        first.contains("rows.parquet is written when all are there") && !place.path("shards/rows.parquet").exists()
+    );
+    let planned = place.sweep("shards", &["--shard", "2/2", "--dry-run"]);
+    assert!(planned.contains("12 rows in 8 cells, 4 of them in this shard\n0 are done, 4 are missing\n"), "{planned}");
+    assert!(planned.contains("from 4 cells, measured when they ran"), "{planned}");
+    place.sweep("shards", &["--shard", "2/2"]);
+    assert_eq!(place.rows("shards"), place.rows("whole"));
+    // One call of sim for each stream: its rows are those of the sweep, so the bytes of each stream's are.
+    for workload in ["tree:nodes=3K,operations=1K", "random:bytes=8M,references=50K"] {
+        let words = [
+            "-m",
+            "skylake-sp",
+            "-m",
+            "skylake-sp+tlb-64",
+            "-p",
+            "thp",
+            "-p",
+            "promote",
+            "--memory",
+            "16M",
+            "--fragment",
+            "0.5",
+        ];
+        let sim = place.run(&[&["sim", workload, "--format", "parquet"], &words[..]].concat());
+        let one = SWEEP.replace("memory = [\"16M\", \"own\"]\nfragment = [0.5, 0]", "memory = \"16M\"\nfragment = 0.5");
+        let streams = "workload = [\"tree:nodes=3K,operations=1K\", \"random:bytes=8M,references=50K\"]";
+        let one = one
+            .replace(streams, &format!("workload = \"{workload}\""))
+            .replace("zip = [[\"memory\", \"fragment\"]]", "");
+        let alone = Place::new(&one);
+        alone.sweep("out", &[]);
+        assert_eq!(alone.rows("out"), sim.stdout, "{workload}");
+    }
+}
+
+#[test]
+fn what_a_sweep_was_made_from_does_not_change() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(
+        "[sweep]\nname = \"one\"\n[axes]\nworkload = \"touch:bytes=64K\"\nmachine = \"mine.toml\"\npolicy = \"thp\"\n",
+    );
+    let machine = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/zen5.toml")).unwrap();
+    fs::write(place.path("mine.toml"), &machine).unwrap();
+    place.sweep("out", &[]);
+    let rows = place.rows("out");
+    // Another comment is the same machine.
+    fs::write(place.path("mine.toml"), format!("# mine\n{machine}")).unwrap();
+    assert!(place.sweep("out", &[]).contains(" 0 of them new"));
+    fs::write(place.path("mine.toml"), machine.replacen("entries = 64", "entries = 32", 1)).unwrap();
+    let sweep = ["sweep", "a.toml", "-o", "out"];
+    let said = place.refused(&sweep);
+    assert!(said.contains("was begun with another machine mine.toml") && said.contains("give a new folder"), "{said}");
+    fs::write(place.path("mine.toml"), &machine).unwrap();
+    let text = fs::read_to_string(place.path("a.toml")).unwrap();
+    fs::write(place.path("a.toml"), text.replace("64K", "128K")).unwrap();
+    let said = place.refused(&sweep);
+    assert!(said.contains("there workload is touch:bytes=64K, here touch:bytes=128K"), "{said}");
+    fs::write(place.path("a.toml"), &text).unwrap();
+    let manifest = fs::read_to_string(place.path("out/sweep.json")).unwrap();
+    let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
+    fs::write(place.path("out/sweep.json"), manifest.replace(&version, "\"version\": \"0.0.9\"")).unwrap();
+    assert!(place.refused(&sweep).contains("was made by superpage 0.0.9, and this is "));
+    assert_eq!(place.rows("out"), rows);
+}
+
+#[test]
+fn a_row_that_fails_is_a_row_and_the_others_go_on() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(
+        "[sweep]\nname = \"one\"\n[axes]\ntrace = \"cut.sp\"\nworkload = \"touch:bytes=64K\"\nmachine = \"zen5\"\npolicy = \"thp\"\n",
+    );
+    // A block in the middle is damaged, which shows when it is read.
+    let mut trace = fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/../../corpus/gzip.sp")).unwrap();
+    let middle = trace.len() / 2;
+    trace[middle] ^= 0xff;
+    fs::write(place.path("cut.sp"), trace).unwrap();
+    let done = place.run(&["sweep", "a.toml", "-o", "out"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(1), "{said}");
+    assert!(said.contains("trace cut.sp, zen5 thp: ") && said.lines().count() == 2, "{said}");
+    assert!(String::from_utf8(done.stdout).unwrap().contains("4 of 4 cells are in out, 4 of them new\n4 rows"));
+}
+
+#[test]
+fn two_at_a_time_are_told_and_an_interrupted_one_says_how_to_go_on() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(&SWEEP.replace("references=50K", "references=900M"));
+    let child =
+        place.command(&["sweep", "a.toml", "-o", "out"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    while cells(&place.path("out")).is_empty() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(
+        place
+            .refused(&["sweep", "a.toml", "-o", "out"])
+            .contains("another sweep runs in it; wait for it, end it, or share")
+    );
+    assert!(
+        place
+            .refused(&["sweep", "a.toml", "-o", "out", "--shard", "1/2"])
+            .contains("a sweep without --shard runs in it")
+    );
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    let done = child.wait_with_output().unwrap();
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert_eq!(done.status.code(), Some(128 + 15), "{said}");
+    assert!(said.contains("the same command again goes on from there"), "{said}");
+    let some = cells(&place.path("out"));
+    assert!(!some.is_empty() && some.len() < 20 && !place.path("out/rows.parquet").exists(), "{}", some.len());
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_runs() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new("");
+    for (from, to, part) in [
+        ("memory =", "colour =", "axes.colour: there is no such axis; take one of workload, trace, memory, "),
+        ("0.5, 0]", "1.5, 0]", "axes.fragment: 1.5: expected a share from 0 to 1"),
+        ("\"16M\"", "\"16X\"", "axes.memory: 16X: "),
+        ("\"16M\"", "\"1M\"", "memory of 1M is less than one superpage of 2M on skylake-sp"),
+        ("[0.5, 0]", "[0.5]", "must have as many values each: memory has 2, fragment has 1"),
+        ("[0.5, 0]", "[]", "axes.fragment is empty"),
+        ("\"fragment\"]]", "\"seed\"]]", "sweep.zip: there is no axis seed; [axes] has workload, memory, fragment, "),
+        ("\"thp\", ", "\"thp\", \"thp\", ", "axes.policy: thp is there twice"),
+        ("\"promote\"", "\"demote\"", "demote"),
+        ("[\"skylake-sp\"", "[\"zen9\"", "there is no built-in machine \"zen9\""),
+        ("tree:nodes", "tree:leaves", "leaves"),
+        ("workload =", "trace =", "tree:nodes=3K,operations=1K: No such file"),
+        ("name = \"small\"", "name = \"small\"\nsuites = [\"b\"]", "there is no suite b; [suites] has none"),
+        ("policy =", "set.\"tlb.STLB.entries\" = [3]\npolicy =", "tlb"),
+        ("policy =", "set.\"costs.fines\" = [3]\npolicy =", "costs.fines: there is no such key; take one of "),
+        ("[sweep]", "[sweep", "line 1"),
+        ("policy =", "# policy =", "axes.policy is missing"),
+    ] {
+        let text = SWEEP.replacen(from, to, 1);
+        assert_ne!(text, SWEEP);
+        fs::write(place.path("a.toml"), text).unwrap();
+        let said = place.refused(&["sweep", "a.toml", "-o", "out"]);
+        assert!(said.contains(part), "{to}: {said}");
+    }
+    fs::write(place.path("a.toml"), SWEEP).unwrap();
+    assert!(place.refused(&["sweep", "none.toml", "-o", "out"]).contains("none.toml"));
+    assert!(place.refused(&["sweep", "a.toml", "-o", "a.toml/out"]).contains("name a folder with -o"));
+    assert!(!place.path("out").exists(), "nothing was begun");
+    fs::create_dir(place.path("mine")).unwrap();
+    fs::write(place.path("mine/thesis.tex"), "").unwrap();
+    assert!(place.refused(&["sweep", "a.toml", "-o", "mine"]).contains("it has thesis.tex, which is no sweep's"));
+}
+
+/// Of a shard without a cell `--dry-run` lays the whole sweep out, and tries nothing.
+#[test]
+fn the_sweeps_of_this_project_and_of_its_page_fit_their_machines() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = fs::read_to_string(root.join("docs/sweep.md")).unwrap();
+    let place = Place::new(page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap());
+    std::os::unix::fs::symlink(root.join("corpus"), place.path("corpus")).unwrap();
+    let machine = fs::read_to_string(root.join("machines/zen5.toml")).unwrap();
+    fs::write(place.path("mine.toml"), machine.replacen("\"zen5\"", "\"mine\"", 1)).unwrap();
+    let mut files = vec![place.path("a.toml")];
+    files.extend(fs::read_dir(root.join("sweeps")).unwrap().map(|file| file.unwrap().path()));
+    assert!(files.len() > 3);
+    for file in files {
+        let said = place.sweep_of(&file, &["--dry-run", "--shard", "1000000/1000000"]);
+        assert!(said.contains(", 0 of them in this shard\n0 are done, 0 are missing\n"), "{said}");
+    }
+}

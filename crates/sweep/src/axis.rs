@@ -1,0 +1,177 @@
+//! The axes of a sweep: what each is called in the file, and what a value of it does to a point of the grid.
+
+use superpage_pages::{PageSize, parse_bytes};
+use superpage_sim::{Conditions, Files, with_values};
+
+/// What a stream axis begins the value of a trace with: no workload is called so.
+pub(crate) const TRACE: &str = "trace ";
+
+/// The word for a machine's own value of memory, swap space or sizes.
+const OWN: &str = "own";
+
+/// One simulation of the grid, in words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Point {
+    /// A workload, or a trace after [`TRACE`].
+    pub(crate) stream: String,
+    /// The machine with its overlays.
+    pub(crate) machine: String,
+    /// Keys and values that are set in it.
+    pub(crate) set: Vec<(String, String)>,
+    pub(crate) policy: String,
+    pub(crate) conditions: Conditions,
+}
+
+impl Point {
+    /// The machine with what is set in it, as [`superpage_sim::machine`] takes it.
+    pub(crate) fn machine(&self) -> String {
+        let set: Vec<String> = self.set.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        with_values(&self.machine, &set)
+    }
+}
+
+/// A kind of axis. To add one takes an entry of [`KINDS`].
+pub(crate) struct Kind {
+    pub(crate) name: &'static str,
+    /// What its values are, for `--help` and for errors.
+    pub(crate) help: &'static str,
+    /// Whether its values are numbers, over which curves are drawn.
+    pub(crate) numeric: bool,
+    apply: fn(&mut Point, &str) -> Result<(), String>,
+}
+
+/// All axes but those of values that are set, the slowest first: rows are in this order. Those of one stream and one set of conditions are
+/// next to each other, since one base is theirs.
+pub(crate) static KINDS: [Kind; 9] = [
+    Kind {
+        name: "workload",
+        help: "a built-in workload with its parameters; `trace` and suites give more values of this axis",
+        numeric: false,
+        apply: |point, text| {
+            point.stream = text.into();
+            Ok(())
+        },
+    },
+    Kind {
+        name: "memory",
+        help: "memory of the machine, as 64M, or own: what its file says",
+        numeric: true,
+        apply: |point, text| bytes(text).map(|bytes| point.conditions.memory = bytes),
+    },
+    Kind {
+        name: "swap",
+        help: "swap space, as 1G, or own: twice the memory",
+        numeric: true,
+        apply: |point, text| bytes(text).map(|bytes| point.conditions.swap = bytes),
+    },
+    Kind {
+        name: "sizes",
+        help: "the only superpage sizes in use, as 64K+2M, or own: all of the machine's",
+        numeric: false,
+        apply: |point, text| {
+            point.conditions.sizes = match text {
+                OWN => None,
+                _ => Some(text.split('+').map(size).collect::<Result<_, _>>()?),
+            };
+            Ok(())
+        },
+    },
+    Kind {
+        name: "files",
+        help: "warm or cold",
+        numeric: false,
+        apply: |point, text| {
+            point.conditions.files = text.parse::<Files>().map_err(|error| error.to_string())?;
+            Ok(())
+        },
+    },
+    Kind {
+        name: "fragment",
+        help: "the share of extents with an immovable page, from 0 to 1, or SIZE:SHARE",
+        numeric: true,
+        apply: |point, text| text.parse().map(|fragment| point.conditions.fragment = fragment),
+    },
+    Kind {
+        name: "seed",
+        help: "the seed of the positions of immovable pages",
+        numeric: false,
+        apply: |point, text| {
+            point.conditions.seed = text.parse().map_err(|_| format!("{text}: expected a number from 0"))?;
+            Ok(())
+        },
+    },
+    Kind {
+        name: "machine",
+        help: "a machine, by name or as the path of a machine file, with overlays as in zen5+fractured",
+        numeric: false,
+        apply: |point, text| {
+            point.machine = text.into();
+            Ok(())
+        },
+    },
+    Kind {
+        name: "policy",
+        help: "a policy with its parameters; base is always run too",
+        numeric: false,
+        apply: |point, text| {
+            point.policy = text.into();
+            Ok(())
+        },
+    },
+];
+
+/// Axes of values that are set begin with this.
+pub(crate) const SET: &str = "set.";
+
+/// The place of an axis in the order of rows: after machines come the values that are set in them.
+pub(crate) fn rank(name: &str) -> usize {
+    let place = |name: &str| KINDS.iter().position(|kind| kind.name == name);
+    2 * place(if name.starts_with(SET) { "machine" } else { name }).unwrap_or(KINDS.len())
+        + usize::from(name.starts_with(SET))
+}
+
+/// Whether there is an axis of this name, other than of values that are set.
+pub(crate) fn is_known(name: &str) -> bool {
+    KINDS.iter().any(|kind| kind.name == name)
+}
+
+/// Gives a point a value of an axis.
+pub(crate) fn apply(axis: &str, point: &mut Point, value: &str) -> Result<(), String> {
+    if let Some(key) = axis.strip_prefix(SET) {
+        point.set.push((key.into(), value.into()));
+        return Ok(());
+    }
+    let kind = KINDS.iter().find(|kind| kind.name == axis).expect("axes were checked when the file was read");
+    (kind.apply)(point, value).map_err(|problem| format!("{problem}; {axis} is {}", kind.help))
+}
+
+/// The number that a value of an axis stands for, where curves can be drawn over it: bytes, a share, or what is set.
+pub(crate) fn number(axis: &str, value: &str) -> Option<f64> {
+    let numeric = axis.starts_with(SET) || KINDS.iter().any(|kind| kind.name == axis && kind.numeric);
+    let plain = value.parse::<f64>().ok().filter(|number| number.is_finite());
+    numeric.then(|| plain.or_else(|| parse_bytes(value).ok().map(|bytes| bytes as f64)))?
+}
+
+/// Values as figures show them: streams without what does not tell them apart, parameters or the folder of a trace.
+pub(crate) fn shown(axis: &str, values: &[String]) -> Vec<String> {
+    let short = |value: &String| match value.strip_prefix(TRACE) {
+        Some(path) => path.rsplit('/').next().unwrap_or(path).trim_end_matches(".sp").to_string(),
+        None if value.contains(['+', ';']) => value.clone(),
+        None => value.split(':').next().unwrap_or(value).to_string(),
+    };
+    let all: Vec<String> = values.iter().map(short).collect();
+    let alone = |name: &String| all.iter().filter(|other| *other == name).count() == 1;
+    let name = |(value, short): (&String, &String)| if alone(short) { short.clone() } else { value.clone() };
+    if axis == "workload" { values.iter().zip(&all).map(name).collect() } else { values.to_vec() }
+}
+
+fn bytes(text: &str) -> Result<Option<u64>, String> {
+    match text {
+        OWN => Ok(None),
+        _ => parse_bytes(text).map(Some).map_err(|error| format!("{text}: {error}")),
+    }
+}
+
+fn size(text: &str) -> Result<PageSize, String> {
+    text.parse().map_err(|error| format!("{text}: {error}"))
+}

@@ -1,0 +1,335 @@
+//! Figures of a sweep, found from its axes alone: bars, heat maps, curves, a scatter.
+//!
+//! Every number is the geometric mean over all that a figure does not name. Rows that have an error are in none.
+
+use crate::axis::Point;
+use crate::file::Bundle;
+use crate::merge::Merged;
+use crate::{Plan, Sweep};
+use std::collections::HashMap;
+use superpage_report::{Axis, Figure, Heat, Kind, Point as Mark, Series};
+use superpage_sim::Row;
+
+/// The most values of an axis in a heat map.
+const CELLS: usize = 24;
+/// The most series of a figure.
+const SERIES: usize = 24;
+
+/// What a number of a figure is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Measure {
+    /// The time of `base` over that of the row, on the same machine.
+    OverBase,
+    /// The time of the same row with the first values that are set in the machine over its own.
+    OverFirst,
+}
+
+impl Measure {
+    fn unit(self) -> &'static str {
+        match self {
+            Measure::OverBase => "speedup over base, geometric mean",
+            Measure::OverFirst => "speedup over the first values, geometric mean",
+        }
+    }
+}
+
+/// A figure, or a heat map, and a point that one of its numbers is from.
+pub(crate) enum Drawn {
+    Figure(Figure),
+    Heat(Heat),
+}
+
+/// A figure of the page.
+pub(crate) struct Shown {
+    pub(crate) drawn: Drawn,
+    /// What its numbers are means over, as a sentence; empty if each is one row.
+    pub(crate) means: String,
+    /// A point that it has.
+    pub(crate) example: Point,
+    /// Whether it is one of several that are alike, and not the first.
+    pub(crate) folded: bool,
+}
+
+/// A point with its row.
+struct Datum<'a> {
+    /// The value of each bundle.
+    chosen: Vec<usize>,
+    row: &'a Row,
+}
+
+/// The rows by point, and the bundles.
+struct Data<'a> {
+    sweep: &'a Sweep,
+    bundles: Vec<Bundle>,
+    data: Vec<Datum<'a>>,
+    places: HashMap<Vec<usize>, usize>,
+}
+
+/// All figures, in the order of the page.
+pub(crate) fn figures(plan: &Plan, merged: &Merged) -> Vec<Shown> {
+    let data = Data::of(plan, merged);
+    let mut shown = data.bars();
+    shown.extend(data.heats());
+    shown.extend(data.curves());
+    shown.extend(data.scatter());
+    shown
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    let sum: f64 = values.iter().map(|value| value.ln()).sum();
+    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
+}
+
+impl<'a> Data<'a> {
+    fn of(plan: &'a Plan, merged: &'a Merged) -> Data<'a> {
+        let sweep = &plan.sweep;
+        let (mut data, mut places) = (Vec::new(), HashMap::new());
+        for (number, point) in sweep.points().enumerate() {
+            let row = &merged.rows[merged.place(plan, &point)];
+            if row.error.is_none() && row.complete {
+                let chosen = sweep.chosen(number);
+                places.insert(chosen.clone(), data.len());
+                data.push(Datum { chosen, row });
+            }
+        }
+        Data { sweep, bundles: sweep.bundles(), data, places }
+    }
+
+    fn place(&self, axis: &str) -> usize {
+        self.bundles.iter().position(|bundle| bundle.has(axis)).expect("every sweep has these axes")
+    }
+
+    /// The value of a row; `None` for `base` where it is the measure, and where there is none.
+    fn value(&self, datum: &Datum<'_>, measure: Measure) -> Option<f64> {
+        match measure {
+            Measure::OverBase if datum.row.is_base() => None,
+            Measure::OverBase => datum.row.speedup,
+            Measure::OverFirst => {
+                let first = datum.chosen.iter().zip(&self.bundles);
+                let first: Vec<usize> = first.map(|(value, bundle)| if bundle.sets() { 0 } else { *value }).collect();
+                let first = self.data[*self.places.get(&first)?].row;
+                (datum.row.cycles > 0).then(|| first.seconds / datum.row.seconds)
+            }
+        }
+        .filter(|value| value.is_finite() && *value > 0.0)
+    }
+
+    /// The mean of those for which `which` holds.
+    fn mean(&self, measure: Measure, which: impl Fn(&[usize]) -> bool) -> Option<f64> {
+        let values = self.data.iter().filter(|datum| which(&datum.chosen));
+        mean(&values.filter_map(|datum| self.value(datum, measure)).collect::<Vec<_>>())
+    }
+
+    /// Means for each value of some bundles at once.
+    fn means(&self, measure: Measure, by: &[usize]) -> HashMap<Vec<usize>, f64> {
+        let mut sums: HashMap<Vec<usize>, (f64, usize)> = HashMap::new();
+        for datum in &self.data {
+            if let Some(value) = self.value(datum, measure) {
+                let sum = sums.entry(by.iter().map(|bundle| datum.chosen[*bundle]).collect()).or_default();
+                *sum = (sum.0 + value.ln(), sum.1 + 1);
+            }
+        }
+        sums.into_iter().map(|(key, (sum, number))| (key, (sum / number as f64).exp())).collect()
+    }
+
+    /// What a mean over all bundles but these is over.
+    fn over(&self, named: &[usize]) -> String {
+        let others = self.bundles.iter().enumerate().filter(|(place, _)| !named.contains(place));
+        let others: Vec<String> = others
+            .filter(|(_, bundle)| bundle.values.len() > 1)
+            .map(|(_, bundle)| format!("{} of {}", bundle.values.len(), bundle.name))
+            .collect();
+        if others.is_empty() {
+            String::new()
+        } else {
+            format!("Each number is the geometric mean over {}.", others.join(", "))
+        }
+    }
+
+    /// Adds a figure whose numbers are of these bundles.
+    fn shown(&self, drawn: Drawn, named: &[usize]) -> Shown {
+        let chosen = self.data.iter().find(|datum| !datum.row.is_base()).or(self.data.first());
+        let example = chosen.map_or_else(Point::default, |datum| self.sweep.point(&datum.chosen));
+        Shown { drawn, means: self.over(named), example, folded: false }
+    }
+
+    /// The bundle whose values are the series, and what is measured: policies, or else what is set.
+    fn series(&self) -> Option<(usize, Measure)> {
+        let policies = self.place("policy");
+        if self.data.iter().any(|datum| !datum.row.is_base()) {
+            return Some((policies, Measure::OverBase));
+        }
+        self.bundles.iter().position(Bundle::sets).map(|place| (place, Measure::OverFirst))
+    }
+
+    /// Bars for each stream and their mean: of all machines together, then of each.
+    fn bars(&self) -> Vec<Shown> {
+        let Some((series, measure)) = self.series() else { return Vec::new() };
+        let (streams, machines) = (self.place("workload"), self.place("machine"));
+        if series == streams {
+            return Vec::new();
+        }
+        let mut all = vec![self.bars_of(measure, [streams, series], None)];
+        let machine = &self.bundles[machines];
+        if machine.values.len() > 1 && machines != series && machines != streams {
+            for value in 0..machine.values.len() {
+                all.push(Shown { folded: true, ..self.bars_of(measure, [streams, series], Some((machines, value))) });
+            }
+        }
+        all
+    }
+
+    fn bars_of(&self, measure: Measure, [groups, series]: [usize; 2], only: Option<(usize, usize)>) -> Shown {
+        let is_in = |chosen: &[usize]| only.is_none_or(|(bundle, value)| chosen[bundle] == value);
+        let bundle = &self.bundles[series];
+        let mut names = self.bundles[groups].values.clone();
+        let several = names.len() > 1;
+        let series_of = |value: usize| {
+            let mark = |x: usize, y: Option<f64>| y.map(|y| Mark { x: x as f64, y, label: String::new() });
+            let mut points: Vec<Mark> = (0..names.len())
+                .filter_map(|x| mark(x, self.mean(measure, |c| is_in(c) && c[groups] == x && c[series] == value)))
+                .collect();
+            if several {
+                points.extend(mark(names.len(), self.mean(measure, |c| is_in(c) && c[series] == value)));
+            }
+            Series { name: bundle.values[value].clone(), points, line: false, paper: Vec::new() }
+        };
+        let all = (0..bundle.values.len()).map(series_of).filter(|series| !series.points.is_empty()).take(SERIES);
+        let series_list: Vec<Series> = all.collect();
+        if several {
+            names.push("geometric mean".into());
+        }
+        let of = only.map_or(String::new(), |(bundle, value)| format!(", {}", self.bundles[bundle].values[value]));
+        let title = format!("Each {} under each {}{of}", self.bundles[groups].name, bundle.name);
+        let figure = Figure {
+            alt: format!("{title}: {} for each of {}", measure.unit(), names.join(", ")),
+            title,
+            kind: Kind::Bars,
+            x: Axis { label: self.bundles[groups].name.clone(), ..Axis::default() },
+            y: Axis { label: measure.unit().replace(", geometric mean", ""), ..Axis::default() },
+            groups: names,
+            series: series_list,
+            baseline: Some(1.0),
+        };
+        let mut named = vec![groups, series];
+        named.extend(only.map(|(bundle, _)| bundle));
+        let mut shown = self.shown(Drawn::Figure(figure), &named);
+        let example = self.data.iter().find(|datum| is_in(&datum.chosen) && !datum.row.is_base());
+        shown.example = example.map_or(shown.example, |datum| self.sweep.point(&datum.chosen));
+        shown
+    }
+
+    /// A heat map for each two axes with several values.
+    fn heats(&self) -> Vec<Shown> {
+        let fits = |bundle: &Bundle| (2..=CELLS).contains(&bundle.values.len());
+        let places: Vec<usize> = (0..self.bundles.len()).filter(|place| fits(&self.bundles[*place])).collect();
+        let mut shown = Vec::new();
+        for (index, rows) in places.iter().enumerate() {
+            for columns in &places[index + 1..] {
+                let (row, column) = (&self.bundles[*rows], &self.bundles[*columns]);
+                let measure = if row.sets() || column.sets() { Measure::OverFirst } else { Measure::OverBase };
+                let means = self.means(measure, &[*rows, *columns]);
+                let line = |r: usize| (0..column.values.len()).map(|c| means.get(&vec![r, c]).copied()).collect();
+                let values: Vec<Vec<Option<f64>>> = (0..row.values.len()).map(line).collect();
+                // `base` has no number where it is the measure.
+                let rows_kept: Vec<usize> =
+                    (0..row.values.len()).filter(|r| values[*r].iter().any(Option::is_some)).collect();
+                let columns_kept: Vec<usize> =
+                    (0..column.values.len()).filter(|c| values.iter().any(|line| line[*c].is_some())).collect();
+                if rows_kept.len() < 2 || columns_kept.len() < 2 {
+                    continue;
+                }
+                let heat = Heat {
+                    title: format!("{} and {}", row.name, column.name),
+                    rows: (row.name.clone(), rows_kept.iter().map(|r| row.values[*r].clone()).collect()),
+                    columns: (column.name.clone(), columns_kept.iter().map(|c| column.values[*c].clone()).collect()),
+                    unit: measure.unit().into(),
+                    values: rows_kept.iter().map(|r| columns_kept.iter().map(|c| values[*r][*c]).collect()).collect(),
+                };
+                shown.push(self.shown(Drawn::Heat(heat), &[*rows, *columns]));
+            }
+        }
+        // What is set and policies by machine first: streams are in the bars too.
+        let streams = &self.bundles[self.place("workload")].name;
+        let names = |shown: &Shown| matches!(&shown.drawn, Drawn::Heat(heat) if heat.rows.0 == *streams);
+        shown.sort_by_key(names);
+        shown
+    }
+
+    /// A curve for each policy over each axis of numbers.
+    fn curves(&self) -> Vec<Shown> {
+        let policies = self.place("policy");
+        let mut shown = Vec::new();
+        for (place, bundle) in self.bundles.iter().enumerate() {
+            let Some(numbers) = bundle.numbers.as_ref().filter(|numbers| numbers.len() > 1) else { continue };
+            let measure = if bundle.sets() { Measure::OverFirst } else { Measure::OverBase };
+            let means = self.means(measure, &[place, policies]);
+            let series = |policy: usize| {
+                let marks = numbers.iter().enumerate().filter_map(|(value, x)| {
+                    let y = *means.get(&vec![value, policy])?;
+                    Some(Mark { x: *x, y, label: String::new() })
+                });
+                let mut points: Vec<Mark> = marks.collect();
+                points.sort_by(|a, b| a.x.total_cmp(&b.x));
+                let name = self.bundles[policies].values[policy].clone();
+                Series { name, points, line: true, paper: Vec::new() }
+            };
+            let all = (0..self.bundles[policies].values.len()).map(series);
+            let series: Vec<Series> = all.filter(|series| series.points.len() > 1).take(SERIES).collect();
+            let (least, most) =
+                numbers.iter().fold((f64::INFINITY, 0.0f64), |(least, most), x| (least.min(*x), most.max(*x)));
+            if series.is_empty() || place == policies {
+                continue;
+            }
+            let title = format!("Over {}", bundle.name);
+            let figure = Figure {
+                alt: format!("{title}: {}, a line for each policy", measure.unit()),
+                title,
+                kind: Kind::Lines,
+                x: Axis {
+                    label: bundle.name.clone(),
+                    log: least > 0.0 && most / least >= 8.0,
+                    bytes: bundle.bytes,
+                    exact: true,
+                },
+                y: Axis { label: measure.unit().replace(", geometric mean", ""), ..Axis::default() },
+                groups: Vec::new(),
+                series,
+                baseline: Some(1.0),
+            };
+            shown.push(self.shown(Drawn::Figure(figure), &[place, policies]));
+        }
+        shown
+    }
+
+    /// What policies gain against what they cost in memory: a point for each stream under each.
+    fn scatter(&self) -> Option<Shown> {
+        let (streams, policies) = (self.place("workload"), self.place("policy"));
+        let series = |policy: usize| {
+            let point = |stream: usize| {
+                let which = |chosen: &[usize]| chosen[streams] == stream && chosen[policies] == policy;
+                let rows: Vec<&Row> = self.data.iter().filter(|d| which(&d.chosen)).map(|d| d.row).collect();
+                let bloat = rows.iter().map(|row| row.bloat_percent).sum::<f64>() / rows.len() as f64;
+                Some(Mark { x: bloat, y: self.mean(Measure::OverBase, which)?, label: String::new() })
+            };
+            let points = (0..self.bundles[streams].values.len()).filter_map(point).collect();
+            Series { name: self.bundles[policies].values[policy].clone(), points, line: false, paper: Vec::new() }
+        };
+        let all = (0..self.bundles[policies].values.len()).map(series);
+        let series: Vec<Series> = all.filter(|series| !series.points.is_empty()).take(SERIES).collect();
+        let figure = Figure {
+            title: "Speedup against bloat".into(),
+            alt: "Speedup over base against memory that was resident beyond what was touched, a point for each workload under each \
+                  policy"
+                .into(),
+            kind: Kind::Scatter,
+            x: Axis { label: "resident beyond what was touched, % of that (mean)".into(), ..Axis::default() },
+            y: Axis { label: "speedup over base".into(), ..Axis::default() },
+            groups: Vec::new(),
+            series,
+            baseline: Some(1.0),
+        };
+        (!figure.series.is_empty() && streams != policies)
+            .then(|| self.shown(Drawn::Figure(figure), &[streams, policies]))
+    }
+}

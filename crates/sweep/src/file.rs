@@ -1,0 +1,321 @@
+//! The file of a sweep: `docs/sweep.md` explains how to write one.
+
+use crate::axis::{self, KINDS, Point, SET, TRACE, apply, is_known, rank};
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use superpage_sim::Error;
+use toml::Value;
+
+/// The most points of a sweep.
+const MOST: u64 = 10_000_000;
+
+/// A sweep as its file says it.
+#[derive(Clone, Debug)]
+pub struct Sweep {
+    /// Its title.
+    pub(crate) name: String,
+    /// Whether streams have lines, and machines the programs' data in their caches.
+    pub(crate) lines: bool,
+    /// Whether rows say how contiguous mapped memory is.
+    pub(crate) contiguity: bool,
+    /// The axes, the slowest first.
+    pub(crate) axes: Vec<Axis>,
+    /// Which of them go together, the slowest first; each is in one of these.
+    bundles: Vec<Vec<usize>>,
+}
+
+/// An axis with its values.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Axis {
+    pub(crate) name: String,
+    pub(crate) values: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    sweep: Head,
+    axes: toml::Table,
+    #[serde(default)]
+    suites: BTreeMap<String, Suite>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Head {
+    name: String,
+    #[serde(default)]
+    suites: Vec<String>,
+    #[serde(default)]
+    zip: Vec<Vec<String>>,
+    #[serde(default)]
+    lines: bool,
+    #[serde(default)]
+    contiguity: bool,
+}
+
+/// A list of streams with a name.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Suite {
+    #[serde(default)]
+    workload: Vec<String>,
+    #[serde(default)]
+    trace: Vec<String>,
+}
+
+impl Sweep {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: a sentence with the file, the place in it, and what was expected.
+    pub fn read(path: &Path) -> Result<Sweep, Error> {
+        let wrong = |problem: String| Error::Usage(format!("sweep {}: {problem}", path.display()));
+        let text = superpage_output::read_text(path).map_err(|error| wrong(error.to_string()))?;
+        Sweep::parse(&text).map_err(wrong)
+    }
+
+    /// Parses the text of a file; the error says where and what.
+    pub(crate) fn parse(text: &str) -> Result<Sweep, String> {
+        let Text { sweep, axes: tables, suites } = toml::from_str(text).map_err(|error| {
+            let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
+            format!("line {line}: {}", error.message().replace('\n', ", "))
+        })?;
+        let mut axes = streams(&sweep.suites, &suites, &tables)?;
+        for (name, value) in &tables {
+            match (name.as_str(), value) {
+                ("workload" | "trace", _) => {}
+                ("set", Value::Table(keys)) => {
+                    for (key, value) in keys {
+                        axes.push(Axis {
+                            name: format!("{SET}{key}"),
+                            values: values(&format!("set.\"{key}\""), value)?,
+                        });
+                    }
+                }
+                (name, value) if is_known(name) => axes.push(Axis { name: name.into(), values: values(name, value)? }),
+                (name, _) => {
+                    let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
+                    let known = known.join(", ").replace("workload, ", "workload, trace, ");
+                    return Err(format!(
+                        "axes.{name}: there is no such axis; take one of {known}, or set.\"machine.key\""
+                    ));
+                }
+            }
+        }
+        for (name, default) in [("machine", "golden-cove"), ("policy", "reservation")] {
+            if !axes.iter().any(|axis| axis.name == name) {
+                return Err(format!("axes.{name} is missing: give at least one, as in {name} = [\"{default}\"]"));
+            }
+        }
+        axes.sort_by(|a, b| (rank(&a.name), &a.name).cmp(&(rank(&b.name), &b.name)));
+        let bundles = bundles(&axes, &sweep.zip)?;
+        let Head { name, lines, contiguity, .. } = sweep;
+        let sweep = Sweep { name, lines, contiguity, axes, bundles };
+        let most = sweep.bundles.iter().map(|bundle| sweep.length(bundle) as u64);
+        let points = most.fold(1u64, u64::saturating_mul);
+        if points > MOST {
+            return Err(format!("{points} combinations are too many: at most {MOST} in one sweep"));
+        }
+        // Each value by itself, so that an error names its axis.
+        for axis in &sweep.axes {
+            for value in &axis.values {
+                apply(&axis.name, &mut Point::default(), value)
+                    .map_err(|problem| format!("axes.{}: {problem}", axis.name))?;
+            }
+        }
+        Ok(sweep)
+    }
+
+    fn length(&self, bundle: &[usize]) -> usize {
+        self.axes[bundle[0]].values.len()
+    }
+
+    /// All points, in the order of the grid: of axes that go together the slowest says where.
+    pub(crate) fn points(&self) -> impl Iterator<Item = Point> + '_ {
+        let all: usize = self.bundles.iter().map(|bundle| self.length(bundle)).product();
+        (0..all).map(|number| self.point(&self.chosen(number)))
+    }
+
+    /// Which value of each bundle the point with this number has.
+    pub(crate) fn chosen(&self, mut number: usize) -> Vec<usize> {
+        let mut chosen = vec![0; self.bundles.len()];
+        for (bundle, place) in self.bundles.iter().zip(&mut chosen).rev() {
+            *place = number % self.length(bundle);
+            number /= self.length(bundle);
+        }
+        chosen
+    }
+
+    /// The point with these values of the bundles.
+    pub(crate) fn point(&self, chosen: &[usize]) -> Point {
+        let mut point = Point::default();
+        for (place, axis) in self.axes.iter().enumerate() {
+            let bundle = self.bundles.iter().position(|bundle| bundle.contains(&place)).expect("each axis is in one");
+            apply(&axis.name, &mut point, &axis.values[chosen[bundle]])
+                .expect("each value was applied when the file was read");
+        }
+        point
+    }
+
+    /// The axes that go together, one after the other, as the page shows them.
+    pub(crate) fn bundles(&self) -> Vec<Bundle> {
+        let bundle = |places: &Vec<usize>| {
+            let axes: Vec<&Axis> = places.iter().map(|place| &self.axes[*place]).collect();
+            let shown: Vec<Vec<String>> = axes.iter().map(|axis| axis::shown(&axis.name, &axis.values)).collect();
+            let values = (0..self.length(places)).map(|value| {
+                let values: Vec<&str> = shown.iter().map(|values| values[value].as_str()).collect();
+                values.join(", ")
+            });
+            let numbers =
+                axes.iter().find_map(|axis| axis.values.iter().map(|value| axis::number(&axis.name, value)).collect());
+            Bundle {
+                name: axes.iter().map(|axis| axis.name.trim_start_matches(SET)).collect::<Vec<_>>().join(" and "),
+                holds: axes.iter().map(|axis| axis.name.clone()).collect(),
+                values: values.collect(),
+                numbers,
+                bytes: axes.len() == 1 && ["memory", "swap"].contains(&axes[0].name.as_str()),
+            }
+        };
+        self.bundles.iter().map(bundle).collect()
+    }
+}
+
+/// Axes that go together, or one alone.
+pub(crate) struct Bundle {
+    /// What they are called.
+    pub(crate) name: String,
+    /// The names of the axes.
+    pub(crate) holds: Vec<String>,
+    /// Their values, in short.
+    pub(crate) values: Vec<String>,
+    /// The values of the first of them whose values are all numbers.
+    pub(crate) numbers: Option<Vec<f64>>,
+    /// Whether these are bytes.
+    pub(crate) bytes: bool,
+}
+
+impl Bundle {
+    /// Whether values of the machine file are among them.
+    pub(crate) fn sets(&self) -> bool {
+        self.holds.iter().any(|name| name.starts_with(SET))
+    }
+
+    /// Whether this axis is among them.
+    pub(crate) fn has(&self, axis: &str) -> bool {
+        self.holds.iter().any(|name| name == axis)
+    }
+}
+
+/// The axis of streams: those of suites, then workloads, then traces.
+fn streams(named: &[String], suites: &BTreeMap<String, Suite>, tables: &toml::Table) -> Result<Vec<Axis>, String> {
+    let mut all = Vec::new();
+    let traces = |names: &[String]| names.iter().map(|name| format!("{TRACE}{name}")).collect::<Vec<_>>();
+    for name in named {
+        let Some(Suite { workload, trace }) = suites.get(name) else {
+            let known: Vec<&str> = suites.keys().map(String::as_str).collect();
+            return Err(format!("sweep.suites: there is no suite {name}; [suites] has {}", listed(&known)));
+        };
+        if workload.is_empty() && trace.is_empty() {
+            return Err(format!("suites.{name} is empty: give it a workload or a trace"));
+        }
+        all.extend(workload.iter().cloned());
+        all.extend(traces(trace));
+    }
+    for (axis, prefix) in [("workload", ""), ("trace", TRACE)] {
+        if let Some(value) = tables.get(axis) {
+            all.extend(values(axis, value)?.into_iter().map(|value| format!("{prefix}{value}")));
+        }
+    }
+    if all.is_empty() {
+        return Err("nothing runs: give axes.workload, axes.trace, or sweep.suites".into());
+    }
+    Ok(vec![Axis { name: "workload".into(), values: all }])
+}
+
+fn listed(names: &[&str]) -> String {
+    if names.is_empty() { "none".into() } else { names.join(", ") }
+}
+
+/// The values of an axis: a list, or one value.
+fn values(axis: &str, value: &Value) -> Result<Vec<String>, String> {
+    let one = |value: &Value| match value {
+        Value::String(text) => Ok(text.clone()),
+        Value::Integer(number) => Ok(number.to_string()),
+        Value::Float(number) => Ok(number.to_string()),
+        Value::Boolean(truth) => Ok(truth.to_string()),
+        other => Err(format!("axes.{axis}: expected words or numbers, not a value of type {}", other.type_str())),
+    };
+    let values = match value {
+        Value::Array(values) => values.iter().map(one).collect::<Result<Vec<_>, _>>()?,
+        value => vec![one(value)?],
+    };
+    if values.is_empty() {
+        return Err(format!("axes.{axis} is empty: give it a value, or leave the axis out"));
+    }
+    Ok(values)
+}
+
+/// Refuses what would be the same point twice.
+fn twice(axes: &[Axis], bundle: &[usize]) -> Result<(), String> {
+    let mut seen = BTreeSet::new();
+    for place in 0..axes[bundle[0]].values.len() {
+        let values: Vec<&str> = bundle.iter().map(|axis| axes[*axis].values[place].as_str()).collect();
+        if !seen.insert(values.clone()) {
+            let names: Vec<&str> = bundle.iter().map(|axis| axes[*axis].name.as_str()).collect();
+            return Err(format!("axes.{}: {} is there twice", names.join(" and "), values.join(" with ")));
+        }
+    }
+    Ok(())
+}
+
+/// Which axes go together, in the order of the first of each.
+fn bundles(axes: &[Axis], zip: &[Vec<String>]) -> Result<Vec<Vec<usize>>, String> {
+    let mut bundles: Vec<Vec<usize>> = Vec::new();
+    for names in zip {
+        let mut bundle = Vec::new();
+        for name in names {
+            let name = if name == "trace" { "workload" } else { name };
+            let Some(place) = axes.iter().position(|axis| axis.name == name) else {
+                let known: Vec<&str> = axes.iter().map(|axis| axis.name.as_str()).collect();
+                return Err(format!("sweep.zip: there is no axis {name}; [axes] has {}", known.join(", ")));
+            };
+            if bundle.contains(&place) || bundles.iter().flatten().any(|other| *other == place) {
+                return Err(format!("sweep.zip: {name} is there twice"));
+            }
+            bundle.push(place);
+        }
+        let lengths: Vec<String> =
+            bundle.iter().map(|place| format!("{} has {}", axes[*place].name, axes[*place].values.len())).collect();
+        if bundle.len() < 2 {
+            return Err(
+                "sweep.zip: expected lists of at least two axes, as in zip = [[\"memory\", \"fragment\"]]".into()
+            );
+        }
+        if bundle.iter().any(|place| axes[*place].values.len() != axes[bundle[0]].values.len()) {
+            return Err(format!(
+                "sweep.zip: axes that go together must have as many values each: {}",
+                lengths.join(", ")
+            ));
+        }
+        bundle.sort_unstable();
+        bundles.push(bundle);
+    }
+    for place in 0..axes.len() {
+        if !bundles.iter().flatten().any(|other| *other == place) {
+            bundles.push(vec![place]);
+        }
+    }
+    bundles.sort();
+    bundles.iter().try_for_each(|bundle| twice(axes, bundle))?;
+    Ok(bundles)
+}
+
+/// The part of `--help` about axes.
+pub fn axes_help() -> String {
+    let kind = |kind: &axis::Kind| format!("  {:9} {}\n", kind.name, kind.help);
+    let mut help: String = KINDS.iter().map(kind).collect();
+    help += "  set.KEY   a value of the machine file, as in set.\"tlb.L2 DTLB.entries\" = [1024, 2048]\n";
+    help
+}

@@ -1,0 +1,302 @@
+//! What a sweep consists of: its points as parts, each a grid over one stream under one set of conditions, and the cells of these.
+
+use crate::Sweep;
+use crate::axis::{Point, TRACE};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write;
+use std::io::Read;
+use std::path::Path;
+use superpage_mmu::Machine;
+use superpage_sim::{
+    Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, machine_with_text, plan_machines,
+};
+use superpage_trace::file::Reader;
+use superpage_trace::{Source, workload};
+use xxhash_rust::xxh3::Xxh3;
+
+/// The most machines of a cell: what shares a kernel is one simulation, but cells are what processors and computers share.
+const MACHINES: usize = 64;
+
+/// The version of superpage, which is an input of every row.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// A sweep, checked completely: everything named exists and fits.
+pub struct Plan {
+    pub(crate) sweep: Sweep,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) cells: Vec<Cell>,
+    /// The streams, in the order of their axis.
+    pub(crate) streams: Vec<Stream>,
+    machines: HashMap<String, Machine>,
+    /// The parts by their streams and conditions.
+    places: HashMap<String, usize>,
+    /// The digest of everything that is read from files, by a name for people.
+    pub(crate) inputs: BTreeMap<String, String>,
+}
+
+/// A stream of events.
+pub(crate) struct Stream {
+    /// As the file of the sweep names it, traces after [`TRACE`].
+    pub(crate) name: String,
+    digest: String,
+    extent: Extent,
+}
+
+/// All rows over one stream under one set of conditions, with the `base` rows that they are compared with.
+pub(crate) struct Part {
+    /// The place of the stream.
+    pub(crate) stream: usize,
+    pub(crate) conditions: Conditions,
+    /// The machines with their policies, in the order of rows.
+    pub(crate) grid: Vec<(String, Vec<String>)>,
+    /// The number of rows.
+    pub(crate) rows: usize,
+}
+
+/// What runs at once and is kept in a file of its own: machines on which the same kernel does the same.
+pub(crate) struct Cell {
+    /// The digest of all its inputs.
+    pub(crate) name: String,
+    /// The place of its part.
+    pub(crate) part: usize,
+    /// The places of its rows in the part.
+    pub(crate) rows: Vec<usize>,
+}
+
+impl Plan {
+    /// Lays the sweep out and checks it: each cell must fit into the memory that `limits` leave. Reads every machine and policy file, and
+    /// every trace once from end to end.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: something named does not exist, or does not fit where the axes put it; or an error of a trace.
+    pub fn new(sweep: Sweep, limits: &[Limit]) -> Result<Plan, Error> {
+        let (mut streams, mut parts, mut machines) = (Vec::new(), Parts::default(), HashMap::new());
+        let (mut inputs, mut texts) = (BTreeMap::new(), Texts::default());
+        let axis = sweep.axes.iter().find(|axis| axis.name == "workload").expect("every sweep has one");
+        for name in &axis.values {
+            let stream = Stream::open(name, sweep.lines)?;
+            if name.starts_with(TRACE) {
+                inputs.insert(name.clone(), stream.digest.clone());
+            }
+            streams.push(stream);
+        }
+        for point in sweep.points() {
+            let name = point.machine();
+            if !machines.contains_key(&name) {
+                let (machine, text) = machine_with_text(&name)?;
+                texts.machines.insert(name.clone(), hex(text.as_bytes()));
+                inputs.insert(format!("machine {name}"), hex(text.as_bytes()));
+                machines.insert(name.clone(), machine);
+            }
+            if !texts.policies.contains_key(&point.policy) {
+                let text = superpage_sim::expand(&point.policy)?;
+                inputs.insert(format!("policy {}", point.policy), hex(text.as_bytes()));
+                texts.policies.insert(point.policy.clone(), text);
+            }
+            let stream = axis.values.iter().position(|value| *value == point.stream).expect("a value of the axis");
+            parts.add(stream, point, name);
+        }
+        let Parts { parts, places } = parts;
+        let mut plan = Plan { sweep, parts, cells: Vec::new(), streams, machines, places, inputs };
+        plan.find_cells(&texts, limits)?;
+        Ok(plan)
+    }
+
+    fn find_cells(&mut self, texts: &Texts, limits: &[Limit]) -> Result<(), Error> {
+        let watch = self.watch();
+        for place in 0..self.parts.len() {
+            let part = &self.parts[place];
+            let setups = self.setups(part)?;
+            let rows = |(machine, policies): &(String, Vec<String>)| {
+                let with_base = policies.len() + usize::from(!policies.iter().any(|policy| policy == "base"));
+                std::iter::repeat_n(texts.machines[machine].as_str(), with_base)
+            };
+            let machines: Vec<&str> = part.grid.iter().flat_map(rows).collect();
+            for group in groups(&setups, &watch) {
+                for rows in group.chunks(MACHINES) {
+                    let members: Vec<Setup> = rows.iter().map(|row| setups[*row].clone()).collect();
+                    check_memory(&members, &watch, self.streams[part.stream].extent, limits)?;
+                    let machines = rows.iter().map(|row| machines[*row]);
+                    let name = self.name(part, members.iter().zip(machines), texts);
+                    self.cells.push(Cell { name, part: place, rows: rows.to_vec() });
+                }
+            }
+            self.parts[place].rows = setups.len();
+        }
+        Ok(())
+    }
+
+    /// The name of a cell, whose rows are given by their setups and the digests of their machines' texts.
+    fn name<'a>(&self, part: &Part, rows: impl Iterator<Item = (&'a Setup, &'a str)>, texts: &Texts) -> String {
+        let (stream, Sweep { lines, contiguity, .. }) = (&self.streams[part.stream], &self.sweep);
+        let Conditions { sizes, memory, swap, fragment, seed, files, digest, .. } = &part.conditions;
+        let mut text = format!(
+            "superpage {VERSION}\nstream {}\nlines {lines}, contiguity {contiguity}\nsizes {sizes:?}\nmemory {memory:?}\n\
+             swap {swap:?}\nfragment {fragment}\nseed {seed}\nfiles {files:?}\ndigest {digest:?}\n",
+            stream.digest
+        );
+        for (setup, machine) in rows {
+            let policy = texts.policies.get(setup.policy()).map_or("base", String::as_str);
+            let _ = writeln!(text, "machine {} {machine}\npolicy {} {policy}", setup.machine(), setup.policy());
+        }
+        hex(text.as_bytes())
+    }
+
+    /// The setups of all rows of a part, in their order.
+    pub(crate) fn setups(&self, part: &Part) -> Result<Vec<Setup>, Error> {
+        let mut all = Vec::new();
+        for (name, policies) in &part.grid {
+            let setups = plan_machines(std::slice::from_ref(&self.machines[name]), policies, &part.conditions);
+            all.extend(setups?);
+        }
+        // Rows are compared with base by their machine's name.
+        let names: Vec<&str> = part.grid.iter().map(|(name, _)| self.machines[name].name.as_str()).collect();
+        match names.iter().enumerate().find(|(place, name)| names[..*place].contains(name)) {
+            Some((_, name)) => Err(Error::Usage(format!(
+                "two machines are called {name}: give each its own `name`, and name none twice"
+            ))),
+            None => Ok(all),
+        }
+    }
+
+    /// The part of a point, and the place of its row there.
+    pub(crate) fn find(&self, point: &Point) -> (usize, usize) {
+        let (machine, mut row) = (point.machine(), 0);
+        let part = self.places[&key(&point.stream, &point.conditions)];
+        for (name, policies) in &self.parts[part].grid {
+            let with_base = usize::from(!policies.iter().any(|policy| policy == "base"));
+            if *name == machine {
+                let policy = policies.iter().position(|policy| *policy == point.policy);
+                return (part, row + with_base + policy.expect("a point of the sweep"));
+            }
+            row += policies.len() + with_base;
+        }
+        unreachable!("a point of the sweep")
+    }
+
+    /// The setups of a cell.
+    pub(crate) fn setups_of(&self, cell: &Cell) -> Result<Vec<Setup>, Error> {
+        let setups = self.setups(&self.parts[cell.part])?;
+        Ok(cell.rows.iter().map(|row| setups[*row].clone()).collect())
+    }
+
+    /// What is recorded of every run.
+    pub(crate) fn watch(&self) -> Watch {
+        Watch { contiguity: self.sweep.contiguity, lines: self.sweep.lines, ..Watch::default() }
+    }
+
+    /// The stream of a cell.
+    pub(crate) fn stream(&self, cell: &Cell) -> &Stream {
+        &self.streams[self.parts[cell.part].stream]
+    }
+
+    /// The number of rows.
+    pub fn rows(&self) -> usize {
+        self.parts.iter().map(|part| part.rows).sum()
+    }
+
+    /// The number of cells.
+    pub fn cells(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// The title of the sweep.
+    pub fn title(&self) -> &str {
+        &self.sweep.name
+    }
+
+    /// The digest of the names of all cells in their order: of all that the rows depend on.
+    pub(crate) fn digest(&self) -> String {
+        let mut digest = Xxh3::new();
+        self.cells.iter().for_each(|cell| digest.update(cell.name.as_bytes()));
+        format!("{:032x}", digest.digest128())
+    }
+}
+
+/// What the files say that the sweep names.
+#[derive(Default)]
+struct Texts {
+    /// Digests of the texts of machines with overlays and values.
+    machines: HashMap<String, String>,
+    /// Policies with the contents of policy files.
+    policies: HashMap<String, String>,
+}
+
+/// Parts in the order of the first point of each.
+#[derive(Default)]
+struct Parts {
+    parts: Vec<Part>,
+    places: HashMap<String, usize>,
+}
+
+impl Parts {
+    /// Adds a point to its part. The points of one need not be next to each other.
+    fn add(&mut self, stream: usize, Point { stream: name, conditions, policy, .. }: Point, machine: String) {
+        let place = *self.places.entry(key(&name, &conditions)).or_insert(self.parts.len());
+        if place == self.parts.len() {
+            self.parts.push(Part { stream, conditions, grid: Vec::new(), rows: 0 });
+        }
+        let grid = &mut self.parts[place].grid;
+        match grid.iter_mut().find(|(name, _)| *name == machine) {
+            Some((_, policies)) => policies.push(policy),
+            None => grid.push((machine, vec![policy])),
+        }
+    }
+}
+
+/// What tells one part from the others.
+fn key(stream: &str, conditions: &Conditions) -> String {
+    format!("{stream} {conditions:?}")
+}
+
+/// A digest as text.
+fn hex(bytes: &[u8]) -> String {
+    format!("{:032x}", xxhash_rust::xxh3::xxh3_128(bytes))
+}
+
+impl Stream {
+    /// Checks that it can be opened, and digests what it is.
+    fn open(name: &str, lines: bool) -> Result<Stream, Error> {
+        let Some(path) = name.strip_prefix(TRACE) else {
+            parse(name, lines)?;
+            return Ok(Stream { name: name.into(), digest: hex(name.as_bytes()), extent: Extent::default() });
+        };
+        let reader = Reader::open(Path::new(path))?;
+        let extent = reader.totals().map_or(Extent::default(), |totals| Extent {
+            pages: totals.pages,
+            mappings: totals.events.get("map").copied().unwrap_or(0),
+        });
+        let digest = contents(Path::new(path))?;
+        Ok(Stream { name: name.into(), digest, extent })
+    }
+
+    /// The stream from its beginning.
+    pub(crate) fn source(&self, lines: bool) -> Result<Box<dyn Source>, superpage_trace::Error> {
+        match self.name.strip_prefix(TRACE) {
+            Some(path) => Ok(Box::new(Reader::open(Path::new(path))?)),
+            None => parse(&self.name, lines),
+        }
+    }
+
+    /// What a simulation of it needs.
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+}
+
+fn parse(text: &str, lines: bool) -> Result<Box<dyn Source>, superpage_trace::Error> {
+    if lines { workload::parse_lines(text) } else { workload::parse(text) }
+}
+
+/// The digest of a file's contents.
+fn contents(path: &Path) -> Result<String, Error> {
+    let failed = |source| superpage_trace::Error::Io { path: path.into(), source };
+    let mut file = superpage_output::open_regular(path).map_err(failed)?;
+    let (mut digest, mut buffer) = (Xxh3::new(), vec![0; 1 << 20]);
+    loop {
+        match file.read(&mut buffer).map_err(failed)? {
+            0 => return Ok(format!("{:032x}", digest.digest128())),
+            read => digest.update(&buffer[..read]),
+        }
+    }
+}

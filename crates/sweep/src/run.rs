@@ -1,0 +1,259 @@
+//! Running the cells that are not there yet, several at a time.
+
+use crate::folder::{self, Folder};
+use crate::{Plan, merge, page};
+use rayon::ThreadPoolBuilder;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+use superpage_sim::{Error, Limit, Row, Run, Setup, check_memory, keep, run_parts};
+
+/// The note of a cell that says how long it took.
+pub(crate) const SECONDS: &str = "superpage.seconds";
+
+/// A part of the cells: those whose places, counted from 1, leave the remainder `index` when divided by `of`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shard {
+    /// The number of the part, from 1.
+    pub index: usize,
+    /// The number of parts.
+    pub of: usize,
+}
+
+impl Default for Shard {
+    fn default() -> Shard {
+        Shard { index: 1, of: 1 }
+    }
+}
+
+impl Shard {
+    /// Whether the cell at this place is in it.
+    pub(crate) fn has(&self, place: usize) -> bool {
+        place % self.of == self.index - 1
+    }
+}
+
+impl std::str::FromStr for Shard {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Shard, String> {
+        let parts = text.split_once('/').and_then(|(index, of)| Some((index.parse().ok()?, of.parse().ok()?)));
+        match parts {
+            Some((index, of)) if (1..=of).contains(&index) => Ok(Shard { index, of }),
+            _ => Err(format!("{text}: expected I/N, the part I of N, as in 3/8")),
+        }
+    }
+}
+
+/// How a sweep is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The most cells at a time.
+    pub jobs: usize,
+    /// The cells that are run.
+    pub shard: Shard,
+    /// What is left of memory, for all cells at a time.
+    pub limits: Vec<Limit>,
+    /// The command that runs the whole sweep, for the page.
+    pub command: String,
+}
+
+/// Receives reports of progress.
+pub trait Watch: Sync {
+    /// So many cells are to be run, and so many others of the shard were there already.
+    fn begins(&self, cells: usize, there: usize);
+    /// A cell has ended.
+    fn ended(&self);
+}
+
+/// What a run of a sweep has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Cells that were run now.
+    pub ran: usize,
+    /// Cells of the sweep that are in the folder now.
+    pub there: usize,
+    /// The number of rows in `rows.parquet`; `None` if cells are missing, and nothing was written.
+    pub rows: Option<usize>,
+    /// Rows that have an error, in words, if all are there.
+    pub failed: Vec<String>,
+}
+
+/// The most cells that share one pass over their stream.
+pub(crate) const PASS: usize = 8;
+
+/// A cell that runs: its place, and its setups.
+type Running = (usize, Vec<Setup>);
+
+/// The cells that wait and those that run.
+struct Queue {
+    waiting: VecDeque<usize>,
+    running: Vec<Running>,
+    failed: Option<Error>,
+    ran: usize,
+}
+
+struct Work<'a> {
+    plan: &'a Plan,
+    folder: &'a Folder,
+    options: &'a Options,
+    stop: &'a AtomicBool,
+    watch: &'a dyn Watch,
+    queue: Mutex<Queue>,
+    /// A cell has ended, so that another one may fit into memory.
+    ended: Condvar,
+}
+
+/// Runs the cells of the shard that `path` does not have yet; when it has all of the sweep, writes `rows.parquet` and `index.html` there. A cell
+/// that cannot be run is kept as rows with the error, and the others go on. When `stop` is set this returns soon; only whole cells are kept.
+///
+/// # Errors
+/// [`Error::Usage`]: the folder cannot be used, is of another sweep or version, or in use. [`Error::Output`]: a cell cannot be written.
+pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Result<Done, Error> {
+    let folder = Folder::open(path, plan, options.shard)?;
+    let there = folder::cells(path);
+    let own = || (0..plan.cells.len()).filter(|place| options.shard.has(*place));
+    let waiting: VecDeque<usize> = own().filter(|place| !there.contains(&plan.cells[*place].name)).collect();
+    watch.begins(waiting.len(), own().count() - waiting.len());
+    let jobs = options.jobs.clamp(1, waiting.len().max(1));
+    let queue = Mutex::new(Queue { waiting, running: Vec::new(), failed: None, ran: 0 });
+    let work = Work { plan, folder: &folder, options, stop, watch, queue, ended: Condvar::new() };
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (1..jobs)
+            .map_while(|_| std::thread::Builder::new().name("cell".into()).spawn_scoped(scope, || work.work()).ok())
+            .collect();
+        work.work();
+        threads.into_iter().for_each(|thread| thread.join().expect("panics of cells are caught"));
+    });
+    let Queue { failed, ran, .. } = work.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    let there = folder::cells(path);
+    let there = plan.cells.iter().filter(|cell| there.contains(&cell.name)).count();
+    let mut done = Done { ran, there, ..Done::default() };
+    if there == plan.cells.len() && !stop.load(Ordering::Relaxed) {
+        let merged = merge::merge(plan, path)?;
+        done.failed.clone_from(&merged.failed);
+        done.rows = Some(merged.rows.len());
+        let mut bytes = Vec::new();
+        let screen = superpage_report::Screen::of(100);
+        superpage_sim::write(&merged.rows, superpage_sim::Format::Parquet, screen, &mut bytes)?;
+        folder.write("rows.parquet", &bytes)?;
+        folder.write("index.html", page::html(plan, &merged, &options.command).as_bytes())?;
+    }
+    Ok(done)
+}
+
+impl Work<'_> {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs cells until none waits, on this thread alone: cells are what processors share.
+    fn work(&self) {
+        let pool = ThreadPoolBuilder::new().num_threads(1).build();
+        while let Some(cells) = self.next() {
+            let ended = match &pool {
+                Ok(pool) => pool.install(|| self.pass(&cells)),
+                Err(_) => self.pass(&cells),
+            };
+            let mut queue = self.queue();
+            queue.running.retain(|(running, _)| !cells.iter().any(|(place, _)| place == running));
+            match ended {
+                Ok(true) => {
+                    queue.ran += cells.len();
+                    cells.iter().for_each(|_| self.watch.ended());
+                }
+                Ok(false) => {}
+                Err(error) => _ = queue.failed.get_or_insert(error),
+            }
+            drop(queue);
+            self.ended.notify_all();
+        }
+    }
+
+    /// The next cells over one stream that fit into memory beside those that run; one always does.
+    fn next(&self) -> Option<Vec<Running>> {
+        let mut queue = self.queue();
+        loop {
+            if self.stop.load(Ordering::Relaxed) || queue.failed.is_some() {
+                return None;
+            }
+            let first = *queue.waiting.front()?;
+            // Enough passes for all threads to end at about the same time.
+            let most = queue.waiting.len().div_ceil(2 * self.options.jobs).clamp(1, PASS);
+            let stream = |place: &usize| self.plan.parts[self.plan.cells[*place].part].stream;
+            let alike = queue.waiting.iter().copied().take_while(|place| stream(place) == stream(&first)).take(most);
+            let cell = |place: usize| Ok((place, self.plan.setups_of(&self.plan.cells[place])?));
+            let mut cells: Vec<Running> = match alike.map(cell).collect::<Result<_, Error>>() {
+                Ok(cells) => cells,
+                Err(error) => {
+                    queue.failed = Some(error);
+                    return None;
+                }
+            };
+            while cells.len() > 1 && !self.fits(&queue.running, &cells) {
+                cells.truncate(cells.len() / 2);
+            }
+            if queue.running.is_empty() || self.fits(&queue.running, &cells) {
+                queue.waiting.drain(..cells.len());
+                queue.running.extend(cells.iter().cloned());
+                return Some(cells);
+            }
+            queue = self.ended.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Whether these cells fit into memory beside those that run.
+    fn fits(&self, running: &[Running], cells: &[Running]) -> bool {
+        let all: Vec<Setup> = running.iter().chain(cells).flat_map(|(_, setups)| setups).cloned().collect();
+        let extent = self.plan.stream(&self.plan.cells[cells[0].0]).extent();
+        check_memory(&all, &self.plan.watch(), extent, &self.options.limits).is_ok()
+    }
+
+    /// Runs cells over one stream in one pass, and keeps them; returns whether they came to their end.
+    fn pass(&self, cells: &[Running]) -> Result<bool, Error> {
+        let (begun, stream) = (Instant::now(), self.plan.stream(&self.plan.cells[cells[0].0]));
+        let all: Vec<Setup> = cells.iter().flat_map(|(_, setups)| setups).cloned().collect();
+        let run = || {
+            let mut source = stream.source(self.plan.sweep.lines)?;
+            run_parts(&all, source.as_mut(), self.stop, &|_| {}, &self.plan.watch())
+        };
+        let (mut runs, seconds) = match catch_unwind(AssertUnwindSafe(run)) {
+            Ok(Ok(runs)) => {
+                if runs.iter().any(|run| !run.row.complete && run.row.error.is_none()) {
+                    return Ok(false);
+                }
+                (runs.into_iter().map(Run::alone).collect::<Vec<_>>(), Some(begun.elapsed().as_secs_f64()))
+            }
+            // Which of them it was shows when each runs alone.
+            Err(_) if cells.len() > 1 => {
+                let mut each = cells.chunks(1).map(|cell| self.pass(cell));
+                return each.try_fold(true, |all, ended| Ok(all && ended?));
+            }
+            Ok(Err(error)) => (failed(&all, &stream.name, &error.to_string()), None),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+                let problem = format!("a bug in superpage, please report it: {}", text.unwrap_or("a panic"));
+                (failed(&all, &stream.name, &problem), None)
+            }
+        };
+        let notes: Vec<(&str, String)> =
+            seconds.map(|seconds| (SECONDS, format!("{:.6}", seconds / cells.len() as f64))).into_iter().collect();
+        for (place, setups) in cells {
+            let rest = runs.split_off(setups.len());
+            self.folder.write_cell(&self.plan.cells[*place].name, &keep(&runs, &notes)?)?;
+            runs = rest;
+        }
+        Ok(true)
+    }
+}
+
+/// Runs that say only why there are none.
+fn failed(setups: &[Setup], stream: &str, problem: &str) -> Vec<Run> {
+    setups.iter().map(|setup| Row::failed(setup, stream, problem.into()).into()).collect()
+}
