@@ -7,8 +7,8 @@ use std::fmt::Write;
 
 /// The height of a line of cells.
 const ROW: f64 = 27.0;
-/// The room for the names of columns, where they are turned.
-const NAMES: f64 = 96.0;
+/// How far a letter of a turned name goes to the right, and up.
+const TURNED: (f64, f64) = (0.82 * LETTER, 0.6 * LETTER);
 /// The most letters of a name.
 const LETTERS: usize = 28;
 
@@ -36,9 +36,16 @@ impl Heat {
     fn svg(&self, id: &str) -> String {
         let longest = self.rows.1.iter().map(|name| short(name).chars().count()).max().unwrap_or(0);
         let (left, right) = ((1.08 * LETTER * longest as f64).max(40.0) + 38.0, WIDTH - 18.0);
-        let width = ((right - left) / self.columns.1.len().max(1) as f64).min(120.0);
-        let turned = self.columns.1.iter().any(|name| LETTER * short(name).chars().count() as f64 > width - 6.0);
-        let top = 34.0 + if turned { NAMES } else { 16.0 };
+        let letters = |name: &String| short(name).chars().count() as f64;
+        let mut width = ((right - left) / self.columns.1.len().max(1) as f64).min(120.0);
+        let most = self.columns.1.iter().map(letters).fold(0.0, f64::max);
+        let turned = LETTER * most > width - 6.0;
+        if turned {
+            // The last names go beyond their columns.
+            let beyond = self.columns.1.last().map_or(0.0, letters) * TURNED.0;
+            width = width.min((right - left - beyond) / (self.columns.1.len() as f64 - 0.5));
+        }
+        let top = 34.0 + if turned { TURNED.1 * most + 8.0 } else { 16.0 };
         let height = top + ROW * self.rows.1.len() as f64 + 34.0;
         let (columns, rows) = (escape(&self.columns.0), escape(&self.rows.0));
         let mut out = format!(

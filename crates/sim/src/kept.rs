@@ -1,9 +1,10 @@
 //! Runs that are kept in a file until others are there to be compared with: Parquet, with the columns of rows, and one more for what the
 //! errors of a sampled stream are found from.
 
-use crate::report::{fields, parquet};
+use crate::report::{Packed, fields, parquet};
 use crate::{Error, Run};
-use parquet::file::reader::{FileReader, SerializedFileReader};
+use bytes::Bytes;
+use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::{Map, Value};
 use std::fs::File;
@@ -38,7 +39,8 @@ pub fn keep(runs: &[Run], notes: &[(&str, String)]) -> Result<Vec<u8>, Error> {
         Ok(fields)
     };
     let rows = runs.iter().map(row).collect::<Result<Vec<_>, serde_json::Error>>();
-    parquet(&rows.map_err(|error| failed(error.to_string()))?, notes).map_err(|error| failed(error.to_string()))
+    let rows = rows.map_err(|error| failed(error.to_string()))?;
+    parquet(&rows, notes, Packed::Only(EVIDENCE)).map_err(|error| failed(error.to_string()))
 }
 
 /// What [`keep`] has kept.
@@ -59,12 +61,12 @@ impl Kept {
         SerializedFileReader::new(file).map(|reader| notes(&reader)).map_err(|error| error.to_string())
     }
 
-    /// Reads the file.
+    /// Reads the contents of the file.
     ///
     /// # Errors
     /// In words, it is none that [`keep`] has made in this version of superpage, or it is damaged.
-    pub fn read(file: File) -> Result<Kept, String> {
-        let reader = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
+    pub fn read(file: Vec<u8>) -> Result<Kept, String> {
+        let reader = SerializedFileReader::new(Bytes::from(file)).map_err(|error| error.to_string())?;
         let notes = notes(&reader);
         let rows = reader.get_row_iter(None).map_err(|error| error.to_string())?;
         let run = |row: Result<parquet::record::Row, parquet::errors::ParquetError>| -> Result<Run, String> {
@@ -83,7 +85,7 @@ impl Kept {
     }
 }
 
-fn notes(reader: &SerializedFileReader<File>) -> Vec<(String, String)> {
+fn notes<R: ChunkReader + 'static>(reader: &SerializedFileReader<R>) -> Vec<(String, String)> {
     let notes = reader.metadata().file_metadata().key_value_metadata().into_iter().flatten();
     notes.map(|note| (note.key.clone(), note.value.clone().unwrap_or_default())).collect()
 }

@@ -50,8 +50,8 @@ pub fn write(rows: &[Row], format: Format, screen: Screen, out: &mut (impl Write
         }
         Format::Csv => csv(rows, out).map_err(|e| failed(e.to_string()))?,
         Format::Parquet => {
-            let bytes =
-                parquet(&rows.iter().map(fields).collect::<Vec<_>>(), &[]).map_err(|e| failed(e.to_string()))?;
+            let bytes = parquet(&rows.iter().map(fields).collect::<Vec<_>>(), &[], Packed::Whole)
+                .map_err(|e| failed(e.to_string()))?;
             out.write_all(&bytes).map_err(|e| failed(e.to_string()))?;
         }
     }
@@ -88,17 +88,27 @@ fn csv(rows: &[Row], out: &mut impl Write) -> Result<(), csv::Error> {
     Ok(())
 }
 
+/// Which columns of a file are compressed. For a few rows that takes longer than to write them.
+#[derive(Clone, Copy)]
+pub(crate) enum Packed {
+    /// All.
+    Whole,
+    /// The one of this name.
+    Only(&'static str),
+}
+
 /// A file of rows with the same keys in the same order, with notes in its metadata.
 pub(crate) fn parquet(
     rows: &[Vec<(String, Value)>],
     notes: &[(&str, String)],
+    packed: Packed,
 ) -> Result<Vec<u8>, parquet::errors::ParquetError> {
     use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
     use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
     use parquet::file::metadata::KeyValue;
     use parquet::file::properties::WriterProperties;
     use parquet::file::writer::SerializedFileWriter;
-    use parquet::schema::types::Type;
+    use parquet::schema::types::{ColumnPath, Type};
 
     let Some(first) = rows.first() else {
         let schema = Arc::new(Type::group_type_builder("row").build()?);
@@ -133,7 +143,11 @@ pub(crate) fn parquet(
         columns.push(Arc::new(column.build()?));
     }
     let schema = Arc::new(Type::group_type_builder("row").with_fields(columns).build()?);
-    let mut properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default()));
+    let zstd = Compression::ZSTD(ZstdLevel::default());
+    let mut properties = match packed {
+        Packed::Whole => WriterProperties::builder().set_compression(zstd),
+        Packed::Only(column) => WriterProperties::builder().set_column_compression(ColumnPath::from(column), zstd),
+    };
     if !notes.is_empty() {
         let note = |(key, value): &(&str, String)| KeyValue::new(key.to_string(), value.clone());
         properties = properties.set_key_value_metadata(Some(notes.iter().map(note).collect()));

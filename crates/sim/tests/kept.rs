@@ -1,6 +1,5 @@
 //! Runs kept in files, group by group, and put together again are the grid's own.
 
-use std::fs::File;
 use std::sync::atomic::AtomicBool;
 use superpage_sim::{Conditions, Kept, Run, Setup, Watch, compare, groups, keep, plan, run_parts};
 use superpage_trace::{Sample, Sampling, Source, workload};
@@ -26,7 +25,7 @@ fn again(
         let path = folder.path().join("kept");
         std::fs::write(&path, keep(&runs(&members, source().as_mut(), watch), &[("seconds", "1.5".into())]).unwrap())
             .unwrap();
-        let Kept { runs, notes } = Kept::read(File::open(&path).unwrap()).unwrap();
+        let Kept { runs, notes } = Kept::read(std::fs::read(&path).unwrap()).unwrap();
         assert!(notes.contains(&("seconds".into(), "1.5".into())), "{notes:?}");
         group.iter().zip(runs).for_each(|(place, run)| parts[*place] = Some(run));
     }
@@ -42,8 +41,8 @@ fn again(
 fn groups_run_and_kept_apart_are_the_grid() {
     let (conditions, watch) = (Conditions::default(), Watch::default());
     let sampled = || -> Box<dyn Source> {
-        let sampling = Sampling { on: 2100, period: 10_000, seed: Some(1) };
-        Box::new(Sample::new(workload::parse("zipf:bytes=32M,references=400K").unwrap(), sampling))
+        let sampling = Sampling { on: 2100, period: 20_000, seed: Some(1) };
+        Box::new(Sample::new(workload::parse("zipf:bytes=32M,references=150K").unwrap(), sampling))
     };
     again(&["harpertown", "zen5", "skylake-sp"], &["reservation", "thp", "promote"], &conditions, &watch, &sampled);
     let short = Conditions {
@@ -66,7 +65,7 @@ fn what_was_not_kept_is_no_run() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("not");
     std::fs::write(&path, "PAR1 or not").unwrap();
-    assert!(Kept::read(File::open(&path).unwrap()).is_err());
+    assert!(Kept::read(std::fs::read(&path).unwrap()).is_err());
     let rows = superpage_sim::run(
         &plan(&["zen5".into()], &[], &Conditions::default()).unwrap(),
         workload::parse("touch:bytes=64K").unwrap().as_mut(),
@@ -77,5 +76,5 @@ fn what_was_not_kept_is_no_run() {
     superpage_sim::write(&rows.unwrap(), superpage_sim::Format::Parquet, superpage_report::Screen::of(100), &mut bytes)
         .unwrap();
     std::fs::write(&path, bytes).unwrap();
-    assert!(Kept::read(File::open(&path).unwrap()).unwrap_err().contains("no column evidence"));
+    assert!(Kept::read(std::fs::read(&path).unwrap()).unwrap_err().contains("no column evidence"));
 }

@@ -4,7 +4,6 @@ use crate::axis::Point;
 use crate::plan::Part;
 use crate::{Plan, folder};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::path::Path;
 use superpage_sim::{Error, Kept, Row, Run, compare};
 
@@ -57,7 +56,7 @@ fn runs(plan: &Plan, path: &Path, part: &Part, cells: &[usize]) -> Result<Vec<Ru
             what: "all rows".into(),
             problem: format!("{}: {problem}; remove it and start again", file.display()),
         };
-        let kept = File::open(&file).map_err(|error| error.to_string()).and_then(Kept::read).map_err(wrong)?;
+        let kept = std::fs::read(&file).map_err(|error| error.to_string()).and_then(Kept::read).map_err(wrong)?;
         if kept.runs.len() != cell.rows.len() {
             return Err(wrong(format!("it has {} rows, expected {}", kept.runs.len(), cell.rows.len())));
         }
