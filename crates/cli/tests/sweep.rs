@@ -119,6 +119,16 @@ fn shards_make_what_one_run_makes_and_that_is_what_sim_prints() {
     assert!(planned.contains("from 4 cells, measured when they ran"), "{planned}");
     place.sweep("shards", &["--shard", "2/2"]);
     assert_eq!(place.rows("shards"), place.rows("whole"));
+    let page = |folder: &str| fs::read_to_string(place.path(folder).join("index.html")).unwrap();
+    assert_eq!(page("shards").replace("-o shards", "-o whole"), page("whole"));
+    // The page has bars, heat maps and a scatter, each with its command, and one for a row alone, which runs.
+    let page = page("whole");
+    let (figures, heats) = (page.matches("<figure>").count(), page.matches("class=\"heat").count());
+    assert!(figures > 4 && heats >= 8 && !page.contains("NaN") && !page.contains("inf"), "{figures} {heats}");
+    assert_eq!(page.matches("Made by <code>superpage sweep a.toml -o whole</code>").count(), figures);
+    let alone = page.split("One of its rows alone: <code>superpage ").nth(1).unwrap().split("</code>").next().unwrap();
+    let alone = place.run(&alone.split(' ').collect::<Vec<_>>());
+    assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stderr));
     // One call of sim for each stream: its rows are those of the sweep, so the bytes of each stream's are.
     for workload in ["tree:nodes=3K,operations=1K", "random:bytes=8M,references=50K"] {
         let words = [
@@ -279,4 +289,23 @@ fn the_sweeps_of_this_project_and_of_its_page_fit_their_machines() {
         let said = place.sweep_of(&file, &["--dry-run", "--shard", "1000000/1000000"]);
         assert!(said.contains(", 0 of them in this shard\n0 are done, 0 are missing\n"), "{said}");
     }
+}
+
+#[test]
+fn sim_sets_what_a_sweep_sets() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(
+        "[sweep]\nname = \"set\"\n[axes]\nworkload = \"touch:bytes=64K\"\nmachine = \"zen5\"\npolicy = \"thp\"\n\
+         set.\"costs.fault\" = [900, 1000]\nset.\"tlb.L2 DTLB.hit-cycles\" = 9\n",
+    );
+    place.sweep("out", &[]);
+    let set = ["--set", "costs.fault=900", "--set", "tlb.L2 DTLB.hit-cycles=9"];
+    let other = "zen5:costs.fault=1000,tlb.L2 DTLB.hit-cycles=9";
+    let one =
+        place.run(&[&["sim", "touch:bytes=64K", "-m", "zen5", "-p", "thp", "--format", "json"], &set[..]].concat());
+    let rows: serde_json::Value = serde_json::from_slice(&one.stdout).unwrap();
+    assert_eq!(rows[0]["machine"], "zen5:costs.fault=900,tlb.L2 DTLB.hit-cycles=9");
+    let both = ["sim", "touch:bytes=64K", "-m", rows[0]["machine"].as_str().unwrap(), "-m", other, "-p", "thp"];
+    let both = place.run(&[&both[..], &["--format", "parquet"]].concat());
+    assert_eq!(place.rows("out"), both.stdout);
 }

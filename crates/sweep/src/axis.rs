@@ -40,8 +40,8 @@ pub(crate) struct Kind {
     apply: fn(&mut Point, &str) -> Result<(), String>,
 }
 
-/// All axes but those of values that are set, the slowest first: rows are in this order. Those of one stream and one set of conditions are
-/// next to each other, since one base is theirs.
+/// All axes but those of values that are set, the slowest first: rows are in this order. Those of one stream and one set of
+/// conditions are next to each other, since one base is theirs.
 pub(crate) static KINDS: [Kind; 9] = [
     Kind {
         name: "workload",

@@ -28,7 +28,8 @@ pub struct Estimate {
     pub own: usize,
     /// Those of them that are there.
     pub there: usize,
-    /// Seconds that the missing ones of the shard will take, on one processor each, with so many at a time; `None` if nothing could be tried.
+    /// Seconds that the missing ones of the shard will take, on one processor each, with so many at a time; `None` if
+    /// nothing could be tried.
     pub seconds: Option<f64>,
     /// Cells that the estimate is from.
     pub from: usize,

@@ -2,7 +2,7 @@
 //!
 //! Every number is the geometric mean over all that a figure does not name. Rows that have an error are in none.
 
-use crate::axis::Point;
+use crate::axis::{Point, SET};
 use crate::file::Bundle;
 use crate::merge::Merged;
 use crate::{Plan, Sweep};
@@ -261,7 +261,9 @@ impl<'a> Data<'a> {
         let policies = self.place("policy");
         let mut shown = Vec::new();
         for (place, bundle) in self.bundles.iter().enumerate() {
-            let Some(numbers) = bundle.numbers.as_ref().filter(|numbers| numbers.len() > 1) else { continue };
+            let Some((axis, numbers)) = bundle.numbers.as_ref().filter(|(_, numbers)| numbers.len() > 1) else {
+                continue;
+            };
             let measure = if bundle.sets() { Measure::OverFirst } else { Measure::OverBase };
             let means = self.means(measure, &[place, policies]);
             let series = |policy: usize| {
@@ -287,9 +289,9 @@ impl<'a> Data<'a> {
                 title,
                 kind: Kind::Lines,
                 x: Axis {
-                    label: bundle.name.clone(),
+                    label: axis.trim_start_matches(SET).into(),
                     log: least > 0.0 && most / least >= 8.0,
-                    bytes: bundle.bytes,
+                    bytes: ["memory", "swap"].contains(&axis.as_str()),
                     exact: true,
                 },
                 y: Axis { label: measure.unit().replace(", geometric mean", ""), ..Axis::default() },
@@ -319,9 +321,10 @@ impl<'a> Data<'a> {
         let series: Vec<Series> = all.filter(|series| !series.points.is_empty()).take(SERIES).collect();
         let figure = Figure {
             title: "Speedup against bloat".into(),
-            alt: "Speedup over base against memory that was resident beyond what was touched, a point for each workload under each \
-                  policy"
-                .into(),
+            alt:
+                "Speedup over base against memory that was resident beyond what was touched, a point for each workload \
+                  under each policy"
+                    .into(),
             kind: Kind::Scatter,
             x: Axis { label: "resident beyond what was touched, % of that (mean)".into(), ..Axis::default() },
             y: Axis { label: "speedup over base".into(), ..Axis::default() },

@@ -32,6 +32,16 @@ pub(crate) struct Axis {
     pub(crate) values: Vec<String>,
 }
 
+impl Axis {
+    /// Its values, if they are different numbers.
+    fn numbers(&self) -> Option<Vec<f64>> {
+        let numbers: Vec<f64> =
+            self.values.iter().map(|value| axis::number(&self.name, value)).collect::<Option<_>>()?;
+        let different = numbers.iter().enumerate().all(|(place, number)| !numbers[..place].contains(number));
+        different.then_some(numbers)
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
@@ -168,14 +178,12 @@ impl Sweep {
                 let values: Vec<&str> = shown.iter().map(|values| values[value].as_str()).collect();
                 values.join(", ")
             });
-            let numbers =
-                axes.iter().find_map(|axis| axis.values.iter().map(|value| axis::number(&axis.name, value)).collect());
+            let numbers = axes.iter().find_map(|axis| Some((axis.name.clone(), axis.numbers()?)));
             Bundle {
                 name: axes.iter().map(|axis| axis.name.trim_start_matches(SET)).collect::<Vec<_>>().join(" and "),
                 holds: axes.iter().map(|axis| axis.name.clone()).collect(),
                 values: values.collect(),
                 numbers,
-                bytes: axes.len() == 1 && ["memory", "swap"].contains(&axes[0].name.as_str()),
             }
         };
         self.bundles.iter().map(bundle).collect()
@@ -190,10 +198,8 @@ pub(crate) struct Bundle {
     pub(crate) holds: Vec<String>,
     /// Their values, in short.
     pub(crate) values: Vec<String>,
-    /// The values of the first of them whose values are all numbers.
-    pub(crate) numbers: Option<Vec<f64>>,
-    /// Whether these are bytes.
-    pub(crate) bytes: bool,
+    /// The first of them whose values are different numbers, with these.
+    pub(crate) numbers: Option<(String, Vec<f64>)>,
 }
 
 impl Bundle {
@@ -318,4 +324,39 @@ pub fn axes_help() -> String {
     let mut help: String = KINDS.iter().map(kind).collect();
     help += "  set.KEY   a value of the machine file, as in set.\"tlb.L2 DTLB.entries\" = [1024, 2048]\n";
     help
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_are_in_the_order_of_the_grid() {
+        let text = "[sweep]\nname = \"a\"\nzip = [[\"machine\", \"set.costs.fault\"]]\nsuites = [\"s\"]\n[axes]\n\
+                    policy = [\"thp\", \"base\"]\n\
+                    trace = \"t.sp\"\nseed = [7, 8]\nmachine = [\"zen5\", \"zen4\"]\nset.\"costs.fault\" = [5, 5]\n\
+                    [suites.s]\nworkload = [\"touch\"]\n";
+        let sweep = Sweep::parse(text).unwrap();
+        let said =
+            |point: Point| format!("{} {} {} {}", point.stream, point.conditions.seed, point.machine(), point.policy);
+        let points: Vec<String> = sweep.points().map(said).collect();
+        assert_eq!(points.len(), 16);
+        assert_eq!(
+            points[..5],
+            [
+                "touch 7 zen5:costs.fault=5 thp",
+                "touch 7 zen5:costs.fault=5 base",
+                "touch 7 zen4:costs.fault=5 thp",
+                "touch 7 zen4:costs.fault=5 base",
+                "touch 8 zen5:costs.fault=5 thp",
+            ]
+        );
+        assert_eq!(points[15], "trace t.sp 8 zen4:costs.fault=5 base");
+        let bundles = sweep.bundles();
+        let names: Vec<&str> = bundles.iter().map(|bundle| bundle.name.as_str()).collect();
+        assert_eq!(names, ["workload", "seed", "machine and costs.fault", "policy"]);
+        assert_eq!(bundles[0].values, ["touch", "t"]);
+        assert_eq!(bundles[2].values, ["zen5, 5", "zen4, 5"]);
+        assert_eq!(bundles[2].numbers, None);
+    }
 }

@@ -1,7 +1,7 @@
 //! The folder of a sweep: what it was made from, the cells that are done, and who works on it.
 //!
-//! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet` and `index.html` are made of all
-//! cells. A run without `--shard` locks the folder for itself; shards lock it together, and each its own number.
+//! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet` and `index.html` are made
+//! of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and each its own number.
 
 use crate::plan::VERSION;
 use crate::{Plan, Shard};

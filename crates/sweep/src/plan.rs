@@ -1,4 +1,5 @@
-//! What a sweep consists of: its points as parts, each a grid over one stream under one set of conditions, and the cells of these.
+//! What a sweep consists of: its points as parts, each a grid over one stream under one set of conditions, and the cells of
+//! these.
 
 use crate::Sweep;
 use crate::axis::{Point, TRACE};
@@ -64,8 +65,8 @@ pub(crate) struct Cell {
 }
 
 impl Plan {
-    /// Lays the sweep out and checks it: each cell must fit into the memory that `limits` leave. Reads every machine and policy file, and
-    /// every trace once from end to end.
+    /// Lays the sweep out and checks it: each cell must fit into the memory that `limits` leave. Reads every machine and
+    /// policy file, and every trace once from end to end.
     ///
     /// # Errors
     /// [`Error::Usage`]: something named does not exist, or does not fit where the axes put it; or an error of a trace.

@@ -107,11 +107,13 @@ struct Work<'a> {
     ended: Condvar,
 }
 
-/// Runs the cells of the shard that `path` does not have yet; when it has all of the sweep, writes `rows.parquet` and `index.html` there. A cell
-/// that cannot be run is kept as rows with the error, and the others go on. When `stop` is set this returns soon; only whole cells are kept.
+/// Runs the cells of the shard that `path` does not have yet; when it has all of the sweep, writes `rows.parquet` and
+/// `index.html` there. A cell that cannot be run is kept as rows with the error, and the others go on. When `stop` is set
+/// this returns soon; only whole cells are kept.
 ///
 /// # Errors
-/// [`Error::Usage`]: the folder cannot be used, is of another sweep or version, or in use. [`Error::Output`]: a cell cannot be written.
+/// [`Error::Usage`]: the folder cannot be used, is of another sweep or version, or in use. [`Error::Output`]: a cell cannot
+/// be written.
 pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Result<Done, Error> {
     let folder = Folder::open(path, plan, options.shard)?;
     let there = folder::cells(path);
