@@ -35,6 +35,10 @@ pub(crate) struct Record {
     #[arg(long, conflicts_with = "sample")]
     lines: bool,
 
+    /// Record system calls too, with the buffers that read and write copy: where the kernel runs
+    #[arg(long)]
+    calls: bool,
+
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "CMD ARG")]
     command: Vec<std::ffi::OsString>,
@@ -52,7 +56,8 @@ fn sampling(text: &str) -> Result<Sampling, String> {
 impl Record {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let sampling = self.sample.map(|sample| Sampling { seed: self.seed.or(sample.seed), ..sample });
-        let command = record::Command { sampling, lines: self.lines, ..record::Command::new(&self.command) };
+        let command =
+            record::Command { sampling, lines: self.lines, calls: self.calls, ..record::Command::new(&self.command) };
         // The program and QEMU are searched for before the output is touched, and the output is created before the
         // program runs.
         command.check()?;

@@ -69,7 +69,8 @@ pub(crate) fn execute(session: &Session, cpu: u32, runs: &Runs, passed: &Pointer
     specification.push(",plugin=");
     specification.push(crate::doubled(plugin.as_os_str()));
     specification.push(&session.specification);
-    specification.push(format!(",token={:x},thread={}", process::token(), process::next_thread()));
+    let (thread, children) = (process::next_thread(), process::children());
+    specification.push(format!(",token={:x},thread={thread},children={children}", process::token()));
     if let Some(number) = connection.number() {
         specification.push(format!(",inherited={number}"));
     }

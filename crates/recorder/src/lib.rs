@@ -80,9 +80,10 @@ fn install<'a>(id: u64, machine: &[u8], words: impl Iterator<Item = &'a OsStr>) 
         program: program_file(),
         format: access_format(&api),
         sampling: settings.sampling,
+        tells_calls: settings.calls,
         executed: settings.inherited.is_some(),
     };
-    process::begin(session, settings.token, settings.thread);
+    process::begin(session, settings.token, settings.thread, settings.children);
     match settings.inherited {
         Some(number) => process::connection().inherit(number),
         None => process::connection().open(&settings.socket, settings.token),
@@ -106,8 +107,12 @@ struct Settings {
     token: u64,
     /// The number of the first thread.
     thread: u32,
+    /// How many children the process has had.
+    children: u64,
     inherited: Option<c_int>,
     sampling: Option<Sampling>,
+    /// Whether system calls are reported.
+    calls: bool,
 }
 
 impl Settings {
@@ -126,7 +131,9 @@ impl Settings {
                 self.token = token.ok_or_else(unknown)?;
             }
             b"thread" => self.thread = number()? as u32,
+            b"children" => self.children = number()? as u64,
             b"inherited" => self.inherited = Some(number()? as c_int),
+            b"calls" => self.calls = number()? != 0,
             b"on" => self.sampling.get_or_insert_default().on = number()? as u64,
             b"period" => self.sampling.get_or_insert_default().period = number()? as u64,
             b"seed" => self.sampling.get_or_insert_default().seed = number()? as u64,
@@ -141,6 +148,7 @@ impl Settings {
         words.push(doubled(&self.spare));
         words.push(",socket=");
         words.push(doubled(self.socket.as_os_str()));
+        words.push(if self.calls { ",calls=1" } else { "" });
         if let Some(Sampling { on, period, seed }) = self.sampling {
             // Another program of the same process has its own windows.
             let seed = seed.wrapping_add(1) & i64::MAX as u64;

@@ -47,6 +47,8 @@ pub(crate) struct Session {
     pub(crate) format: AccessFormat,
     /// The sampling, if accesses are left out.
     pub(crate) sampling: Option<Sampling>,
+    /// Whether system calls are reported that are no events themselves.
+    pub(crate) tells_calls: bool,
     /// Whether this program was executed by another in the same process.
     pub(crate) executed: bool,
 }
@@ -74,6 +76,7 @@ static PROCESS: AtomicU32 = AtomicU32::new(0);
 static NUMBERS: AtomicU32 = AtomicU32::new(0);
 /// The number of the program's first thread.
 static FIRST_NUMBER: AtomicU32 = AtomicU32::new(0);
+/// The children so far, also across the programs that the process executes: their tokens tell them apart.
 static CHILDREN: AtomicU64 = AtomicU64::new(0);
 static LIVING: AtomicI64 = AtomicI64::new(1);
 static SEVERAL: AtomicBool = AtomicBool::new(false);
@@ -81,8 +84,10 @@ static ENDED: AtomicBool = AtomicBool::new(false);
 /// The pages that the process has touched, for sampled recordings.
 pub(crate) static TOUCHED: Touched = Touched::new();
 
-/// Sets the session, the process's token and the number of its first thread; call it once, before anything else.
-pub(crate) fn begin(session: Session, token: u64, first: u32) -> &'static Session {
+/// Sets the session, the process's token, the number of its first thread and how many children it has had; call it once, before
+/// anything else.
+pub(crate) fn begin(session: Session, token: u64, first: u32, children: u64) -> &'static Session {
+    CHILDREN.store(children, Relaxed);
     TOKEN.store(token, Relaxed);
     NUMBERS.store(first, Relaxed);
     FIRST_NUMBER.store(first, Relaxed);
@@ -274,6 +279,11 @@ pub(crate) fn begin_child(cpu: u32, token: u64, connection: &mut Connection) {
 /// The number of the first thread of the next program in this process.
 pub(crate) fn next_thread() -> u32 {
     NUMBERS.load(Relaxed)
+}
+
+/// How many children the process has had.
+pub(crate) fn children() -> u64 {
+    CHILDREN.load(Relaxed)
 }
 
 /// The token of this process.

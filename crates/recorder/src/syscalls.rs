@@ -1,7 +1,9 @@
 //! The relevant system calls: what is done before each, and what is reported after it.
 
-use std::cell::RefCell;
-use std::os::fd::RawFd;
+use std::cell::{Cell, RefCell};
+use std::mem::ManuallyDrop;
+use std::os::fd::{FromRawFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::connection::Connection;
@@ -9,11 +11,16 @@ use crate::execute;
 use crate::mappings::{Heap, Mapping, PAGE, file_behind, tell_advice, tell_protect, tell_range, tell_remap};
 use crate::process::{self, TOUCHED};
 use crate::runs::Runs;
-use crate::wire::{SHARED, code};
+use crate::wire::{PATHS, SHARED, code};
 
 /// The numbers of the calls on one machine.
 #[derive(Clone, Copy)]
-pub(crate) struct Calls(&'static [(i64, Call)]);
+pub(crate) struct Calls {
+    /// Those that this recorder follows.
+    followed: &'static [(i64, Call)],
+    /// `read`, `pread64`, `write`, `pwrite64`.
+    copying: [i64; 4],
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Call {
@@ -35,45 +42,51 @@ enum Call {
     Duplicate,
 }
 
-const X86_64: Calls = Calls(&[
-    (3, Call::Close),
-    (9, Call::Map),
-    (10, Call::Protect),
-    (11, Call::Unmap),
-    (12, Call::Break),
-    (25, Call::Remap),
-    (28, Call::Advise),
-    (30, Call::AttachSegment),
-    (33, Call::Duplicate),
-    (56, Call::Clone),
-    (57, Call::Fork),
-    (58, Call::Fork),
-    (59, Call::Execute),
-    (60, Call::Exit),
-    (67, Call::DetachSegment),
-    (231, Call::ExitGroup),
-    (292, Call::Duplicate),
-    (436, Call::CloseRange),
-]);
+const X86_64: Calls = Calls {
+    copying: [0, 17, 1, 18],
+    followed: &[
+        (3, Call::Close),
+        (9, Call::Map),
+        (10, Call::Protect),
+        (11, Call::Unmap),
+        (12, Call::Break),
+        (25, Call::Remap),
+        (28, Call::Advise),
+        (30, Call::AttachSegment),
+        (33, Call::Duplicate),
+        (56, Call::Clone),
+        (57, Call::Fork),
+        (58, Call::Fork),
+        (59, Call::Execute),
+        (60, Call::Exit),
+        (67, Call::DetachSegment),
+        (231, Call::ExitGroup),
+        (292, Call::Duplicate),
+        (436, Call::CloseRange),
+    ],
+};
 
 /// The numbers that newer machines share.
-const GENERIC: Calls = Calls(&[
-    (24, Call::Duplicate),
-    (57, Call::Close),
-    (93, Call::Exit),
-    (94, Call::ExitGroup),
-    (196, Call::AttachSegment),
-    (197, Call::DetachSegment),
-    (214, Call::Break),
-    (215, Call::Unmap),
-    (216, Call::Remap),
-    (220, Call::Clone),
-    (221, Call::Execute),
-    (222, Call::Map),
-    (226, Call::Protect),
-    (233, Call::Advise),
-    (436, Call::CloseRange),
-]);
+const GENERIC: Calls = Calls {
+    copying: [63, 67, 64, 68],
+    followed: &[
+        (24, Call::Duplicate),
+        (57, Call::Close),
+        (93, Call::Exit),
+        (94, Call::ExitGroup),
+        (196, Call::AttachSegment),
+        (197, Call::DetachSegment),
+        (214, Call::Break),
+        (215, Call::Unmap),
+        (216, Call::Remap),
+        (220, Call::Clone),
+        (221, Call::Execute),
+        (222, Call::Map),
+        (226, Call::Protect),
+        (233, Call::Advise),
+        (436, Call::CloseRange),
+    ],
+};
 
 const CLONE_VM: u64 = 0x100;
 const CLONE_VFORK: u64 = 0x4000;
@@ -105,7 +118,26 @@ impl Calls {
     }
 
     fn call(self, number: i64) -> Option<Call> {
-        self.0.iter().find(|(known, _)| *known == number).map(|(_, call)| *call)
+        self.followed.iter().find(|(known, _)| *known == number).map(|(_, call)| *call)
+    }
+
+    /// The path of a call, and its buffer; `None` if the event of another kind stands for it. What copies through a list of buffers
+    /// counts as copying nothing.
+    fn path(self, number: i64, arguments: [u64; 6]) -> Option<(usize, u64)> {
+        let silent = [Call::Close, Call::CloseRange, Call::Duplicate];
+        if self.call(number).is_some_and(|call| !silent.contains(&call)) {
+            return None;
+        }
+        let [file, buffer, ..] = arguments;
+        let copying = self.copying.iter().position(|known| *known == number);
+        let (path, at) = match (copying, copying.is_some() && is_pipe(file as RawFd)) {
+            (None, _) => ("null", 0),
+            (Some(0 | 1), false) => ("read", buffer),
+            (Some(0 | 1), true) => ("pipe-read", buffer),
+            (Some(_), false) => ("write", buffer),
+            (Some(_), true) => ("pipe-write", buffer),
+        };
+        PATHS.iter().position(|known| *known == path).map(|place| (place, at))
     }
 }
 
@@ -122,6 +154,8 @@ struct Pending {
 }
 
 thread_local! {
+    /// The path and the buffer of the call that a thread is in, if it is to be reported.
+    static TOLD: Cell<Option<(usize, u64)>> = const { Cell::new(None) };
     static PENDING: RefCell<Option<Pending>> = const { RefCell::new(None) };
 }
 
@@ -139,6 +173,7 @@ pub(crate) fn set_heap(heap: Heap) {
 pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
     let Some(session) = process::session() else { return };
     process::stop(cpu, runs);
+    TOLD.set(session.tells_calls.then(|| session.calls.path(number, arguments)).flatten());
     let Some(call) = session.calls.call(number) else { return };
     let [first, second, third, fourth, fifth, _] = arguments;
     let mut pending = Pending { call, arguments, file: None, child: 0, _mapping: None, connection: None };
@@ -197,6 +232,8 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
             if !hit {
                 return;
             }
+            // Its return comes while the connection is held.
+            TOLD.set(None);
             runs.event(code::RECONNECT, &[]);
             runs.hand_over();
             let mut connection = process::connection();
@@ -211,6 +248,13 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
 /// Called after a system call.
 pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
     process::go_on(cpu);
+    if let Some((path, at)) = TOLD.take() {
+        let bytes = if PATHS[path] == "null" { 0 } else { result.max(0) as u64 };
+        runs.event(code::CALL, &[[path as u64, at], [bytes, 0]]);
+        if process::several() {
+            runs.hand_over();
+        }
+    }
     let Some(pending) = PENDING.take() else { return };
     let failed = (-4095..0).contains(&result);
     let result = result as u64;
@@ -284,6 +328,16 @@ fn after_fork(cpu: u32, runs: &Runs, pending: Pending, failed: bool) {
         runs.event(code::FORK, &[[pending.child, 0]]);
         runs.hand_over();
     }
+}
+
+/// Whether a descriptor of the program, which is the emulator's too, is that of a pipe.
+fn is_pipe(number: RawFd) -> bool {
+    if number < 0 {
+        return false;
+    }
+    // SAFETY: only asked about; `ManuallyDrop` leaves it open. A number that is closed gives an error.
+    let file = ManuallyDrop::new(unsafe { std::fs::File::from_raw_fd(number) });
+    file.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo())
 }
 
 unsafe extern "C" {

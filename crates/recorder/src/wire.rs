@@ -13,7 +13,7 @@
 //! collector.
 
 /// The version of this protocol; both sides come from one build, so a difference is a mistake.
-pub(crate) const VERSION: u64 = 6;
+pub(crate) const VERSION: u64 = 7;
 /// The first word of a chunk; the second is `thread << 32 | words`.
 pub(crate) const CHUNK: u64 = 0x7375_7065_7270_6167;
 /// The first word of a chunk in a slot, plus the slot; the second is the same.
@@ -121,7 +121,12 @@ pub(crate) mod code {
     pub(crate) const PHASE: u64 = 13;
     /// `[start, pages] [number of the hint, 0]`.
     pub(crate) const ADVISE: u64 = 14;
+    /// `[place of the path in PATHS, address of the buffer] [bytes, 0]`: a system call has returned.
+    pub(crate) const CALL: u64 = 15;
 }
+
+/// The paths of system calls that are told apart: what copies nothing, and what copies from or to a file or a pipe.
+pub(crate) const PATHS: [&str; 5] = ["null", "read", "write", "pipe-read", "pipe-write"];
 
 /// In [`code::MAP`]: others see writes.
 pub(crate) const SHARED: u64 = 1 << 3;

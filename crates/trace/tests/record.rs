@@ -256,6 +256,52 @@ fn what_a_program_asks_for_is_an_event() {
 }
 
 #[test]
+fn system_calls_are_events_where_they_are_asked_for() {
+    if !possible() {
+        return;
+    }
+    let folder = folder();
+    let file = folder.path().join("file");
+    std::fs::write(&file, [0; 200]).unwrap();
+    let mut copying = command(&calls(folder.path()), &["copying", file.to_str().unwrap()]);
+    let calls = |stream: &Stream| {
+        let call = |event: &Event| match event {
+            Event::Call { path, at, bytes } => Some((path.clone(), *at, *bytes)),
+            _ => None,
+        };
+        stream.events().filter_map(call).collect::<Vec<_>>()
+    };
+    let (stream, ..) = recorded(&copying);
+    assert!(!stream.info.calls && calls(&stream).is_empty());
+    copying.calls = true;
+    let (stream, ..) = recorded(&copying);
+    let found = calls(&stream);
+    let pipe = found.iter().position(|(path, ..)| path == "pipe-write").expect("a write to the pipe");
+    let buffer = found[pipe].1;
+    let expected = [("pipe-write", 0, 5), ("pipe-read", 8, 5), ("write", 0, 7), ("read", 16, 3), ("read", 0, 0)];
+    let expected = expected.map(|(path, offset, bytes)| (path.to_owned(), buffer + offset, bytes));
+    assert_eq!(found[pipe..pipe + 5], expected);
+    let null = ("null".to_owned(), 0, 0);
+    assert!(stream.info.calls && found[pipe + 5..pipe + 25].iter().all(|call| *call == null), "getppid");
+    assert_eq!(found.len(), pipe + 25, "what another event stands for is none, and the process ends with its event");
+    assert_eq!(stream.count(|event| matches!(event, Event::Unmap { pages: 77, .. })), 1);
+}
+
+#[test]
+fn a_program_that_is_executed_has_other_children_than_the_one_before() {
+    if !possible() {
+        return;
+    }
+    let sh = PathBuf::from("/bin/sh");
+    let (stream, ..) = recorded(&command(&sh, &["-c", "/bin/true; exec sh -c '/bin/true; :'"]));
+    let children = stream.events().filter_map(|event| match event {
+        Event::Fork { child } => Some(child.0),
+        _ => None,
+    });
+    assert_eq!(children.collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
 fn threads_and_children_are_followed() {
     if !possible() {
         return;

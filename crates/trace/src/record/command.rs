@@ -14,6 +14,8 @@ pub struct Command {
     pub sampling: Option<Sampling>,
     /// Whether runs are of lines of 64 bytes, not only of pages. Such a recording is larger and takes longer, and cannot be sampled.
     pub lines: bool,
+    /// Whether system calls are recorded that no other event stands for, as [`Event::Call`](crate::Event::Call).
+    pub calls: bool,
     /// Whether the program's standard output goes to standard error, for a caller that prints only its own results on
     /// standard output.
     pub output_to_stderr: bool,
@@ -30,6 +32,7 @@ impl Command {
             words: words.into_iter().map(|word| word.as_ref().to_owned()).collect(),
             sampling: None,
             lines: false,
+            calls: false,
             output_to_stderr: false,
         }
     }
@@ -37,7 +40,14 @@ impl Command {
     /// What is known before it runs: the command line, quoted where needed, and the sampling.
     pub fn info(&self) -> Info {
         let words: Vec<String> = self.words.iter().map(|word| quoted(&word.to_string_lossy())).collect();
-        Info { workload: words.join(" "), sampling: self.sampling, fetches: true, lines: self.lines, ..Info::default() }
+        Info {
+            workload: words.join(" "),
+            sampling: self.sampling,
+            fetches: true,
+            lines: self.lines,
+            calls: self.calls,
+            ..Info::default()
+        }
     }
 
     /// Checks whether it can be recorded here, without starting it.

@@ -145,6 +145,10 @@ fn event(what: u64, payload: &[u64], names: &mut Names, batch: &mut Batch, heard
             Some(hint) => Event::Advise { start, pages, hint },
             None => return,
         },
+        code::CALL => match wire::PATHS.get(start as usize) {
+            Some(path) => Event::Call { path: (*path).into(), at: pages, bytes: words(1)[0] },
+            None => return,
+        },
         code::GROW => Event::Grow { start, pages },
         code::REMAP => {
             let [to, to_pages] = words(1);

@@ -162,6 +162,7 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
     specification.push(",socket=");
     specification.push(doubled(&socket));
     specification.push(format!(",token={FIRST:x}"));
+    specification.push(if command.calls { ",calls=1" } else { "" });
     // A sample of everything is not a sample.
     if let Some(sampling) = command.sampling.filter(|sampling| sampling.on < sampling.period) {
         let seed = sampling.seed.unwrap_or(0);

@@ -93,12 +93,29 @@ static void closing(void) {
     memset(area, copy, 123 * PAGE);
 }
 
+static void copying(const char *file) {
+    static char buffer[64];
+    int ends[2], number = open(file, O_RDWR);
+    pipe(ends);
+    write(ends[1], buffer, 5);
+    read(ends[0], buffer + 8, 64);
+    pwrite(number, buffer, 7, 100);
+    pread(number, buffer + 16, 3, 0);
+    read(-1, buffer, 64);
+    for (int times = 0; times < 20; times++)
+        getppid();
+    char *area = mmap(0, 77 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    munmap(area, 77 * PAGE);
+}
+
 int main(int count, char **words) {
     const char *what = count > 1 ? words[1] : "";
     if (!strcmp(what, "mappings"))
         mappings(words[2]);
     else if (!strcmp(what, "advice"))
         advice();
+    else if (!strcmp(what, "copying"))
+        copying(words[2]);
     else if (!strcmp(what, "threads"))
         threads();
     else if (!strcmp(what, "children"))
