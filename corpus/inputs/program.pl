@@ -1,8 +1,8 @@
-# Prints a C program of so many functions, always the same: program.pl FUNCTIONS
+# Prints a C program of so many functions, always the same for a seed: program.pl FUNCTIONS [SEED]
 use strict;
 use integer;
 
-my $state = 1;
+my $state = $ARGV[1] // 1;
 
 sub below {
     my ($limit) = @_;

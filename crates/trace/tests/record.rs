@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use superpage_pages::{Access, Hint, Protection};
+use superpage_trace::file::Reader;
 use superpage_trace::{
     Backing, Batch, Counts, Error, Event, Growth, Info, Run, Sampling, Source, check_stream, record,
 };
@@ -299,6 +300,29 @@ fn a_program_that_is_executed_has_other_children_than_the_one_before() {
         _ => None,
     });
     assert_eq!(children.collect::<Vec<_>>(), [1, 2]);
+}
+
+/// A compilation of one file, with its processes, system calls and lines: as `corpus/record dougan99` records it.
+#[test]
+fn a_recorded_compilation_keeps_the_rules() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../corpus/dougan99/small.sp");
+    let mut reader = Reader::open(&path).unwrap();
+    assert!(reader.info().lines && reader.info().calls && reader.info().fetches);
+    let totals = reader.totals().expect("a whole file").clone();
+    let (mut batch, mut runs, mut calls) = (Batch::default(), 0, BTreeMap::new());
+    while reader.fill(&mut batch).unwrap() {
+        runs += batch.runs.len() as u64;
+        for (_, event) in &batch.events {
+            if let Event::Call { path, .. } = event {
+                *calls.entry(path.clone()).or_insert(0) += 1;
+            }
+        }
+    }
+    assert_eq!((runs, calls.values().sum::<u64>()), (totals.runs, totals.events["call"]));
+    // A shell, which starts one that reads files and becomes make; that starts a shell for the file, which starts the compiler,
+    // and the compiler that links.
+    assert_eq!((totals.processes, totals.events["exec"], totals.events["exit"]), (5, 5, 5));
+    assert!(calls["null"] > 500 && calls["read"] > 20 && calls["write"] > 1);
 }
 
 #[test]

@@ -1,0 +1,3 @@
+# Compiles what compile.mk says, after each page of the files was read: sh compile.sh FILE...
+./touch "$@"
+exec make -r -f compile.mk
