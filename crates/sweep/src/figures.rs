@@ -226,6 +226,9 @@ impl<'a> Data<'a> {
         let mut shown = Vec::new();
         for (index, rows) in places.iter().enumerate() {
             for columns in &places[index + 1..] {
+                // The longer list goes down: there is more room.
+                let wide = self.bundles[*columns].values.len() > self.bundles[*rows].values.len();
+                let (rows, columns) = if wide { (columns, rows) } else { (rows, columns) };
                 let (row, column) = (&self.bundles[*rows], &self.bundles[*columns]);
                 let measure = if row.sets() || column.sets() { Measure::OverFirst } else { Measure::OverBase };
                 let means = self.means(measure, &[*rows, *columns]);
@@ -251,7 +254,7 @@ impl<'a> Data<'a> {
         }
         // What is set and policies by machine first: streams are in the bars too.
         let streams = &self.bundles[self.place("workload")].name;
-        let names = |shown: &Shown| matches!(&shown.drawn, Drawn::Heat(heat) if heat.rows.0 == *streams);
+        let names = |shown: &Shown| matches!(&shown.drawn, Drawn::Heat(heat) if [&heat.rows.0, &heat.columns.0].contains(&streams));
         shown.sort_by_key(names);
         shown
     }
