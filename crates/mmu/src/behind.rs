@@ -6,7 +6,7 @@ use crate::lines::{Lines, Reads};
 use crate::machine::Machine;
 use crate::mappings::{Mappings, Shape};
 use crate::record::Record;
-use crate::table::{Format, Reached, TableFormat, on_format};
+use crate::table::{Format, Groups, Reached, TableFormat, on_format};
 use crate::tlb::{Served, Tlbs};
 use std::ops::Range;
 use superpage_pages::Vpn;
@@ -115,6 +115,22 @@ impl Behind {
     /// Drops ranges that have one of these pages, which change.
     pub(crate) fn forget_ranges(&mut self, space: u32, pages: &Range<u64>) {
         self.counters.shootdown_entries += self.tlbs.forget_ranges(space, pages);
+    }
+
+    /// The hash table of groups and what its lines are read through, if there is one.
+    pub(crate) fn groups(&mut self) -> Option<(&mut Groups, Reads<'_>)> {
+        match &mut self.format {
+            Format::Groups(groups) => Some((groups, Reads { lines: &mut self.lines, counters: &mut self.counters })),
+            _ => None,
+        }
+    }
+
+    /// The hash table of groups, if there is one.
+    pub(crate) fn groups_held(&self) -> Option<&Groups> {
+        match &self.format {
+            Format::Groups(groups) => Some(groups),
+            _ => None,
+        }
     }
 
     /// Drops lines of the program from the caches.

@@ -52,6 +52,65 @@ pub struct Counters {
     pub flushes: u64,
     /// What shadow superpages have cost, on a machine that has them.
     pub remaps: Remaps,
+    /// What was done with a hash table of groups, on a machine that has one.
+    pub groups: GroupCounts,
+}
+
+/// What was done with a hash table of groups (Dougan et al., OSDI 1999, section 7).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupCounts {
+    /// Times that software was entered for a TLB miss.
+    pub entered: u64,
+    /// Times that the table was searched for a TLB miss.
+    pub searches: u64,
+    /// Searches that found the page: the hit rate of the table.
+    pub found: u64,
+    /// Entries that these searches, and those for a place, looked at.
+    pub looked: u64,
+    /// Times that software read the tree.
+    pub tree_walks: u64,
+    /// Entries placed in the table.
+    pub reloads: u64,
+    /// Those that replaced another one, live or a zombie.
+    pub evicts: u64,
+    /// Those that replaced one of a page that a space had.
+    pub live_evicts: u64,
+    /// Pages that software looked for to flush them.
+    pub flushed: u64,
+    /// Entries that it looked at for that.
+    pub looked_to_flush: u64,
+    /// Times that a space got other VSIDs.
+    pub renewed: u64,
+    /// Zombies that were reclaimed.
+    pub reclaimed: u64,
+    /// Accesses that block address translation served.
+    pub blocks: u64,
+}
+
+impl GroupCounts {
+    pub(crate) fn add(&mut self, other: &GroupCounts) {
+        *self = self.with(other, |a, b| a + b);
+    }
+
+    /// Both, count by count.
+    #[must_use]
+    pub fn with(&self, other: &GroupCounts, both: impl Fn(u64, u64) -> u64) -> GroupCounts {
+        GroupCounts {
+            entered: both(self.entered, other.entered),
+            searches: both(self.searches, other.searches),
+            found: both(self.found, other.found),
+            looked: both(self.looked, other.looked),
+            tree_walks: both(self.tree_walks, other.tree_walks),
+            reloads: both(self.reloads, other.reloads),
+            evicts: both(self.evicts, other.evicts),
+            live_evicts: both(self.live_evicts, other.live_evicts),
+            flushed: both(self.flushed, other.flushed),
+            looked_to_flush: both(self.looked_to_flush, other.looked_to_flush),
+            renewed: both(self.renewed, other.renewed),
+            reclaimed: both(self.reclaimed, other.reclaimed),
+            blocks: both(self.blocks, other.blocks),
+        }
+    }
 }
 
 /// What a memory controller that maps shadow addresses to frames has done, and what the operating system has done for that; the accesses
@@ -135,6 +194,7 @@ impl Counters {
         add(&mut self.host_walk_cache_hits, &walked.host_walk_cache_hits);
         add(&mut self.line_hits, &walked.line_hits);
         self.line_misses += walked.line_misses;
+        self.groups.add(&walked.groups);
         for (sum, more) in self.program_lines.iter_mut().zip(&walked.program_lines) {
             add(&mut sum.hits, &more.hits);
             sum.misses += more.misses;

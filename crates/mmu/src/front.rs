@@ -115,7 +115,7 @@ impl Front {
     /// The empty first level of a machine, with nothing behind it.
     pub(crate) fn new(first: Tlbs, machine: &Machine) -> Front {
         // Whether walks look at the base pages that were asked for.
-        let by_page = machine.clustered.is_some();
+        let by_page = machine.clustered.is_some() || machine.groups.is_some();
         let mut numbers = Numbers::new(machine.spaces.number_bits);
         numbers.switch(0);
         Front {
@@ -237,6 +237,20 @@ impl Front {
             data.fetches |= (request.access_bits() >> 1) << at;
         }
         self.behind.iter_mut().for_each(|behind| behind.translate_lines(mappings, &self.misses, missed, &data));
+    }
+
+    /// Whether a request finds its translation in the first level.
+    pub(crate) fn has(&self, mappings: &Mappings, space: u32, request: Request) -> bool {
+        let (page, access) = (request.page(), request.access_bits());
+        mappings.mapping(space, page).is_some_and(|(head, record, _)| {
+            self.first.has((self.first.number(page, record), head), kind(record, access))
+        })
+    }
+
+    /// The program's or the kernel's access to a line of a frame, which is not translated by TLBs.
+    pub(crate) fn access_line(&mut self, frame: u64, line: u32, fetch: bool) {
+        let line = self.physical.line(frame, line);
+        self.behind.iter_mut().for_each(|behind| behind.access_line(line, fetch));
     }
 
     /// As [`crate::Mmu::retry_line`].

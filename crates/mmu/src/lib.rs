@@ -13,6 +13,7 @@ mod cache;
 mod cost;
 mod counters;
 mod front;
+mod handler;
 mod host;
 mod index;
 mod kept_spaces;
@@ -26,15 +27,18 @@ mod recent;
 mod record;
 mod replacement;
 mod request;
+mod segments;
 mod table;
 mod tlb;
 
 pub use cost::TranslationCycles;
-pub use counters::{Counters, LineCounts, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS, Remaps};
+pub use counters::{Counters, GroupCounts, LineCounts, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS, Remaps};
+pub use handler::{Block, Flush, Handler, SavedCounts, Touch, Upkeep};
 pub use index::Index;
 pub use machine::{
-    Clock, Clustered, Costs, Disk, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory, PageTable,
-    Pages, Perforated, RangeTlbSpec, Serves, SetBy, Shadow, Spaces, TlbSpec, UseBit, Walk, WalkCacheSpec, Ways,
+    Clock, Clustered, Costs, Disk, Groups, Host, JoinKind, Joins, LineCacheSpec, Machine, MachineError, Memory,
+    PageTable, Pages, Perforated, RangeTlbSpec, Search, Serves, SetBy, Shadow, Spaces, TlbSpec, UseBit, Walk,
+    WalkCacheSpec, Ways,
 };
 pub use mmu::{Mmu, Used};
 pub use replacement::Replacement;

@@ -9,9 +9,13 @@
 use crate::batch::{BATCH, each};
 use crate::cache::Cache;
 use crate::counters::{Counters, MAX_LINE_LEVELS, MAX_WALK_LEVELS, Remaps};
+use crate::front::STREAM_LINE_SHIFT;
 use crate::machine::{LineCacheSpec, Machine};
 use crate::replacement::Replacement;
 use std::ops::Range;
+
+/// Bytes of a line of a stream.
+const STREAM_LINE_BYTES: u64 = 1 << STREAM_LINE_SHIFT;
 
 /// Bytes of a page-table entry, the same on all machines.
 pub(crate) const ENTRY_BYTES: u64 = 8;
@@ -54,6 +58,8 @@ pub(crate) struct Lines {
     streams: Vec<u32>,
     /// The TLB of the memory controller, if it has one.
     remapping: Option<Remapping>,
+    /// How many lines a line of a stream is, if it is not smaller: an access is to all of them.
+    parts: u32,
     /// The shift from an entry's number (its address divided by [`ENTRY_BYTES`]) to its line's number.
     shift: u32,
     /// The lines that are referenced, in order.
@@ -90,13 +96,14 @@ impl Lines {
         assert!(caches.len() <= MAX_LINE_LEVELS, "the machine file was checked");
         let shift = (machine.memory.line_bytes / ENTRY_BYTES).ilog2();
         let instructions = machine.instruction_cache.as_ref().map(cache);
+        let parts = (STREAM_LINE_BYTES / machine.memory.line_bytes).max(1) as u32;
         let streams = vec![u32::MAX; machine.memory.streams];
         let page = machine.ladder().base().bytes() / machine.memory.line_bytes;
         let remapping = machine.shadow.as_ref().map(|shadow| Remapping {
             cache: Cache::of_sparse_keys(shadow.entries / shadow.ways, shadow.ways, Replacement::Lru),
             shift: page.ilog2(),
         });
-        Lines { caches, instructions, streams, remapping, shift, wanted: [0; WANTED] }
+        Lines { caches, instructions, streams, remapping, parts, shift, wanted: [0; WANTED] }
     }
 
     /// As [`Cache::bytes`], of one of them.
@@ -132,9 +139,22 @@ impl Lines {
         counters.line_misses += left as u64;
     }
 
-    /// The program's accesses to these lines of physical memory, of which those are fetches whose bits are set.
+    /// The program's accesses to these lines of physical memory, of which those are fetches whose bits are set. Where a line of the stream
+    /// is several of the caches', they are numbered as the stream's.
     #[inline(always)]
     pub(crate) fn access(&mut self, lines: &[u32], fetches: u64, counters: &mut Counters) {
+        if self.parts == 1 {
+            return self.access_lines(lines, fetches, counters);
+        }
+        for (at, line) in lines.iter().enumerate() {
+            for part in 0..self.parts {
+                self.access_lines(&[line * self.parts + part], fetches >> at & 1, counters);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn access_lines(&mut self, lines: &[u32], fetches: u64, counters: &mut Counters) {
         debug_assert!(lines.len() <= BATCH && lines.iter().all(|line| u64::from(*line) < PROGRAM_LINES));
         let mut left = if lines.is_empty() { 0 } else { u64::MAX >> (BATCH - lines.len()) };
         let [data, fetched, prefetched] = &mut counters.program_lines;
@@ -187,7 +207,7 @@ impl Lines {
     /// Returns how many lines a cache held.
     pub(crate) fn flush(&mut self, lines: Range<u32>) -> u64 {
         let mut held = 0;
-        for line in lines.clone() {
+        for line in lines.start * self.parts..lines.end * self.parts {
             let (number, key) = (u64::from(line), of_program(line));
             let caches = self.caches.iter_mut().chain(&mut self.instructions);
             let dropped = caches.fold(0, |dropped, cache| dropped + cache.forget(&(number..number + 1), key));

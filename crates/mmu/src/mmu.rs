@@ -9,7 +9,8 @@
 use crate::behind::Behind;
 use crate::cache::Cache;
 use crate::counters::Counters;
-use crate::front::{Front, Lined, STREAM_LINE_SHIFT};
+use crate::front::{Front, Lined};
+use crate::handler::Upkeep;
 use crate::host::HostState;
 use crate::lines::{Lines, PROGRAM_LINES, SHADOW_LINES};
 use crate::machine::Machine;
@@ -19,7 +20,7 @@ use crate::recent::Recent;
 use crate::record::Record;
 use crate::replacement::Replacement;
 use crate::request::{Request, Trap};
-use crate::table::{TableKind, tables_of_host};
+use crate::table::{Groups, TableKind, tables_of_host};
 use crate::tlb::{Held, Tlbs};
 use std::ops::Range;
 use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
@@ -36,13 +37,15 @@ pub struct Mmu {
     /// For each machine, its first level, and which of those behind that it is.
     places: Vec<(usize, usize)>,
     /// What is the same for all.
-    counters: Counters,
+    pub(crate) counters: Counters,
     pub(crate) space: u32,
     /// The last shootdown, its space and pages, if nothing was translated since: no TLB holds any of them.
-    shot: Option<(u32, Range<u64>)>,
+    pub(crate) shot: Option<(u32, Range<u64>)>,
     /// Pages that have changed since the last access, where shadow superpages follow from them.
     changed: Vec<(u32, Range<u64>)>,
     pub(crate) host: HostState,
+    /// What the operating system does to keep TLBs and hash tables up to date.
+    pub(crate) upkeep: Upkeep,
 }
 
 impl Mmu {
@@ -91,6 +94,7 @@ impl Mmu {
             shot: None,
             changed: Vec::new(),
             host: HostState::default(),
+            upkeep: Upkeep::default(),
         }
     }
 
@@ -125,6 +129,16 @@ impl Mmu {
     fn behind(&self, machine: usize) -> &Behind {
         let (front, place) = self.places[machine];
         &self.fronts[front].behind[place]
+    }
+
+    /// The first level of a machine.
+    pub(crate) fn front_of(&self, machine: usize) -> &Front {
+        &self.fronts[self.places[machine].0]
+    }
+
+    /// The hash table of groups of a machine, if it has one.
+    pub(crate) fn groups_of(&self, machine: usize) -> Option<&Groups> {
+        self.behind(machine).groups_held()
     }
 
     /// The counts since the start, on the machine of this place in [`Mmu::of`] (0 after [`Mmu::new`]). Here and below,
@@ -247,6 +261,9 @@ impl Mmu {
             self.settle();
         }
         self.shot = None;
+        if self.upkeep.one_by_one() {
+            return self.run_handled(requests, lines);
+        }
         let mut done = 0;
         for (requests, lines) in requests.chunks(CHUNK).zip(lines.chunks(CHUNK)) {
             let mut trap = None;
@@ -266,6 +283,9 @@ impl Mmu {
     /// # Errors
     /// It would trap again; then nothing changes.
     pub fn retry_line(&mut self, request: Request, line: u32) -> Result<(), Trap> {
+        if self.walks_again() {
+            return self.access_again(request, Some(line));
+        }
         if !self.changed.is_empty() {
             self.settle();
         }
@@ -282,8 +302,6 @@ impl Mmu {
         let most = if machine.shadow.is_some() { SHADOW_LINES } else { PROGRAM_LINES }.saturating_mul(bytes);
         if machine.line_cache.is_empty() {
             Some("it has no line caches ([[line-cache]] in its file)".into())
-        } else if bytes < 1 << STREAM_LINE_SHIFT {
-            Some(format!("its lines have {bytes} bytes and those of the stream 64"))
         } else if machine.has_managed_host() {
             Some(
                 "its host has a policy, and puts the guest's lines where that says: leave out --lines or --host-policy"
@@ -296,11 +314,15 @@ impl Mmu {
         }
     }
 
-    /// Fills the TLBs for a request that trapped, without counting it.
+    /// Fills the TLBs for a request that trapped, without counting it. On a machine with a hash table of groups it is an access like any
+    /// other, and counted: it misses once more, and software places the page into the table.
     ///
     /// # Errors
     /// It would trap again; then nothing changes.
     pub fn retry(&mut self, request: Request) -> Result<(), Trap> {
+        if self.walks_again() {
+            return self.access_again(request, None);
+        }
         for front in &mut self.fronts {
             front.retry(&mut self.mappings, self.space, request)?;
         }
@@ -324,7 +346,8 @@ impl Mmu {
             front.forget();
             front.behind.iter_mut().for_each(|behind| behind.forget_ranges(space, &pages));
         }
-        self.shoot(space, pages);
+        self.shoot(space, pages.clone());
+        self.drop_from_groups(space, pages);
     }
 
     /// Brings what follows from the mappings, clusters, ranges, perforated pages and shadow superpages, up to date after a change of
@@ -393,11 +416,12 @@ impl Mmu {
 
     /// Drops these pages from the TLBs; does nothing if none of them was loaded since the last shootdown of the same
     /// pages.
-    fn shoot(&mut self, space: u32, pages: Range<u64>) {
+    pub(crate) fn shoot(&mut self, space: u32, pages: Range<u64>) {
         let shot = self.shot.as_ref().filter(|(of, _)| *of == space).map(|(_, shot)| shot);
         if !shot.is_some_and(|shot| shot.start <= pages.start && pages.end <= shot.end) {
             self.counters.shootdowns += 1;
-            self.shot = Some((space, pages));
+            self.shot = Some((space, pages.clone()));
+            self.keep_up(space, pages);
         }
     }
 
@@ -509,6 +533,7 @@ impl Mmu {
             front.behind.iter_mut().for_each(|behind| behind.forget_ranges(space, &(0..u64::MAX)));
         }
         self.mappings.destroy(space, &mut self.fronts);
+        self.end_contexts(space);
     }
 
     /// Checks tables, TLBs and walkers, each by itself and against each other. Cost: O(everything).

@@ -268,6 +268,34 @@ impl Tlbs {
         }
     }
 
+    /// Whether one of them holds the translation that a request of this kind needs.
+    pub(crate) fn has(&self, (number, head): (u64, u32), kind: usize) -> bool {
+        let serving = self.all.iter().filter(|tlb| tlb.kinds >> bit_of(kind) & 1 != 0);
+        serving.into_iter().any(|tlb| on_entries!(&tlb.entries, cache => cache.find(number, head).is_some()))
+    }
+
+    /// Drops all of a space; returns the number of entries dropped. Costs a look at all entries.
+    pub(crate) fn drop_space(&mut self, mappings: &Mappings, space: u32) -> u64 {
+        self.all.iter_mut().fold(0, |dropped, tlb| {
+            let of_space = |key| mappings.nodes.space_of(key) == space;
+            dropped
+                + on_entries!(&mut tlb.entries, cache => {
+                    let held = cache.entries().filter(|(_, _, key, _)| of_space(*key)).count() as u64;
+                    cache.drop_where(of_space);
+                    held
+                })
+        })
+    }
+
+    /// The entries that are of a space, and all that are in use.
+    pub(crate) fn held_of(&self, mappings: &Mappings, space: u32) -> (u64, u64) {
+        self.all.iter().fold((0, 0), |(held, all), tlb| {
+            on_entries!(&tlb.entries, cache => cache.entries().fold((held, all), |(held, all), (_, _, key, _)| {
+                (held + u64::from(mappings.nodes.space_of(key) == space), all + 1)
+            }))
+        })
+    }
+
     /// Empties all TLBs.
     pub(crate) fn flush(&mut self) {
         self.ranges.iter_mut().for_each(RangeTlb::flush);

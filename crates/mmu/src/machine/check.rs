@@ -362,6 +362,7 @@ impl Machine {
             ));
         }
         self.check_clustered()?;
+        self.check_groups()?;
         self.check_host(ladder)?;
         self.check_lines()?;
         let kind = if self.perforated.is_some() { TableKind::Perforated } else { kind };

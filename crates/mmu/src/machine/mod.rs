@@ -6,6 +6,7 @@
 //! see [`overlay`].
 
 mod check;
+mod groups;
 mod joins;
 mod overlay;
 mod range;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Deserializer};
 use superpage_pages::{Ladder, PageSize, parse_bytes};
 
 pub use check::MachineError;
+pub use groups::{Groups, Search};
 pub use joins::{JoinKind, Joins, UseBit};
 pub use shadow::Shadow;
 pub use tlb::{Serves, TlbSpec, Ways};
@@ -51,6 +53,9 @@ pub struct Machine {
     /// The sizes of a clustered page table, where there is one.
     #[serde(default)]
     pub clustered: Option<Clustered>,
+    /// The hash table of groups, with segments and blocks, where there is one.
+    #[serde(default)]
+    pub groups: Option<Groups>,
     /// A TLB of ranges beside the last level, where there is one.
     #[serde(default)]
     pub range_tlb: Option<RangeTlbSpec>,
@@ -396,8 +401,7 @@ macro_rules! built_in {
 }
 
 /// The built-in machines, oldest first.
-const MACHINES: &[(&str, &str)] =
-    built_in!("machines": "alpha-21264" "harpertown" "skylake-sp" "golden-cove" "zen4" "zen5" "neoverse-v2");
+const MACHINES: &[(&str, &str)] = built_in!("machines": "ppc603" "ppc604" "alpha-21264" "harpertown" "skylake-sp" "golden-cove" "zen4" "zen5" "neoverse-v2");
 
 /// The built-in overlays.
 const OVERLAYS: &[(&str, &str)] = built_in!("machines/overlays":

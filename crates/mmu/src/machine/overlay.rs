@@ -14,7 +14,7 @@ use superpage_pages::PageSize;
 use toml::{Table, Value};
 
 /// The tables that not every machine has.
-const OPTIONAL: [&str; 6] = ["clustered", "host", "instruction-cache", "perforated", "range-tlb", "shadow"];
+const OPTIONAL: [&str; 7] = ["clustered", "groups", "host", "instruction-cache", "perforated", "range-tlb", "shadow"];
 
 /// Applies an overlay to a machine file; the error says what is wrong with it.
 pub(super) fn lay(machine: &mut Table, overlay: &Table) -> Result<(), String> {

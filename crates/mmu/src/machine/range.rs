@@ -10,7 +10,7 @@ const STEP_CYCLES: i64 = 1_000_000;
 const WORK_CYCLES: i64 = 1_000_000_000;
 
 /// Table, key (`*`: all others), the least and the most.
-const RANGES: [(&str, &str, i64, i64); 31] = [
+const RANGES: [(&str, &str, i64, i64); 35] = [
     ("clock", "hertz", 1, 100_000_000_000),
     ("memory", "latency-cycles", 0, STEP_CYCLES),
     ("memory", "line-bytes", 8, 4096),
@@ -25,6 +25,10 @@ const RANGES: [(&str, &str, i64, i64); 31] = [
     ("tlb", "hit-cycles", 0, STEP_CYCLES),
     ("clustered", "pages", 1, 64),
     ("clustered", "buckets", 1, 1 << 24),
+    ("groups", "groups", 1, 1 << 20),
+    ("groups", "entry-cycles", 0, STEP_CYCLES),
+    ("groups", "enter-cycles", 0, STEP_CYCLES),
+    ("groups", "blocks", 0, 64),
     ("perforated", "most-holes-percent", 0, 60),
     ("range-tlb", "entries", 1, 4096),
     ("shadow", "entries", 1, 1 << 24),

@@ -15,11 +15,13 @@ use serde::Deserialize;
 use superpage_pages::{Ladder, Vpn};
 
 mod clustered;
+mod groups;
 mod linear;
 mod nested;
 mod perforated;
 mod radix;
 
+pub(crate) use groups::Groups;
 pub(crate) use nested::{Reached, TABLES, tables_of_host};
 pub(crate) use radix::MAX_LEVELS as MAX_TABLE_LEVELS;
 
@@ -119,4 +121,5 @@ formats! { $
     Perforated "perforated" => perforated;
     Nested "nested" => nested;
     Clustered "clustered" => clustered;
+    Groups "groups" => groups;
 }

@@ -1,9 +1,9 @@
 //! Streams with lines against the naive model: the program's lines and those of page tables in the same caches.
 
-use crate::naive::{Naive, Stop};
-use crate::{ACCESSES, machines, replacement};
+use crate::naive::{Mapping, Naive, Stop};
+use crate::{ACCESSES, groups, machines, replacement};
 use proptest::prelude::*;
-use superpage_mmu::{LineCacheSpec, Machine, Mmu, Replacement, Request, Trap};
+use superpage_mmu::{GroupCounts, LineCacheSpec, Machine, Mmu, Replacement, Request, Trap, Upkeep};
 use superpage_pages::{Access, Mapped, Pfn, Protection, Random, Vpn};
 
 /// Frames that physical memory has here: few, so that lines meet.
@@ -43,10 +43,22 @@ fn lined() -> Vec<Machine> {
 }
 
 fn check(machine: &Machine, seed: u64, steps: usize) {
+    check_with(machine, None, seed, steps);
+}
+
+/// The same where an operating system keeps a hash table of groups up to date.
+pub(crate) fn check_with(machine: &Machine, upkeep: Option<Upkeep>, seed: u64, steps: usize) -> GroupCounts {
     let (mut mmu, mut naive, mut random) = (Mmu::new(machine), Naive::new(machine), Random::new(seed));
+    if let Some(upkeep) = &upkeep {
+        groups::begin(&mut mmu, &mut naive, upkeep);
+    }
     let base = machine.pages.sizes[0];
+    let programs = |((space, _), _): &(&(u32, u64), &Mapping)| *space < 2;
     let lines = base.bytes() / 64;
     for _ in 0..steps {
+        if upkeep.is_some() {
+            groups::step(&mut mmu, &mut naive, &mut random);
+        }
         let space = random.below(2) as u32;
         match random.below(9) {
             0..3 => {
@@ -68,7 +80,7 @@ fn check(machine: &Machine, seed: u64, steps: usize) {
             }
             3 => {
                 let nth = random.below(naive.mappings.len().max(1) as u64) as usize;
-                if let Some((&(space, at), mapping)) = naive.mappings.iter().nth(nth) {
+                if let Some((&(space, at), mapping)) = naive.mappings.iter().filter(programs).nth(nth) {
                     let size = mapping.size;
                     naive.remove(space, at);
                     mmu.remove(space, Vpn(at), size);
@@ -77,7 +89,7 @@ fn check(machine: &Machine, seed: u64, steps: usize) {
             // Rights that some accesses trap on.
             4 => {
                 let nth = random.below(naive.mappings.len().max(1) as u64) as usize;
-                if let Some((&(space, at), mapping)) = naive.mappings.iter().nth(nth) {
+                if let Some((&(space, at), mapping)) = naive.mappings.iter().filter(programs).nth(nth) {
                     let size = mapping.size;
                     naive.protect(space, at, Protection::READ);
                     mmu.protect(space, Vpn(at), size, Protection::READ);
@@ -97,8 +109,10 @@ fn check(machine: &Machine, seed: u64, steps: usize) {
         assert_eq!(ours.program_lines, theirs.program_lines, "{}: lines of the program", machine.name);
         assert_eq!(ours.line_hits, theirs.line_hits, "{}: lines of page tables", machine.name);
         assert_eq!(ours.line_misses, theirs.line_misses, "{}: lines of page tables", machine.name);
+        assert_eq!(ours.groups, naive.groups.as_ref().map_or(GroupCounts::default(), |groups| groups.counts));
         mmu.validate().unwrap_or_else(|error| panic!("{}: {error}", machine.name));
     }
+    mmu.counters(0).groups
 }
 
 /// Accesses to lines of some pages, also one after the other.
@@ -129,15 +143,15 @@ fn burst(mmu: &mut Mmu, naive: &mut Naive, random: &mut Random, (machine, lines)
         let stopped = mmu.run_lines(&requests[done..], &places[done..]);
         let upto = stopped.map_or(requests.len(), |(index, _)| done + index);
         for (request, line) in requests[done..upto].iter().zip(&places[done..upto]) {
-            assert_eq!(naive.access(request.page().0, request.access()), None, "{request:?}");
-            naive.line(request.page().0, u64::from(*line), request.access());
+            let stop = naive.access_line(request.page().0, u64::from(*line), request.access());
+            assert_eq!(stop, None, "{request:?}");
         }
         done = upto;
         let Some((_, trap)) = stopped else { return };
         let (request, line) = (requests[done], places[done]);
         done += 1;
         let (page, access) = (request.page().0, request.access());
-        let stop = naive.access(page, access);
+        let stop = naive.access_line(page, u64::from(line), access);
         assert_eq!(mmu.retry_line(request, line), Err(trap));
         // Where the kernel does nothing, as when it kills a process, the line is not accessed.
         let mends = random.below(4) > 0;
@@ -161,8 +175,12 @@ fn burst(mmu: &mut Mmu, naive: &mut Naive, random: &mut Random, (machine, lines)
             }
         }
         if mends {
-            naive.retry(page, access);
-            naive.line(page, u64::from(line), access);
+            if naive.groups.is_some() {
+                assert_eq!(naive.access_line(page, u64::from(line), access), None);
+            } else {
+                naive.retry(page, access);
+                naive.line(page, u64::from(line), access);
+            }
             assert_eq!(mmu.retry_line(request, line), Ok(()));
         }
     }

@@ -1,12 +1,14 @@
 //! The hardware written out with no thought for speed: every structure is a list that is searched, nothing is remembered
 //! between two steps that could be found again, and no code is shared with the crate but the machine file.
 
+mod groups;
 mod pointers;
 mod spaces;
 mod walk;
 
 use crate::cache::Cache;
 use crate::clustered::Clustered;
+use crate::groups::Groups;
 use crate::host::Host;
 use crate::joins;
 use crate::perforated::{self, Region};
@@ -61,6 +63,7 @@ pub(crate) struct Naive {
     pub(crate) mappings: BTreeMap<(u32, u64), Mapping>,
     pub(crate) host: Option<Host>,
     clustered: Option<Clustered>,
+    pub(crate) groups: Option<Groups>,
     ranges: Option<Ranges>,
     /// Perforated pages by space and first page, as TLBs may know them.
     regions: BTreeMap<(u32, u64), Region>,
@@ -116,6 +119,7 @@ impl Naive {
             mappings: BTreeMap::new(),
             host: Host::new(machine),
             clustered: Clustered::new(machine),
+            groups: Groups::new(machine),
             ranges: Ranges::new(machine),
             regions: BTreeMap::new(),
             nodes: BTreeMap::new(),
@@ -177,7 +181,7 @@ impl Naive {
     fn leaf_level(&self, size: PageSize) -> usize {
         match self.machine.page_table.kind {
             TableKind::Linear => 1,
-            TableKind::Radix | TableKind::Perforated | TableKind::Nested | TableKind::Clustered => {
+            TableKind::Radix | TableKind::Perforated | TableKind::Nested | TableKind::Clustered | TableKind::Groups => {
                 (1..=self.levels()).rev().find(|l| self.below(*l) <= self.order(size)).unwrap()
             }
         }
@@ -272,6 +276,7 @@ impl Naive {
             _ => {
                 self.counts.shootdowns += 1;
                 self.forgotten = Some((space, first, end));
+                self.keep_up(space, first, end);
             }
         }
     }
@@ -343,6 +348,7 @@ impl Naive {
         let mapping = self.mappings.remove(&(space, at)).unwrap();
         self.shoot(space, at, mapping.size);
         self.announce(space, at, self.pages(mapping.size));
+        self.groups.iter_mut().for_each(|groups| groups.drop(space, at));
         self.rebuild();
         self.follow(space, at, self.pages(mapping.size));
         mapping
@@ -354,6 +360,7 @@ impl Naive {
         let size = mapping.size;
         self.shoot(space, at, size);
         self.announce(space, at, self.pages(size));
+        self.groups.iter_mut().for_each(|groups| groups.drop(space, at));
         self.follow(space, at, self.pages(size));
     }
 
@@ -391,12 +398,14 @@ impl Naive {
         if was {
             self.shoot(space, at, size);
             self.announce(space, at, self.pages(size));
+            self.groups.iter_mut().for_each(|groups| groups.drop(space, at));
         }
         was
     }
 
     pub(crate) fn destroy(&mut self, space: u32) {
         assert!(!self.mappings.keys().any(|key| key.0 == space));
+        self.groups.iter_mut().for_each(|groups| groups.end(space));
         let roots: Vec<Pointer> = self.nodes.keys().copied().filter(|node| node.0 == space).collect();
         // Roots are given back in the order in which they were made.
         let mut roots: Vec<(u64, Pointer)> = roots.into_iter().map(|root| (self.nodes[&root], root)).collect();
@@ -621,6 +630,25 @@ impl Naive {
         stop
     }
 
+    /// The entries of TLBs of the first level that are of a space.
+    pub(crate) fn held_by(&self, space: u32) -> u64 {
+        let first = self.tlbs.iter().filter(|(spec, _)| spec.level == 1);
+        first.map(|(_, cache)| cache.entries().filter(|held| held.space == space).count() as u64).sum()
+    }
+
+    /// Drops all of a space from the TLBs.
+    fn drop_space(&mut self, space: u32) {
+        for (_, cache) in &mut self.tlbs {
+            self.counts.shootdown_entries += cache.drop(|held| held.space == space);
+        }
+    }
+
+    /// Whether a TLB of the first level holds a page for this access.
+    pub(crate) fn holds(&self, page: u64, access: Access) -> bool {
+        let mut serving = self.tlbs.iter().filter(|(spec, _)| Naive::serves(spec, access));
+        serving.any(|(_, cache)| cache.entries().any(|held| held.covers(self.space, page)))
+    }
+
     fn mark(&mut self, page: u64, access: Access) {
         let (first, mapping) = self.mapping(self.space, page).unwrap();
         let write = access == Access::Write;
@@ -653,6 +681,10 @@ impl Naive {
     pub(crate) fn retry(&mut self, page: u64, access: Access) {
         let mapping = self.mapping(self.space, page);
         assert!(mapping.is_some_and(|(_, mapping)| mapping.protection.allows(access)));
+        if self.groups.is_some() {
+            assert_eq!(self.access(page, access), None);
+            return;
+        }
         self.forgotten = None;
         self.host.iter_mut().for_each(|host| host.shot = false);
         self.mark(page, access);

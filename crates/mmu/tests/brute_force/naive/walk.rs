@@ -20,6 +20,9 @@ impl Naive {
             lines.into_iter().for_each(|line| self.reference(line));
             return;
         }
+        if self.groups.is_some() {
+            return self.refill(page, last, mapping.is_some());
+        }
         let region = perforated::region(&self.machine, &self.mappings, self.space, page).filter(|_| last == 1);
         let Some(region) = region else {
             self.walk_down(page, last);
@@ -130,7 +133,7 @@ impl Naive {
         self.host = Some(host);
     }
 
-    fn read(&mut self, entry: u64) {
+    pub(super) fn read(&mut self, entry: u64) {
         self.reference(entry * 8 / self.machine.memory.line_bytes);
     }
 
@@ -151,7 +154,13 @@ impl Naive {
     pub(crate) fn line(&mut self, page: u64, line: u64, access: Access) -> Option<(u64, usize)> {
         let (first, mapping) = self.mapping(self.space, page).unwrap();
         let address = (mapping.frame + page - first) * self.machine.pages.sizes[0].bytes() + line * 64;
-        let number = address / self.machine.memory.line_bytes;
+        // Lines of less than 64 bytes are all accessed.
+        let smaller = 64 / self.machine.memory.line_bytes.min(64);
+        let first = address / self.machine.memory.line_bytes;
+        (first..first + smaller).map(|number| self.line_of_memory(number, access)).last().unwrap()
+    }
+
+    fn line_of_memory(&mut self, number: u64, access: Access) -> Option<(u64, usize)> {
         let key = (false, number);
         let fetch = access == Access::Execute;
         let mut served = None;

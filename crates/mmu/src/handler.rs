@@ -1,0 +1,349 @@
+//! What an operating system does to keep TLBs and hash tables up to date: how it flushes, which of its own memory is translated by
+//! blocks, and the software that is entered at a miss. Dougan, Mackerras and Yodaiken, OSDI 1999, sections 5 to 8.
+//!
+//! The kernel has an address space of its own here, whose entries stay in the TLBs when programs are switched.
+
+use crate::counters::Counters;
+use crate::front::Front;
+use crate::mmu::Mmu;
+use crate::request::{Request, Trap};
+use std::ops::Range;
+use superpage_pages::{Access, Vpn};
+
+/// All pages of a space.
+const WHOLE: Range<u64> = 0..u64::MAX;
+
+/// How pages leave the TLBs, and the hash table, when their mappings change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Flush {
+    /// Page by page; of a whole space all that are mapped, as the first Linux/PPC did.
+    #[default]
+    Eager,
+    /// A whole space, and a range of more pages than this, by giving the space another number; 0: ranges go page by page.
+    Lazy {
+        /// The most pages that are flushed one by one.
+        cutoff: u64,
+    },
+}
+
+/// A block that is translated by a register.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// The address space.
+    pub space: u32,
+    /// Its base pages.
+    pub pages: Range<u64>,
+}
+
+/// An access of the kernel to a line of 64 bytes of its own memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Touch {
+    /// The page, in the kernel's space, where it is mapped.
+    pub page: Vpn,
+    /// The line in the page.
+    pub line: u32,
+    /// The kind.
+    pub access: Access,
+}
+
+/// The software that is entered at a miss.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Handler {
+    /// What it touches, besides the tables.
+    pub touches: Vec<Touch>,
+    /// Whether translation is on while it runs, so that it may miss in the TLBs itself.
+    pub translated: bool,
+}
+
+/// What the operating system does. By default it has no memory of its own, flushes eagerly, and uses a hash table if there is one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Upkeep {
+    /// The kernel's address space.
+    pub kernel: Option<u32>,
+    /// Context numbers are multiplied by this, which is odd, for VSIDs that are scattered over the hash table.
+    pub scatter: u32,
+    /// Whether there is a hash table, where software searches: without, it reads the tree.
+    pub table: bool,
+    /// Whether page tables go through the caches.
+    pub cached_tables: bool,
+    /// Whether all zombies are reclaimed when a page finds no free entry.
+    pub reclaims_on_demand: bool,
+    /// How pages are flushed.
+    pub flush: Flush,
+    /// What blocks translate.
+    pub blocks: Vec<Block>,
+    /// What is entered at a miss; without, it touches nothing but the tables.
+    pub handler: Option<Handler>,
+}
+
+impl Default for Upkeep {
+    fn default() -> Upkeep {
+        Upkeep {
+            kernel: None,
+            scatter: 897,
+            table: true,
+            cached_tables: true,
+            reclaims_on_demand: false,
+            flush: Flush::Eager,
+            blocks: Vec::new(),
+            handler: None,
+        }
+    }
+}
+
+/// Counts of all machines at one time.
+#[derive(Clone, Debug)]
+pub struct SavedCounts {
+    shared: Counters,
+    fronts: Vec<(Counters, Vec<Counters>)>,
+}
+
+impl Upkeep {
+    /// Whether accesses to lines are made one by one: what the kernel does comes between them.
+    pub(crate) fn one_by_one(&self) -> bool {
+        self.handler.is_some() || !self.blocks.is_empty()
+    }
+}
+
+impl Mmu {
+    /// What the operating system does from now on. Before anything is mapped or translated.
+    ///
+    /// # Panics
+    /// `scatter` is even.
+    pub fn set_upkeep(&mut self, upkeep: Upkeep) {
+        assert!(!upkeep.scatter.is_multiple_of(2), "an even scatter gives two contexts the same VSIDs");
+        for (groups, _) in self.fronts.iter_mut().flat_map(|front| &mut front.behind).filter_map(|b| b.groups()) {
+            groups.segments.set(upkeep.scatter, upkeep.kernel);
+            groups.used = upkeep.table;
+            groups.cached = upkeep.cached_tables;
+            groups.on_demand = upkeep.reclaims_on_demand;
+        }
+        self.upkeep = upkeep;
+    }
+
+    /// The kernel runs, in its own space, which is not a switch; returns the space that ran.
+    ///
+    /// # Panics
+    /// [`Upkeep::kernel`] is none.
+    pub fn enter_kernel(&mut self) -> u32 {
+        let kernel = self.upkeep.kernel.expect("the kernel has a space");
+        self.run_in(kernel)
+    }
+
+    /// The kernel returns to this space.
+    pub fn leave_kernel(&mut self, space: u32) {
+        self.run_in(space);
+    }
+
+    fn run_in(&mut self, space: u32) -> u32 {
+        self.mappings.forget_stretches();
+        self.fronts.iter_mut().for_each(|front| front.forget());
+        std::mem::replace(&mut self.space, space)
+    }
+
+    /// Flushes a range of a space, as an operating system does before it changes mappings there, whatever is mapped: page by page, or by
+    /// another number for the space.
+    /// Without a hash table, pages that go one by one are those whose mappings change: nothing is done here.
+    pub fn flush_range(&mut self, space: u32, pages: Range<u64>) {
+        if !pages.is_empty() && (self.walks_again() || self.renews(space, &pages)) {
+            self.shoot(space, pages);
+        }
+    }
+
+    /// What has been counted so far, to which [`Mmu::restore_counts`] returns: what is done in between takes time from nobody.
+    pub fn save_counts(&self) -> SavedCounts {
+        let of_front = |front: &Front| (front.counters, front.behind.iter().map(|behind| behind.counters).collect());
+        SavedCounts { shared: self.counters, fronts: self.fronts.iter().map(of_front).collect() }
+    }
+
+    /// Counts are again what they were then, but for entries of hash tables that were reclaimed.
+    pub fn restore_counts(&mut self, saved: SavedCounts) {
+        self.counters = saved.shared;
+        for (front, (counters, of_behind)) in self.fronts.iter_mut().zip(saved.fronts) {
+            front.counters = counters;
+            for (behind, counters) in front.behind.iter_mut().zip(of_behind) {
+                let reclaimed = behind.counters.groups.reclaimed;
+                behind.counters = counters;
+                behind.counters.groups.reclaimed = reclaimed;
+            }
+        }
+    }
+
+    /// The idle task looks at so many entries, at most at all, of the hash table and frees zombies; through the caches, or past them.
+    pub fn reclaim(&mut self, entries: u64, cached: bool) {
+        for behind in self.fronts.iter_mut().flat_map(|front| &mut front.behind) {
+            if let Some((groups, mut reads)) = behind.groups() {
+                groups.reclaim(entries, cached, &mut reads);
+            }
+        }
+    }
+
+    /// Of the hash table of a machine: entries in use, those of pages that a space has, and all; `None` without one.
+    pub fn groups_in_use(&self, machine: usize) -> Option<[u64; 3]> {
+        self.groups_of(machine).map(|groups| groups.use_of())
+    }
+
+    /// The entries in use of each group of the hash table of a machine; none without one.
+    pub fn entries_by_group(&self, machine: usize) -> Vec<u64> {
+        self.groups_of(machine).map_or(Vec::new(), |groups| groups.by_group().collect())
+    }
+
+    /// The entries that the kernel has in the TLBs of the first level of a machine, and all that are in use.
+    pub fn held_by_kernel(&self, machine: usize) -> (u64, u64) {
+        let kernel = self.upkeep.kernel.unwrap_or(u32::MAX);
+        self.front_of(machine).first.held_of(&self.mappings, kernel)
+    }
+
+    /// Whether a flush of these pages gives the space another number.
+    fn renews(&self, space: u32, pages: &Range<u64>) -> bool {
+        let many = |cutoff: u64| *pages == WHOLE || (cutoff > 0 && pages.end - pages.start > cutoff);
+        matches!(self.upkeep.flush, Flush::Lazy { cutoff } if many(cutoff)) && self.upkeep.kernel != Some(space)
+    }
+
+    /// What has changed is to leave the hash table, or the space gets another number.
+    pub(crate) fn keep_up(&mut self, space: u32, pages: Range<u64>) {
+        if self.renews(space, &pages) {
+            return self.renew(space);
+        }
+        if !self.walks_again() {
+            return;
+        }
+        // Of a whole space those that are mapped, which software goes through in the tree.
+        let pages: Vec<u64> = match pages == WHOLE {
+            true => {
+                let mut mapped: Vec<u64> =
+                    self.mappings.all().filter(|(of, ..)| *of == space).map(|(_, page, _)| page.0).collect();
+                mapped.sort_unstable();
+                mapped
+            }
+            false => pages.collect(),
+        };
+        for behind in self.fronts.iter_mut().flat_map(|front| &mut front.behind) {
+            let Some((groups, mut reads)) = behind.groups() else { continue };
+            pages.iter().for_each(|page| groups.flush_page((space, *page), &mut reads));
+        }
+    }
+
+    /// A space gets another number: nothing that TLBs and hash tables have of it is found again.
+    fn renew(&mut self, space: u32) {
+        self.shot = Some((space, WHOLE));
+        self.counters.groups.renewed += 1;
+        for front in &mut self.fronts {
+            front.forget();
+            front.counters.shootdown_entries += front.first.drop_space(&self.mappings, space);
+            for behind in &mut front.behind {
+                behind.counters.shootdown_entries += behind.tlbs.drop_space(&self.mappings, space);
+                if let Some((groups, _)) = behind.groups() {
+                    groups.renew(space);
+                }
+            }
+        }
+    }
+
+    /// These pages have changed: the hash table has none of them.
+    pub(crate) fn drop_from_groups(&mut self, space: u32, pages: Range<u64>) {
+        for (groups, _) in self.fronts.iter_mut().flat_map(|front| &mut front.behind).filter_map(|b| b.groups()) {
+            pages.clone().for_each(|page| groups.drop_page(space, page));
+        }
+    }
+
+    /// A space ends: its VSIDs are nobody's.
+    pub(crate) fn end_contexts(&mut self, space: u32) {
+        for (groups, _) in self.fronts.iter_mut().flat_map(|front| &mut front.behind).filter_map(|b| b.groups()) {
+            groups.segments.renew(space);
+        }
+    }
+
+    /// Whether an access after a trap goes to the page tables like any other, which then have the page in more than one place.
+    pub(crate) fn walks_again(&self) -> bool {
+        self.groups_of(0).is_some()
+    }
+
+    /// As [`Mmu::retry`] there.
+    pub(crate) fn access_again(&mut self, request: Request, line: Option<u32>) -> Result<(), Trap> {
+        match self.lookup(self.space, request.page()) {
+            None => return Err(Trap::Absent),
+            Some(held) if !held.protection.allows(request.access()) => {
+                return Err(Trap::Rights { held: held.protection });
+            }
+            Some(_) => {}
+        }
+        let trap = match line {
+            Some(line) => self.run_lines(&[request], &[line]),
+            None => self.run(&[request]),
+        };
+        trap.map_or(Ok(()), |(_, trap)| Err(trap))
+    }
+
+    /// As [`Mmu::run_lines`] where the kernel has a handler, request by request: what this touches comes before the access that missed.
+    pub(crate) fn run_handled(&mut self, requests: &[Request], lines: &[u32]) -> Option<(usize, Trap)> {
+        requests.iter().zip(lines).enumerate().find_map(|(at, (request, line))| {
+            if self.access_block(*request, *line) {
+                return None;
+            }
+            if self.enters_software(*request) {
+                self.handle();
+            }
+            self.run_one(*request, *line).map(|trap| (at, trap))
+        })
+    }
+
+    fn run_one(&mut self, request: Request, line: u32) -> Option<Trap> {
+        let asked = crate::front::Lined { requests: &[request], lines: &[line] };
+        let mut trap = None;
+        for front in &mut self.fronts {
+            trap = front.run_lines(&mut self.mappings, self.space, asked).map(|(_, trap)| trap);
+        }
+        trap
+    }
+
+    /// Accesses a line that a block translates; returns whether one does.
+    fn access_block(&mut self, request: Request, line: u32) -> bool {
+        let (space, page) = (self.space, request.page());
+        if !self.upkeep.blocks.iter().any(|block| block.space == space && block.pages.contains(&page.0)) {
+            return false;
+        }
+        self.access_real(request, line);
+        for behind in self.fronts.iter_mut().flat_map(|front| &mut front.behind) {
+            behind.counters.groups.blocks += 1;
+        }
+        true
+    }
+
+    /// Accesses a line of a mapped page without any TLB.
+    fn access_real(&mut self, request: Request, line: u32) {
+        let mapped = self.mappings.mapping(self.space, request.page());
+        let Some((head, ..)) = mapped else { return };
+        let frame = self.mappings.frame_of(head, request.page());
+        self.fronts.iter_mut().for_each(|front| front.access_line(frame, line, request.access() == Access::Execute));
+    }
+
+    /// Whether a request misses in the TLBs so that software is entered.
+    fn enters_software(&self, request: Request) -> bool {
+        self.fronts.iter().any(|front| {
+            !front.has(&self.mappings, self.space, request)
+                && front.behind.iter().any(|behind| {
+                    behind.groups_held().is_some_and(|groups| groups.enters_software(self.space, request.page()))
+                })
+        })
+    }
+
+    /// The software that is entered touches its memory. Where it misses itself, what is entered then touches nothing.
+    fn handle(&mut self) {
+        let Some(handler) = self.upkeep.handler.take() else { return };
+        let space = self.enter_kernel();
+        for touch in &handler.touches {
+            let request = Request::new(touch.page, touch.access);
+            if handler.translated {
+                if !self.access_block(request, touch.line) {
+                    let trap = self.run_one(request, touch.line);
+                    assert_eq!(trap, None, "the kernel's memory is mapped: {touch:?}");
+                }
+            } else {
+                self.access_real(request, touch.line);
+            }
+        }
+        self.leave_kernel(space);
+        self.upkeep.handler = Some(handler);
+    }
+}

@@ -1,0 +1,82 @@
+//! Machines whose page table is a hash table of groups, and which have segments and blocks: the PowerPC.
+
+use super::{Machine, bytes};
+use crate::table::TableKind;
+use serde::Deserialize;
+
+/// Who looks for a page in the hash table at a TLB miss.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Search {
+    /// The processor. Software is entered where the page is in neither group (the 604).
+    Hardware,
+    /// Software, which is entered at each TLB miss and may have no hash table at all (the 603).
+    Software,
+}
+
+/// A page table of groups of entries, found by a hash of a virtual segment identifier (VSID) and the page index: a page is in its
+/// primary or its secondary group. Dougan, Mackerras and Yodaiken, OSDI 1999, section 3. The operating system keeps a tree beside it
+/// (`page-table.bits`), which has all that is mapped.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct Groups {
+    /// The groups of 8 entries of 8 bytes, a power of two.
+    pub groups: u64,
+    /// Who searches them.
+    pub search: Search,
+    /// Cycles of each entry that is looked at, besides its line.
+    pub entry_cycles: u64,
+    /// Cycles to enter software and to leave it: at each miss of a TLB where software searches, else where the hardware has found nothing.
+    pub enter_cycles: u64,
+    /// Block address translation: registers for data, and as many for instructions, each of which maps a block without any TLB; 0 without.
+    #[serde(default)]
+    pub blocks: usize,
+    /// The largest block.
+    #[serde(default = "largest", deserialize_with = "bytes")]
+    pub block_size: u64,
+    /// Where the values come from.
+    pub source: String,
+    /// The keys whose values are assumed.
+    #[serde(default)]
+    pub assumed: Vec<String>,
+}
+
+fn largest() -> u64 {
+    256 << 20
+}
+
+impl Machine {
+    pub(super) fn check_groups(&self) -> Result<(), (&'static str, String)> {
+        if (self.page_table.kind == TableKind::Groups) != self.groups.is_some() {
+            let what = "\"groups\" goes with a table [groups], and only with that";
+            return Err(("page-table.kind", what.into()));
+        }
+        let Some(Groups { groups, block_size, .. }) = &self.groups else { return Ok(()) };
+        if !groups.is_power_of_two() {
+            return Err(("groups.groups", format!("expected a power of two, not {groups}")));
+        }
+        if !block_size.is_power_of_two() || *block_size < 128 << 10 {
+            return Err(("groups.block-size", format!("expected a power of two from 128K on, not {block_size} bytes")));
+        }
+        if self.page_table.bits.len() != 3 {
+            let what =
+                "a machine with groups has a tree of two levels, written as three of which nobody reads the root";
+            return Err(("page-table.bits", what.into()));
+        }
+        if self.pages.sizes.len() > 1 {
+            return Err(("pages.sizes", "a machine with groups has base pages alone".into()));
+        }
+        if !self.walk_cache.is_empty() {
+            return Err((
+                "walk-cache",
+                "a machine with groups has no walk caches: remove them, walk-cache = []".into(),
+            ));
+        }
+        let beside = self.host.is_some() || self.range_tlb.is_some() || self.shadow.is_some();
+        if beside || self.tlb_levels() != 1 || self.tlb.iter().any(|tlb| tlb.joined(self).is_some()) {
+            let what = "a machine with groups has one level of TLBs whose entries hold a page each, and no [host], [range-tlb], [shadow]";
+            return Err(("groups", what.into()));
+        }
+        Ok(())
+    }
+}

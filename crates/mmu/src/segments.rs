@@ -1,0 +1,150 @@
+//! Segments: the upper bits of an address select a virtual segment identifier (VSID), which names the same page in all address spaces that
+//! have it. Dougan, Mackerras and Yodaiken, OSDI 1999, sections 3, 5.2 and 7.
+//!
+//! An address space has a context number, from which its VSIDs follow: number x scatter, modulo 2^20, and four bits for the segment, as in
+//! Linux/PPC. With a new context number all that was known of the space is out of date at once: the entries with its old VSIDs, in the
+//! hash table, match nothing any more; they are zombies. Programs recorded on machines with wider addresses have segments beyond 16: they
+//! are numbered in the order of their first use, and more than eight take another context number.
+
+/// The bits of a page index: a segment has 256 MB.
+const INDEX_BITS: u32 = 16;
+/// Context numbers are below this, and 0 is the kernel's.
+const CONTEXTS: u32 = 1 << 20;
+/// The segments of a program that one context number serves; the others are the kernel's.
+const OF_CONTEXT: usize = 8;
+
+/// The page under its VSID: `vsid << 16 | index`.
+pub(crate) type VirtualPage = u64;
+
+/// The segments of all spaces.
+#[derive(Clone, Debug)]
+pub(crate) struct Segments {
+    scatter: u32,
+    /// The space whose segments have VSIDs of their own, that never change.
+    kernel: Option<u32>,
+    /// By space: the numbers of its segments, in the order of their first use, and the contexts that serve them, eight by each.
+    spaces: Vec<(Vec<u64>, Vec<u32>)>,
+    /// The contexts, by scattered number, that a space has.
+    live: Vec<bool>,
+    /// The last context number that was given.
+    last: u32,
+}
+
+impl Segments {
+    pub(crate) fn new(scatter: u32) -> Segments {
+        Segments { scatter, kernel: None, spaces: Vec::new(), live: vec![false; CONTEXTS as usize], last: 0 }
+    }
+
+    /// How context numbers are scattered from now on, and the space of the kernel. Before anything is asked.
+    pub(crate) fn set(&mut self, scatter: u32, kernel: Option<u32>) {
+        *self = Segments { scatter, kernel, ..Segments::new(scatter) };
+    }
+
+    /// The page under its VSID; `None` if numbers have run out, so that [`Segments::begin_again`] must be called.
+    pub(crate) fn page(&mut self, space: u32, page: u64) -> Option<VirtualPage> {
+        let (segment, index) = (page >> INDEX_BITS, page & ((1 << INDEX_BITS) - 1));
+        if self.kernel == Some(space) {
+            return Some((segment & 0xf) << INDEX_BITS | index);
+        }
+        if self.spaces.len() <= space as usize {
+            self.spaces.resize(space as usize + 1, Default::default());
+        }
+        let (segments, contexts) = &mut self.spaces[space as usize];
+        let number = segments.iter().position(|other| *other == segment).unwrap_or_else(|| {
+            segments.push(segment);
+            segments.len() - 1
+        });
+        while contexts.len() <= number / OF_CONTEXT {
+            if self.last + 1 == CONTEXTS {
+                return None;
+            }
+            self.last += 1;
+            let context = self.last.wrapping_mul(self.scatter) % CONTEXTS;
+            contexts.push(context);
+            self.live[context as usize] = true;
+        }
+        let vsid = u64::from(contexts[number / OF_CONTEXT]) << 4 | (number % OF_CONTEXT) as u64;
+        Some(vsid << INDEX_BITS | index)
+    }
+
+    /// The page under its VSID, if its segment has one.
+    pub(crate) fn known(&self, space: u32, page: u64) -> Option<VirtualPage> {
+        let (segment, index) = (page >> INDEX_BITS, page & ((1 << INDEX_BITS) - 1));
+        if self.kernel == Some(space) {
+            return Some((segment & 0xf) << INDEX_BITS | index);
+        }
+        let (segments, contexts) = self.spaces.get(space as usize)?;
+        let number = segments.iter().position(|other| *other == segment)?;
+        let context = contexts.get(number / OF_CONTEXT)?;
+        Some((u64::from(*context) << 4 | (number % OF_CONTEXT) as u64) << INDEX_BITS | index)
+    }
+
+    /// Whether a space has the VSID of this page.
+    pub(crate) fn lives(&self, page: VirtualPage) -> bool {
+        let context = (page >> (INDEX_BITS + 4)) as usize;
+        self.live[context] || context == 0
+    }
+
+    /// The space gets other VSIDs when it needs some.
+    pub(crate) fn renew(&mut self, space: u32) {
+        if let Some((segments, contexts)) = self.spaces.get_mut(space as usize) {
+            contexts.drain(..).for_each(|context| self.live[context as usize] = false);
+            segments.clear();
+        }
+    }
+
+    /// All numbers can be given again: no space has one. What is held of any must be dropped.
+    pub(crate) fn begin_again(&mut self) {
+        (0..self.spaces.len() as u32).for_each(|space| self.renew(space));
+        self.last = 0;
+    }
+
+    /// Checks that no two spaces have the same context, and that those they have live.
+    pub(crate) fn validate(&self) -> Result<(), String> {
+        let mut all: Vec<u32> = self.spaces.iter().flat_map(|(_, contexts)| contexts).copied().collect();
+        let (count, live) = (all.len(), self.live.iter().filter(|live| **live).count());
+        all.sort_unstable();
+        all.dedup();
+        if all.len() != count || live != count || all.iter().any(|context| !self.live[*context as usize]) {
+            return Err(format!("{count} contexts, {} different, {live} live", all.len()));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vsid_is_the_scattered_context_and_the_segment() {
+        let mut segments = Segments::new(897);
+        assert_eq!(segments.page(0, 5), Some((897 << 4) << 16 | 5));
+        assert_eq!(segments.page(7, 0x1_0003), Some((2 * 897 << 4) << 16 | 3), "its first segment");
+        assert_eq!(segments.page(7, 9), Some((2 * 897 << 4 | 1) << 16 | 9));
+        assert_eq!(segments.known(7, 9), segments.page(7, 9));
+        // The ninth segment of a space takes a context of its own.
+        (2..8).for_each(|number| assert!(segments.page(7, number << 16).is_some()));
+        assert_eq!(segments.page(7, 8 << 16), Some((3 * 897 << 4) << 16));
+        let old = segments.page(7, 9).unwrap();
+        segments.renew(7);
+        assert!(!segments.lives(old) && segments.known(7, 9).is_none());
+        assert_eq!(segments.page(7, 9), Some((4 * 897 << 4) << 16 | 9));
+        segments.validate().unwrap();
+    }
+
+    #[test]
+    fn the_kernel_keeps_its_vsids_and_numbers_run_out() {
+        let mut segments = Segments::new(897);
+        segments.set(1, Some(1000));
+        assert_eq!(segments.page(1000, 0xc_0001), Some(0xc << 16 | 1));
+        for space in 0..CONTEXTS - 1 {
+            assert!(segments.page(0, 0).is_some(), "{space}");
+            segments.renew(0);
+        }
+        assert_eq!(segments.page(0, 0), None);
+        segments.begin_again();
+        assert_eq!(segments.page(0, 0), Some(1 << 20));
+        assert!(segments.lives(0xc << 16));
+    }
+}
