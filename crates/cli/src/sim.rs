@@ -44,6 +44,11 @@ pub(crate) struct Sim {
     #[arg(long = "host-policy", value_name = "P")]
     host_policies: Vec<String>,
 
+    /// A model of what the kernel itself touches, with its switches after a colon, as in linux-ppc:flush=eager,blocks=off; repeat for several,
+    /// which are crossed with the policies. Needs --lines
+    #[arg(long = "kernel", value_name = "K", requires = "lines")]
+    kernels: Vec<String>,
+
     /// Leave only these superpage sizes of each machine in use
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',')]
     sizes: Option<Vec<PageSize>>,
@@ -170,6 +175,7 @@ impl Sim {
             files: self.files,
             digest: self.digest,
             host_policies: self.host_policies.clone(),
+            kernels: self.kernels.clone(),
         };
         let set = |name: &String| superpage_sim::with_values(name, &self.set);
         let machines: Vec<String> = self.machines.iter().map(set).collect();

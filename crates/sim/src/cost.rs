@@ -77,9 +77,14 @@ impl Effort {
         }
     }
 
-    /// The work by purpose, in cycles of this machine, on which a digest takes so many.
-    pub(crate) fn on(&self, machine: &Machine, digest: u64) -> Kernel {
+    /// The work by purpose, in cycles of this machine, on which a digest takes so many. A model of the kernel has faults, switches, zeroing
+    /// and copying already.
+    pub(crate) fn on(&self, machine: &Machine, digest: u64, modelled: bool) -> Kernel {
         let costs = &machine.costs;
+        if modelled {
+            let others = Effort { faults: 0, switches: 0, zeroed_bytes: 0, copied_bytes: 0, ..*self };
+            return others.on(machine, digest, false);
+        }
         let kilobytes = |bytes: u64| bytes.div_ceil(1024);
         Kernel {
             fault: self.faults * costs.fault

@@ -7,7 +7,7 @@ use crate::piece::{Phases, Piece};
 use crate::requests::Course;
 use crate::simulation::Simulation;
 use crate::workers;
-use crate::{Digest, Error, Files, Fragment, Row, Run, Setup, Watch};
+use crate::{Digest, Error, Files, Fragment, KernelModel, Row, Run, Setup, Watch};
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, Mmu};
@@ -35,6 +35,8 @@ pub struct Conditions {
     /// The policies of the hosts of guests, by each of which every policy is run, `base` always among them; if there are none, hosts map
     /// all memory by pages of the size that the machine file says.
     pub host_policies: Vec<String>,
+    /// Models of kernels, with each of which every policy is run ([`KernelModel::named`]); if there are none, the kernel touches nothing.
+    pub kernels: Vec<String>,
 }
 
 /// The simulations of a grid over one workload: every machine with every policy, `base` always among them, and on every host.
@@ -70,6 +72,11 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
             return Err(Error::Usage(format!("two machines are called {}: {problem}", machine.name)));
         }
     }
+    let kernels = conditions.kernels.iter().map(|text| KernelModel::named(text).map(Some));
+    let mut kernels = kernels.collect::<Result<Vec<_>, Error>>()?;
+    if kernels.is_empty() {
+        kernels.push(None);
+    }
     let mut setups = Vec::new();
     for machine in machines {
         let ladder = match &conditions.sizes {
@@ -81,10 +88,16 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
                 let policy = crate::policy(text)?;
                 let ladder = crate::experiment::ladder(machine, &ladder, &policy)?;
                 let setup = Setup::new(machine.clone(), ladder, text, policy, conditions)?;
-                setups.push(match host {
-                    Some(host) => setup.on_host(host)?,
-                    None => setup,
-                });
+                for kernel in &kernels {
+                    let setup = match kernel {
+                        Some(kernel) => setup.clone().with_kernel(kernel)?,
+                        None => setup.clone(),
+                    };
+                    setups.push(match host {
+                        Some(host) => setup.on_host(host)?,
+                        None => setup,
+                    });
+                }
             }
         }
     }
@@ -244,6 +257,12 @@ fn check_lines(setups: &[Setup], info: &Info) -> Result<(), Error> {
 
 /// Whether the machines can run a stream without lines.
 fn check_pages(setups: &[Setup]) -> Result<(), Error> {
+    if let Some(kernel) = setups.iter().find_map(|setup| setup.kernel.as_ref()) {
+        return Err(Error::Usage(format!(
+            "kernel {}: only in a stream with lines is there room for what a kernel touches: give --lines",
+            kernel.text
+        )));
+    }
     match setups.iter().find(|setup| setup.machine.shadow.is_some()) {
         Some(setup) => Err(Error::Usage(format!(
             "machine {}: only lines say what goes to its memory controller: give --lines, and a trace recorded with it",
@@ -257,8 +276,10 @@ fn check_pages(setups: &[Setup]) -> Result<(), Error> {
 /// to each other, as [`run_parts`] returns them. It has done that already; this is for runs of several calls put together.
 pub fn compare(runs: &mut [Run]) {
     for group in runs.chunk_by_mut(|a, b| a.row.machine == b.row.machine) {
-        let Some(base) = group.iter().find(|run| run.row.is_base()).cloned() else { continue };
+        let bases: Vec<Run> = group.iter().filter(|run| run.row.is_base()).cloned().collect();
         for run in group {
+            // The one with the same kernel.
+            let Some(base) = bases.iter().find(|base| base.row.kernel == run.row.kernel) else { continue };
             run.row.compare(&base.row);
             estimate::compared_errors(&mut run.row, run.evidence.as_ref(), &base.row, base.evidence.as_ref());
             for (part, base) in run.parts.iter_mut().zip(&base.parts) {

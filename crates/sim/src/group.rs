@@ -42,7 +42,7 @@ impl Member {
 
     /// What this work of the kernel costs on it.
     pub(crate) fn kernel(&self, effort: &Effort) -> Kernel {
-        effort.on(&self.setup.machine, self.digest_cycles())
+        effort.on(&self.setup.machine, self.digest_cycles(), self.setup.kernel.is_some())
     }
 
     /// The cost of a digest of a base page.
@@ -80,9 +80,9 @@ fn does_the_same(a: &Setup, b: &Setup) -> bool {
 }
 
 /// Whether the kernel does things that depend on misses or on modelled time: a policy with a background, and idle
-/// time in which digests are computed.
+/// time in which digests are computed, or there is a model of what it touches.
 fn asks_the_machine(setup: &Setup) -> bool {
-    setup.policy.background().is_some() || setup.policy.answers.reclaim.hash == Hash::Idle
+    setup.kernel.is_some() || setup.policy.background().is_some() || setup.policy.answers.reclaim.hash == Hash::Idle
 }
 
 #[cfg(test)]

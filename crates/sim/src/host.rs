@@ -211,7 +211,7 @@ impl Host {
         }
         self.background_time = now;
         let before = self.effort(mmu);
-        let cycles = self.background.on(machine, 0).total();
+        let cycles = self.background.on(machine, 0, false).total();
         let spent = (cycles as f64 / machine.clock.hertz as f64 * 1e9) as u64;
         self.vm.advance(&mut Tables { mmu, sizes: &self.sizes }, &mut NoMemory, now, spent);
         self.background = self.background + (self.effort(mmu) - before);
@@ -223,7 +223,7 @@ impl Host {
 
     /// The cycles of all its work on this machine, on which a digest takes so many.
     pub(crate) fn cycles(&self, mmu: &Mmu, machine: &Machine, digest: u64) -> u64 {
-        self.effort(mmu).on(machine, digest).total()
+        self.effort(mmu).on(machine, digest, false).total()
     }
 
     /// The counts so far.

@@ -14,6 +14,7 @@ impl Simulation {
     pub(crate) fn trap(&mut self, asked: Asked<'_>) -> Result<(), Problem> {
         let request = asked.requests[0];
         let (page, access) = (request.page(), request.access());
+        self.fault_footprint();
         // A fault maps the page. A mapping may first have to be made or its rights widened: it takes at most four
         // steps.
         let mut steps = 0;
@@ -21,9 +22,15 @@ impl Simulation {
             steps += 1;
             let (hardware, address) =
                 (&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), self.processes.space.page(page));
+            let zeroed = self.vm.stats().bytes_zeroed;
             match self.vm.fault(hardware, &mut self.disk, address, access) {
                 Ok(fault) => {
                     self.note_copy(&fault);
+                    if self.footprint.is_some() {
+                        let zeroed = self.vm.stats().bytes_zeroed - zeroed;
+                        self.filled(fault.frame.0, fault.source.map(|source| source.0), zeroed);
+                        self.wait_for_disk();
+                    }
                     self.back_guest()?;
                     if asked.retry(&mut self.mmu).is_ok() {
                         self.note_writes(&[request]);
@@ -185,6 +192,10 @@ impl Simulation {
 
     /// Handles an event: anything in the stream but accesses.
     pub(crate) fn event(&mut self, event: &Event, stop: &AtomicBool) -> Result<(), Problem> {
+        if self.footprint.is_some() {
+            self.wait_for_disk();
+            self.event_footprint(event)?;
+        }
         match *event {
             Event::Switch { process, .. } => self.switch(process),
             Event::Exit if self.processes.dead => (self.processes.dead, self.processes.current) = (false, None),

@@ -1,7 +1,7 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
 use crate::row::{Caches, ShadowCounts};
-use crate::{Digest, Error, Files, Row, approximate};
+use crate::{Digest, Error, Files, KernelCounts, Row, approximate};
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
@@ -271,6 +271,9 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     if hosted {
         add(Column::prose("host"), |row| row.host_policy.clone().unwrap_or("-".into()));
     }
+    if rows.iter().any(|row| row.kernel.is_some()) {
+        add(Column::name("kernel"), |row| row.kernel.clone().unwrap_or("-".into()));
+    }
     add(Column::number("TLB misses"), approximate::misses);
     add(Column::number("fewer"), approximate::fewer);
     add(Column::number("walk refs").only_wide(), approximate::walk_references);
@@ -310,6 +313,18 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(Column::number("split").only_wide(), |row| of_shadow(row, |shadow| shadow.demotions));
         add(Column::number("lines flushed").only_wide(), |row| of_shadow(row, |shadow| shadow.flushed_lines));
     }
+    if rows.iter().any(|row| row.kernel_counts.is_some()) {
+        add(Column::number("kernel's TLB share"), |row| {
+            of_kernel(row, |kernel| (kernel.kernel_entries, kernel.tlb_entries))
+        });
+    }
+    if rows.iter().any(|row| row.kernel_counts.as_ref().is_some_and(|kernel| kernel.handled > 0)) {
+        add(Column::number("handled").only_wide(), |row| {
+            row.kernel_counts.as_ref().map_or("-".into(), |k| count(k.handled))
+        });
+        add(Column::number("found in table"), |row| of_kernel(row, |kernel| (kernel.found, kernel.searches)));
+        add(Column::number("evicts"), |row| of_kernel(row, |kernel| (kernel.evicts, kernel.reloads)));
+    }
     let mapped: Cell = match screen.is_wide() {
         true => |row| approximate::known(row, pages(&row.pages)),
         false => |row| approximate::known(row, most_pages(&row.pages)),
@@ -330,6 +345,12 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
 /// A count of line caches, if there are lines.
 fn of_caches(row: &Row, of: fn(&Caches) -> u64) -> String {
     row.caches.as_ref().map_or("-".into(), |caches| count(of(caches)))
+}
+
+/// A share of what a kernel with a model has done.
+fn of_kernel(row: &Row, of: fn(&KernelCounts) -> (u64, u64)) -> String {
+    let (part, all) = row.kernel_counts.as_ref().map_or((0, 0), of);
+    share((all > 0).then(|| 100.0 * part as f64 / all as f64))
 }
 
 /// A count of shadow superpages, if there are any.

@@ -170,6 +170,11 @@ pub(crate) struct Asked<'a> {
 }
 
 impl<'a> Asked<'a> {
+    /// These, with their lines.
+    pub(crate) fn of(requests: &'a [Request], lines: &'a [u32]) -> Asked<'a> {
+        Asked { requests, lines }
+    }
+
     /// Some of them.
     pub(crate) fn part(&self, range: Range<usize>) -> Asked<'a> {
         Asked { requests: &self.requests[range.clone()], lines: self.lines.get(range).unwrap_or_default() }

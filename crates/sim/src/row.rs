@@ -1,6 +1,6 @@
 //! A result row: what one policy on one machine did for one workload.
 
-use crate::{ContiguousPercent, Digest, Files, Fragment, Setup};
+use crate::{ContiguousPercent, Digest, Files, Fragment, KernelCounts, Setup};
 use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::borrow::Cow;
@@ -24,6 +24,8 @@ pub struct Row {
     /// The policy of the host, if it has one of its own ([`Conditions::host_policies`](crate::Conditions::host_policies)). All keys but those
     /// that begin with `host` and the sum of cycles are of the guest alone.
     pub host_policy: Option<String>,
+    /// The model of the kernel, if there is one ([`Conditions::kernels`](crate::Conditions::kernels)).
+    pub kernel: Option<String>,
     /// Loads and stores.
     pub references: u64,
     /// Instructions, as far as the stream contains them.
@@ -106,6 +108,9 @@ pub struct Row {
     pub caches: Option<Caches>,
     /// What superpages over scattered frames took, on a machine whose memory controller maps these (`+shadow`).
     pub shadow: Option<ShadowCounts>,
+    /// What a kernel with a model has done; its instructions are in `fault_cycles`, what it and the programs miss in
+    /// `walk_cycles` and `data_cycles`.
+    pub kernel_counts: Option<KernelCounts>,
     /// Superpages made: by promotion, or at once by the fault that populated all of them.
     pub promotions: u64,
     /// Those of them that a fault made at once, which costs no promotion.
@@ -391,6 +396,7 @@ impl Row {
             machine: setup.machine.name.clone(),
             policy: setup.name.clone(),
             host_policy: setup.host.as_ref().map(|host| host.name.clone()),
+            kernel: setup.kernel.as_ref().map(|kernel| kernel.text.clone()),
             error: Some(error),
             memory_bytes: setup.frames << base.shift(),
             swap_bytes: setup.swap_pages << base.shift(),
@@ -416,6 +422,9 @@ impl Row {
         }
         if let (Some(now), Some(then)) = (&mut self.shadow, &before.shadow) {
             *now = now.since(then);
+        }
+        if let (Some(now), Some(then)) = (&mut self.kernel_counts, &before.kernel_counts) {
+            *now = now.clone().since(then);
         }
         self.seconds -= before.seconds;
         self.idle_seconds -= before.idle_seconds;

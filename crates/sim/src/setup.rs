@@ -1,5 +1,6 @@
 //! The parts of one simulation of a grid, checked before anything runs.
 
+use crate::footprint::KernelModel;
 use crate::host::HostSetup;
 use crate::{Conditions, Error, Files, Fragment};
 use superpage_mmu::Machine;
@@ -22,6 +23,8 @@ pub struct Setup {
     pub(crate) digest: Digest,
     /// The host, if it has a policy of its own.
     pub(crate) host: Option<HostSetup>,
+    /// What the kernel itself touches, if that is in the stream.
+    pub(crate) kernel: Option<KernelModel>,
 }
 
 /// The hash function for digests, if a policy uses them: it determines their cost.
@@ -104,8 +107,16 @@ impl Setup {
         }
         let frames = memory >> ladder.base().shift();
         let swap_pages = conditions.swap.unwrap_or(2 * memory) >> ladder.base().shift();
-        let (name, host) = (name.into(), None);
-        Ok(Setup { machine, ladder, name, policy, frames, swap_pages, fragment, seed, files, digest, host })
+        let (name, host, kernel) = (name.into(), None, None);
+        Ok(Setup { machine, ladder, name, policy, frames, swap_pages, fragment, seed, files, digest, host, kernel })
+    }
+
+    /// The same with this model of the kernel, which takes memory of its own.
+    pub(crate) fn with_kernel(mut self, kernel: &KernelModel) -> Result<Setup, Error> {
+        kernel.refuses(&self)?;
+        self.frames -= kernel.pages();
+        self.kernel = Some(kernel.clone());
+        Ok(self)
     }
 
     /// The same on a host with this policy.

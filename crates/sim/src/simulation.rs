@@ -5,6 +5,7 @@ use crate::cost::{self, Effort};
 use crate::disk::Disk;
 use crate::estimate::{self, Evidence, Translated, Whole};
 use crate::files::Held;
+use crate::footprint::Footprint;
 use crate::fragment::{Fragmented, fragment};
 use crate::group::Member;
 use crate::hardware::Hardware;
@@ -27,11 +28,13 @@ pub(crate) struct Simulation {
     /// The first machine's, for all that is the same on the others.
     pub(crate) setup: Setup,
     pub(crate) members: Vec<Member>,
-    info: Info,
+    pub(crate) info: Info,
     pub(crate) vm: Vm,
     pub(crate) mmu: Mmu,
     /// The kernel of the host, if it has a policy of its own.
     pub(crate) host: Option<Host>,
+    /// What the kernel itself touches, if there is a model of it.
+    pub(crate) footprint: Option<Footprint>,
     pub(crate) disk: Disk,
     pub(crate) held: Held,
     fragmented: Fragmented,
@@ -154,9 +157,11 @@ impl Simulation {
         let physical = setup.machine.ladder();
         let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
         let mut mmu = Mmu::of(&group.iter().map(|(_, setup)| &setup.machine).collect::<Vec<_>>());
+        let footprint = Footprint::new(setup, &mut vm, &mut mmu);
         let mut simulation = Simulation {
             vm,
             host: Host::new(setup, &mut mmu).map_err(cannot)?,
+            footprint,
             mmu,
             members: group
                 .iter()
@@ -250,7 +255,7 @@ impl Simulation {
     }
 
     /// Makes the requests; on failure returns which one could not be made, and why.
-    fn requests(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
+    pub(crate) fn requests(&mut self, asked: Asked<'_>) -> Result<(), (usize, Problem)> {
         if self.vm.wants_misses() {
             return self.requests_telling(asked);
         }
@@ -357,7 +362,12 @@ impl Simulation {
         let translation = whole.tlb_hit_cycles + whole.walk_cycles + whole.data_cycles;
         let kernel = member.kernel(&self.effort());
         let host = self.host_cycles(member);
-        cost::program(machine, whole) + translation + kernel.total() + self.disk.cycles(machine) + host
+        cost::program(machine, whole)
+            + translation
+            + kernel.total()
+            + self.kernel_cycles()
+            + self.disk.cycles(machine)
+            + host
     }
 
     /// The part of it that the host's kernel took.
@@ -484,6 +494,8 @@ impl Simulation {
             machine: machine.name.clone(),
             policy: member.setup.name.clone(),
             host_policy: member.setup.host.as_ref().map(|host| host.name.clone()),
+            kernel: member.setup.kernel.as_ref().map(|kernel| kernel.text.clone()),
+            kernel_counts: self.kernel_counts(),
             references: whole.references,
             instructions: whole.instructions,
             faults: stats.faults,
@@ -502,7 +514,7 @@ impl Simulation {
             tlb_hit_cycles: whole.tlb_hit_cycles,
             walk_cycles: whole.walk_cycles,
             data_cycles: whole.data_cycles,
-            fault_cycles: kernel.fault,
+            fault_cycles: kernel.fault + self.kernel_cycles(),
             zero_cycles: kernel.zero,
             copy_cycles: kernel.copy,
             promotion_cycles: kernel.promotion,

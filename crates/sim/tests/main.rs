@@ -8,6 +8,7 @@ mod grid;
 mod hints;
 mod host;
 mod kept;
+mod kernel_model;
 mod lines;
 mod linux;
 mod misses;

@@ -14,17 +14,28 @@ use crate::{Error, Event, Source};
 pub(crate) const KIND: Kind = Kind {
     name: "start",
     help: "fork, execute a small program, wait for it; an operation is one process (LmBench, lat_proc exec)",
-    parameters: &[Parameter { name: "times", default: "20", help: "operations that are measured" }],
+    parameters: &[
+        Parameter { name: "times", default: "20", help: "operations that are measured" },
+        Parameter {
+            name: "idle",
+            default: "0",
+            help: "microseconds in which nothing runs after each, as at a terminal",
+        },
+    ],
     start,
 };
 
 fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     // Each is a process, and their numbers have 32 bits.
     let times = values.count("times", 1..=1_000_000_000)?;
-    Ok(measure(values, Start, times, (1, START_RUNS)))
+    let idle = values.count("idle", 0..=1_000_000_000)?;
+    Ok(measure(values, Start { idle }, times, (1, START_RUNS)))
 }
 
-struct Start;
+struct Start {
+    /// Microseconds after each operation.
+    idle: u64,
+}
 
 impl Benchmark for Start {
     fn begin(&mut self, out: &mut Out) {
@@ -48,6 +59,9 @@ impl Benchmark for Start {
         process::switch(out, 0);
         out.event(process::null()); // The rest of wait.
         process::leave(out, Stub::Wait);
+        if self.idle > 0 {
+            out.event(Event::Idle { microseconds: self.idle });
+        }
     }
 
     fn end(&mut self, out: &mut Out) {
