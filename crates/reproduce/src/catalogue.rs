@@ -50,6 +50,12 @@ static FILES: &[(&str, &str, &str)] = &files![
     "gosakan23" / "misses",
     "gosakan23" / "filling",
     "tatar22" / "measured",
+    "dougan99" / "table1",
+    "dougan99" / "table2",
+    "dougan99" / "effects",
+    "dougan99" / "table",
+    "dougan99" / "idle",
+    "dougan99" / "today",
 ];
 
 /// The input files of programs of built-in experiments: paper, name and text.
@@ -72,6 +78,8 @@ static INPUTS: &[(&str, &str, &str)] = &inputs![
     "gosakan23" / "ways-8.toml",
     "gosakan23" / "mosaic-8.toml",
     "gosakan23" / "mosaic-32.toml",
+    "dougan99" / "clock-180.toml",
+    "dougan99" / "clock-200.toml",
 ];
 
 fn built_in((paper, name, text): &(&str, &str, &str)) -> Experiment {

@@ -96,6 +96,8 @@ pub(crate) struct Run {
     pub(crate) long: Option<String>,
     /// Which extents of memory hold an immovable page before the run, as `superpage sim --fragment`.
     pub(crate) fragment: Option<String>,
+    /// A model of the kernel, as `superpage sim --kernel`.
+    pub(crate) kernel: Option<String>,
 }
 
 /// A run as files write it: a policy's name, or a table.
@@ -103,7 +105,7 @@ pub(crate) struct Run {
 #[serde(
     untagged,
     deny_unknown_fields,
-    expecting = "a policy, or a table with policy, machine, replication, workload, long, fragment"
+    expecting = "a policy, or a table with policy, machine, replication, workload, long, fragment, kernel"
 )]
 enum RunText {
     Policy(String),
@@ -115,20 +117,21 @@ enum RunText {
         workload: Option<String>,
         long: Option<String>,
         fragment: Option<String>,
+        kernel: Option<String>,
     },
 }
 
 impl From<RunText> for Run {
     fn from(text: RunText) -> Run {
-        let (policy, named, replication, workload, long, fragment) = match text {
-            RunText::Policy(policy) => (policy, None, None, None, None, None),
-            RunText::Table { policy, machine, replication, workload, long, fragment } => {
-                (policy, machine, replication, workload, long, fragment)
+        let (policy, named, replication, workload, long, fragment, kernel) = match text {
+            RunText::Policy(policy) => (policy, None, None, None, None, None, None),
+            RunText::Table { policy, machine, replication, workload, long, fragment, kernel } => {
+                (policy, machine, replication, workload, long, fragment, kernel)
             }
         };
         let machine = named.unwrap_or_else(|| "alpha-21264".into());
         let (inputs, replication) = (BTreeMap::new(), replication.unwrap_or(true));
-        Run { policy, machine, inputs, replication, workload, long, fragment }
+        Run { policy, machine, inputs, replication, workload, long, fragment, kernel }
     }
 }
 

@@ -39,6 +39,7 @@ struct Stream {
     memory: Option<String>,
     digest: Option<String>,
     fragment: Option<String>,
+    kernel: Option<String>,
     sample_seconds: Option<f64>,
     lines: bool,
 }
@@ -215,6 +216,7 @@ fn stream(lines: bool, item: &Item, run: &Run, long: bool) -> Option<Stream> {
         memory: item.memory.clone(),
         digest: item.digest.clone(),
         fragment: run.fragment.clone(),
+        kernel: run.kernel.clone(),
         sample_seconds: item.sample_seconds,
         lines,
     })
@@ -295,7 +297,8 @@ impl Stream {
         let memory = self.memory.as_deref().map(parse_bytes).transpose().map_err(|error| error.to_string())?;
         let digest = self.digest.as_deref().map_or(Ok(Digest::default()), str::parse)?;
         let fragment = self.fragment.as_deref().map_or(Ok(Fragment::default()), str::parse)?;
-        let conditions = Conditions { memory, digest, fragment, ..Conditions::default() };
+        let kernels = self.kernel.iter().cloned().collect();
+        let conditions = Conditions { memory, digest, fragment, kernels, ..Conditions::default() };
         let setups = superpage_sim::plan_machines(&[machine], &[policy.to_string()], &conditions).map_err(text)?;
         Ok(setups.into_iter().next_back().expect("a plan has at least base"))
     }
