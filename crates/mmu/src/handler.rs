@@ -60,7 +60,8 @@ pub struct Handler {
 pub struct Upkeep {
     /// The kernel's address space.
     pub kernel: Option<u32>,
-    /// Context numbers are multiplied by this, which is odd, for VSIDs that are scattered over the hash table.
+    /// Context numbers are multiplied by this, for VSIDs that are scattered over the hash table. There are 2^20 of them, divided by the largest
+    /// power of two in it, which is at most 256.
     pub scatter: u32,
     /// Whether there is a hash table, where software searches: without, it reads the tree.
     pub table: bool,
@@ -109,9 +110,9 @@ impl Mmu {
     /// What the operating system does from now on. Before anything is mapped or translated.
     ///
     /// # Panics
-    /// `scatter` is even.
+    /// `scatter` is 0, or a multiple of 512.
     pub fn set_upkeep(&mut self, upkeep: Upkeep) {
-        assert!(!upkeep.scatter.is_multiple_of(2), "an even scatter gives two contexts the same VSIDs");
+        assert!(!upkeep.scatter.is_multiple_of(512), "too few contexts with a scatter of {}", upkeep.scatter);
         for (groups, _) in self.fronts.iter_mut().flat_map(|front| &mut front.behind).filter_map(|b| b.groups()) {
             groups.segments.set(upkeep.scatter, upkeep.kernel);
             groups.used = upkeep.table;

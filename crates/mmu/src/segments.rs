@@ -55,7 +55,8 @@ impl Segments {
             segments.len() - 1
         });
         while contexts.len() <= number / OF_CONTEXT {
-            if self.last + 1 == CONTEXTS {
+            // With an even constant they repeat sooner.
+            if self.last + 1 == CONTEXTS >> self.scatter.trailing_zeros() {
                 return None;
             }
             self.last += 1;
@@ -120,16 +121,16 @@ mod tests {
     fn a_vsid_is_the_scattered_context_and_the_segment() {
         let mut segments = Segments::new(897);
         assert_eq!(segments.page(0, 5), Some((897 << 4) << 16 | 5));
-        assert_eq!(segments.page(7, 0x1_0003), Some((2 * 897 << 4) << 16 | 3), "its first segment");
-        assert_eq!(segments.page(7, 9), Some((2 * 897 << 4 | 1) << 16 | 9));
+        assert_eq!(segments.page(7, 0x1_0003), Some(((2 * 897) << 4) << 16 | 3), "its first segment");
+        assert_eq!(segments.page(7, 9), Some(((2 * 897) << 4 | 1) << 16 | 9));
         assert_eq!(segments.known(7, 9), segments.page(7, 9));
         // The ninth segment of a space takes a context of its own.
         (2..8).for_each(|number| assert!(segments.page(7, number << 16).is_some()));
-        assert_eq!(segments.page(7, 8 << 16), Some((3 * 897 << 4) << 16));
+        assert_eq!(segments.page(7, 8 << 16), Some(((3 * 897) << 4) << 16));
         let old = segments.page(7, 9).unwrap();
         segments.renew(7);
         assert!(!segments.lives(old) && segments.known(7, 9).is_none());
-        assert_eq!(segments.page(7, 9), Some((4 * 897 << 4) << 16 | 9));
+        assert_eq!(segments.page(7, 9), Some(((4 * 897) << 4) << 16 | 9));
         segments.validate().unwrap();
     }
 

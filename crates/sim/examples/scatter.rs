@@ -38,17 +38,18 @@ fn fill(scatter: u32, processes: u32) -> (u64, u64, [u64; 9]) {
 fn main() {
     let mut numbers = std::env::args().skip(1).map(|text| {
         text.parse::<u32>().unwrap_or_else(|_| {
-            eprintln!("scatter: {text}: expected the number of processes, then odd constants below 1048576");
+            eprintln!("scatter: {text}: expected the number of processes, then constants below 1048576");
             std::process::exit(2);
         })
     });
     let processes = numbers.next().unwrap_or(150).clamp(1, 10_000);
     let asked: Vec<u32> = numbers.collect();
-    if asked.iter().any(|constant| constant % 2 == 0 || *constant >= 1 << 20) {
-        eprintln!("scatter: constants are odd and below 1048576, so that no two contexts have the same VSIDs");
+    if asked.iter().any(|constant| constant.is_multiple_of(512) || *constant >= 1 << 20) {
+        eprintln!("scatter: constants are below 1048576 and no multiples of 512");
         std::process::exit(2);
     }
-    let constants = if asked.is_empty() { (1..1200).step_by(14).chain([897]).collect() } else { asked };
+    let constants =
+        if asked.is_empty() { (1..1200).step_by(14).chain([16, 64, 128, 256, 897]).collect() } else { asked };
     let mut all: Vec<_> = constants.into_iter().map(|constant| (constant, fill(constant, processes))).collect();
     all.sort_by_key(|(constant, (used, evicts, _))| (std::cmp::Reverse(*used), *evicts, *constant));
     println!("{processes} processes of {} pages; constant, entries in use, evicts, groups with 0 to 8 entries", 108);

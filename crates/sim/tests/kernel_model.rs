@@ -70,7 +70,7 @@ fn what_is_no_kernel_is_told() {
         ("linux-ppc:colour=on", "there is no switch \"colour\": there are blocks, clear"),
         ("linux-ppc:blocks", "\"blocks\" is no switch"),
         ("linux-ppc:flush=never", "expected `eager` or `lazy`"),
-        ("linux-ppc:scatter=16", "odd number"),
+        ("linux-ppc:scatter=1024", "no multiple of 512"),
         ("linux-ppc:cutoff=-1", "cutoff"),
         ("missing.toml", "missing.toml"),
     ] {

@@ -276,7 +276,7 @@ fn a_hash_table_of_groups_is_kept_up_to_date() {
         let handler = Handler { touches: touches(random), translated: random.below(2) == 0 };
         let upkeep = Upkeep {
             kernel: Some(KERNEL),
-            scatter: [1, 897, 33][random.below(3) as usize],
+            scatter: [1, 897, 128][random.below(3) as usize],
             table: !software || random.below(3) > 0,
             cached_tables: random.below(3) > 0,
             reclaims_on_demand: random.below(3) == 0,

@@ -206,8 +206,10 @@ impl KernelModel {
             switches.insert(key.into(), value);
         }
         let switches: Switches = switches.try_into().map_err(|error: toml::de::Error| wrong(error.message()))?;
-        if switches.scatter % 2 == 0 || switches.scatter >= 1 << 20 {
-            return Err(wrong("scatter is an odd number below 1048576, so that no two contexts have the same VSIDs"));
+        if switches.scatter.is_multiple_of(512) || switches.scatter >= 1 << 20 {
+            return Err(wrong(
+                "scatter is a number below 1048576 and no multiple of 512, so that there are enough contexts",
+            ));
         }
         let model =
             KernelModel { text: text.into(), memory: file.memory, switches, paths: file.path, loops: file.loops };
