@@ -73,7 +73,8 @@ fn a_superpage_is_one_shootdown_and_a_space_that_ends_one_flush() {
     mmu.validate().unwrap();
 }
 
-/// A reference that faults counts one miss; the retry finds what the fault loaded, and is not counted.
+/// A reference that faults counts one miss; the retry finds what the fault loaded, and is not counted, but where software must place the page
+/// into a hash table first.
 #[test]
 fn a_fault_is_one_miss() {
     for name in Machine::names() {
@@ -90,8 +91,12 @@ fn a_fault_is_one_miss() {
         assert_eq!(mmu.retry(request), Ok(()));
         assert_eq!(mmu.run(&[request]), None);
         let counters = mmu.counters(0);
-        assert_eq!((counters.references, counters.tlb_misses()), ([0, 2, 0], 1), "{name}");
+        let again = u64::from(machine.groups.is_some());
+        assert_eq!((counters.references, counters.tlb_misses()), ([0, 2 + again, 0], 1 + again), "{name}");
         assert_eq!(counters.dirty_updates, 0, "{name}: the fault was for a write");
+        if again > 0 {
+            continue;
+        }
         // Another page of the same table misses later, and finds its entry: that walk ended in no fault.
         mmu.enter(
             0,

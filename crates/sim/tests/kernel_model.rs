@@ -58,7 +58,7 @@ fn programs_do_the_same_with_any_kernel() {
                 kernel.kernel_entries as f64 / kernel.tlb_entries.max(1) as f64
             })
             .collect();
-        assert!(shares[0] < 0.1 && shares[1] > 0.2, "{machine} {shares:?}");
+        assert!(2.0 * shares[0] < shares[1] && shares[1] > 0.2, "{machine} {shares:?}");
         assert!(all[0][0].tlb_misses < all[1][0].tlb_misses, "{machine}");
     }
 }

@@ -48,7 +48,10 @@ fn largest() -> u64 {
 impl Machine {
     pub(super) fn check_groups(&self) -> Result<(), (&'static str, String)> {
         if (self.page_table.kind == TableKind::Groups) != self.groups.is_some() {
-            let what = "\"groups\" goes with a table [groups], and only with that";
+            let what = match self.groups.is_some() {
+                true => "a machine with a hash table of groups, [groups], does not have other page tables beside it",
+                false => "\"groups\" goes with a table [groups]",
+            };
             return Err(("page-table.kind", what.into()));
         }
         let Some(Groups { groups, block_size, .. }) = &self.groups else { return Ok(()) };
@@ -64,7 +67,7 @@ impl Machine {
             return Err(("page-table.bits", what.into()));
         }
         if self.pages.sizes.len() > 1 {
-            return Err(("pages.sizes", "a machine with groups has base pages alone".into()));
+            return Err(("pages.sizes", "a machine with a hash table of groups does not have superpages".into()));
         }
         if !self.walk_cache.is_empty() {
             return Err((
