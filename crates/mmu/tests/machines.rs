@@ -319,7 +319,9 @@ const UNFIT: [(&str, &[&str]); 7] = [
 fn every_built_in_overlay_fits_every_machine() {
     for overlay in Machine::overlays() {
         for name in Machine::names() {
-            if UNFIT.iter().any(|(unfit, machines)| *unfit == overlay && machines.contains(&name)) {
+            // Hash tables of groups go with plain TLBs of one level alone.
+            let grouped = name.starts_with("ppc") && !["lru", "tlb-64"].contains(&overlay);
+            if grouped || UNFIT.iter().any(|(unfit, machines)| *unfit == overlay && machines.contains(&name)) {
                 let why = Machine::builtin(&format!("{name}+{overlay}")).unwrap_err().to_string();
                 let said = [
                     "holds",

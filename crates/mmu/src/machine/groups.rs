@@ -72,12 +72,12 @@ impl Machine {
         if !self.walk_cache.is_empty() {
             return Err((
                 "walk-cache",
-                "a machine with groups has no walk caches: remove them, walk-cache = []".into(),
+                "a machine with a hash table of groups does not have walk caches: remove them, walk-cache = []".into(),
             ));
         }
         let beside = self.host.is_some() || self.range_tlb.is_some() || self.shadow.is_some();
         if beside || self.tlb_levels() != 1 || self.tlb.iter().any(|tlb| tlb.joined(self).is_some()) {
-            let what = "a machine with groups has one level of TLBs whose entries hold a page each, and no [host], [range-tlb], [shadow]";
+            let what = "a machine with a hash table of groups has one level of TLBs whose entries hold a page each, and no [host], [range-tlb], [shadow]";
             return Err(("groups", what.into()));
         }
         Ok(())
