@@ -1,7 +1,7 @@
 //! What an operating system does to keep TLBs and hash tables up to date: how it flushes, which of its own memory is translated by
 //! blocks, and the software that is entered at a miss. Dougan, Mackerras and Yodaiken, OSDI 1999, sections 5 to 8.
 //!
-//! The kernel has an address space of its own here, whose entries stay in the TLBs when programs are switched.
+//! The kernel has an address space of its own here, whose entries stay in the TLBs when programs are switched, unless that empties them.
 
 use crate::counters::Counters;
 use crate::front::Front;
@@ -120,6 +120,13 @@ impl Mmu {
             groups.on_demand = upkeep.reclaims_on_demand;
         }
         self.upkeep = upkeep;
+    }
+
+    /// The software that is entered at a miss touches this from now on, if there is any.
+    pub fn set_handler_touches(&mut self, touches: Vec<Touch>) {
+        if let Some(handler) = &mut self.upkeep.handler {
+            handler.touches = touches;
+        }
     }
 
     /// The kernel runs, in its own space, which is not a switch; returns the space that ran.

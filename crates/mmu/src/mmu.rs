@@ -302,6 +302,8 @@ impl Mmu {
         let most = if machine.shadow.is_some() { SHADOW_LINES } else { PROGRAM_LINES }.saturating_mul(bytes);
         if machine.line_cache.is_empty() {
             Some("it has no line caches ([[line-cache]] in its file)".into())
+        } else if machine.shadow.is_some() && bytes < 64 {
+            Some(format!("with shadow superpages its lines have at least 64 bytes, not {bytes}"))
         } else if machine.has_managed_host() {
             Some(
                 "its host has a policy, and puts the guest's lines where that says: leave out --lines or --host-policy"

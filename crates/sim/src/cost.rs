@@ -77,12 +77,21 @@ impl Effort {
         }
     }
 
-    /// The work by purpose, in cycles of this machine, on which a digest takes so many. A model of the kernel has faults, switches, zeroing
-    /// and copying already.
+    /// Without bytes that were zeroed and copied as accesses.
+    pub(crate) fn without(self, (zeroed, copied): (u64, u64)) -> Effort {
+        Effort {
+            zeroed_bytes: self.zeroed_bytes.saturating_sub(zeroed),
+            copied_bytes: self.copied_bytes.saturating_sub(copied),
+            ..self
+        }
+    }
+
+    /// The work by purpose, in cycles of this machine, on which a digest takes so many. A model of the kernel has faults and switches
+    /// already.
     pub(crate) fn on(&self, machine: &Machine, digest: u64, modelled: bool) -> Kernel {
         let costs = &machine.costs;
         if modelled {
-            let others = Effort { faults: 0, switches: 0, zeroed_bytes: 0, copied_bytes: 0, ..*self };
+            let others = Effort { faults: 0, switches: 0, ..*self };
             return others.on(machine, digest, false);
         }
         let kilobytes = |bytes: u64| bytes.div_ceil(1024);

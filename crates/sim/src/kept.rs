@@ -13,10 +13,11 @@ use std::fs::File;
 const EVIDENCE: &str = "evidence";
 
 /// The columns whose values are nested: JSON as text.
-const NESTED: [&str; 10] = [
+const NESTED: [&str; 11] = [
     "pages",
     "contiguous_percent",
     "caches",
+    "kernel_counts",
     "shadow",
     "promotions_by_size",
     "host_pages",

@@ -378,7 +378,9 @@ impl Simulation {
 
     /// The kernel's work so far.
     pub(crate) fn effort(&self) -> Effort {
-        Effort::new(&self.mmu.shared(), &self.vm.stats(), self.counted.copied_bytes, self.counted.idle_hashed)
+        let effort =
+            Effort::new(&self.mmu.shared(), &self.vm.stats(), self.counted.copied_bytes, self.counted.idle_hashed);
+        effort.without(self.filled_bytes())
     }
 
     /// Begins a part, and ends the current one.

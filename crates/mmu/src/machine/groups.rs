@@ -58,8 +58,9 @@ impl Machine {
         if !groups.is_power_of_two() {
             return Err(("groups.groups", format!("expected a power of two, not {groups}")));
         }
-        if !block_size.is_power_of_two() || *block_size < 128 << 10 {
-            return Err(("groups.block-size", format!("expected a power of two from 128K on, not {block_size} bytes")));
+        if !block_size.is_power_of_two() || !(128 << 10..=256 << 20).contains(block_size) {
+            let what = format!("expected a power of two from 128K to 256M, not {block_size} bytes");
+            return Err(("groups.block-size", what));
         }
         if self.page_table.bits.len() != 3 {
             let what =

@@ -210,6 +210,7 @@ impl Groups {
         let primary = self.groups(page)[0].start;
         let mut free = self.look_for_free(page, counts, reads);
         if free.is_none() && self.on_demand && self.zombies {
+            counts.looked += self.entries.len() as u64;
             self.reclaim(self.entries.len() as u64, self.cached, reads);
             self.zombies = false;
             free = self.look_for_free(page, counts, reads);

@@ -112,6 +112,7 @@ impl Groups {
         let (mut all, mut free) = self.upto(place, None);
         self.counts.looked += all.len() as u64;
         if free.is_none() && self.upkeep.reclaims_on_demand && self.zombies {
+            self.counts.looked += self.table.len() as u64 * 8;
             all.extend(self.reclaim(self.table.len() * 8));
             self.zombies = false;
             let (again, now) = self.upto(place, None);

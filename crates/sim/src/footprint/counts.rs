@@ -14,11 +14,11 @@ pub struct KernelCounts {
     pub block_accesses: u64,
     /// Times that software was entered for a TLB miss.
     pub handled: u64,
-    /// Searches of the hash table for a TLB miss, and those that found the page.
+    /// Searches of the hash table for a TLB miss.
     pub searches: u64,
     /// Those that found it.
     pub found: u64,
-    /// Entries placed in the table, and those that replaced another.
+    /// Entries placed in the table.
     pub reloads: u64,
     /// Those that replaced another.
     pub evicts: u64,

@@ -17,8 +17,11 @@ const LINES: u64 = PAGE / LINE;
 /// Where devices begin behind memory, where that is larger than the file expects: at a multiple of so many pages.
 const DEVICES_ALIGNED: u64 = 1 << 18;
 
-/// Pages that the idle task keeps cleared at most.
+/// Pages that the idle task keeps cleared at most, and that it clears at most each time.
 const MOST_CLEARED: u64 = 128;
+
+/// A call copies no more bytes than these.
+const MOST_COPIED: u64 = 1 << 30;
 
 /// The hash table is looked at, which takes long, at each of so many looks at the TLBs.
 const TABLE_LOOKS: u64 = 64;
@@ -40,8 +43,12 @@ pub(crate) struct Footprint {
     counts: KernelCounts,
     /// Pages that are cleared and that no fault has taken.
     cleared: u64,
-    /// Where the next page is that the idle task clears.
+    /// Where the next page is that the idle task clears, and the next page of a file that a call copies.
     hand: u64,
+    file: u64,
+    /// Bytes that faults have zeroed and copied, line by line.
+    zeroed: u64,
+    copied: u64,
     /// The cycles of the disk that the idle task has run for.
     waited: u64,
 }
@@ -75,6 +82,9 @@ impl Footprint {
             counts: KernelCounts::default(),
             cleared: 0,
             hand: 0,
+            file: 0,
+            zeroed: 0,
+            copied: 0,
             waited: 0,
         };
         mmu.set_upkeep(footprint.upkeep(setup));
@@ -92,11 +102,7 @@ impl Footprint {
         if has_blocks && switches.device_blocks.is_on() {
             blocks.push(Block { space: self.space, pages: self.devices..self.devices + memory.device_pages });
         }
-        let (name, translated) = match switches.handlers {
-            Handlers::C => ("handler-c", true),
-            Handlers::Fast => ("handler-fast", false),
-        };
-        let touches = self.touches(name, 0, 0);
+        let (touches, translated) = (self.handler(0), switches.handlers == Handlers::C);
         Upkeep {
             kernel: Some(self.space),
             scatter: switches.scatter,
@@ -110,6 +116,11 @@ impl Footprint {
             blocks,
             handler: setup.machine.groups.is_some().then_some(Handler { touches, translated }),
         }
+    }
+
+    /// What is entered at a miss while this process runs.
+    fn handler(&self, process: u32) -> Vec<Touch> {
+        self.touches(self.model.handler(), process, process)
     }
 
     /// Maps all memory and the devices in the kernel's space: by the largest pages where blocks are on and the machine has none.
@@ -225,18 +236,26 @@ impl Simulation {
         let (first, loops) = (footprint.model.memory.first_page, footprint.model.loops);
         let line = |frame: u64, at: u64, access: Access| Touch { page: Vpn(first + frame), line: at as u32, access };
         if let Some(source) = source {
+            footprint.copied += PAGE;
             footprint.counts.instructions += LINES * loops.copy_per_line;
             let copy = (0..LINES).flat_map(|at| [line(source, at, Access::Read), line(frame, at, Access::Write)]);
             self.kernel_touches(&copy.collect::<Vec<_>>());
         } else if zeroed > 0 {
-            if footprint.cleared > 0 {
-                footprint.cleared -= 1;
-                footprint.counts.taken_pages += 1;
-                return;
+            footprint.zeroed += zeroed;
+            // Of a superpage all pages, which are aligned to their number.
+            let pages = zeroed.div_ceil(PAGE);
+            let begin = if pages.is_power_of_two() { frame & !(pages - 1) } else { frame };
+            for frame in begin..begin + pages {
+                let Some(footprint) = &mut self.footprint else { return };
+                if footprint.cleared > 0 {
+                    footprint.cleared -= 1;
+                    footprint.counts.taken_pages += 1;
+                    continue;
+                }
+                footprint.counts.instructions += LINES * loops.clear_per_line;
+                let clear: Vec<Touch> = (0..LINES).map(|at| line(frame, at, Access::Write)).collect();
+                self.kernel_touches(&clear);
             }
-            footprint.counts.instructions += LINES * loops.clear_per_line;
-            let clear: Vec<Touch> = (0..LINES).map(|at| line(frame, at, Access::Write)).collect();
-            self.kernel_touches(&clear);
         }
     }
 
@@ -253,6 +272,10 @@ impl Simulation {
             Event::Switch { process, .. } => {
                 if self.processes.current != Some(process) {
                     self.run_path("switch", Some(process));
+                    // The handler uses the kernel stack of the process that runs.
+                    if let Some(footprint) = &self.footprint {
+                        self.mmu.set_handler_touches(footprint.handler(process.0));
+                    }
                 }
             }
             Event::Call { ref path, at, bytes } => {
@@ -288,7 +311,8 @@ impl Simulation {
                 flush(self, inward(self.shift, from, from_pages));
             }
             Event::Fork { child } => {
-                self.call("entry");
+                self.footprint.iter_mut().for_each(|footprint| footprint.counts.calls += 1);
+                self.run_path("entry", None);
                 self.run_path("fork", Some(child));
                 self.mmu.flush_range(space, 0..u64::MAX);
             }
@@ -328,18 +352,21 @@ impl Simulation {
         let Some(footprint) = &mut self.footprint else { return Ok(()) };
         let (first, each) = (footprint.model.memory.first_page, footprint.model.loops.copy_per_line);
         let to_program = path.ends_with("read");
-        // A pipe has one page; a file has all of memory.
-        let pages = if path.starts_with("pipe") { 1 } else { self.setup.frames };
-        let begin = footprint.hand % pages;
+        let bytes = bytes.min(MOST_COPIED);
+        // A pipe has one page, the last of the kernel's own; a file is anywhere in memory.
+        let (begin, pages) = match path.starts_with("pipe") {
+            true => (footprint.memory - 1, 1),
+            false => (footprint.file % self.setup.frames, self.setup.frames),
+        };
         if pages > 1 {
-            footprint.hand += bytes.div_ceil(PAGE);
+            footprint.file += bytes.div_ceil(PAGE);
         }
         footprint.counts.instructions += bytes.div_ceil(LINE) * each;
         let (mine, theirs) = if to_program { (Access::Read, Access::Write) } else { (Access::Write, Access::Read) };
         let lines_in_page = self.setup.ladder.base().bytes() / LINE;
         for (number, line) in (at / LINE..(at + bytes).div_ceil(LINE)).enumerate() {
             let own = number as u64;
-            let page = Vpn(first + (begin + own / LINES) % pages);
+            let page = Vpn(first + if pages > 1 { (begin + own / LINES) % pages } else { begin });
             let touch = Touch { page, line: (own % LINES) as u32, access: mine };
             let request = Request::new(Vpn(line / lines_in_page), theirs);
             let place = (line % lines_in_page) as u32;
@@ -398,7 +425,7 @@ impl Simulation {
             return;
         }
         let each = ((LINES * loops.clear_per_line) as f64 * instruction) as u64 + LINES * lines * latency;
-        for _ in 0..left / each {
+        for _ in 0..(left / each.max(1)).min(MOST_CLEARED) {
             let Some(footprint) = &mut self.footprint else { return };
             if footprint.cleared >= MOST_CLEARED {
                 return;
@@ -418,12 +445,8 @@ impl Simulation {
     /// The instructions of a kernel that has a model.
     fn kernel_instructions(&self) -> u64 {
         self.footprint.as_ref().map_or(0, |footprint| {
-            let handler = match footprint.model.switches.handlers {
-                Handlers::C => "handler-c",
-                Handlers::Fast => "handler-fast",
-            };
             let handled = self.mmu.counters(0).groups.entered;
-            footprint.counts.instructions + handled * footprint.model.paths[handler].instructions
+            footprint.counts.instructions + handled * footprint.model.paths[footprint.model.handler()].instructions
         })
     }
 
@@ -435,6 +458,12 @@ impl Simulation {
         let instructions = self.kernel_instructions();
         let counts = KernelCounts { instructions, valid_now, live_now, ..footprint.counts.clone() };
         Some(counts.with_groups(&groups))
+    }
+
+    /// Bytes that the model has zeroed and copied line by line: they cost nothing else. Where the stream has calls, these copy all.
+    pub(crate) fn filled_bytes(&self) -> (u64, u64) {
+        let copied = |footprint: &Footprint| if self.info.calls { u64::MAX } else { footprint.copied };
+        self.footprint.as_ref().map_or((0, 0), |footprint| (footprint.zeroed, copied(footprint)))
     }
 
     /// The cycles of the instructions of a kernel that has a model.

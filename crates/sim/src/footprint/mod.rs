@@ -33,6 +33,7 @@ pub struct KernelModel {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct File {
+    #[allow(dead_code, reason = "for readers of the file")]
     name: String,
     #[allow(dead_code, reason = "for readers of the file")]
     description: String,
@@ -213,7 +214,6 @@ impl KernelModel {
         }
         let model =
             KernelModel { text: text.into(), memory: file.memory, switches, paths: file.path, loops: file.loops };
-        debug_assert!(model.text.starts_with(name) && !file.name.is_empty());
         model.check().map_err(|problem| wrong(&problem))?;
         Ok(model)
     }
@@ -224,6 +224,23 @@ impl KernelModel {
             if !self.paths.contains_key(needed) {
                 return Err(format!("the file has no [path.{needed}]"));
             }
+        }
+        let Memory { first_page, text, data, device_page, device_pages, .. } = self.memory;
+        if [first_page, device_page].iter().any(|page| *page >= 1 << 20) || device_pages > 1 << 16 {
+            return Err("first-page and device-page are below 2^20, device-pages at most 65536".into());
+        }
+        if text.max(data) > 1 << 30 {
+            return Err("memory.text and memory.data are at most 1G".into());
+        }
+        for (name, path) in &self.paths {
+            let lines = [path.code, path.data, path.process, path.other_process, path.device];
+            if lines.iter().any(|lines| *lines > 1 << 16) || path.instructions > 1_000_000_000 {
+                return Err(format!("[path.{name}]: at most 65536 lines of a kind, and 1000000000 instructions"));
+            }
+        }
+        let Loops { clear_per_line, copy_per_line, reclaim_per_entry } = self.loops;
+        if [clear_per_line, copy_per_line, reclaim_per_entry].iter().any(|instructions| *instructions > 1_000_000) {
+            return Err("[loop]: at most 1000000 instructions".into());
         }
         let (code, data) = self.paths.values().fold((0, 0), |(code, data), path| (code + path.code, data + path.data));
         for (what, lines, bytes) in [("text", code, self.memory.text), ("data", data, self.memory.data)] {
@@ -268,11 +285,30 @@ impl KernelModel {
         if !self.switches.table.is_on() && !software {
             return refused("table=off is for machines whose TLBs software refills, as ppc603".into());
         }
+        let (first, grouped) = (self.memory.first_page, machine.groups.is_some());
+        if grouped && first.max(self.memory.device_page) + setup.frames > 1 << 20 {
+            return refused(
+                "the kernel's memory and devices end within its first 4 GB: give less with --memory".into(),
+            );
+        }
+        if grouped && !first.is_multiple_of(setup.frames.next_power_of_two()) {
+            return refused(
+                "memory.first-page of the kernel's model is aligned to a block that holds all memory".into(),
+            );
+        }
         let block = machine.groups.as_ref().map_or(u64::MAX, |groups| groups.block_size);
         if setup.frames * PAGE > block {
             return refused(format!("its largest block has {} MB: give no more memory", block >> 20));
         }
         Ok(())
+    }
+
+    /// The path of what is entered at a miss.
+    pub(crate) fn handler(&self) -> &'static str {
+        match self.switches.handlers {
+            Handlers::C => "handler-c",
+            Handlers::Fast => "handler-fast",
+        }
     }
 
     /// Pages of 4 KB that text, data and the structures of processes take.
