@@ -50,7 +50,7 @@ pub struct KernelCounts {
     pub valid_entries: u64,
     /// Entries of pages that a space had, in all.
     pub live_entries: u64,
-    /// The most entries of the table that were valid.
+    /// The most entries of the table that were valid at one of these times, or now.
     pub most_valid_entries: u64,
     /// Entries of the table that are valid now.
     pub valid_now: u64,

@@ -88,7 +88,10 @@ impl Footprint {
             waited: 0,
         };
         mmu.set_upkeep(footprint.upkeep(setup));
+        // The stream begins when the kernel has its memory.
+        let saved = mmu.save_counts();
         footprint.map(setup, mmu);
+        mmu.restore_counts(saved);
         Some(footprint)
     }
 
@@ -457,6 +460,8 @@ impl Simulation {
         let [valid_now, live_now, _] = self.mmu.groups_in_use(0).unwrap_or_default();
         let instructions = self.kernel_instructions();
         let counts = KernelCounts { instructions, valid_now, live_now, ..footprint.counts.clone() };
+        let most_valid_entries = counts.most_valid_entries.max(valid_now);
+        let counts = KernelCounts { most_valid_entries, ..counts };
         Some(counts.with_groups(&groups))
     }
 

@@ -291,13 +291,13 @@ impl KernelModel {
                 "the kernel's memory and devices end within its first 4 GB: give less with --memory".into(),
             );
         }
-        if grouped && !first.is_multiple_of(setup.frames.next_power_of_two()) {
+        if grouped && self.switches.blocks.is_on() && !first.is_multiple_of(setup.frames.next_power_of_two()) {
             return refused(
                 "memory.first-page of the kernel's model is aligned to a block that holds all memory".into(),
             );
         }
         let block = machine.groups.as_ref().map_or(u64::MAX, |groups| groups.block_size);
-        if setup.frames * PAGE > block {
+        if self.switches.blocks.is_on() && setup.frames * PAGE > block {
             return refused(format!("its largest block has {} MB: give no more memory", block >> 20));
         }
         Ok(())
