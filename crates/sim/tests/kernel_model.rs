@@ -41,7 +41,7 @@ fn programs_do_the_same_with_any_kernel() {
     for (machine, kernels) in [
         ("ppc603", vec!["linux-ppc", old, "linux-ppc:table=off,tables=uncached,reclaim=demand"]),
         ("ppc604", vec!["linux-ppc:device-blocks=on,idle=uncached", old, "linux-ppc:clear=cached,list=off"]),
-        ("zen5", vec!["linux-ppc", old]),
+        ("zen5", vec!["linux-ppc", "linux-ppc:blocks=off"]),
     ] {
         let all = rows(machine, &kernels, "start:times=6");
         let same =
@@ -84,6 +84,6 @@ fn what_is_no_kernel_is_told() {
     };
     assert!(refused("ppc604", "linux-ppc:table=off", 32 << 20).contains("software refills"));
     assert!(refused("ppc604", "linux-ppc", 1 << 20).contains("give more with --memory"));
-    assert!(refused("ppc604", "linux-ppc", 1 << 30).contains("its largest block has 256 MB"));
+    assert!(refused("ppc604", "linux-ppc", 512 << 20).contains("its largest block has 256 MB"));
     assert!(refused("alpha-21264", "linux-ppc", 32 << 20).contains("base pages of 4K, not 8K"));
 }

@@ -286,7 +286,7 @@ impl KernelModel {
             return refused("table=off is for machines whose TLBs software refills, as ppc603".into());
         }
         let (first, grouped) = (self.memory.first_page, machine.groups.is_some());
-        if grouped && first.max(self.memory.device_page) + setup.frames > 1 << 20 {
+        if grouped && (first + setup.frames).max(self.memory.device_page + self.memory.device_pages) > 1 << 20 {
             return refused(
                 "the kernel's memory and devices end within its first 4 GB: give less with --memory".into(),
             );
