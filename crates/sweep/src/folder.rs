@@ -156,7 +156,11 @@ fn manifest(folder: &Path) -> Result<Option<Manifest>, String> {
 
 /// A folder with files of somebody else's is none for a sweep.
 fn refuse_others(path: &Path) -> Result<(), String> {
-    let ours = [MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html"];
+    let ours: &[&str] = match path.join(MANIFEST).exists() {
+        true => &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html"],
+        // Results come after the manifest.
+        false => &[CELLS, LOCKS],
+    };
     for file in std::fs::read_dir(path).into_iter().flatten().flatten() {
         let name = file.file_name();
         let name = name.to_string_lossy();
