@@ -187,6 +187,33 @@ fn what_a_sweep_was_made_from_does_not_change() {
     assert_eq!(place.rows("out"), rows);
 }
 
+/// Rows of one cell are never taken for those of another, nor results of somebody else for a sweep's.
+#[test]
+fn files_that_are_not_of_the_sweep_are_not_taken_for_its_own() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(
+        "[sweep]\nname = \"two\"\n[axes]\nworkload = \"touch:bytes=64K\"\nmachine = \"zen5\"\npolicy = \"thp\"\nmemory = [\"64M\", \"128M\"]\n",
+    );
+    place.sweep("out", &[]);
+    let (rows, files) = (place.rows("out"), cells(&place.path("out")));
+    let [one, other, ..] = &files.keys().collect::<Vec<_>>()[..] else { panic!("{files:?}") };
+    let path = |name: &str| place.path("out/cells").join(name);
+    let kept = fs::read(path(one)).unwrap();
+    fs::copy(path(other), path(one)).unwrap();
+    let done = place.run(&["sweep", "a.toml", "-o", "out"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(!done.status.success() && said.contains("it is of another cell; remove that file"), "{said}");
+    fs::write(path(one), kept).unwrap();
+    place.sweep("out", &[]);
+    assert_eq!(place.rows("out"), rows);
+
+    fs::create_dir(place.path("mine")).unwrap();
+    fs::write(place.path("mine/rows.parquet"), "mine").unwrap();
+    let said = place.refused(&["sweep", "a.toml", "-o", "mine"]);
+    assert!(said.contains("it has rows.parquet, which is no sweep's"), "{said}");
+    assert_eq!(place.rows("mine"), b"mine");
+}
+
 #[test]
 fn a_row_that_fails_is_a_row_and_the_others_go_on() {
     let _turn = superpage_testing::turn_of("sweep");

@@ -2,6 +2,7 @@
 
 use crate::axis::Point;
 use crate::plan::Part;
+use crate::run::CELL;
 use crate::{Plan, folder};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,9 +55,13 @@ fn runs(plan: &Plan, path: &Path, part: &Part, cells: &[usize]) -> Result<Vec<Ru
         let file = folder::cell(path, &cell.name);
         let wrong = |problem: String| Error::Output {
             what: "all rows".into(),
-            problem: format!("{}: {problem}; remove it and start again", file.display()),
+            problem: format!("{}: {problem}; remove that file and give the same command again", file.display()),
         };
         let kept = std::fs::read(&file).map_err(|error| error.to_string()).and_then(Kept::read).map_err(wrong)?;
+        let of = kept.notes.iter().find(|(key, _)| key == CELL).map_or("", |(_, name)| name);
+        if of != cell.name {
+            return Err(wrong("it is of another cell".into()));
+        }
         if kept.runs.len() != cell.rows.len() {
             return Err(wrong(format!("it has {} rows, expected {}", kept.runs.len(), cell.rows.len())));
         }

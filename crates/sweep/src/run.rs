@@ -14,6 +14,9 @@ use superpage_sim::{Error, Limit, Row, Run, Setup, check_memory, keep, run_parts
 /// The note of a cell that says how long it took.
 pub(crate) const SECONDS: &str = "superpage.seconds";
 
+/// The note of a cell with its name.
+pub(crate) const CELL: &str = "superpage.cell";
+
 /// A part of the cells: those whose places, counted from 1, leave the remainder `index` when divided by `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
@@ -244,11 +247,12 @@ impl Work<'_> {
                 (failed(&all, &stream.name, &problem), None)
             }
         };
-        let notes: Vec<(&str, String)> =
-            seconds.map(|seconds| (SECONDS, format!("{:.6}", seconds / cells.len() as f64))).into_iter().collect();
+        let seconds = seconds.map(|seconds| (SECONDS, format!("{:.6}", seconds / cells.len() as f64)));
         for (place, setups) in cells {
             let rest = runs.split_off(setups.len());
-            self.folder.write_cell(&self.plan.cells[*place].name, &keep(&runs, &notes)?)?;
+            let name = &self.plan.cells[*place].name;
+            let notes: Vec<(&str, String)> = seconds.clone().into_iter().chain([(CELL, name.clone())]).collect();
+            self.folder.write_cell(name, &keep(&runs, &notes)?)?;
             runs = rest;
         }
         Ok(true)
