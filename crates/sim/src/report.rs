@@ -266,23 +266,28 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     type Cell = fn(&Row) -> String;
     let mut columns: Vec<(Column, Cell)> = Vec::new();
     let mut add = |column: Column, cell: Cell| columns.push((column, cell));
-    add(Column::prose("policy"), |row| row.policy.clone());
+    // Kernels are compared by time, and their names are long.
+    let modelled = rows.iter().any(|row| row.kernel.is_some());
+    let policy = if modelled { Column::name("policy") } else { Column::prose("policy") };
+    let unless_modelled = |column: Column| if modelled { column.only_wide() } else { column };
+    let if_modelled = |column: Column| if modelled { column } else { column.only_wide() };
+    add(policy, |row| row.policy.clone());
     let hosted = rows.iter().any(|row| row.host_policy.is_some());
     if hosted {
         add(Column::prose("host"), |row| row.host_policy.clone().unwrap_or("-".into()));
     }
-    if rows.iter().any(|row| row.kernel.is_some()) {
+    if modelled {
         add(Column::name("kernel"), |row| row.kernel.clone().unwrap_or("-".into()));
     }
     add(Column::number("TLB misses"), approximate::misses);
-    add(Column::number("fewer"), approximate::fewer);
+    add(unless_modelled(Column::number("fewer")), approximate::fewer);
     add(Column::number("walk refs").only_wide(), approximate::walk_references);
-    add(Column::number("time").only_wide(), approximate::seconds);
-    add(Column::number("speedup"), approximate::speedup);
+    add(if_modelled(Column::number("time")), approximate::seconds);
+    add(unless_modelled(Column::number("speedup")), approximate::speedup);
     if differ {
         add(Column::number("touched"), |row| bytes(row.peak_touched_bytes));
     }
-    add(Column::number("resident"), |row| approximate::known(row, bytes(row.peak_resident_bytes)));
+    add(unless_modelled(Column::number("resident")), |row| approximate::known(row, bytes(row.peak_resident_bytes)));
     add(Column::number("tables").only_wide(), |row| approximate::known(row, bytes(row.page_table_bytes)));
     add(Column::number("faults").only_wide(), |row| approximate::known(row, count(row.faults)));
     add(Column::number("promoted").only_wide(), |row| approximate::known(row, count(row.promotions)));
@@ -299,10 +304,10 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(Column::number("32K file"), |row| share(row.contiguous_percent.and_then(|all| all.file_32k)));
     }
     if rows.iter().any(|row| row.caches.is_some()) {
-        add(Column::number("L1D misses"), |row| of_caches(row, |caches| caches.l1d_misses));
+        add(unless_modelled(Column::number("L1D misses")), |row| of_caches(row, |caches| caches.l1d_misses));
         add(Column::number("prefetched").only_wide(), |row| of_caches(row, |caches| caches.l1d_prefetched));
         add(Column::number("L1I misses").only_wide(), |row| of_caches(row, |caches| caches.l1i_misses));
-        add(Column::number("from memory"), |row| of_caches(row, |caches| caches.memory_accesses));
+        add(unless_modelled(Column::number("from memory")), |row| of_caches(row, |caches| caches.memory_accesses));
         add(Column::number("walks' L1D misses").only_wide(), |row| of_caches(row, |caches| caches.walk_l1d_misses));
         add(Column::number("from memory").only_wide(), |row| of_caches(row, |caches| caches.walk_memory_accesses));
     }
@@ -314,7 +319,7 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
         add(Column::number("lines flushed").only_wide(), |row| of_shadow(row, |shadow| shadow.flushed_lines));
     }
     if rows.iter().any(|row| row.kernel_counts.is_some()) {
-        add(Column::number("kernel's TLB share"), |row| {
+        add(Column::number("its TLB share"), |row| {
             of_kernel(row, |kernel| (kernel.kernel_entries, kernel.tlb_entries))
         });
     }
