@@ -152,7 +152,11 @@ fn after_help() -> String {
     for name in superpage_sim::overlays() {
         help += &format!(" {name}");
     }
-    help += "\n  FILE.toml: your own, as in zen5+./mine.toml (docs/machines.md)\n\nPolicies:\n";
+    help += "\n  FILE.toml: your own, as in zen5+./mine.toml (docs/machines.md)\n\nModels of kernels (--kernel; docs/sim.md has their switches):\n ";
+    for name in superpage_sim::kernels() {
+        help += &format!(" {name}");
+    }
+    help += "\n  FILE.toml: your own\n\nPolicies:\n";
     help += &superpage_sim::policy_help();
     help += "\nWorkloads:\n";
     for kind in workload::all() {

@@ -71,7 +71,7 @@ pub fn expand(text: &str) -> Result<String, Error> {
 }
 
 /// An error of TOML on one line: where, as machine files say it, and what.
-fn one_line(error: &toml::de::Error, text: &str) -> String {
+pub(crate) fn one_line(error: &toml::de::Error, text: &str) -> String {
     let place = error.span().map_or(String::new(), |span| {
         let before = &text[..span.start.min(text.len())];
         let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;

@@ -70,6 +70,7 @@ fn what_is_no_kernel_is_told() {
         ("linux", "there is no such model: there are linux-ppc"),
         ("linux-ppc:colour=on", "there is no switch \"colour\": there are blocks, clear"),
         ("linux-ppc:blocks", "\"blocks\" is no switch"),
+        ("linux-ppc:blocks=on,blocks=off", "switch \"blocks\" is there twice"),
         ("linux-ppc:flush=never", "expected `eager` or `lazy`"),
         ("linux-ppc:scatter=1024", "no multiple of 512"),
         ("linux-ppc:cutoff=-1", "cutoff"),

@@ -8,6 +8,7 @@ mod engine;
 pub use counts::KernelCounts;
 pub(crate) use engine::Footprint;
 
+use crate::policy::one_line;
 use crate::{Error, Setup};
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -193,8 +194,8 @@ impl KernelModel {
                 return Err(wrong(&problem));
             }
         };
-        let file: File = toml::from_str(&file).map_err(|error| wrong(error.to_string().trim_end()))?;
-        let mut switches = file.switches.clone();
+        let file: File = toml::from_str(&file).map_err(|error| wrong(&one_line(&error, &file)))?;
+        let (mut switches, mut given) = (file.switches.clone(), Vec::new());
         for part in set.split(',').filter(|part| !part.is_empty()) {
             let Some((key, value)) = part.split_once('=') else {
                 return Err(wrong(&format!("\"{part}\" is no switch: give key=value")));
@@ -203,6 +204,10 @@ impl KernelModel {
             if !known.contains(&key) {
                 return Err(wrong(&format!("there is no switch \"{key}\": there are {}", known.join(", "))));
             }
+            if given.contains(&key) {
+                return Err(wrong(&format!("switch \"{key}\" is there twice")));
+            }
+            given.push(key);
             let value = value.parse().map_or_else(|_| toml::Value::String(value.into()), toml::Value::Integer);
             switches.insert(key.into(), value);
         }

@@ -111,4 +111,23 @@ impl Naive {
         }
         stop
     }
+
+    /// The entries of TLBs of the first level that are of a space.
+    pub(crate) fn held_by(&self, space: u32) -> u64 {
+        let first = self.tlbs.iter().filter(|(spec, _)| spec.level == 1);
+        first.map(|(_, cache)| cache.entries().filter(|held| held.space == space).count() as u64).sum()
+    }
+
+    /// Drops all of a space from the TLBs.
+    fn drop_space(&mut self, space: u32) {
+        for (_, cache) in &mut self.tlbs {
+            self.counts.shootdown_entries += cache.drop(|held| held.space == space);
+        }
+    }
+
+    /// Whether a TLB of the first level holds a page for this access.
+    pub(crate) fn holds(&self, page: u64, access: Access) -> bool {
+        let mut serving = self.tlbs.iter().filter(|(spec, _)| Naive::serves(spec, access));
+        serving.any(|(_, cache)| cache.entries().any(|held| held.covers(self.space, page)))
+    }
 }
