@@ -3,10 +3,13 @@
 //!
 //! The kernel has an address space of its own here, whose entries stay in the TLBs when programs are switched, unless that empties them.
 
+use crate::behind::Behind;
 use crate::counters::Counters;
 use crate::front::Front;
+use crate::lines::Reads;
 use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
+use crate::table::Groups;
 use std::ops::Range;
 use superpage_pages::{Access, Vpn};
 
@@ -113,7 +116,7 @@ impl Mmu {
     /// `scatter` is 0, or a multiple of 512.
     pub fn set_upkeep(&mut self, upkeep: Upkeep) {
         assert!(!upkeep.scatter.is_multiple_of(512), "too few contexts with a scatter of {}", upkeep.scatter);
-        for (groups, _) in self.fronts.iter_mut().flat_map(|front| &mut front.behind).filter_map(|b| b.groups()) {
+        for (groups, _) in self.each_groups() {
             groups.segments.set(upkeep.scatter, upkeep.kernel);
             groups.used = upkeep.table;
             groups.cached = upkeep.cached_tables;
@@ -179,10 +182,8 @@ impl Mmu {
 
     /// The idle task looks at so many entries, at most at all, of the hash table and frees zombies; through the caches, or past them.
     pub fn reclaim(&mut self, entries: u64, cached: bool) {
-        for behind in self.fronts.iter_mut().flat_map(|front| &mut front.behind) {
-            if let Some((groups, mut reads)) = behind.groups() {
-                groups.reclaim(entries, cached, &mut reads);
-            }
+        for (groups, mut reads) in self.each_groups() {
+            groups.reclaim(entries, cached, &mut reads);
         }
     }
 
@@ -208,6 +209,11 @@ impl Mmu {
         matches!(self.upkeep.flush, Flush::Lazy { cutoff } if many(cutoff)) && self.upkeep.kernel != Some(space)
     }
 
+    /// The hash table of each machine that has one, and what its lines are read through.
+    fn each_groups(&mut self) -> impl Iterator<Item = (&mut Groups, Reads<'_>)> {
+        self.fronts.iter_mut().flat_map(|front| &mut front.behind).filter_map(Behind::groups)
+    }
+
     /// What has changed is to leave the hash table, or the space gets another number.
     pub(crate) fn keep_up(&mut self, space: u32, pages: Range<u64>) {
         if self.renews(space, &pages) {
@@ -226,8 +232,7 @@ impl Mmu {
             }
             false => pages.collect(),
         };
-        for behind in self.fronts.iter_mut().flat_map(|front| &mut front.behind) {
-            let Some((groups, mut reads)) = behind.groups() else { continue };
+        for (groups, mut reads) in self.each_groups() {
             pages.iter().for_each(|page| groups.flush_page((space, *page), &mut reads));
         }
     }
@@ -250,14 +255,14 @@ impl Mmu {
 
     /// These pages have changed: the hash table has none of them.
     pub(crate) fn drop_from_groups(&mut self, space: u32, pages: Range<u64>) {
-        for (groups, _) in self.fronts.iter_mut().flat_map(|front| &mut front.behind).filter_map(|b| b.groups()) {
+        for (groups, _) in self.each_groups() {
             pages.clone().for_each(|page| groups.drop_page(space, page));
         }
     }
 
     /// A space ends: its VSIDs are nobody's.
     pub(crate) fn end_contexts(&mut self, space: u32) {
-        for (groups, _) in self.fronts.iter_mut().flat_map(|front| &mut front.behind).filter_map(|b| b.groups()) {
+        for (groups, _) in self.each_groups() {
             groups.segments.renew(space);
         }
     }
