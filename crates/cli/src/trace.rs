@@ -11,7 +11,8 @@ use std::process::ExitCode;
 use superpage_report::{Screen, bytes, count};
 use superpage_sim::Progress;
 use superpage_trace::file::{Reader, Writer};
-use superpage_trace::{Batch, Error, Source, Summary, export, import, info};
+use superpage_trace::import::{self, Imported};
+use superpage_trace::{Batch, Error, Source, Summary, export, info};
 
 /// Inspect, import and export traces
 #[derive(Subcommand)]
@@ -32,12 +33,14 @@ pub(crate) enum Trace {
     },
     /// Convert a foreign trace into one of ours
     #[command(after_long_help = "Example:\n  valgrind --tool=lackey --trace-mem=yes --log-file=ls.lackey ls\n  \
-        superpage trace import lackey ls.lackey -o ls.sp")]
+        superpage trace import lackey ls.lackey -o ls.sp\n  \
+        drrun -t drmemtrace -offline -- ls && drrun -t drmemtrace -indir drmemtrace.ls.*.dir\n  \
+        superpage trace import drmemtrace drmemtrace.ls.*.dir -o ls.sp")]
     Import {
         /// The format of the foreign trace
         #[arg(value_parser = PossibleValuesParser::new(import::formats()))]
         format: String,
-        /// The foreign trace
+        /// The foreign trace; of drmemtrace, a file or the folder with those of a process
         file: PathBuf,
         /// The trace to write
         #[arg(short, long, value_name = "FILE")]
@@ -45,6 +48,9 @@ pub(crate) enum Trace {
         /// Keep lines of 64 bytes, not only pages, for `sim --lines`
         #[arg(long)]
         lines: bool,
+        /// Tell how contiguous memory is in this page table of drmemtrace, not in the v2p.textproto beside the trace
+        #[arg(long, value_name = "FILE")]
+        v2p: Option<PathBuf>,
     },
     /// Convert a trace into a format for other programs
     #[command(after_long_help = "Example:\n  superpage trace export parquet corpus/gzip.sp -o gzip.parquet")]
@@ -75,9 +81,9 @@ impl Trace {
                 print(text)?;
                 Ok(ExitCode::SUCCESS)
             }
-            Trace::Import { format, file, output, lines } => {
+            Trace::Import { format, file, output, lines, v2p } => {
                 files::apart(file, output)?;
-                convert(import::import(format, file, *lines)?.as_mut(), output)
+                convert(&mut import::import(format, file, *lines, v2p.as_deref())?, output)
             }
             Trace::Export { format, file, output, up_to_cut } => {
                 if let Some(output) = output {
@@ -118,9 +124,9 @@ pub(crate) fn open(file: &Path, up_to_cut: bool) -> Result<Reader, superpage_tra
 }
 
 /// Writes all of `source` to a trace. If interrupted, it leaves no file.
-fn convert(source: &mut dyn Source, output: &Path) -> Result<ExitCode, Failure> {
+fn convert(source: &mut Imported, output: &Path) -> Result<ExitCode, Failure> {
     let stop = Stop::catch();
-    let mut writer = Writer::create(output, source.info(), &[])?;
+    let mut writer = Writer::create(output, source.info(), source.notes())?;
     let bar = Bar::new(String::new());
     let (mut batch, mut runs) = (Batch::default(), 0);
     while source.fill(&mut batch)? {
@@ -141,6 +147,9 @@ fn convert(source: &mut dyn Source, output: &Path) -> Result<ExitCode, Failure> 
         count(totals.runs),
         count(totals.references)
     );
+    for (key, value) in source.notes() {
+        eprintln!("superpage: {key}: {value}");
+    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -7,13 +7,13 @@ use std::process::Command;
 use superpage_pages::{Access, Protection};
 use superpage_trace::{Batch, Error, Event, ProcessId, Run, Source, import};
 
-fn write(bytes: &[u8]) -> tempfile::NamedTempFile {
+pub(crate) fn write(bytes: &[u8]) -> tempfile::NamedTempFile {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     file
 }
 
-fn read_all(source: &mut dyn Source) -> Result<Batch, Error> {
+pub(crate) fn read_all(source: &mut dyn Source) -> Result<Batch, Error> {
     let (mut all, mut batch) = (Batch::default(), Batch::default());
     while source.fill(&mut batch)? {
         let first = all.runs.len() as u32;
@@ -24,13 +24,13 @@ fn read_all(source: &mut dyn Source) -> Result<Batch, Error> {
 }
 
 fn imported(format: &str, bytes: &[u8]) -> Result<Batch, Error> {
-    read_all(&mut *import::import(format, write(bytes).path(), false)?)
+    read_all(&mut import::import(format, write(bytes).path(), false, None)?)
 }
 
 /// The error's sentence without the name of the file.
 fn said(format: &str, bytes: &[u8]) -> String {
     let file = write(bytes);
-    let read = import::import(format, file.path(), false).and_then(|mut source| read_all(&mut *source));
+    let read = import::import(format, file.path(), false, None).and_then(|mut source| read_all(&mut source));
     let error = read.expect_err("a wrong trace was read");
     assert_eq!(error.status(), 2);
     error.to_string().replace(&*file.path().to_string_lossy(), "FILE")
@@ -52,10 +52,10 @@ I  0401affe,4
 #[test]
 fn lackey_text_becomes_runs() {
     let file = write(LACKEY.as_bytes());
-    let mut source = import::import("lackey", file.path(), false).unwrap();
+    let mut source = import::import("lackey", file.path(), false, None).unwrap();
     assert_eq!(source.info().workload, "ls -l /");
     assert!(source.info().fetches);
-    let batch = read_all(&mut *source).unwrap();
+    let batch = read_all(&mut source).unwrap();
     let (code, stack) = (0x401a, 0x1fff000);
     let expected = [
         Run::new(code, Access::Execute, 3, 3),
@@ -99,9 +99,9 @@ fn lackey_reads_what_valgrind_writes() {
         eprintln!("valgrind is not here; nothing to read");
         return;
     }
-    let mut source = import::import("lackey", &log, false).unwrap();
+    let mut source = import::import("lackey", &log, false, None).unwrap();
     assert_eq!(source.info().workload, "true");
-    let batch = read_all(&mut *source).unwrap();
+    let batch = read_all(&mut source).unwrap();
     let text = fs::read_to_string(&log).unwrap();
     let fetches = text.lines().filter(|line| line.starts_with("I  ")).count() as u64;
     let counted: u64 =
@@ -160,24 +160,54 @@ fn champsim_is_read_plain_and_compressed() {
     }
 }
 
+/// A record of 96 bytes, each part put where `cloudsuite_instr` of ChampSim's `trace_instruction.h` has it.
+fn cloudsuite(address: u64, stores: [u64; 4], loads: [u64; 4]) -> Vec<u8> {
+    let registers = [&[0u8; 2][..], &[9; 4], &[9; 4]].concat();
+    let addresses = stores.into_iter().chain(loads).flat_map(u64::to_le_bytes);
+    let start = address.to_le_bytes().into_iter().chain(registers).chain([0xee; 6]);
+    start.chain(addresses).chain([3, 0]).chain([0xee; 6]).collect()
+}
+
+#[test]
+fn cloudsuite_has_records_of_its_own() {
+    let records = [
+        cloudsuite(0x40_0000, [0x5000, 0, 0, 0x6008], [0x1008, 0, 0x1010, 0x2010]),
+        cloudsuite(0x40_0004, [0; 4], [0; 4]),
+    ];
+    let runs = [
+        Run::new(0x400, Access::Execute, 2, 2),
+        Run::new(1, Access::Read, 2, 0),
+        Run::new(2, Access::Read, 1, 0),
+        Run::new(5, Access::Write, 1, 0),
+        Run::new(6, Access::Write, 1, 0),
+    ];
+    assert_eq!(imported("champsim-cloudsuite", &records.concat()).unwrap().runs, runs);
+    assert!(
+        said("champsim-cloudsuite", &records.concat()[..100])
+            .contains("byte 96 of its records: ends 4 bytes into a record")
+    );
+}
+
 #[test]
 fn champsim_errors_name_the_byte() {
     let (mut plain, _) = champsim();
     assert!(said("champsim", &plain[..100]).starts_with("FILE: byte 64 of its records: ends 36 bytes into a record"));
     plain[64 + 9] = 7;
-    assert!(said("champsim", &plain).starts_with("FILE: byte 64 of its records: is not a ChampSim record"));
+    assert!(said("champsim", &plain).starts_with("FILE: byte 64 of its records: is not a record of ChampSim"));
     assert!(said("champsim", b"").contains("contains no access"));
 }
 
 #[test]
 fn mistakes_with_names_are_one_sentence_each() {
-    let error =
-        |format: &str, path: &str| import::import(format, Path::new(path), false).err().expect("it opened").to_string();
-    assert!(error("pin", "x").contains("expected one of: champsim, lackey"));
+    let error = |format: &str, path: &str| {
+        import::import(format, Path::new(path), false, None).err().expect("it opened").to_string()
+    };
+    assert!(error("pin", "x").contains("expected one of: champsim, champsim-cloudsuite, drmemtrace, lackey"));
     assert!(error("lackey", "/").contains("is a directory"));
     assert!(error("lackey", "no such file").contains("No such file"));
     if cfg!(target_os = "linux") {
         assert!(error("lackey", "/dev/null").contains("save it to a file first"));
     }
-    assert_eq!(import::formats().collect::<Vec<_>>(), ["champsim", "lackey"]);
+    let formats = ["champsim", "champsim-cloudsuite", "drmemtrace", "lackey"];
+    assert_eq!(import::formats().collect::<Vec<_>>(), formats);
 }

@@ -2,6 +2,7 @@
 
 mod streams;
 
+mod drmemtrace;
 mod export;
 mod file;
 mod import;

@@ -1,8 +1,9 @@
 //! The output of Valgrind's tool Lackey with `--trace-mem=yes`: one line per access, as `I  04015b70,3` for a fetch and
 //! ` L 1ffefff8,8`, ` S ...`, ` M ...` for a load, a store, and a modify, which is a load and then a store.
 
-use super::Records;
+use super::{Record, Records};
 use crate::Error;
+use crate::file::open_file;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -26,13 +27,13 @@ struct Lackey {
 }
 
 /// Opens a Lackey trace. Nothing is read yet.
-pub(super) fn open(file: File, path: &Path) -> Result<Box<dyn Records>, Error> {
-    let input = BufReader::with_capacity(1 << 18, file);
+pub(super) fn open(path: &Path) -> Result<Box<dyn Records>, Error> {
+    let input = BufReader::with_capacity(1 << 18, open_file(path)?);
     Ok(Box::new(Lackey { path: path.to_owned(), input, line: Vec::new(), number: 0, command: None }))
 }
 
 impl Records for Lackey {
-    fn read(&mut self, each: &mut dyn FnMut(Access, u64, u64)) -> Result<bool, Error> {
+    fn read(&mut self, each: &mut dyn FnMut(Record)) -> Result<bool, Error> {
         for _ in 0..LINES {
             self.line.clear();
             let read = (&mut self.input).take(MOST_LINE).read_until(b'\n', &mut self.line);
@@ -50,12 +51,12 @@ impl Records for Lackey {
                 continue;
             };
             match kind {
-                b'I' => each(Access::Execute, address, bytes),
-                b'L' => each(Access::Read, address, bytes),
-                b'S' => each(Access::Write, address, bytes),
+                b'I' => each(Record::Access(Access::Execute, address, bytes)),
+                b'L' => each(Record::Access(Access::Read, address, bytes)),
+                b'S' => each(Record::Access(Access::Write, address, bytes)),
                 _ => {
-                    each(Access::Read, address, bytes);
-                    each(Access::Write, address, bytes);
+                    each(Record::Access(Access::Read, address, bytes));
+                    each(Record::Access(Access::Write, address, bytes));
                 }
             }
         }

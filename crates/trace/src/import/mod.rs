@@ -5,30 +5,62 @@
 //! new format is one new file and a line in `FORMATS`.
 
 mod champsim;
+mod drmemtrace;
 mod lackey;
+mod packed;
+mod page_table;
 mod regions;
 
-use crate::file::open_file;
 use crate::{Batch, Error, Event, Info, ProcessId, RunBuilder, Source};
+use hashbrown::HashMap;
+use page_table::PageTable;
 use regions::Touched;
-use std::fs::File;
 use std::path::Path;
 use superpage_pages::Access;
 
-/// The accesses of a foreign trace, in their order.
-trait Records: Send {
-    /// Passes on the kind, the address and the bytes of the next few thousand accesses; returns `false` if none were
-    /// left.
-    fn read(&mut self, each: &mut dyn FnMut(Access, u64, u64)) -> Result<bool, Error>;
-
-    /// The command that was traced, if the trace contains it, as far as it has been read.
-    fn workload(&self) -> Option<String>;
+/// What a foreign trace says next.
+enum Record {
+    /// The kind, the address and the bytes of an access.
+    Access(Access, u64, u64),
+    /// What follows is done by the thread with this number, which may be any.
+    Thread(u64),
 }
 
-/// Makes an importer of an opened file with a name for errors.
-type Open = fn(File, &Path) -> Result<Box<dyn Records>, Error>;
+/// The accesses of a foreign trace, in their order.
+trait Records: Send {
+    /// Passes on the next few thousand records; returns `false` if none were left.
+    fn read(&mut self, each: &mut dyn FnMut(Record)) -> Result<bool, Error>;
 
-const FORMATS: [(&str, Open); 2] = [("champsim", champsim::open), ("lackey", lackey::open)];
+    /// The command that was traced, if the trace contains it, as far as it has been read.
+    fn workload(&self) -> Option<String> {
+        None
+    }
+
+    /// What to know of the trace, when all of it has been read.
+    fn notes(&self) -> Vec<(&'static str, String)> {
+        Vec::new()
+    }
+
+    /// The file of the page table that lies with the trace.
+    fn page_table_file(&self) -> Option<&Path> {
+        None
+    }
+
+    /// The page table that the trace itself contains, when all of it has been read.
+    fn page_table(&self) -> Option<PageTable> {
+        None
+    }
+}
+
+/// Opens a trace by its name.
+type Open = fn(&Path) -> Result<Box<dyn Records>, Error>;
+
+const FORMATS: [(&str, Open); 4] = [
+    ("champsim", champsim::open),
+    ("champsim-cloudsuite", champsim::open_cloudsuite),
+    ("drmemtrace", drmemtrace::open),
+    ("lackey", lackey::open),
+];
 
 /// The names of the formats that [`import`] reads.
 pub fn formats() -> impl Iterator<Item = &'static str> {
@@ -38,14 +70,17 @@ pub fn formats() -> impl Iterator<Item = &'static str> {
 /// Opens the foreign trace `path`:
 ///
 /// - `lackey`: what `valgrind --tool=lackey --trace-mem=yes --log-file=FILE` writes;
-/// - `champsim`: instructions in 64-byte records, plain or compressed with xz, gzip or zstd.
+/// - `champsim`, `champsim-cloudsuite`: instructions in records of 64 bytes, or of 96;
+/// - `drmemtrace`: a final trace of `drrun -t drmemtrace -offline`, a file or a folder of files.
 ///
-/// With `lines` in runs of lines. The file is read twice, the first time here.
+/// All but the first are plain or compressed with xz, gzip, zstd or zip. With `lines` in runs of lines. `page_table` is a
+/// `v2p.textproto` of drmemtrace, by default the one that lies with the trace; [`Imported::notes`] tells what is in it. The files
+/// are read twice, the first time here.
 ///
 /// # Errors
-/// An unknown format; a missing or unreadable file, a directory, or an input that cannot be read twice; bytes
+/// An unknown format; a missing or unreadable file, a directory of another tool, or an input that cannot be read twice; bytes
 /// that are not of that format, with the line or the byte. Later ones are returned by [`Source::fill`].
-pub fn import(format: &str, path: &Path, lines: bool) -> Result<Box<dyn Source>, Error> {
+pub fn import(format: &str, path: &Path, lines: bool, page_table: Option<&Path>) -> Result<Imported, Error> {
     let Some((_, open)) = FORMATS.into_iter().find(|&(name, _)| name == format) else {
         let known = formats().collect::<Vec<_>>().join(", ");
         return Err(Error::input(format, format!("is not a trace format; expected one of: {known}")));
@@ -55,28 +90,64 @@ pub fn import(format: &str, path: &Path, lines: bool) -> Result<Box<dyn Source>,
         let problem = "is not a regular file, and importing reads its input twice: save it to a file first";
         return Err(Error::input(path.display().to_string(), problem));
     }
-    let mut records = open(open_file(path)?, path)?;
+    let mut records = open(path)?;
+    let given = page_table.or(records.page_table_file()).map(PageTable::read).transpose()?;
     let mut touched = Touched::default();
-    while records.read(&mut |access, address, bytes| touched.access(access, address, bytes))? {}
+    let mut touch = |record| match record {
+        Record::Access(access, address, bytes) => touched.access(access, address, bytes),
+        Record::Thread(_) => {}
+    };
+    while records.read(&mut touch)? {}
     if touched.is_empty() {
         return Err(Error::input(path.display().to_string(), format!("contains no access; expected a {format} trace")));
     }
     let workload = records.workload().unwrap_or_else(|| path.display().to_string());
+    let mut notes: Vec<_> = records.notes().into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    if let Some(table) = given.or_else(|| records.page_table()) {
+        notes.push(("page table".to_owned(), table.describe(touched.pages())));
+    }
     let start = touched.events(format);
-    let records = open(open_file(path)?, path)?;
+    let records = open(path)?;
     let info = Info { workload, fetches: touched.fetches(), lines, ..Info::default() };
     let builder = if lines { RunBuilder::of_lines() } else { RunBuilder::new() };
-    Ok(Box::new(Imported { info, start, records, builder, ended: false }))
+    Ok(Imported { info, notes, start, records, builder, threads: Threads::default(), ended: false })
 }
 
 /// A foreign trace as a source.
-struct Imported {
+pub struct Imported {
     info: Info,
+    notes: Vec<(String, String)>,
     /// The events before the first run, until they have been returned.
     start: Vec<Event>,
     records: Box<dyn Records>,
     builder: RunBuilder,
+    threads: Threads,
     ended: bool,
+}
+
+impl Imported {
+    /// What to know of the trace, as keys and values for [`Writer::create`](crate::file::Writer::create).
+    pub fn notes(&self) -> &[(String, String)] {
+        &self.notes
+    }
+}
+
+/// The threads of a foreign trace, numbered in the order of their first accesses.
+#[derive(Default)]
+struct Threads {
+    numbers: HashMap<u64, u32>,
+    /// The thread of the next access, if it may be another than that of the previous one.
+    next: Option<u64>,
+    current: u32,
+}
+
+impl Threads {
+    /// The number of the thread that makes the next access, if another made the previous one.
+    fn switch(&mut self) -> Option<u32> {
+        let count = self.numbers.len() as u32;
+        let number = *self.numbers.entry(self.next.take()?).or_insert(count);
+        (std::mem::replace(&mut self.current, number) != number).then_some(number)
+    }
 }
 
 impl Source for Imported {
@@ -92,11 +163,21 @@ impl Source for Imported {
             start.into_iter().for_each(|event| batch.event(event));
         }
         while !self.ended && batch.runs.len() < Batch::RUNS {
-            let builder = &mut self.builder;
-            self.ended = !self.records.read(&mut |access, address, bytes| match access {
-                Access::Read => builder.read(batch, address, bytes),
-                Access::Write => builder.write(batch, address, bytes),
-                Access::Execute => builder.fetch(batch, address, bytes),
+            let (builder, threads) = (&mut self.builder, &mut self.threads);
+            self.ended = !self.records.read(&mut |record| match record {
+                Record::Access(access, address, bytes) => {
+                    if threads.next.is_some()
+                        && let Some(thread) = threads.switch()
+                    {
+                        builder.event(batch, Event::Switch { process: ProcessId(0), thread });
+                    }
+                    match access {
+                        Access::Read => builder.read(batch, address, bytes),
+                        Access::Write => builder.write(batch, address, bytes),
+                        Access::Execute => builder.fetch(batch, address, bytes),
+                    }
+                }
+                Record::Thread(thread) => threads.next = Some(thread),
             })?;
         }
         self.builder.close(batch);

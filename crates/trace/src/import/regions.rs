@@ -37,6 +37,11 @@ impl Touched {
         self.fetched.values().any(|&fetched| fetched)
     }
 
+    /// The numbers of the pages, in any order.
+    pub(super) fn pages(&self) -> impl Iterator<Item = u64> {
+        self.fetched.keys().copied()
+    }
+
     /// A note that describes what follows, and a mapping for each region.
     pub(super) fn events(&self, format: &str) -> Vec<Event> {
         let mut pages: Vec<(u64, bool)> = self.fetched.iter().map(|(&page, &fetched)| (page, fetched)).collect();
