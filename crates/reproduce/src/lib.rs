@@ -31,7 +31,7 @@ pub use html::html;
 pub use judge::Verdict;
 pub use measure::Value;
 pub use streams::{Options, Watch};
-pub use write::write;
+pub use write::{columns, write};
 
 use computed::Computed;
 use experiment::Kind;

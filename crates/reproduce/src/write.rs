@@ -2,8 +2,8 @@
 
 use crate::{Finding, Report, Value, Verdict};
 use std::io::Write;
-use std::sync::Arc;
 use superpage_report::{Column, Screen, Table, foreign};
+use superpage_sim::columns::{self, Values, parquet};
 use superpage_sim::{Error, Format};
 
 /// The keys of a row, in order.
@@ -25,7 +25,7 @@ pub fn write(report: &Report, format: Format, screen: Screen, out: &mut (impl Wr
         }
         Format::Csv => csv(&rows, out).map_err(|e| failed(e.to_string()))?,
         Format::Parquet => {
-            let bytes = parquet(&rows).map_err(|e| failed(e.to_string()))?;
+            let bytes = parquet(&columns(report)).map_err(failed)?;
             out.write_all(&bytes).map_err(|e| failed(e.to_string()))?;
         }
     }
@@ -129,48 +129,22 @@ fn csv(rows: &[&Finding], out: &mut impl Write) -> Result<(), csv::Error> {
 }
 
 /// One column per key; the values are numbers, with 1 and 0 for true and false.
-fn parquet(rows: &[&Finding]) -> Result<Vec<u8>, parquet::errors::ParquetError> {
-    use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
-    use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
-    use parquet::file::properties::WriterProperties;
-    use parquet::file::writer::SerializedFileWriter;
-    use parquet::schema::types::Type;
-
-    let is_number = |key: &str| matches!(key, "paper_value" | "measured");
-    let mut columns = Vec::new();
-    for key in KEYS {
-        let kind = if is_number(key) { Physical::DOUBLE } else { Physical::BYTE_ARRAY };
-        let column = Type::primitive_type_builder(key, kind).with_repetition(Repetition::OPTIONAL);
-        let text = (!is_number(key)).then_some(LogicalType::String);
-        columns.push(Arc::new(column.with_logical_type(text).build()?));
-    }
-    let schema = Arc::new(Type::group_type_builder("row").with_fields(columns).build()?);
-    let properties = WriterProperties::builder().set_compression(Compression::ZSTD(ZstdLevel::default())).build();
-    let mut bytes = Vec::new();
-    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties))?;
-    let mut group = writer.next_row_group()?;
-    let texts: Vec<[String; 9]> = rows.iter().map(|row| fields(row)).collect();
-    for (index, key) in KEYS.iter().enumerate() {
-        let mut out = group.next_column()?.expect("as many columns as the schema has");
-        if is_number(key) {
-            let value = |row: &&Finding| match if *key == "measured" { row.measured } else { row.paper_value } {
-                Some(Value::Number(number)) => Some(number),
-                Some(Value::Truth(truth)) => Some(f64::from(u8::from(truth))),
-                None => None,
-            };
-            let values: Vec<Option<f64>> = rows.iter().map(value).collect();
-            let levels: Vec<i16> = values.iter().map(|value| i16::from(value.is_some())).collect();
-            let present: Vec<f64> = values.into_iter().flatten().collect();
-            out.typed::<DoubleType>().write_batch(&present, Some(&levels), None)?;
-        } else {
-            let levels: Vec<i16> = texts.iter().map(|row| i16::from(!row[index].is_empty())).collect();
-            let present = texts.iter().map(|row| &row[index]).filter(|text| !text.is_empty());
-            let present: Vec<ByteArray> = present.map(|text| ByteArray::from(text.as_bytes().to_vec())).collect();
-            out.typed::<ByteArrayType>().write_batch(&present, Some(&levels), None)?;
-        }
-        out.close()?;
-    }
-    group.close()?;
-    writer.close()?;
-    Ok(bytes)
+pub fn columns(report: &Report) -> Vec<columns::Column> {
+    let findings: Vec<&Finding> = report.findings().collect();
+    let texts: Vec<[String; 9]> = findings.iter().map(|finding| fields(finding)).collect();
+    let number = |value: Option<Value>| match value? {
+        Value::Number(number) => Some(number),
+        Value::Truth(truth) => Some(f64::from(u8::from(truth))),
+    };
+    let column = |(index, key): (usize, &&str)| {
+        let values = match *key {
+            "paper_value" => Values::Numbers(findings.iter().map(|finding| number(finding.paper_value)).collect()),
+            "measured" => Values::Numbers(findings.iter().map(|finding| number(finding.measured)).collect()),
+            _ => Values::Texts(
+                texts.iter().map(|row| Some(row[index].clone()).filter(|text| !text.is_empty())).collect(),
+            ),
+        };
+        columns::Column { name: key.to_string(), values }
+    };
+    KEYS.iter().enumerate().map(column).collect()
 }

@@ -56,11 +56,23 @@ pub fn plan(machines: &[String], policies: &[String], conditions: &Conditions) -
 /// # Errors
 /// As for [`plan`], or two machines have the same name.
 pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Conditions) -> Result<Vec<Setup>, Error> {
-    let mut policies: Vec<&str> = policies.iter().map(String::as_str).collect();
+    let parsed = policies.iter().map(|text| Ok((text.clone(), crate::policy(text)?)));
+    plan_policies(machines, &parsed.collect::<Result<Vec<_>, Error>>()?, conditions)
+}
+
+/// Like [`plan_machines`], for policies that need not be built-in ones, such as [`Policy::of`] returns, each with its name in rows.
+///
+/// # Errors
+/// As for [`plan_machines`].
+pub fn plan_policies(
+    machines: &[Machine],
+    policies: &[(String, Policy)],
+    conditions: &Conditions,
+) -> Result<Vec<Setup>, Error> {
+    let base = ("base".to_string(), crate::policy("base")?);
     // Every comparison names base, so it runs even if it was not requested.
-    if !policies.contains(&"base") {
-        policies.insert(0, "base");
-    }
+    let own = (!policies.iter().any(|(name, _)| name == "base")).then_some(&base);
+    let policies: Vec<&(String, Policy)> = own.into_iter().chain(policies).collect();
     let mut hosts: Vec<Option<&str>> = conditions.host_policies.iter().map(|host| Some(host.as_str())).collect();
     if !hosts.contains(&Some("base")) {
         hosts.insert(0, if hosts.is_empty() { None } else { Some("base") });
@@ -84,10 +96,9 @@ pub fn plan_machines(machines: &[Machine], policies: &[String], conditions: &Con
             None => machine.ladder(),
         };
         for host in &hosts {
-            for text in &policies {
-                let policy = crate::policy(text)?;
-                let ladder = crate::experiment::ladder(machine, &ladder, &policy)?;
-                let setup = Setup::new(machine.clone(), ladder, text, policy, conditions)?;
+            for (name, policy) in &policies {
+                let ladder = crate::experiment::ladder(machine, &ladder, policy)?;
+                let setup = Setup::new(machine.clone(), ladder, name, policy.clone(), conditions)?;
                 for kernel in &kernels {
                     let setup = match kernel {
                         Some(kernel) => setup.clone().with_kernel(kernel)?,

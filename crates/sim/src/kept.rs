@@ -1,7 +1,8 @@
 //! Runs that are kept in a file until others are there to be compared with: Parquet, with the columns of rows, and one more for what the
 //! errors of a sampled stream are found from.
 
-use crate::report::{Packed, fields, parquet};
+use crate::columns::{Packed, columns, with_notes};
+use crate::report::fields;
 use crate::{Error, Run};
 use bytes::Bytes;
 use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
@@ -41,7 +42,7 @@ pub fn keep(runs: &[Run], notes: &[(&str, String)]) -> Result<Vec<u8>, Error> {
     };
     let rows = runs.iter().map(row).collect::<Result<Vec<_>, serde_json::Error>>();
     let rows = rows.map_err(|error| failed(error.to_string()))?;
-    parquet(&rows, notes, Packed::Only(EVIDENCE)).map_err(|error| failed(error.to_string()))
+    with_notes(&columns(&rows), notes, Packed::Only(EVIDENCE)).map_err(|error| failed(error.to_string()))
 }
 
 /// What [`keep`] has kept.

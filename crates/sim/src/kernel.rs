@@ -147,6 +147,9 @@ impl Simulation {
         let work = self.effort() - before;
         self.work.background = self.work.background + work;
         self.work.daemon = self.work.daemon + work;
+        if let Some(problem) = self.vm.background_failed() {
+            self.outcome.failed.get_or_insert(format!("policy {}: {problem}", self.setup.name));
+        }
     }
 
     /// The message for a process that runs out of memory: whether memory, or also swap space, is full.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod approximate;
+pub mod columns;
 mod contents;
 mod contiguous;
 mod cost;
@@ -39,7 +40,7 @@ mod workers;
 pub use contiguous::ContiguousPercent;
 pub use disk::Files;
 pub use error::Error;
-pub use experiment::{Conditions, Progress, compare, plan, plan_machines, run, run_parts};
+pub use experiment::{Conditions, Progress, compare, plan, plan_machines, plan_policies, run, run_parts};
 pub use footprint::{KernelCounts, KernelModel, kernels};
 pub use fragment::Fragment;
 pub use group::groups;
@@ -47,7 +48,7 @@ pub use kept::{Kept, keep};
 pub use machine::{machine, machine_with_text, machines, overlays, with_values};
 pub use parts::{Part, Run, Sample, Watch, rows};
 pub use policy::{SIMULATOR, expand, policies, policy, policy_help};
-pub use report::{Format, write};
+pub use report::{Format, columns_of, write};
 pub use room::{Extent, Limit, check_memory};
 pub use row::{Row, Sampled};
 pub use setup::{Digest, Setup};

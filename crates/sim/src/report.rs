@@ -1,11 +1,11 @@
 //! Rows as people and programs read them: a table, JSON, CSV, Parquet.
 
+use crate::columns::{self, parquet, text};
 use crate::row::{Caches, ShadowCounts};
 use crate::{Digest, Error, Files, KernelCounts, Row, approximate};
 use serde_json::Value;
 use std::io::Write;
 use std::str::FromStr;
-use std::sync::Arc;
 use superpage_pages::PageSize;
 use superpage_report::{Column, Screen, Table, bytes, count, foreign, time};
 
@@ -50,12 +50,16 @@ pub fn write(rows: &[Row], format: Format, screen: Screen, out: &mut (impl Write
         }
         Format::Csv => csv(rows, out).map_err(|e| failed(e.to_string()))?,
         Format::Parquet => {
-            let bytes = parquet(&rows.iter().map(fields).collect::<Vec<_>>(), &[], Packed::Whole)
-                .map_err(|e| failed(e.to_string()))?;
+            let bytes = parquet(&columns_of(rows)).map_err(failed)?;
             out.write_all(&bytes).map_err(|e| failed(e.to_string()))?;
         }
     }
     out.flush().map_err(|e| failed(e.to_string()))
+}
+
+/// The columns of rows, in the order of the keys of [`Row`], with the types that a Parquet file of them has; nested values are JSON.
+pub fn columns_of(rows: &[Row]) -> Vec<columns::Column> {
+    columns::columns(&rows.iter().map(fields).collect::<Vec<_>>())
 }
 
 /// The keys and values of a row, in the order of [`Row`].
@@ -66,15 +70,6 @@ pub(crate) fn fields(row: &Row) -> Vec<(String, Value)> {
     }
 }
 
-/// A value as the text of one cell: empty for null, JSON if it is nested.
-fn text(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    }
-}
-
 fn csv(rows: &[Row], out: &mut impl Write) -> Result<(), csv::Error> {
     let mut writer = csv::Writer::from_writer(out);
     for (i, row) in rows.iter().enumerate() {
@@ -82,108 +77,10 @@ fn csv(rows: &[Row], out: &mut impl Write) -> Result<(), csv::Error> {
         if i == 0 {
             writer.write_record(fields.iter().map(|(key, _)| key))?;
         }
-        writer.write_record(fields.iter().map(|(_, value)| foreign(&text(value)).into_owned()))?;
+        writer.write_record(fields.iter().map(|(_, value)| foreign(&text(value).unwrap_or_default()).into_owned()))?;
     }
     writer.flush()?;
     Ok(())
-}
-
-/// Which columns of a file are compressed. For a few rows that takes longer than to write them.
-#[derive(Clone, Copy)]
-pub(crate) enum Packed {
-    /// All.
-    Whole,
-    /// The one of this name.
-    Only(&'static str),
-}
-
-/// A file of rows with the same keys in the same order, with notes in its metadata.
-pub(crate) fn parquet(
-    rows: &[Vec<(String, Value)>],
-    notes: &[(&str, String)],
-    packed: Packed,
-) -> Result<Vec<u8>, parquet::errors::ParquetError> {
-    use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical, ZstdLevel};
-    use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DoubleType, Int64Type};
-    use parquet::file::metadata::KeyValue;
-    use parquet::file::properties::WriterProperties;
-    use parquet::file::writer::SerializedFileWriter;
-    use parquet::schema::types::{ColumnPath, Type};
-
-    let Some(first) = rows.first() else {
-        let schema = Arc::new(Type::group_type_builder("row").build()?);
-        let mut bytes = Vec::new();
-        SerializedFileWriter::new(&mut bytes, schema, Default::default())?.close()?;
-        return Ok(bytes);
-    };
-    // The type of a column follows from its values; a key that is null in all rows becomes text.
-    let kind = |column: usize| {
-        let mut values = rows.iter().map(|row| &row[column].1).filter(|value| !value.is_null()).peekable();
-        if values.peek().is_none() {
-            return Physical::BYTE_ARRAY;
-        }
-        let all: Vec<&Value> = values.collect();
-        if all.iter().all(|value| value.is_u64()) {
-            Physical::INT64
-        } else if all.iter().all(|value| value.is_number()) {
-            Physical::DOUBLE
-        } else if all.iter().all(|value| value.is_boolean()) {
-            Physical::BOOLEAN
-        } else {
-            Physical::BYTE_ARRAY
-        }
-    };
-    let kinds: Vec<Physical> = (0..first.len()).map(kind).collect();
-    let mut columns = Vec::new();
-    for ((key, _), kind) in first.iter().zip(&kinds) {
-        let mut column = Type::primitive_type_builder(key, *kind).with_repetition(Repetition::OPTIONAL);
-        if *kind == Physical::BYTE_ARRAY {
-            column = column.with_logical_type(Some(LogicalType::String));
-        }
-        columns.push(Arc::new(column.build()?));
-    }
-    let schema = Arc::new(Type::group_type_builder("row").with_fields(columns).build()?);
-    let zstd = Compression::ZSTD(ZstdLevel::default());
-    let mut properties = match packed {
-        Packed::Whole => WriterProperties::builder().set_compression(zstd),
-        Packed::Only(column) => WriterProperties::builder().set_column_compression(ColumnPath::from(column), zstd),
-    };
-    if !notes.is_empty() {
-        let note = |(key, value): &(&str, String)| KeyValue::new(key.to_string(), value.clone());
-        properties = properties.set_key_value_metadata(Some(notes.iter().map(note).collect()));
-    }
-    let properties = properties.build();
-    let mut bytes = Vec::new();
-    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties))?;
-    let mut group = writer.next_row_group()?;
-    for (column, kind) in kinds.iter().enumerate() {
-        let values: Vec<&Value> = rows.iter().map(|row| &row[column].1).collect();
-        let levels: Vec<i16> = values.iter().map(|value| i16::from(!value.is_null())).collect();
-        let present = values.iter().filter(|value| !value.is_null());
-        let mut out = group.next_column()?.expect("as many columns as the schema has");
-        match kind {
-            Physical::INT64 => {
-                let data: Vec<i64> = present.map(|value| value.as_u64().unwrap_or(0) as i64).collect();
-                out.typed::<Int64Type>().write_batch(&data, Some(&levels), None)?;
-            }
-            Physical::DOUBLE => {
-                let data: Vec<f64> = present.map(|value| value.as_f64().unwrap_or(f64::NAN)).collect();
-                out.typed::<DoubleType>().write_batch(&data, Some(&levels), None)?;
-            }
-            Physical::BOOLEAN => {
-                let data: Vec<bool> = present.map(|value| value.as_bool().unwrap_or(false)).collect();
-                out.typed::<BoolType>().write_batch(&data, Some(&levels), None)?;
-            }
-            _ => {
-                let data: Vec<ByteArray> = present.map(|value| ByteArray::from(text(value).into_bytes())).collect();
-                out.typed::<ByteArrayType>().write_batch(&data, Some(&levels), None)?;
-            }
-        }
-        out.close()?;
-    }
-    group.close()?;
-    writer.close()?;
-    Ok(bytes)
 }
 
 /// For each workload a line that names it, for each machine a line with the conditions, a table of its

@@ -2,7 +2,8 @@
 
 use crate::Plan;
 use crate::folder;
-use crate::run::{Options, PASS, SECONDS};
+use crate::pass::SECONDS;
+use crate::run::{Options, PASS};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;

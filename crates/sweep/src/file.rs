@@ -86,6 +86,14 @@ impl Sweep {
         Sweep::parse(&text).map_err(wrong)
     }
 
+    /// The sweep that this text of a file says; `name` is for errors.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: as for [`Sweep::read`].
+    pub fn of_text(text: &str, name: &str) -> Result<Sweep, Error> {
+        Sweep::parse(text).map_err(|problem| Error::Usage(format!("sweep {name}: {problem}")))
+    }
+
     /// Parses the text of a file; the error says where and what.
     pub(crate) fn parse(text: &str) -> Result<Sweep, String> {
         let Text { sweep, axes: tables, suites } = toml::from_str(text).map_err(|error| {

@@ -110,6 +110,11 @@ impl Folder {
         Ok(Folder { path: path.into(), _locks: locks })
     }
 
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// The path of a file in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)

@@ -8,15 +8,18 @@
 #![forbid(unsafe_code)]
 
 mod axis;
+mod elsewhere;
 mod estimate;
 mod figures;
 mod file;
 mod folder;
 mod merge;
 mod page;
+mod pass;
 mod plan;
 mod run;
 
+pub use elsewhere::Store;
 pub use estimate::{Estimate, estimate};
 pub use file::{Sweep, axes_help};
 pub use plan::Plan;

@@ -1,8 +1,8 @@
 //! All rows of a sweep, from its cells: in the order of the grid, each compared with `base`.
 
 use crate::axis::Point;
+use crate::pass::CELL;
 use crate::plan::Part;
-use crate::run::CELL;
 use crate::{Plan, folder};
 use std::collections::BTreeMap;
 use std::path::Path;

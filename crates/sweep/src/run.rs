@@ -1,21 +1,14 @@
 //! Running the cells that are not there yet, several at a time.
 
 use crate::folder::{self, Folder};
+use crate::pass::{Running, pass};
 use crate::{Plan, merge, page};
 use rayon::ThreadPoolBuilder;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
-use superpage_sim::{Error, Limit, Row, Run, Setup, check_memory, keep, run_parts};
-
-/// The note of a cell that says how long it took.
-pub(crate) const SECONDS: &str = "superpage.seconds";
-
-/// The note of a cell with its name.
-pub(crate) const CELL: &str = "superpage.cell";
+use superpage_sim::{Error, Limit, Setup, check_memory};
 
 /// A part of the cells: those whose places, counted from 1, leave the remainder `index` when divided by `of`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,9 +81,6 @@ pub struct Done {
 /// The most cells that share one pass over their stream.
 pub(crate) const PASS: usize = 8;
 
-/// A cell that runs: its place, and its setups.
-type Running = (usize, Vec<Setup>);
-
 /// The cells that wait and those that run.
 struct Queue {
     waiting: VecDeque<usize>,
@@ -137,18 +127,29 @@ pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch
     if let Some(error) = failed {
         return Err(error);
     }
-    let there = folder::cells(path);
+    finish(plan, &folder, ran, &options.command, stop)
+}
+
+/// What is in the folder after so many cells ran; when it has all, writes what is made of them.
+pub(crate) fn finish(
+    plan: &Plan,
+    folder: &Folder,
+    ran: usize,
+    command: &str,
+    stop: &AtomicBool,
+) -> Result<Done, Error> {
+    let there = folder::cells(folder.path());
     let there = plan.cells.iter().filter(|cell| there.contains(&cell.name)).count();
     let mut done = Done { ran, there, ..Done::default() };
     if there == plan.cells.len() && !stop.load(Ordering::Relaxed) {
-        let merged = merge::merge(plan, path)?;
+        let merged = merge::merge(plan, folder.path())?;
         done.failed.clone_from(&merged.failed);
         done.rows = Some(merged.rows.len());
         let mut bytes = Vec::new();
         let screen = superpage_report::Screen::of(100);
         superpage_sim::write(&merged.rows, superpage_sim::Format::Parquet, screen, &mut bytes)?;
         folder.write("rows.parquet", &bytes)?;
-        folder.write("index.html", page::html(plan, &merged, &options.command).as_bytes())?;
+        folder.write("index.html", page::html(plan, &merged, command).as_bytes())?;
     }
     Ok(done)
 }
@@ -163,8 +164,8 @@ impl Work<'_> {
         let pool = ThreadPoolBuilder::new().num_threads(1).build();
         while let Some(cells) = self.next() {
             let ended = match &pool {
-                Ok(pool) => pool.install(|| self.pass(&cells)),
-                Err(_) => self.pass(&cells),
+                Ok(pool) => pool.install(|| self.keep(&cells)),
+                Err(_) => self.keep(&cells),
             };
             let mut queue = self.queue();
             queue.running.retain(|(running, _)| !cells.iter().any(|(place, _)| place == running));
@@ -221,45 +222,9 @@ impl Work<'_> {
     }
 
     /// Runs cells over one stream in one pass, and keeps them; returns whether they came to their end.
-    fn pass(&self, cells: &[Running]) -> Result<bool, Error> {
-        let (begun, stream) = (Instant::now(), self.plan.stream(&self.plan.cells[cells[0].0]));
-        let all: Vec<Setup> = cells.iter().flat_map(|(_, setups)| setups).cloned().collect();
-        let run = || {
-            let mut source = stream.source(self.plan.sweep.lines)?;
-            run_parts(&all, source.as_mut(), self.stop, &|_| {}, &self.plan.watch())
-        };
-        let (mut runs, seconds) = match catch_unwind(AssertUnwindSafe(run)) {
-            Ok(Ok(runs)) => {
-                if runs.iter().any(|run| !run.row.complete && run.row.error.is_none()) {
-                    return Ok(false);
-                }
-                (runs.into_iter().map(Run::alone).collect::<Vec<_>>(), Some(begun.elapsed().as_secs_f64()))
-            }
-            // Which of them it was shows when each runs alone.
-            Err(_) if cells.len() > 1 => {
-                let mut each = cells.chunks(1).map(|cell| self.pass(cell));
-                return each.try_fold(true, |all, ended| Ok(all && ended?));
-            }
-            Ok(Err(error)) => (failed(&all, &stream.name, &error.to_string()), None),
-            Err(panic) => {
-                let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
-                let problem = format!("a bug in superpage, please report it: {}", text.unwrap_or("a panic"));
-                (failed(&all, &stream.name, &problem), None)
-            }
-        };
-        let seconds = seconds.map(|seconds| (SECONDS, format!("{:.6}", seconds / cells.len() as f64)));
-        for (place, setups) in cells {
-            let rest = runs.split_off(setups.len());
-            let name = &self.plan.cells[*place].name;
-            let notes: Vec<(&str, String)> = seconds.clone().into_iter().chain([(CELL, name.clone())]).collect();
-            self.folder.write_cell(name, &keep(&runs, &notes)?)?;
-            runs = rest;
-        }
+    fn keep(&self, cells: &[Running]) -> Result<bool, Error> {
+        let Some(kept) = pass(self.plan, cells, self.stop)? else { return Ok(false) };
+        kept.iter().try_for_each(|(name, bytes)| self.folder.write_cell(name, bytes))?;
         Ok(true)
     }
-}
-
-/// Runs that say only why there are none.
-fn failed(setups: &[Setup], stream: &str, problem: &str) -> Vec<Run> {
-    setups.iter().map(|setup| Row::failed(setup, stream, problem.into()).into()).collect()
 }

@@ -5,11 +5,14 @@
 //! new format is one new file and a line in `FORMATS`.
 
 mod champsim;
+mod collected;
 mod drmemtrace;
 mod lackey;
 mod packed;
 mod page_table;
 mod regions;
+
+pub use collected::Collected;
 
 use crate::{Batch, Error, Event, Info, ProcessId, RunBuilder, Source};
 use hashbrown::HashMap;

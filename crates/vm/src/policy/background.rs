@@ -39,6 +39,12 @@ pub trait Background: fmt::Debug + Send {
     /// was noticed, when processes were listed ([`System::spaces`]) or that one was scanned ([`System::scan`]).
     fn gone(&mut self, _space: SpaceId) {}
 
+    /// Why it cannot go on, as of a policy that is not compiled in; it is then not called any more. A target that can stop what runs under it
+    /// does so, and says why.
+    fn failed(&self) -> Option<String> {
+        None
+    }
+
     /// Checks the invariants of its state.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use crate::policy::background::{Check, Outcome, Scanned, System, Time};
 use crate::space::Entry;
 use crate::vm::Vm;
 use crate::{Candidate, How, Memory, Pmap, Refused, Region, Sample, SpaceId};
+use alloc::string::String;
 use alloc::vec::Vec;
 use superpage_pages::{Hint, Ladder, Level, Vpn};
 
@@ -36,6 +37,11 @@ impl Vm {
     /// When [`Vm::advance`] is to be called next: an event may have changed what that returned. `None`: not before another event.
     pub fn due(&self) -> Option<Time> {
         self.background.as_ref().and_then(|background| background.next())
+    }
+
+    /// Why the policy's background cannot go on, if it cannot ([`Background::failed`](crate::Background::failed)).
+    pub fn background_failed(&self) -> Option<String> {
+        self.background.as_ref().and_then(|background| background.failed())
     }
 
     /// Whether the policy wants to be told of misses in the TLBs, by [`Vm::missed`].

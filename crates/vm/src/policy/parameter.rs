@@ -144,7 +144,8 @@ impl Given {
         Given { definition, values: definition.parameters.iter().map(value).collect() }
     }
 
-    pub(super) fn definition(&self) -> &'static Definition {
+    /// The definition whose parameters they are.
+    pub fn definition(&self) -> &'static Definition {
         self.definition
     }
 

@@ -1,0 +1,92 @@
+//! Sweeps whose cells run elsewhere, on workers of a cluster: this side keeps what they return.
+
+use crate::folder::{self, Folder};
+use crate::pass::pass;
+use crate::run::finish;
+use crate::{Done, Plan, Shard, merge};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use superpage_sim::{Error, Kept, Row};
+
+impl Plan {
+    /// The names of all cells, each with the place of its stream: those of one stream can share a pass.
+    pub fn cell_names(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.cells.iter().map(|cell| (cell.name.as_str(), self.parts[cell.part].stream))
+    }
+
+    /// The paths of traces that cells read, in the order of their axis.
+    pub fn traces(&self) -> impl Iterator<Item = &str> {
+        self.streams.iter().filter_map(|stream| stream.name.strip_prefix(crate::axis::TRACE))
+    }
+
+    /// Runs the cells of these places, which are over one stream, in one pass: the name and the file of each; `None` if `stop` ended them.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: there is no such cell, or they are over different streams. [`Error::Output`]: a file cannot be made.
+    pub fn run_cells(&self, places: &[usize], stop: &AtomicBool) -> Result<Option<Vec<(String, Vec<u8>)>>, Error> {
+        let stream = |place: &usize| self.cells.get(*place).map(|cell| self.parts[cell.part].stream);
+        let first = places.first().and_then(stream);
+        if first.is_none() || places.iter().any(|place| stream(place) != first) {
+            let problem = format!("cells {places:?}: expected places below {} over one stream", self.cells.len());
+            return Err(Error::Usage(problem));
+        }
+        let cells = places.iter().map(|place| Ok((*place, self.setups_of(&self.cells[*place])?)));
+        pass(self, &cells.collect::<Result<Vec<_>, Error>>()?, stop)
+    }
+
+    /// All rows, from a folder that has all cells.
+    ///
+    /// # Errors
+    /// [`Error::Output`]: a cell is not there, or cannot be read.
+    pub fn merged(&self, path: &Path) -> Result<Vec<Row>, Error> {
+        merge::merge(self, path).map(|merged| merged.rows)
+    }
+}
+
+/// The folder of a sweep, held for as long as this lives, as by [`run`](crate::run).
+pub struct Store {
+    plan: Arc<Plan>,
+    folder: Folder,
+}
+
+impl Store {
+    /// Opens the folder, or makes it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: it cannot be used, is of another sweep or version, or in use.
+    pub fn open(plan: Arc<Plan>, path: &Path) -> Result<Store, Error> {
+        let folder = Folder::open(path, &plan, Shard::default())?;
+        Ok(Store { plan, folder })
+    }
+
+    /// The places of the cells that it does not have.
+    pub fn missing(&self) -> Vec<usize> {
+        let there = folder::cells(self.folder.path());
+        (0..self.plan.cells.len()).filter(|place| !there.contains(&self.plan.cells[*place].name)).collect()
+    }
+
+    /// Keeps a cell that ran elsewhere, whole or not at all.
+    ///
+    /// # Errors
+    /// [`Error::Usage`]: it is none of the sweep, or not of this version. [`Error::Output`]: it cannot be written.
+    pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
+        let wrong = |problem: &str| Err(Error::Usage(format!("cell {name}: {problem}")));
+        let Some(cell) = self.plan.cells.iter().find(|cell| cell.name == name) else {
+            return wrong("none of this sweep: the worker has another version of superpage, or other files");
+        };
+        match Kept::read(bytes.to_vec()) {
+            Ok(kept) if kept.runs.len() == cell.rows.len() => self.folder.write_cell(name, bytes),
+            Ok(_) => wrong("it has another number of rows"),
+            Err(problem) => wrong(&problem),
+        }
+    }
+
+    /// What the folder has after `ran` cells; when it has all, writes `rows.parquet` and `index.html`, which says `command`.
+    ///
+    /// # Errors
+    /// [`Error::Output`]: a cell cannot be read, or a file not be written.
+    pub fn finish(&self, ran: usize, command: &str) -> Result<Done, Error> {
+        finish(&self.plan, &self.folder, ran, command, &AtomicBool::new(false))
+    }
+}

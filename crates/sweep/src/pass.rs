@@ -1,0 +1,68 @@
+//! One pass over a stream, for one cell or several.
+
+use crate::Plan;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+use superpage_sim::{Error, Row, Run, Setup, keep, run_parts};
+
+/// The note of a cell that says how long it took.
+pub(crate) const SECONDS: &str = "superpage.seconds";
+
+/// The note of a cell with its name.
+pub(crate) const CELL: &str = "superpage.cell";
+
+/// A cell that runs: its place, and its setups.
+pub(crate) type Running = (usize, Vec<Setup>);
+
+/// Runs cells over one stream in one pass: the name and the file of each; `None` if `stop` ended them. A cell that cannot be run is rows with
+/// the error.
+///
+/// # Errors
+/// A file cannot be made.
+pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<Option<Vec<(String, Vec<u8>)>>, Error> {
+    let (begun, stream) = (Instant::now(), plan.stream(&plan.cells[cells[0].0]));
+    let all: Vec<Setup> = cells.iter().flat_map(|(_, setups)| setups).cloned().collect();
+    let run = || {
+        let mut source = stream.source(plan.sweep.lines)?;
+        run_parts(&all, source.as_mut(), stop, &|_| {}, &plan.watch())
+    };
+    let (mut runs, seconds) = match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(Ok(runs)) => {
+            if runs.iter().any(|run| !run.row.complete && run.row.error.is_none()) {
+                return Ok(None);
+            }
+            (runs.into_iter().map(Run::alone).collect::<Vec<_>>(), Some(begun.elapsed().as_secs_f64()))
+        }
+        // Which of them it was shows when each runs alone.
+        Err(_) if cells.len() > 1 => {
+            let mut all = Vec::new();
+            for cell in cells.chunks(1) {
+                let Some(kept) = pass(plan, cell, stop)? else { return Ok(None) };
+                all.extend(kept);
+            }
+            return Ok(Some(all));
+        }
+        Ok(Err(error)) => (failed(&all, &stream.name, &error.to_string()), None),
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+            let problem = format!("a bug in superpage, please report it: {}", text.unwrap_or("a panic"));
+            (failed(&all, &stream.name, &problem), None)
+        }
+    };
+    let seconds = seconds.map(|seconds| (SECONDS, format!("{:.6}", seconds / cells.len() as f64)));
+    let mut kept = Vec::new();
+    for (place, setups) in cells {
+        let rest = runs.split_off(setups.len());
+        let name = &plan.cells[*place].name;
+        let notes: Vec<(&str, String)> = seconds.clone().into_iter().chain([(CELL, name.clone())]).collect();
+        kept.push((name.clone(), keep(&runs, &notes)?));
+        runs = rest;
+    }
+    Ok(Some(kept))
+}
+
+/// Runs that say only why there are none.
+fn failed(setups: &[Setup], stream: &str, problem: &str) -> Vec<Run> {
+    setups.iter().map(|setup| Row::failed(setup, stream, problem.into()).into()).collect()
+}

@@ -1,0 +1,69 @@
+//! Workloads that are arrays of addresses, or generators of such.
+
+use crate::of_trace;
+use pyo3::buffer::PyBuffer;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use superpage_pages::Access;
+use superpage_trace::Source;
+use superpage_trace::import::Collected;
+
+/// A workload by accesses, as Python gives it.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Accesses<'py> {
+    name: String,
+    /// Pairs of addresses and writes.
+    pieces: Bound<'py, PyAny>,
+    /// The bytes of an access.
+    bytes: u64,
+    /// Instructions an access.
+    instructions: u64,
+}
+
+/// The stream of these accesses; all are taken from Python now. Signals are let in between pieces.
+pub(crate) fn source(accesses: &Accesses<'_>, lines: bool) -> PyResult<Box<dyn Source>> {
+    let Accesses { name, pieces, bytes, instructions } = accesses;
+    let py = pieces.py();
+    let mut collected = Collected::new(name, lines).map_err(of_trace)?;
+    for piece in pieces.try_iter()? {
+        py.check_signals()?;
+        let (addresses, writes) = piece?.extract::<(Bound<'_, PyAny>, Option<Bound<'_, PyAny>>)>()?;
+        let addresses = read_addresses(&addresses)?;
+        let writes = writes.map(|writes| read_writes(&writes, addresses.len())).transpose()?;
+        let push = || {
+            addresses.iter().enumerate().try_for_each(|(place, address)| {
+                let write = writes.as_ref().is_some_and(|writes| writes[place] != 0);
+                let access = if write { Access::Write } else { Access::Read };
+                collected.push(access, *address, *bytes, *instructions)
+            })
+        };
+        py.detach(push).map_err(of_trace)?;
+    }
+    py.detach(|| collected.finish()).map_err(of_trace)
+}
+
+fn read_addresses(array: &Bound<'_, PyAny>) -> PyResult<Vec<u64>> {
+    let py = array.py();
+    if let Ok(buffer) = PyBuffer::<u64>::get(array) {
+        return buffer.to_vec(py);
+    }
+    let wrong = || PyValueError::new_err("addresses: expected an array of 64-bit whole numbers, as numpy.uint64");
+    let signed = PyBuffer::<i64>::get(array).map_err(|_| wrong())?.to_vec(py)?;
+    let address = |address: i64| u64::try_from(address);
+    signed
+        .into_iter()
+        .map(address)
+        .collect::<Result<_, _>>()
+        .map_err(|_| PyValueError::new_err("addresses: one is negative; expected whole numbers from 0"))
+}
+
+fn read_writes(array: &Bound<'_, PyAny>, length: usize) -> PyResult<Vec<u8>> {
+    let buffer = PyBuffer::<u8>::get(array)
+        .map_err(|_| PyValueError::new_err("writes: expected an array of true and false, as numpy.bool_"))?;
+    let writes = buffer.to_vec(array.py())?;
+    if writes.len() != length {
+        return Err(PyValueError::new_err(format!("writes: {} of them for {length} addresses", writes.len())));
+    }
+    Ok(writes)
+}

@@ -1,0 +1,111 @@
+//! The native half of the Python package `superpage`: the calls of the command line, for `superpage/__init__.py`, which holds what users call
+//! and its documentation. What a simulation, a sweep or a recording does is the crates'.
+#![forbid(unsafe_code)]
+
+mod accesses;
+mod given;
+mod policy;
+mod record;
+mod reproduce;
+mod rows;
+mod simulate;
+mod sweep;
+mod work;
+
+use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use superpage_sim::{Error, Limit};
+
+/// What the command says with status 2 is a `ValueError`, what it says with status 1 an `OSError` or `RuntimeError`.
+fn failed(error: Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        Error::Usage(_) => PyValueError::new_err(text),
+        Error::Output { .. } => PyOSError::new_err(text),
+        Error::Trace(error) => of_trace(error),
+        _ => PyRuntimeError::new_err(text),
+    }
+}
+
+/// The same of an error of a trace or a workload.
+fn of_trace(error: superpage_trace::Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        superpage_trace::Error::Io { .. } => PyOSError::new_err(text),
+        _ => PyValueError::new_err(text),
+    }
+}
+
+/// What is left of this process's memory limits, where the system reports them.
+fn limits() -> Vec<Limit> {
+    #[cfg(target_os = "linux")]
+    {
+        let left = superpage_linux::memory::left().into_iter();
+        left.map(|left| Limit { bytes: left.bytes, of: left.of, counts_untouched: left.counts_untouched }).collect()
+    }
+    #[cfg(not(target_os = "linux"))]
+    Vec::new()
+}
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::policy::{Region, System};
+    #[pymodule_export]
+    use crate::record::{record, trace_info};
+    #[pymodule_export]
+    use crate::reproduce::{experiments, reproduce};
+    #[pymodule_export]
+    use crate::rows::Rows;
+    #[pymodule_export]
+    use crate::simulate::simulate;
+    #[pymodule_export]
+    use crate::sweep::{Folder, Plan};
+    use pyo3::prelude::*;
+    use superpage_trace::workload;
+
+    /// The version of superpage.
+    #[pymodule_export]
+    #[allow(non_upper_case_globals, reason = "Python's name")]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    /// The names of the built-in machines.
+    #[pyfunction]
+    fn machines() -> Vec<&'static str> {
+        superpage_sim::machines().collect()
+    }
+
+    /// The names of the overlays.
+    #[pyfunction]
+    fn overlays() -> Vec<&'static str> {
+        superpage_sim::overlays().collect()
+    }
+
+    /// The policies, each with its line of help.
+    #[pyfunction]
+    fn policies() -> Vec<(&'static str, &'static str)> {
+        superpage_sim::SIMULATOR.policies().map(|definition| (definition.name, definition.help)).collect()
+    }
+
+    /// What `superpage sim --help` says of policies and their parameters.
+    #[pyfunction]
+    fn policy_help() -> String {
+        superpage_sim::policy_help()
+    }
+
+    /// The built-in workloads, each with its line of help, and its parameters with their defaults.
+    #[pyfunction]
+    fn workloads() -> Vec<(&'static str, &'static str, Vec<(String, String)>)> {
+        let parameters = |kind: &workload::Kind| {
+            let each = |parameter: &workload::Parameter| (parameter.name.to_string(), parameter.default.to_string());
+            kind.parameters.iter().map(each).collect()
+        };
+        workload::all().iter().map(|kind| (kind.name, kind.help, parameters(kind))).collect()
+    }
+
+    /// The text of the file of a machine, with overlays and values.
+    #[pyfunction]
+    fn machine_text(machine: &Bound<'_, PyAny>) -> PyResult<String> {
+        crate::given::machine(machine).map(|(_, text)| text)
+    }
+}

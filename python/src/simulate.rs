@@ -1,0 +1,131 @@
+//! `superpage.simulate`.
+
+use crate::accesses::{self, Accesses};
+use crate::policy::{GivenPolicy, check_names};
+use crate::rows::Rows;
+use crate::{failed, given, limits, of_trace, work};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use std::path::PathBuf;
+use superpage_pages::{PageSize, parse_bytes};
+use superpage_sim::{Conditions, Extent, Setup, Watch, check_memory, plan_policies, rows, run_parts};
+use superpage_trace::{Source, file::Reader, workload};
+
+/// What is simulated.
+#[derive(FromPyObject)]
+pub(crate) enum What<'py> {
+    #[pyo3(transparent)]
+    Workload(String),
+    #[pyo3(transparent)]
+    Trace(Trace),
+    #[pyo3(transparent)]
+    Accesses(Accesses<'py>),
+}
+
+/// The path of a trace, in a tuple of its own.
+#[derive(FromPyObject)]
+pub(crate) struct Trace(PathBuf, bool);
+
+/// The conditions of all simulations of a call, in the words of the command's flags.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+pub(crate) struct Words {
+    sizes: Option<Vec<String>>,
+    memory: Option<String>,
+    swap: Option<String>,
+    files: String,
+    digest: String,
+    fragment: String,
+    seed: u64,
+    host_policies: Vec<String>,
+    kernels: Vec<String>,
+    parts: bool,
+    contiguity: bool,
+    lines: bool,
+}
+
+fn word<T: std::str::FromStr>(key: &str, text: &str) -> PyResult<T>
+where
+    T::Err: std::fmt::Display,
+{
+    text.parse().map_err(|error| PyValueError::new_err(format!("{key}: {error}")))
+}
+
+fn bytes(key: &str, text: Option<&String>) -> PyResult<Option<u64>> {
+    let read = |text: &String| parse_bytes(text).map_err(|error| PyValueError::new_err(format!("{key}: {error}")));
+    text.map(read).transpose()
+}
+
+impl Words {
+    fn conditions(&self) -> PyResult<Conditions> {
+        let sizes = |sizes: &Vec<String>| sizes.iter().map(|size| word::<PageSize>("sizes", size)).collect();
+        Ok(Conditions {
+            sizes: self.sizes.as_ref().map(sizes).transpose()?,
+            memory: bytes("memory", self.memory.as_ref())?,
+            swap: bytes("swap", self.swap.as_ref())?,
+            fragment: word("fragment", &self.fragment)?,
+            seed: self.seed,
+            files: word("files", &self.files)?,
+            digest: word("digest", &self.digest)?,
+            host_policies: self.host_policies.clone(),
+            kernels: self.kernels.clone(),
+        })
+    }
+}
+
+fn open(what: &What<'_>, lines: bool) -> PyResult<(Box<dyn Source>, Extent)> {
+    let whole = |source| (source, Extent::default());
+    match what {
+        What::Workload(text) if lines => workload::parse_lines(text).map(whole).map_err(of_trace),
+        What::Workload(text) => workload::parse(text).map(whole).map_err(of_trace),
+        What::Trace(Trace(path, up_to_cut)) => {
+            let reader = if *up_to_cut { Reader::open_up_to_cut(path) } else { Reader::open(path) };
+            let reader = reader.map_err(of_trace)?;
+            let extent = reader.totals().map_or(Extent::default(), |totals| Extent {
+                pages: totals.pages,
+                mappings: totals.events.get("map").copied().unwrap_or(0),
+            });
+            Ok((Box::new(reader), extent))
+        }
+        What::Accesses(accesses) => accesses::source(accesses, lines).map(whole),
+    }
+}
+
+/// Simulates streams, one after the other, each in one pass over all machines and policies.
+#[pyfunction]
+#[pyo3(signature = (streams, machines, policies, words, threads = None, progress = None))]
+pub(crate) fn simulate(
+    py: Python<'_>,
+    streams: Vec<What<'_>>,
+    machines: Vec<Bound<'_, PyAny>>,
+    policies: Vec<Bound<'_, PyAny>>,
+    words: Words,
+    threads: Option<usize>,
+    progress: Option<Bound<'_, PyAny>>,
+) -> PyResult<Rows> {
+    let machines = machines.iter().map(|machine| Ok(given::machine(machine)?.0)).collect::<PyResult<Vec<_>>>()?;
+    let policies = policies.iter().map(GivenPolicy::read).collect::<PyResult<Vec<_>>>()?;
+    check_names(&policies)?;
+    let named: Vec<_> = policies.iter().map(|policy| (policy.name.clone(), policy.policy.clone())).collect();
+    let setups: Vec<Setup> = plan_policies(&machines, &named, &words.conditions()?).map_err(failed)?;
+    let watch = Watch { contiguity: words.contiguity, lines: words.lines, ..Watch::default() };
+    let limits = limits();
+    let mut sources = Vec::new();
+    for what in &streams {
+        let (source, extent) = open(what, words.lines)?;
+        check_memory(&setups, &watch, extent, &limits).map_err(failed)?;
+        sources.push(source);
+    }
+    let run = |ticket: &work::Ticket| {
+        work::with_threads(threads, || {
+            let mut all = Vec::new();
+            for mut source in sources {
+                let progress = |progress: superpage_sim::Progress| ticket.progress(progress.runs, progress.of);
+                let runs = run_parts(&setups, source.as_mut(), &ticket.stop, &progress, &watch).map_err(failed)?;
+                all.extend(rows(runs, words.parts));
+            }
+            Ok(Rows::from(all))
+        })?
+    };
+    work::run(py, progress.as_ref(), run)?
+}

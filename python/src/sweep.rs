@@ -1,0 +1,147 @@
+//! `superpage.sweep`, and what a cluster needs of it.
+
+use crate::rows::Rows;
+use crate::{failed, limits, work};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+use std::num::NonZero;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use superpage_sweep::{Done, Options, Shard, Store, Sweep, Watch};
+
+/// A sweep, checked completely.
+#[pyclass(frozen, module = "superpage")]
+pub(crate) struct Plan(Arc<superpage_sweep::Plan>);
+
+struct Bar<'a> {
+    ticket: &'a work::Ticket,
+    cells: AtomicU64,
+    done: AtomicU64,
+}
+
+impl Watch for Bar<'_> {
+    fn begins(&self, cells: usize, there: usize) {
+        self.cells.store((cells + there) as u64, Ordering::Relaxed);
+        self.done.store(there as u64, Ordering::Relaxed);
+        self.ticket.progress(there as u64, Some((cells + there) as u64));
+    }
+
+    fn ended(&self) {
+        let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
+        self.ticket.progress(done, Some(self.cells.load(Ordering::Relaxed)));
+    }
+}
+
+/// Cells that ran, cells that are there, whether rows were written, and rows with an error as sentences.
+type Outcome = (usize, usize, bool, Vec<String>);
+
+fn outcome(done: Done) -> Outcome {
+    (done.ran, done.there, done.rows.is_some(), done.failed)
+}
+
+#[pymethods]
+impl Plan {
+    /// Reads the text of a sweep's file; `name` is for errors.
+    #[new]
+    fn new(py: Python<'_>, text: String, name: String) -> PyResult<Plan> {
+        let plan = || {
+            let sweep = Sweep::of_text(&text, &name)?;
+            superpage_sweep::Plan::new(sweep, &limits())
+        };
+        py.detach(plan).map(|plan| Plan(Arc::new(plan))).map_err(failed)
+    }
+
+    /// The names of the cells, each with the number of its stream.
+    #[getter]
+    fn cells(&self) -> Vec<(String, usize)> {
+        self.0.cell_names().map(|(name, stream)| (name.to_string(), stream)).collect()
+    }
+
+    /// The number of rows.
+    #[getter]
+    fn rows(&self) -> usize {
+        self.0.rows()
+    }
+
+    /// The paths of the traces that it names.
+    #[getter]
+    fn traces(&self) -> Vec<String> {
+        self.0.traces().map(String::from).collect()
+    }
+
+    /// Runs the cells that a folder does not have.
+    #[pyo3(signature = (output, command, jobs = None, shard = "1/1", progress = None))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        output: PathBuf,
+        command: String,
+        jobs: Option<usize>,
+        shard: &str,
+        progress: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<Outcome> {
+        let shard: Shard = shard.parse().map_err(|error| PyValueError::new_err(format!("shard: {error}")))?;
+        let jobs = match jobs {
+            None => std::thread::available_parallelism().map_or(1, NonZero::get),
+            Some(jobs @ 1..=1024) => jobs,
+            Some(jobs) => return Err(PyValueError::new_err(format!("jobs: {jobs}: expected 1 to 1024"))),
+        };
+        let options = Options { jobs, shard, limits: limits(), command };
+        let run = |ticket: &work::Ticket| {
+            let bar = Bar { ticket, cells: AtomicU64::new(0), done: AtomicU64::new(0) };
+            superpage_sweep::run(&self.0, &output, &options, &ticket.stop, &bar)
+        };
+        work::run(py, progress.as_ref(), run)?.map(outcome).map_err(failed)
+    }
+
+    /// The rows of a folder that has all cells.
+    fn merged(&self, py: Python<'_>, output: PathBuf) -> PyResult<Rows> {
+        py.detach(|| self.0.merged(&output)).map(Rows::from).map_err(failed)
+    }
+
+    /// Runs the cells of these places, which are over one stream; returns the name and the file of each.
+    #[pyo3(signature = (places, threads = 1))]
+    fn run_cells<'py>(
+        &self,
+        py: Python<'py>,
+        places: Vec<usize>,
+        threads: usize,
+    ) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
+        // Workers of clusters call this from threads of their own, where no signal arrives.
+        let run = |ticket: &work::Ticket| {
+            work::with_threads(Some(threads), || self.0.run_cells(&places, &ticket.stop).map_err(failed))?
+        };
+        let kept = work::run(py, None, run)??.unwrap_or_default();
+        Ok(kept.into_iter().map(|(name, bytes)| (name, PyBytes::new(py, &bytes))).collect())
+    }
+
+    /// Opens a folder for cells that run elsewhere.
+    fn open(&self, py: Python<'_>, output: PathBuf) -> PyResult<Folder> {
+        let store = py.detach(|| Store::open(Arc::clone(&self.0), &output)).map_err(failed)?;
+        Ok(Folder(store))
+    }
+}
+
+/// A folder of a sweep, held until this object is gone.
+#[pyclass(frozen, module = "superpage")]
+pub(crate) struct Folder(Store);
+
+#[pymethods]
+impl Folder {
+    /// The places of cells that it does not have.
+    fn missing(&self) -> Vec<usize> {
+        self.0.missing()
+    }
+
+    /// Keeps a cell.
+    fn write(&self, py: Python<'_>, name: &str, bytes: &[u8]) -> PyResult<()> {
+        py.detach(|| self.0.write(name, bytes)).map_err(failed)
+    }
+
+    /// Writes rows.parquet and index.html if all cells are there.
+    fn finish(&self, py: Python<'_>, ran: usize, command: &str) -> PyResult<Outcome> {
+        py.detach(|| self.0.finish(ran, command)).map(outcome).map_err(failed)
+    }
+}

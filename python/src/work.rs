@@ -1,0 +1,100 @@
+//! Long work: on a thread of its own, while the calling thread listens for Ctrl-C and reports progress.
+
+use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use rayon::ThreadPoolBuilder;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+/// How often the calling thread looks.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What the work and the calling thread tell each other.
+#[derive(Default)]
+pub(crate) struct Ticket {
+    /// Set when the work is to end.
+    pub(crate) stop: Arc<AtomicBool>,
+    done: AtomicU64,
+    of: AtomicU64,
+    ended: Mutex<bool>,
+    told: Condvar,
+}
+
+impl Ticket {
+    /// So much is done, of so much if that is known.
+    pub(crate) fn progress(&self, done: u64, of: Option<u64>) {
+        self.done.store(done, Ordering::Relaxed);
+        self.of.store(of.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.told.notify_all();
+    }
+
+    /// Waits a step, or until the work ends; returns whether it has.
+    fn wait(&self) -> bool {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if *ended {
+            return true;
+        }
+        *self.told.wait_timeout(ended, STEP).unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+/// Runs `work` on another thread, without the interpreter's lock. Each step this calls `progress` with what is done and of how much (0: not
+/// known), and lets signals in: an exception of either ends the work, and is raised when that has ended.
+pub(crate) fn run<T: Send>(
+    py: Python<'_>,
+    progress: Option<&Bound<'_, PyAny>>,
+    work: impl FnOnce(&Ticket) -> T + Send,
+) -> PyResult<T> {
+    let ticket = Ticket::default();
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("superpage".into()).spawn_scoped(scope, || {
+            // However it ends, also by a panic.
+            struct End<'a>(&'a Ticket);
+            impl Drop for End<'_> {
+                fn drop(&mut self) {
+                    self.0.end();
+                }
+            }
+            let _end = End(&ticket);
+            work(&ticket)
+        });
+        let thread = thread.map_err(|error| PyRuntimeError::new_err(format!("cannot start a thread: {error}")))?;
+        let mut raised = Ok(());
+        while !py.detach(|| ticket.wait()) {
+            if raised.is_ok() {
+                raised = look(py, progress, &ticket);
+                if raised.is_err() {
+                    ticket.stop.store(true, Ordering::Relaxed);
+                }
+            }
+        }
+        let worked = py.detach(|| thread.join());
+        raised.and_then(|()| look(py, progress, &ticket))?;
+        worked.map_err(|_| PyRuntimeError::new_err("a bug in superpage, please report it: a panic, see standard error"))
+    })
+}
+
+fn look(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, ticket: &Ticket) -> PyResult<()> {
+    py.check_signals()?;
+    if let Some(progress) = progress {
+        progress.call1((ticket.done.load(Ordering::Relaxed), ticket.of.load(Ordering::Relaxed)))?;
+    }
+    Ok(())
+}
+
+/// Calls `work` with so many threads for simulations, or with those of the process.
+pub(crate) fn with_threads<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
+    match threads {
+        None => Ok(work()),
+        Some(0) | Some(1025..) => Err(PyValueError::new_err("threads: expected 1 to 1024")),
+        Some(threads) => match ThreadPoolBuilder::new().num_threads(threads).build() {
+            Ok(pool) => Ok(pool.install(work)),
+            Err(error) => Err(PyRuntimeError::new_err(format!("cannot start {threads} threads: {error}"))),
+        },
+    }
+}

@@ -1,0 +1,398 @@
+"""Memory pages of several sizes: what superpages do for programs, as data frames.
+
+>>> import superpage
+>>> rows = superpage.simulate("tree:nodes=20K,operations=20K", machines="zen5", policies=["thp", "reservation"])
+>>> print(rows)                   # the command's table
+>>> import pandas                 # or polars, duckdb, pyarrow: none of them is needed
+>>> pandas.DataFrame.from_arrow(rows)[["policy", "tlb_misses", "speedup"]]
+
+A row is one simulation, with the keys of ``superpage sim --format json`` (docs/sim.md says what each is, and its unit). Same input, same
+rows, to the byte, as the command's.
+"""
+
+from __future__ import annotations
+
+import array as _array
+import json as _json
+import os as _os
+import shlex as _shlex
+import warnings as _warnings
+
+from . import _native
+from ._native import Region, Rows, System
+from ._native import __version__ as __version__
+from ._policy import Policy
+from ._progress import watched as _watched
+
+__all__ = [
+    "Policy",
+    "Region",
+    "Rows",
+    "System",
+    "experiments",
+    "machine_text",
+    "machines",
+    "overlays",
+    "policies",
+    "policy_help",
+    "record",
+    "reproduce",
+    "simulate",
+    "sweep",
+    "trace_info",
+    "workloads",
+]
+
+
+def machines() -> list[str]:
+    """The names of the built-in machines, for ``simulate(machines=...)``."""
+    return _native.machines()
+
+
+def overlays() -> list[str]:
+    """The names of the hardware proposals that can be laid over a machine, as in ``"zen5+coalescing"``."""
+    return _native.overlays()
+
+
+def policies() -> dict[str, str]:
+    """The policies that can be simulated, each with a line that says what it does. `policy_help` has their parameters."""
+    return dict(_native.policies())
+
+
+def policy_help() -> str:
+    """All policies with their parameters, as ``superpage sim --help`` prints them."""
+    return _native.policy_help()
+
+
+def workloads() -> dict[str, dict]:
+    """The built-in workloads: for each what it does (``help``), and its parameters with their defaults (``parameters``)."""
+    return {name: {"help": text, "parameters": dict(parameters)} for name, text, parameters in _native.workloads()}
+
+
+def machine_text(machine) -> str:
+    """The machine file (TOML) of a machine as `simulate` takes it, with its overlays and values."""
+    return _native.machine_text(_machine(machine))
+
+
+def experiments() -> dict[str, str]:
+    """The experiments that `reproduce` runs: full name, as ``"navarro02/table3"``, and title."""
+    return dict(_native.experiments())
+
+
+def trace_info(path) -> dict:
+    """What a trace holds: the dict that ``superpage trace info --format json`` prints."""
+    return _json.loads(_native.trace_info(_os.fspath(path)))
+
+
+def simulate(
+    workload,
+    *,
+    machines="golden-cove",
+    policies="reservation",
+    memory=None,
+    swap=None,
+    sizes=None,
+    fragment=0,
+    seed=0,
+    files="warm",
+    digest="fast",
+    host_policies=(),
+    kernels=(),
+    parts=False,
+    contiguity=False,
+    lines=False,
+    writes=None,
+    instructions=1,
+    access_bytes=8,
+    name="accesses",
+    up_to_cut=False,
+    threads=None,
+    progress=None,
+) -> Rows:
+    """Simulates a workload or a trace on machines, under policies; ``base`` is always among these, and rows are compared with it.
+
+    Parameters
+    ----------
+    workload
+        One of these, or a list of the first three:
+
+        - a built-in workload with its parameters: ``"tree:nodes=20K"`` (see `workloads`);
+        - the path of a trace: a string that ends in ``.sp``, or any ``os.PathLike``;
+        - a mix of workloads: ``"matrix+sequential"`` at once, ``"matrix;sequential"`` one after the other;
+        - an array of addresses in bytes, of 64-bit whole numbers (``numpy.uint64``), in the order of the accesses, with `writes`;
+        - a generator of such arrays, or of pairs ``(addresses, writes)``.
+
+        What an array or a generator touches is mapped before the first access, as for imported traces. Its accesses are kept in memory,
+        compressed, until they have run.
+    machines : str, dict or list of them
+        Names with overlays and values, as ``"zen5+nested"`` or ``"zen5:costs.fault=900"``; paths of machine files; dicts with the keys of a
+        machine file, or with ``"from"`` and what differs: ``{"from": "zen5", "name": "mine", "costs": {"fault": 900}}``.
+    policies : str, dict, Policy or list of them
+        Names with parameters, as ``"reservation:preempt=off"``; paths of policy files; dicts
+        ``{"from": "reservation", "preempt": "off"}``; or objects of a class of your own (`Policy`).
+    memory, swap : str or int
+        Bytes, as ``"512M"``; otherwise the machine file's memory, and twice that of swap space.
+    sizes : list of str
+        Leave only these superpage sizes in use, as ``["64K", "2M"]``.
+    fragment, seed
+        The share of extents, from 0 to 1, that hold an immovable page before the run (or ``"2M:0.5"``), and the seed of their places.
+    files, digest, host_policies, kernels, parts, contiguity, lines
+        As the flags of ``superpage sim``.
+    writes
+        For an array of addresses: an array of as many truths, whether each access is a write. Otherwise all are reads.
+    instructions, access_bytes, name
+        For arrays: instructions executed for each access, bytes of each, and what rows call the workload.
+    threads : int
+        Threads for this call, instead of one for each core. The rows are the same with any number.
+    progress : bool or callable
+        Whether to show progress with tqdm (default: if that is installed, after a second), or a function ``f(done, of)``.
+
+    Returns
+    -------
+    Rows
+        One row for each workload, machine and policy, in this order.
+
+    Raises
+    ------
+    ValueError
+        Something named does not exist, or does not fit; nothing has run.
+    OSError
+        A file cannot be read.
+    KeyboardInterrupt
+        Ctrl-C: the simulation has ended, and its rows are gone.
+    """
+    words = dict(
+        sizes=[str(size) for size in _list(sizes)] if sizes is not None else None,
+        memory=None if memory is None else str(memory),
+        swap=None if swap is None else str(swap),
+        files=files,
+        digest=digest,
+        fragment=str(fragment),
+        seed=seed,
+        host_policies=[_policy_text(policy) for policy in _list(host_policies)],
+        kernels=[str(kernel) for kernel in _list(kernels)],
+        parts=parts,
+        contiguity=contiguity,
+        lines=lines,
+    )
+    streams = _streams(workload, writes, {"name": name, "bytes": access_bytes, "instructions": instructions}, up_to_cut)
+    given = [_machine(machine) for machine in _list(machines)]
+    chosen = [_policy(policy) for policy in _list(policies)]
+    with _watched(progress, "runs") as bar:
+        return _native.simulate(streams, given, chosen, words, threads, bar)
+
+
+def record(command, output, *, lines=False, calls=False, sample=None, seed=None, check=True, progress=None):
+    """Records what a program does to its memory, as a trace for `simulate`. Needs QEMU's user-mode emulator (Debian: qemu-user).
+
+    Parameters
+    ----------
+    command : str or list of str
+        The program and its arguments; a string is split as a shell splits it.
+    output : path
+        The trace to write, ``something.sp``.
+    lines, calls, sample, seed
+        As the flags of ``superpage record``.
+    check : bool
+        Whether a program that ends with another status than 0 raises `RuntimeError`; its trace is written anyway.
+
+    Returns
+    -------
+    pathlib.Path
+        The trace.
+
+    The program's standard output goes to standard error.
+    """
+    import pathlib
+
+    words = _shlex.split(command) if isinstance(command, str) else [_os.fspath(word) for word in command]
+    if not words:
+        raise ValueError("command: expected a program and its arguments")
+    path = pathlib.Path(output)
+    with _watched(progress, "runs") as bar:
+        status, notes = _native.record(words, path, lines, calls, sample, seed, bar)
+    for note in notes:
+        _warnings.warn(note, stacklevel=2)
+    if check and status != 0:
+        raise RuntimeError(f"{words[0]} ended with status {status}; what it did is in {path}")
+    return path
+
+
+def reproduce(names, *, corpus="corpus", programs="target/release/examples", long=False, progress=None) -> Rows:
+    """Runs the tables and figures of papers, as ``superpage reproduce`` does.
+
+    Parameters
+    ----------
+    names : str or list of str
+        Papers (``"navarro02"``), experiments (``"navarro02/table3"``), or paths of experiment files; see `experiments`.
+    corpus, programs : path
+        The folders of the corpus's traces and of this project's own programs, which some experiments need.
+    long : bool
+        Whether to use the longer parameters where an experiment has them.
+
+    Returns
+    -------
+    Rows
+        One row for each finding: ``paper experiment item quantity paper_value measured tolerance verdict reason``. What could not be run is
+        told by warnings.
+    """
+    chosen = [str(name) for name in _list(names)]
+    with _watched(progress, "runs") as bar:
+        rows, notes, failures = _native.reproduce(chosen, _os.fspath(corpus), _os.fspath(programs), long, bar)
+    for note in [*notes, *failures]:
+        _warnings.warn(note, stacklevel=2)
+    return rows
+
+
+def sweep(spec, output=None, *, jobs=None, shard="1/1", progress=None) -> Rows | None:
+    """Runs the combinations of workloads, machines, policies and more that a sweep names (docs/sweep.md), and goes on where an earlier run
+    was ended.
+
+    Parameters
+    ----------
+    spec : path or dict
+        A file of a sweep, or a dict with its keys: ``{"sweep": {"name": "mine"}, "axes": {"workload": [...], "policy": [...]}}``.
+    output : path
+        The folder for cells, ``rows.parquet`` and ``index.html``. Without it, a temporary one that is gone afterwards.
+    jobs : int
+        The most cells at a time, each on a processor; default: one for each.
+    shard : str
+        Run only part ``"i/n"`` of the cells, as for a job of a batch system.
+
+    Returns
+    -------
+    Rows or None
+        The rows, in the order of the grid; `None` if this shard has ended and others have not.
+    """
+    import tempfile
+
+    plan = _native.Plan(*_spec(spec))
+    with tempfile.TemporaryDirectory(prefix="superpage-") as folder, _watched(progress, "cells") as bar:
+        place = _os.path.join(folder, "sweep") if output is None else _os.fspath(output)
+        _, _, whole, failed = plan.run(place, f"superpage.sweep(..., {str(place)!r})", jobs, shard, bar)
+        for row in failed:
+            _warnings.warn(row, stacklevel=2)
+        return plan.merged(place) if whole else None
+
+
+def _list(value) -> list:
+    return list(value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
+
+
+def _spec(spec) -> tuple[str, str]:
+    """The text of a sweep's file, and its name for errors."""
+    if isinstance(spec, dict):
+        return _toml(spec), "dict"
+    path = _os.fspath(spec)
+    with open(path, encoding="utf-8") as file:
+        return file.read(), path
+
+
+def _toml(value, path=()) -> str:
+    """A dict as TOML: of each table its own keys first, then the tables in it."""
+    if not path and not isinstance(value, dict):
+        raise TypeError(f"expected a dict, not {type(value).__name__}")
+    lines, tables = [], []
+    for key, item in value.items():
+        name = _json.dumps(str(key))
+        if isinstance(item, dict):
+            tables.append(f"[{'.'.join([*path, name])}]\n{_toml(item, (*path, name))}")
+        elif isinstance(item, (list, tuple)) and item and all(isinstance(each, dict) for each in item):
+            for each in item:
+                tables.append(f"[[{'.'.join([*path, name])}]]\n{_toml(each, (*path, name))}")
+        elif item is not None:
+            lines.append(f"{name} = {_toml_value(item, key)}\n")
+    return "".join(lines + tables)
+
+
+def _toml_value(item, key) -> str:
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, (int, float)):
+        return repr(item)
+    if isinstance(item, (str, _os.PathLike)):
+        return _json.dumps(_os.fspath(item))
+    if isinstance(item, (list, tuple)):
+        return "[" + ", ".join(_toml_value(each, key) for each in item) + "]"
+    if isinstance(item, dict):
+        return "{" + ", ".join(f"{_json.dumps(str(k))} = {_toml_value(v, k)}" for k, v in item.items()) + "}"
+    if hasattr(item, "item"):  # a number of numpy's
+        return _toml_value(item.item(), key)
+    raise TypeError(f"{key}: expected text, a number, a truth, a list or a dict, not {type(item).__name__}")
+
+
+def _machine(machine):
+    """A name, or a name with parts that are texts of files."""
+    if isinstance(machine, (str, _os.PathLike)):
+        return _os.fspath(machine)
+    if not isinstance(machine, dict):
+        raise TypeError(f"machines: expected a name or a dict, not {type(machine).__name__}")
+    own = {key: value for key, value in machine.items() if key != "from"}
+    if "from" not in machine:
+        return "dict.toml", {"dict.toml": _toml(own)}
+    own.setdefault("name", "dict")
+    own.setdefault("description", "What a dict says.")
+    return f"{_os.fspath(machine['from'])}+dict.toml", {"dict.toml": _toml(own)}
+
+
+def _policy_text(policy) -> str:
+    if isinstance(policy, (str, _os.PathLike)):
+        return _os.fspath(policy)
+    if not isinstance(policy, dict):
+        raise TypeError(f"policies: expected a name, a dict or a superpage.Policy, not {type(policy).__name__}")
+    own = {**policy, **policy.get("parameters", {})}
+    name = own.pop("from", None) or own.pop("name", None)
+    own.pop("parameters", None)
+    if name is None:
+        raise ValueError('policies: a dict needs "from", the policy that it differs from, as {"from": "reservation"}')
+    words = {True: "on", False: "off"}
+    pairs = ",".join(f"{key}={words[value] if isinstance(value, bool) else value}" for key, value in own.items())
+    return f"{name}{',' if ':' in name else ':'}{pairs}" if pairs else name
+
+
+def _policy(policy):
+    if isinstance(policy, type) and issubclass(policy, Policy):
+        policy = policy()
+    if isinstance(policy, Policy) or hasattr(policy, "tick"):
+        answers = getattr(policy, "answers", {}) or {}
+        text = answers if isinstance(answers, str) else _policy_text({"from": "base", **answers})
+        return getattr(policy, "name", None) or type(policy).__name__.lower(), text, policy
+    return _policy_text(policy)
+
+
+def _streams(workload, writes, words, up_to_cut):
+    if isinstance(workload, (list, tuple)) and all(isinstance(each, (str, _os.PathLike)) for each in workload):
+        if not workload:
+            raise ValueError("workload: an empty list; expected workloads or traces")
+        return [_stream(each, up_to_cut) for each in workload]
+    if isinstance(workload, (str, _os.PathLike)):
+        return [_stream(workload, up_to_cut)]
+    if hasattr(workload, "__array_interface__") or isinstance(workload, (_array.array, memoryview)):
+        pieces = [(workload, writes)]
+    elif hasattr(workload, "__iter__"):
+        pieces = workload
+    else:
+        kind = type(workload).__name__
+        raise TypeError(f"workload: expected a name, a path, an array of addresses or a generator of them, not {kind}")
+    return [{"pieces": (_piece(piece) for piece in pieces), **words}]
+
+
+def _stream(workload, up_to_cut):
+    if isinstance(workload, str) and not workload.endswith(".sp"):
+        return workload
+    return _os.fspath(workload), up_to_cut
+
+
+def _piece(piece):
+    """Addresses and writes, as memory of 64-bit numbers and of bytes."""
+    addresses, writes = piece if isinstance(piece, tuple) else (piece, None)
+    if isinstance(addresses, (list, range)):
+        addresses = _array.array("Q", addresses)
+    if writes is not None:
+        if isinstance(writes, (list, tuple)):
+            writes = bytes(bool(write) for write in writes)
+        view = memoryview(writes)
+        if view.format == "?":
+            view = memoryview(view.tobytes())
+        writes = view
+    return addresses, writes
