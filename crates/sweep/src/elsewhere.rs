@@ -1,7 +1,7 @@
 //! Sweeps whose cells run elsewhere, on workers of a cluster: this side keeps what they return.
 
 use crate::folder::{self, Folder};
-use crate::pass::pass;
+use crate::pass::{Kept as Cells, pass};
 use crate::run::finish;
 use crate::{Done, Plan, Shard, merge};
 use std::path::Path;
@@ -24,7 +24,7 @@ impl Plan {
     ///
     /// # Errors
     /// [`Error::Usage`]: there is no such cell, or they are over different streams. [`Error::Output`]: a file cannot be made.
-    pub fn run_cells(&self, places: &[usize], stop: &AtomicBool) -> Result<Option<Vec<(String, Vec<u8>)>>, Error> {
+    pub fn run_cells(&self, places: &[usize], stop: &AtomicBool) -> Result<Option<Cells>, Error> {
         let stream = |place: &usize| self.cells.get(*place).map(|cell| self.parts[cell.part].stream);
         let first = places.first().and_then(stream);
         if first.is_none() || places.iter().any(|place| stream(place) != first) {

@@ -15,12 +15,15 @@ pub(crate) const CELL: &str = "superpage.cell";
 /// A cell that runs: its place, and its setups.
 pub(crate) type Running = (usize, Vec<Setup>);
 
+/// Cells that ran: the name and the file of each.
+pub(crate) type Kept = Vec<(String, Vec<u8>)>;
+
 /// Runs cells over one stream in one pass: the name and the file of each; `None` if `stop` ended them. A cell that cannot be run is rows with
 /// the error.
 ///
 /// # Errors
 /// A file cannot be made.
-pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<Option<Vec<(String, Vec<u8>)>>, Error> {
+pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<Option<Kept>, Error> {
     let (begun, stream) = (Instant::now(), plan.stream(&plan.cells[cells[0].0]));
     let all: Vec<Setup> = cells.iter().flat_map(|(_, setups)| setups).cloned().collect();
     let run = || {
