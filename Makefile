@@ -2,7 +2,7 @@
 CARGO ?= cargo
 SUPERPAGE = target/release/superpage
 
-.PHONY: help build install demo test kernel lint package bench corpus coverage fuzz mutants reproduce
+.PHONY: help build install wheel demo test kernel lint package bench corpus coverage fuzz mutants reproduce
 help: ## list the commands
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/'
 
@@ -11,6 +11,11 @@ build: ## build the command, target/release/superpage, and the programs that `su
 
 install: ## put the command into ~/.cargo/bin
 	$(CARGO) install --path crates/cli --locked
+
+WHEEL = target/wheel
+wheel: ## build the Python package, target/wheels/superpage-*.whl: some minutes (needs Python 3.11)
+	@test -x $(WHEEL)/bin/maturin || { python3 -m venv $(WHEEL) && $(WHEEL)/bin/pip install --quiet 'maturin>=1.7,<2'; }
+	cd python && ../$(WHEEL)/bin/maturin build --release --out ../target/wheels
 
 demo: ## what superpages do to recorded real programs, on two machines
 	@echo "building: some four minutes on two cores the first time"
@@ -21,6 +26,7 @@ SKIPPED = $(CURDIR)/target/skipped
 test: ## all tests; shows at the end what was skipped, and fails where SUPERPAGE_REQUIRE names what was wanting
 	@mkdir -p target && rm -f $(SKIPPED)
 	@SUPERPAGE_SKIPPED=$(SKIPPED) $(CARGO) test --workspace --locked; status=$$?; \
+	SUPERPAGE_SKIPPED=$(SKIPPED) CARGO=$(CARGO) python/test || status=1; \
 	if [ -s $(SKIPPED) ]; then echo "skipped, $$(wc -l < $(SKIPPED)):"; sort $(SKIPPED); else echo "nothing was skipped"; fi; exit $$status
 
 QEMU = qemu-system-x86_64 -accel tcg -m 128M -display none -monitor none -serial stdio -no-reboot -net none \

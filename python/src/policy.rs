@@ -31,6 +31,7 @@ fn key(definition: &'static Definition) -> usize {
 
 /// A policy as users give it: one of superpage's by name with parameters, or an object.
 pub(crate) struct GivenPolicy {
+    /// What rows call it.
     pub(crate) name: String,
     pub(crate) policy: Policy,
     /// Of an object: its definition, which is forgotten at the end.
@@ -130,7 +131,8 @@ impl Object {
             Err(error) => {
                 let problem = traceback(&error, py);
                 let (object, failed) = (Err(problem.clone()), Some(problem));
-                Object { object, events: Events::default(), interval: None, next: None, failed }
+                // Whoever calls it asks afterwards whether it has failed.
+                Object { object, events: Events::default(), interval: None, next: Some(0), failed }
             }
         }
     }
@@ -146,7 +148,7 @@ impl Object {
             match call() {
                 Ok(Some(time)) => self.next = Some(time),
                 Ok(None) => {}
-                Err(error) => (self.failed, self.next) = (Some(traceback(&error, py)), None),
+                Err(error) => (self.failed, self.next) = (Some(traceback(&error, py)), Some(0)),
             }
         });
     }

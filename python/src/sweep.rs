@@ -1,5 +1,6 @@
 //! `superpage.sweep`, and what a cluster needs of it.
 
+use crate::policy::{GivenPolicy, check_names};
 use crate::rows::Rows;
 use crate::{failed, limits, work};
 use pyo3::exceptions::PyValueError;
@@ -9,11 +10,15 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use superpage_sweep::{Done, Options, Shard, Store, Sweep, Watch};
+use superpage_sweep::{Done, Options, OwnPolicy, Shard, Store, Sweep, Watch};
 
 /// A sweep, checked completely.
 #[pyclass(frozen, module = "superpage")]
-pub(crate) struct Plan(Arc<superpage_sweep::Plan>);
+pub(crate) struct Plan {
+    plan: Arc<superpage_sweep::Plan>,
+    /// The objects of policies, which are there as long as it.
+    _policies: Vec<GivenPolicy>,
+}
 
 struct Bar<'a> {
     ticket: &'a work::Ticket,
@@ -43,32 +48,42 @@ fn outcome(done: Done) -> Outcome {
 
 #[pymethods]
 impl Plan {
-    /// Reads the text of a sweep's file; `name` is for errors.
+    /// Reads the text of a sweep's file; `name` is for errors. `policies` are objects as `simulate` takes them, each with the text that tells
+    /// it from others of its name.
     #[new]
-    fn new(py: Python<'_>, text: String, name: String) -> PyResult<Plan> {
-        let plan = || {
-            let sweep = Sweep::of_text(&text, &name)?;
-            superpage_sweep::Plan::new(sweep, &limits())
-        };
-        py.detach(plan).map(|plan| Plan(Arc::new(plan))).map_err(failed)
+    #[pyo3(signature = (text, name, policies = Vec::new()))]
+    fn new(
+        py: Python<'_>,
+        text: String,
+        name: String,
+        policies: Vec<(Bound<'_, PyAny>, String)>,
+    ) -> PyResult<Plan> {
+        let (policies, texts): (Vec<_>, Vec<_>) = policies.into_iter().unzip();
+        let policies = policies.iter().map(GivenPolicy::read).collect::<PyResult<Vec<_>>>()?;
+        check_names(&policies)?;
+        let own = policies.iter().zip(texts);
+        let own = own.map(|(own, text)| (own.name.clone(), OwnPolicy { policy: own.policy.clone(), text })).collect();
+        let plan = || superpage_sweep::Plan::with_policies(Sweep::of_text(&text, &name)?, own, &limits());
+        let plan = py.detach(plan).map_err(failed)?;
+        Ok(Plan { plan: Arc::new(plan), _policies: policies })
     }
 
     /// The names of the cells, each with the number of its stream.
     #[getter]
     fn cells(&self) -> Vec<(String, usize)> {
-        self.0.cell_names().map(|(name, stream)| (name.to_string(), stream)).collect()
+        self.plan.cell_names().map(|(name, stream)| (name.to_string(), stream)).collect()
     }
 
     /// The number of rows.
     #[getter]
     fn rows(&self) -> usize {
-        self.0.rows()
+        self.plan.rows()
     }
 
     /// The paths of the traces that it names.
     #[getter]
     fn traces(&self) -> Vec<String> {
-        self.0.traces().map(String::from).collect()
+        self.plan.traces().map(String::from).collect()
     }
 
     /// Runs the cells that a folder does not have.
@@ -91,14 +106,14 @@ impl Plan {
         let options = Options { jobs, shard, limits: limits(), command };
         let run = |ticket: &work::Ticket| {
             let bar = Bar { ticket, cells: AtomicU64::new(0), done: AtomicU64::new(0) };
-            superpage_sweep::run(&self.0, &output, &options, &ticket.stop, &bar)
+            superpage_sweep::run(&self.plan, &output, &options, &ticket.stop, &bar)
         };
         work::run(py, progress.as_ref(), run)?.map(outcome).map_err(failed)
     }
 
     /// The rows of a folder that has all cells.
     fn merged(&self, py: Python<'_>, output: PathBuf) -> PyResult<Rows> {
-        py.detach(|| self.0.merged(&output)).map(Rows::from).map_err(failed)
+        py.detach(|| self.plan.merged(&output)).map(Rows::from).map_err(failed)
     }
 
     /// Runs the cells of these places, which are over one stream; returns the name and the file of each.
@@ -111,7 +126,7 @@ impl Plan {
     ) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
         // Workers of clusters call this from threads of their own, where no signal arrives.
         let run = |ticket: &work::Ticket| {
-            work::with_threads(Some(threads), || self.0.run_cells(&places, &ticket.stop).map_err(failed))?
+            work::with_threads(Some(threads), || self.plan.run_cells(&places, &ticket.stop).map_err(failed))?
         };
         let kept = work::run(py, None, run)??.unwrap_or_default();
         Ok(kept.into_iter().map(|(name, bytes)| (name, PyBytes::new(py, &bytes))).collect())
@@ -119,7 +134,7 @@ impl Plan {
 
     /// Opens a folder for cells that run elsewhere.
     fn open(&self, py: Python<'_>, output: PathBuf) -> PyResult<Folder> {
-        let store = py.detach(|| Store::open(Arc::clone(&self.0), &output)).map_err(failed)?;
+        let store = py.detach(|| Store::open(Arc::clone(&self.plan), &output)).map_err(failed)?;
         Ok(Folder(store))
     }
 }

@@ -15,14 +15,25 @@ from __future__ import annotations
 import array as _array
 import json as _json
 import os as _os
+import pathlib as _pathlib
 import shlex as _shlex
 import warnings as _warnings
+from collections.abc import Callable as _Callable
+from collections.abc import Iterable as _Iterable
+from collections.abc import Sequence as _Sequence
+from typing import Any as _Any
 
 from . import _native
 from ._native import Region, Rows, System
 from ._native import __version__ as __version__
 from ._policy import Policy
 from ._progress import watched as _watched
+
+_Progress = bool | _Callable[[int, int], object] | None
+_Machine = str | _os.PathLike[str] | dict[str, _Any]
+_Policy = str | _os.PathLike[str] | dict[str, _Any] | Policy | type[Policy]
+# The last two: an array of addresses, or a generator of them.
+_Workload = str | _os.PathLike[str] | _Any | _Iterable[_Any]
 
 __all__ = [
     "Policy",
@@ -69,7 +80,7 @@ def workloads() -> dict[str, dict]:
     return {name: {"help": text, "parameters": dict(parameters)} for name, text, parameters in _native.workloads()}
 
 
-def machine_text(machine) -> str:
+def machine_text(machine: _Machine) -> str:
     """The machine file (TOML) of a machine as `simulate` takes it, with its overlays and values."""
     return _native.machine_text(_machine(machine))
 
@@ -79,35 +90,35 @@ def experiments() -> dict[str, str]:
     return dict(_native.experiments())
 
 
-def trace_info(path) -> dict:
+def trace_info(path: str | _os.PathLike[str]) -> dict[str, _Any]:
     """What a trace holds: the dict that ``superpage trace info --format json`` prints."""
     return _json.loads(_native.trace_info(_os.fspath(path)))
 
 
 def simulate(
-    workload,
+    workload: _Workload | _Sequence[str | _os.PathLike[str]],
     *,
-    machines="golden-cove",
-    policies="reservation",
-    memory=None,
-    swap=None,
-    sizes=None,
-    fragment=0,
-    seed=0,
-    files="warm",
-    digest="fast",
-    host_policies=(),
-    kernels=(),
-    parts=False,
-    contiguity=False,
-    lines=False,
-    writes=None,
-    instructions=1,
-    access_bytes=8,
-    name="accesses",
-    up_to_cut=False,
-    threads=None,
-    progress=None,
+    machines: _Machine | _Sequence[_Machine] = "golden-cove",
+    policies: _Policy | _Sequence[_Policy] = "reservation",
+    memory: str | int | None = None,
+    swap: str | int | None = None,
+    sizes: _Sequence[str | int] | None = None,
+    fragment: float | str = 0,
+    seed: int = 0,
+    files: str = "warm",
+    digest: str = "fast",
+    host_policies: str | _Sequence[str] = (),
+    kernels: str | _Sequence[str] = (),
+    parts: bool = False,
+    contiguity: bool = False,
+    lines: bool = False,
+    writes: _Any = None,
+    instructions: int = 1,
+    access_bytes: int = 8,
+    name: str = "accesses",
+    up_to_cut: bool = False,
+    threads: int | None = None,
+    progress: _Progress = None,
 ) -> Rows:
     """Simulates a workload or a trace on machines, under policies; ``base`` is always among these, and rows are compared with it.
 
@@ -182,7 +193,17 @@ def simulate(
         return _native.simulate(streams, given, chosen, words, threads, bar)
 
 
-def record(command, output, *, lines=False, calls=False, sample=None, seed=None, check=True, progress=None):
+def record(
+    command: str | _Sequence[str | _os.PathLike[str]],
+    output: str | _os.PathLike[str],
+    *,
+    lines: bool = False,
+    calls: bool = False,
+    sample: str | None = None,
+    seed: int | None = None,
+    check: bool = True,
+    progress: _Progress = None,
+) -> _pathlib.Path:
     """Records what a program does to its memory, as a trace for `simulate`. Needs QEMU's user-mode emulator (Debian: qemu-user).
 
     Parameters
@@ -203,12 +224,10 @@ def record(command, output, *, lines=False, calls=False, sample=None, seed=None,
 
     The program's standard output goes to standard error.
     """
-    import pathlib
-
     words = _shlex.split(command) if isinstance(command, str) else [_os.fspath(word) for word in command]
     if not words:
         raise ValueError("command: expected a program and its arguments")
-    path = pathlib.Path(output)
+    path = _pathlib.Path(output)
     with _watched(progress, "runs") as bar:
         status, notes = _native.record(words, path, lines, calls, sample, seed, bar)
     for note in notes:
@@ -218,7 +237,14 @@ def record(command, output, *, lines=False, calls=False, sample=None, seed=None,
     return path
 
 
-def reproduce(names, *, corpus="corpus", programs="target/release/examples", long=False, progress=None) -> Rows:
+def reproduce(
+    names: str | _Sequence[str],
+    *,
+    corpus: str | _os.PathLike[str] = "corpus",
+    programs: str | _os.PathLike[str] = "target/release/examples",
+    long: bool = False,
+    progress: _Progress = None,
+) -> Rows:
     """Runs the tables and figures of papers, as ``superpage reproduce`` does.
 
     Parameters
@@ -244,14 +270,23 @@ def reproduce(names, *, corpus="corpus", programs="target/release/examples", lon
     return rows
 
 
-def sweep(spec, output=None, *, jobs=None, shard="1/1", progress=None) -> Rows | None:
+def sweep(
+    spec: str | _os.PathLike[str] | dict[str, _Any],
+    output: str | _os.PathLike[str] | None = None,
+    *,
+    jobs: int | None = None,
+    shard: str = "1/1",
+    progress: _Progress = None,
+) -> Rows | None:
     """Runs the combinations of workloads, machines, policies and more that a sweep names (docs/sweep.md), and goes on where an earlier run
     was ended.
 
     Parameters
     ----------
     spec : path or dict
-        A file of a sweep, or a dict with its keys: ``{"sweep": {"name": "mine"}, "axes": {"workload": [...], "policy": [...]}}``.
+        A file of a sweep, or a dict with its keys: ``{"sweep": {"name": "mine"}, "axes": {"workload": [...], "policy": [...]}}``. In a dict,
+        policies may be dicts as `simulate` takes them, or objects of your own (`Policy`): what tells those apart, when
+        a sweep goes on, is their source and their attributes.
     output : path
         The folder for cells, ``rows.parquet`` and ``index.html``. Without it, a temporary one that is gone afterwards.
     jobs : int
@@ -266,7 +301,7 @@ def sweep(spec, output=None, *, jobs=None, shard="1/1", progress=None) -> Rows |
     """
     import tempfile
 
-    plan = _native.Plan(*_spec(spec))
+    plan = _plan(spec)
     with tempfile.TemporaryDirectory(prefix="superpage-") as folder, _watched(progress, "cells") as bar:
         place = _os.path.join(folder, "sweep") if output is None else _os.fspath(output)
         _, _, whole, failed = plan.run(place, f"superpage.sweep(..., {str(place)!r})", jobs, shard, bar)
@@ -279,13 +314,37 @@ def _list(value) -> list:
     return list(value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
 
 
-def _spec(spec) -> tuple[str, str]:
-    """The text of a sweep's file, and its name for errors."""
-    if isinstance(spec, dict):
-        return _toml(spec), "dict"
-    path = _os.fspath(spec)
-    with open(path, encoding="utf-8") as file:
-        return file.read(), path
+def _plan(spec) -> _native.Plan:
+    """The plan of a file, or of a dict that may hold objects."""
+    return _native.Plan(*_spec(spec))
+
+
+def _spec(spec) -> tuple[str, str, list]:
+    """The text of a sweep's file, its name for errors, and policies that are objects, each with what tells it from others."""
+    if not isinstance(spec, dict):
+        path = _os.fspath(spec)
+        with open(path, encoding="utf-8") as file:
+            return file.read(), path, []
+    axes, own = dict(spec.get("axes", {})), []
+    if "policy" in axes:
+        chosen = [_policy(policy) for policy in _list(axes["policy"])]
+        own = [(policy, _told_apart(policy)) for policy in chosen if not isinstance(policy, str)]
+        axes["policy"] = [policy if isinstance(policy, str) else policy[0] for policy in chosen]
+    return _toml({**spec, "axes": axes}), "dict", own
+
+
+def _told_apart(policy) -> str:
+    """A policy's source, its answers and its attributes, as text."""
+    import inspect
+
+    _, answers, chosen = policy
+    try:
+        source = inspect.getsource(type(chosen))
+    except (OSError, TypeError):
+        raise ValueError(
+            f"policy {policy[0]}: its source cannot be read, so a sweep cannot tell it from others: define its class in a file or a notebook"
+        ) from None
+    return f"{source}\n{answers}\n{sorted(vars(chosen).items())!r}"
 
 
 def _toml(value, path=()) -> str:

@@ -347,7 +347,7 @@ fn notes(group: &[Row]) -> Vec<String> {
 fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     let base = group.iter().find(|base| base.machine == row.machine && base.is_base())?;
     let known = |row: &Row| row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact);
-    if !known(row) || !known(base) || base.cycles == 0 {
+    if !known(row) || !known(base) || base.cycles == 0 || row.complete != base.complete {
         return None;
     }
     let percent = |then: u64, now: u64| 100.0 * (then as f64 - now as f64) / base.cycles as f64;

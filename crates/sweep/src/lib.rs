@@ -22,5 +22,5 @@ mod run;
 pub use elsewhere::Store;
 pub use estimate::{Estimate, estimate};
 pub use file::{Sweep, axes_help};
-pub use plan::Plan;
+pub use plan::{OwnPolicy, Plan};
 pub use run::{Done, Options, Shard, Watch, run};

@@ -9,10 +9,11 @@ use std::io::Read;
 use std::path::Path;
 use superpage_mmu::Machine;
 use superpage_sim::{
-    Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, machine_with_text, plan_machines,
+    Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, machine_with_text, plan_policies,
 };
 use superpage_trace::file::Reader;
 use superpage_trace::{Source, workload};
+use superpage_vm::Policy;
 use xxhash_rust::xxh3::Xxh3;
 
 /// The most machines of a cell: what shares a kernel is one simulation, but cells are what processors and computers share.
@@ -29,10 +30,21 @@ pub struct Plan {
     /// The streams, in the order of their axis.
     pub(crate) streams: Vec<Stream>,
     machines: HashMap<String, Machine>,
+    /// Policies that are not built in, by name.
+    own: HashMap<String, OwnPolicy>,
     /// The parts by their streams and conditions.
     places: HashMap<String, usize>,
     /// The digest of everything that is read from files, by a name for people.
     pub(crate) inputs: BTreeMap<String, String>,
+}
+
+/// A policy that is not built in.
+#[derive(Clone, Debug)]
+pub struct OwnPolicy {
+    /// The policy.
+    pub policy: Policy,
+    /// What tells it from another one of the same name, as its source: rows of both are never mixed.
+    pub text: String,
 }
 
 /// A stream of events.
@@ -71,6 +83,18 @@ impl Plan {
     /// # Errors
     /// [`Error::Usage`]: something named does not exist, or does not fit where the axes put it; or an error of a trace.
     pub fn new(sweep: Sweep, limits: &[Limit]) -> Result<Plan, Error> {
+        Plan::with_policies(sweep, HashMap::new(), limits)
+    }
+
+    /// Like [`Plan::new`], where the axis of policies may name these too.
+    ///
+    /// # Errors
+    /// As for [`Plan::new`].
+    pub fn with_policies(
+        sweep: Sweep,
+        own: HashMap<String, OwnPolicy>,
+        limits: &[Limit],
+    ) -> Result<Plan, Error> {
         let (mut streams, mut parts, mut machines) = (Vec::new(), Parts::default(), HashMap::new());
         let (mut inputs, mut texts) = (BTreeMap::new(), Texts::default());
         let axis = sweep.axes.iter().find(|axis| axis.name == "workload").expect("every sweep has one");
@@ -90,7 +114,10 @@ impl Plan {
                 machines.insert(name.clone(), machine);
             }
             if !texts.policies.contains_key(&point.policy) {
-                let text = superpage_sim::expand(&point.policy)?;
+                let text = match own.get(&point.policy) {
+                    Some(policy) => policy.text.clone(),
+                    None => superpage_sim::expand(&point.policy)?,
+                };
                 inputs.insert(format!("policy {}", point.policy), hex(text.as_bytes()));
                 texts.policies.insert(point.policy.clone(), text);
             }
@@ -98,7 +125,7 @@ impl Plan {
             parts.add(stream, point, name);
         }
         let Parts { parts, places } = parts;
-        let mut plan = Plan { sweep, parts, cells: Vec::new(), streams, machines, places, inputs };
+        let mut plan = Plan { sweep, parts, cells: Vec::new(), streams, machines, own, places, inputs };
         plan.find_cells(&texts, limits)?;
         Ok(plan)
     }
@@ -147,8 +174,12 @@ impl Plan {
     pub(crate) fn setups(&self, part: &Part) -> Result<Vec<Setup>, Error> {
         let mut all = Vec::new();
         for (name, policies) in &part.grid {
-            let setups = plan_machines(std::slice::from_ref(&self.machines[name]), policies, &part.conditions);
-            all.extend(setups?);
+            let policy = |name: &String| match self.own.get(name) {
+                Some(own) => Ok((name.clone(), own.policy.clone())),
+                None => Ok((name.clone(), superpage_sim::policy(name)?)),
+            };
+            let policies = policies.iter().map(policy).collect::<Result<Vec<_>, Error>>()?;
+            all.extend(plan_policies(std::slice::from_ref(&self.machines[name]), &policies, &part.conditions)?);
         }
         // Rows are compared with base by their machine's name.
         let names: Vec<&str> = part.grid.iter().map(|(name, _)| self.machines[name].name.as_str()).collect();

@@ -1,0 +1,152 @@
+"""Policies in Python: those of the tutorial in both languages, what they see, and how they fail."""
+
+import json
+
+import pytest
+
+import superpage
+
+WORKLOAD = "random:bytes=256M,references=100K,populate=no"
+
+
+class Hot(superpage.Policy):
+    """The policy of docs/policies.md: regions most of which was accessed since the last scan become superpages."""
+
+    def __init__(self, share=0.5, interval=1.0):
+        self.share, self.interval = share, interval
+
+    def tick(self, now, system):
+        least = self.share * (system.sizes[1] // system.sizes[0])
+        for space in system.spaces():
+            hot = []
+            for region in system.scan(space, 1):
+                if region.superpage:
+                    continue
+                accessed = system.accessed(space, 1, region)
+                # If accesses are not known, populated pages count instead.
+                if (region.populated if accessed is None else accessed) >= least:
+                    hot.append(region)
+            system.promote(space, 1, hot)
+
+
+@pytest.mark.parametrize("share", ["0.02", "0.5"])
+def test_the_same_policy_in_both_languages_has_the_same_rows(hot, share):
+    rust = hot("zen5", WORKLOAD, share, "1ms")
+    python = superpage.simulate(WORKLOAD, machines="zen5", policies=Hot(float(share), 1e-3))
+    assert python.to_json().encode() == rust
+    assert python[1]["promotions"] > 0 or share != "0.02"
+
+
+def test_each_simulation_has_its_own_copy():
+    class Count(superpage.Policy):
+        interval = 1e-3
+        seen = 0
+
+        def tick(self, now, system):
+            self.seen += 1
+            assert now >= (self.seen - 1) * 1_000_000 or self.seen == 1
+
+    counted = Count()
+    rows = superpage.simulate(WORKLOAD, machines=["zen5", "golden-cove", "zen4"], policies=counted)
+    assert counted.seen == 0 and rows.column("error") == [None] * 6
+    # A policy that does nothing costs nothing and changes nothing.
+    assert rows.column("speedup") == [1.0] * 6
+
+
+def test_answers_are_differences_from_any_policy():
+    class Like(superpage.Policy):
+        answers = {"from": "reservation", "preempt": "off"}
+
+    class Thp(superpage.Policy):
+        answers = "thp"
+
+    own = superpage.simulate(WORKLOAD, machines="zen5", policies=[Like, Thp])
+    built_in = superpage.simulate(WORKLOAD, machines="zen5", policies=["reservation:preempt=off", "thp"])
+    assert own.column("policy") == ["base", "like", "thp"]
+    different = {"policy", "trace_digest"}
+    for ours, theirs in zip(json.loads(own.to_json()), json.loads(built_in.to_json())):
+        assert {k: v for k, v in ours.items() if k not in different} == {k: v for k, v in theirs.items() if k not in different}
+
+
+def test_events_are_told():
+    class Told(superpage.Policy):
+        interval = None
+
+        def __init__(self):
+            self.counts = [0, 0, 0]
+
+        def faulted(self, space, page, level):
+            self.counts[0] += 1
+            return 0  # tick is called next
+
+        def missed(self, space, page, level):
+            self.counts[1] += 1
+
+        def gone(self, space):
+            self.counts[2] += 1
+
+        def tick(self, now, system):
+            told.append(list(self.counts))
+
+    told = []
+    rows = superpage.simulate("touch:bytes=1M", machines="zen5", policies=Told)
+    faults, misses = rows[1]["faults"], rows[1]["tlb_misses"]
+    assert told[-1][0] == faults == 256 + rows[1]["faults"] - 256 and told[-1][1] <= misses
+    assert told[-1][1] >= misses - 1
+
+
+def test_an_exception_is_the_row_s_error_and_the_others_go_on():
+    class Bad(superpage.Policy):
+        interval = 1e-3
+
+        def tick(self, now, system):
+            if now > 5e6:
+                raise KeyError("the reason")
+
+    rows = superpage.simulate(WORKLOAD, machines="zen5", policies=["thp", Bad, "reservation"])
+    errors = dict(zip(rows.column("policy"), rows.column("error")))
+    assert errors["thp"] is errors["reservation"] is errors["base"] is None
+    assert errors["bad"].startswith("policy bad: Traceback") and "KeyError: 'the reason'" in errors["bad"]
+    assert "in tick" in errors["bad"] and not rows[2]["complete"]
+
+
+def test_a_system_is_there_only_during_a_call():
+    kept = []
+
+    class Keeper(superpage.Policy):
+        interval = 1e-3
+
+        def tick(self, now, system):
+            kept.append(system)
+            with pytest.raises(ValueError, match="level 9: expected 0 to"):
+                system.scan(0, 9)
+            with pytest.raises(ValueError, match="base pages cannot be promoted to"):
+                system.promote(0, 0, [])
+            with pytest.raises(ValueError, match="expected either, in-place or by-copying"):
+                system.promote(0, 1, [], how="maybe")
+            assert system.scan(99, 1) == [] and system.now == now
+
+    Keeper.__deepcopy__ = lambda self, memo: self
+    assert superpage.simulate(WORKLOAD, machines="zen5", policies=Keeper).column("error") == [None, None]
+    with pytest.raises(RuntimeError, match="only during a call of tick"):
+        kept[0].spaces()
+
+
+def test_what_is_no_policy_is_told():
+    class Twice(superpage.Policy):
+        name = "thp"
+
+    with pytest.raises(TypeError, match="two policies are called thp"):
+        superpage.simulate(WORKLOAD, policies=["thp", Twice])
+
+    class Never(superpage.Policy):
+        interval = -1
+
+    error = superpage.simulate(WORKLOAD, machines="zen5", policies=Never)[1]["error"]
+    assert "interval: expected seconds above 0" in error
+
+    class Wrong(superpage.Policy):
+        answers = {"from": "reservation", "nonsense": 1}
+
+    with pytest.raises(ValueError, match="no parameter `nonsense`"):
+        superpage.simulate(WORKLOAD, policies=Wrong)
