@@ -61,9 +61,10 @@ def test_machines_are_names_or_dicts():
     assert dicts.column("machine") == ["zen5+dict"] * 2
     # A whole machine file as a dict.
     whole = tomllib.loads(superpage.machine_text("zen5"))
-    assert superpage.simulate(RANDOM, machines=whole, policies="thp").to_json() == superpage.simulate(
-        RANDOM, machines="zen5", policies="thp"
-    ).to_json()
+    assert (
+        superpage.simulate(RANDOM, machines=whole, policies="thp").to_json()
+        == superpage.simulate(RANDOM, machines="zen5", policies="thp").to_json()
+    )
 
 
 def test_arrays_and_generators_are_one_stream():
@@ -78,9 +79,7 @@ def test_arrays_and_generators_are_one_stream():
             ((addresses[i : i + 999], writes[i : i + 999]) for i in range(0, len(addresses), 999)), machines="zen5", policies="thp"
         ),
         # Strides.
-        lambda: superpage.simulate(
-            np.repeat(addresses, 2)[::2], writes=np.repeat(writes, 2)[::2], machines="zen5", policies="thp"
-        ),
+        lambda: superpage.simulate(np.repeat(addresses, 2)[::2], writes=np.repeat(writes, 2)[::2], machines="zen5", policies="thp"),
     ]
     texts = {form().to_json() for form in forms}
     assert len(texts) == 1
@@ -108,7 +107,7 @@ def test_misses_of_an_array_are_those_of_brute_force(entries):
     machine = tomllib.loads(superpage.machine_text("alpha-21264"))
     for tlb in machine["tlb"]:
         tlb |= {"entries": entries, "replacement": "lru"}
-    rows = superpage.simulate(addresses, machines=machine, policies="base")
+    rows = superpage.simulate(addresses, machines=machine, policies="base", access_bytes=1)
     assert rows[0]["dtlb_misses"] == brute_force((addresses >> np.uint64(13)).tolist(), entries)
 
 

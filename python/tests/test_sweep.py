@@ -62,7 +62,12 @@ class Quiet(superpage.Policy):
 
 def test_policies_in_python_are_swept_and_one_that_fails_is_its_rows_alone(tmp_path):
     def spec(policy):
-        axes = {"workload": ["matrix:n=100"], "memory": ["32M", "64M"], "policy": ["thp", {"from": "reservation", "preempt": False}, policy]}
+        axes = {
+            "workload": ["matrix:n=100"],
+            "machine": ["zen5"],
+            "memory": ["32M", "64M"],
+            "policy": ["thp", {"from": "reservation", "preempt": False}, policy],
+        }
         return {"sweep": {"name": "own"}, "axes": axes}
 
     rows = superpage.sweep(spec(Quiet()), tmp_path / "own")
