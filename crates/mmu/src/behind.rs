@@ -72,6 +72,11 @@ impl Behind {
         self.lines.access(&data.lines[done..data.len], data.fetches >> done, &mut self.counters);
     }
 
+    /// Whether loads and stores are preloaded from now on.
+    pub(crate) fn preload(&mut self, preloading: bool) {
+        self.lines.preloading = preloading;
+    }
+
     /// The program's access to one line, whose page is in the TLBs.
     pub(crate) fn access_line(&mut self, line: u32, fetch: bool) {
         self.lines.access(&[line], u64::from(fetch), &mut self.counters);

@@ -66,6 +66,8 @@ pub struct Upkeep {
     /// Context numbers are multiplied by this, for VSIDs that are scattered over the hash table. There are 2^20 of them, divided by the largest
     /// power of two in it, which is at most 256.
     pub scatter: u32,
+    /// Whether context numbers are those of processes ([`Mmu::set_process`]), and not counted. They are for eager flushes: a space has no other.
+    pub by_process: bool,
     /// Whether there is a hash table, where software searches: without, it reads the tree.
     pub table: bool,
     /// Whether page tables go through the caches.
@@ -85,6 +87,7 @@ impl Default for Upkeep {
         Upkeep {
             kernel: None,
             scatter: 897,
+            by_process: false,
             table: true,
             cached_tables: true,
             reclaims_on_demand: false,
@@ -113,11 +116,12 @@ impl Mmu {
     /// What the operating system does from now on. Before anything is mapped or translated.
     ///
     /// # Panics
-    /// `scatter` is 0, or a multiple of 512.
+    /// `scatter` is 0, or a multiple of 512; context numbers are those of processes, and flushes are lazy.
     pub fn set_upkeep(&mut self, upkeep: Upkeep) {
         assert!(!upkeep.scatter.is_multiple_of(512), "too few contexts with a scatter of {}", upkeep.scatter);
+        assert!(!upkeep.by_process || upkeep.flush == Flush::Eager, "a process has one number");
         for (groups, _) in self.each_groups() {
-            groups.segments.set(upkeep.scatter, upkeep.kernel);
+            groups.segments.set(upkeep.scatter, upkeep.kernel, upkeep.by_process);
             groups.used = upkeep.table;
             groups.cached = upkeep.cached_tables;
             groups.on_demand = upkeep.reclaims_on_demand;
@@ -139,6 +143,32 @@ impl Mmu {
     pub fn enter_kernel(&mut self) -> u32 {
         let kernel = self.upkeep.kernel.expect("the kernel has a space");
         self.run_in(kernel)
+    }
+
+    /// Whether loads and stores are preloaded from now on, in time (section 10.2): those that miss in the first cache take their places in all,
+    /// and nobody waits; they are counted as prefetched.
+    pub fn preload(&mut self, preloading: bool) {
+        self.fronts.iter_mut().flat_map(|front| &mut front.behind).for_each(|behind| behind.preload(preloading));
+    }
+
+    /// A block translates what is mapped of these pages from now on; whatever is not mapped there faults as it does without.
+    ///
+    /// # Panics
+    /// The machine has no blocks.
+    pub fn add_block(&mut self, block: Block) {
+        assert!(self.walks_again(), "a block on a machine that has none");
+        self.upkeep.blocks.push(block);
+    }
+
+    /// No block translates any of these pages of a space any more: those that did are gone, whole.
+    pub fn drop_blocks(&mut self, space: u32, pages: Range<u64>) {
+        let meets = |block: &Block| block.pages.start < pages.end && pages.start < block.pages.end;
+        self.upkeep.blocks.retain(|block| block.space != space || !meets(block));
+    }
+
+    /// The number of the process that has a space, from which its VSIDs follow where [`Upkeep::by_process`] says so. Before its first access.
+    pub fn set_process(&mut self, space: u32, process: u32) {
+        self.each_groups().for_each(|(groups, _)| groups.segments.set_process(space, process));
     }
 
     /// The kernel returns to this space.
@@ -232,6 +262,11 @@ impl Mmu {
             }
             false => pages.collect(),
         };
+        if !self.upkeep.table {
+            // Each page is one; the first was counted.
+            self.counters.shootdowns += (pages.len() as u64).saturating_sub(1);
+            return;
+        }
         for (groups, mut reads) in self.each_groups() {
             pages.iter().for_each(|page| groups.flush_page((space, *page), &mut reads));
         }
@@ -313,22 +348,24 @@ impl Mmu {
     /// Accesses a line that a block translates; returns whether one does.
     fn access_block(&mut self, request: Request, line: u32) -> bool {
         let (space, page) = (self.space, request.page());
-        if !self.upkeep.blocks.iter().any(|block| block.space == space && block.pages.contains(&page.0)) {
+        if !self.upkeep.blocks.iter().any(|block| block.space == space && block.pages.contains(&page.0))
+            || !self.access_real(request, line)
+        {
             return false;
         }
-        self.access_real(request, line);
         for behind in self.fronts.iter_mut().flat_map(|front| &mut front.behind) {
             behind.counters.groups.blocks += 1;
         }
         true
     }
 
-    /// Accesses a line of a mapped page without any TLB.
-    fn access_real(&mut self, request: Request, line: u32) {
+    /// Accesses a line of a page without any TLB; returns whether it is mapped.
+    fn access_real(&mut self, request: Request, line: u32) -> bool {
         let mapped = self.mappings.mapping(self.space, request.page());
-        let Some((head, ..)) = mapped else { return };
+        let Some((head, ..)) = mapped else { return false };
         let frame = self.mappings.frame_of(head, request.page());
         self.fronts.iter_mut().for_each(|front| front.access_line(frame, line, request.access() == Access::Execute));
+        true
     }
 
     /// Whether a request misses in the TLBs so that software is entered.

@@ -58,6 +58,8 @@ pub(crate) struct Lines {
     streams: Vec<u32>,
     /// The TLB of the memory controller, if it has one.
     remapping: Option<Remapping>,
+    /// Whether all loads and stores are preloaded: who makes them waits for none.
+    pub(crate) preloading: bool,
     /// How many lines a line of a stream is, if it is not smaller: an access is to all of them.
     parts: u32,
     /// The shift from an entry's number (its address divided by [`ENTRY_BYTES`]) to its line's number.
@@ -103,7 +105,8 @@ impl Lines {
             cache: Cache::of_sparse_keys(shadow.entries / shadow.ways, shadow.ways, Replacement::Lru),
             shift: page.ilog2(),
         });
-        Lines { caches, instructions, streams, remapping, parts, shift, wanted: [0; WANTED] }
+        let preloading = false;
+        Lines { caches, instructions, streams, remapping, preloading, parts, shift, wanted: [0; WANTED] }
     }
 
     /// As [`Cache::bytes`], of one of them.
@@ -178,7 +181,9 @@ impl Lines {
                 count(level, asking & !missed, ahead);
                 left = left & !asking | missed;
             }
-            if level == 0 && !self.streams.is_empty() {
+            if level == 0 && self.preloading {
+                ahead = left & !fetches;
+            } else if level == 0 && !self.streams.is_empty() {
                 ahead = prefetched_of(&mut self.streams, lines, left & !fetches);
             }
         }

@@ -4,7 +4,8 @@
 //! An address space has a context number, from which its VSIDs follow: number x scatter, modulo 2^20, and four bits for the segment, as in
 //! Linux/PPC. With a new context number all that was known of the space is out of date at once: the entries with its old VSIDs, in the
 //! hash table, match nothing any more; they are zombies. Programs recorded on machines with wider addresses have segments beyond 16: they
-//! are numbered in the order of their first use, and more than eight take another context number.
+//! are numbered in the order of their first use, and more than eight take another context number. Context numbers are counted, or are those of
+//! processes: then a process has the same as long as it lives.
 
 /// The bits of a page index: a segment has 256 MB.
 const INDEX_BITS: u32 = 16;
@@ -12,6 +13,8 @@ const INDEX_BITS: u32 = 16;
 const CONTEXTS: u32 = 1 << 20;
 /// The segments of a program that one context number serves; the others are the kernel's.
 const OF_CONTEXT: usize = 8;
+/// Numbers of processes are below this in Linux.
+const PROCESSES: u32 = 1 << 15;
 
 /// The page under its VSID: `vsid << 16 | index`.
 pub(crate) type VirtualPage = u64;
@@ -22,6 +25,9 @@ pub(crate) struct Segments {
     scatter: u32,
     /// The space whose segments have VSIDs of their own, that never change.
     kernel: Option<u32>,
+    /// Whether context numbers are those of processes, and by space what was said of these.
+    by_process: bool,
+    processes: Vec<u32>,
     /// By space: the numbers of its segments, in the order of their first use, and the contexts that serve them, eight by each.
     spaces: Vec<(Vec<u64>, Vec<u32>)>,
     /// The contexts, by scattered number, that a space has.
@@ -32,12 +38,46 @@ pub(crate) struct Segments {
 
 impl Segments {
     pub(crate) fn new(scatter: u32) -> Segments {
-        Segments { scatter, kernel: None, spaces: Vec::new(), live: vec![false; CONTEXTS as usize], last: 0 }
+        Segments {
+            scatter,
+            kernel: None,
+            by_process: false,
+            processes: Vec::new(),
+            spaces: Vec::new(),
+            live: vec![false; CONTEXTS as usize],
+            last: 0,
+        }
     }
 
-    /// How context numbers are scattered from now on, and the space of the kernel. Before anything is asked.
-    pub(crate) fn set(&mut self, scatter: u32, kernel: Option<u32>) {
-        *self = Segments { scatter, kernel, ..Segments::new(scatter) };
+    /// How context numbers are scattered from now on, the space of the kernel, and whether they are those of processes. Before anything is
+    /// asked.
+    pub(crate) fn set(&mut self, scatter: u32, kernel: Option<u32>, by_process: bool) {
+        *self = Segments { kernel, by_process, ..Segments::new(scatter) };
+    }
+
+    /// The number of the process that has a space. Until something is said it is that of the space.
+    pub(crate) fn set_process(&mut self, space: u32, process: u32) {
+        let known = self.processes.len() as u32;
+        self.processes.extend(known..known.max(space + 1));
+        self.processes[space as usize] = process;
+    }
+
+    /// A context that no space has, for the next eight segments of a space that has `held`; `None` where numbers have run out.
+    fn next_context(&mut self, space: u32, held: usize) -> Option<u32> {
+        // With an even constant they repeat sooner.
+        let numbers = CONTEXTS >> self.scatter.trailing_zeros();
+        let scattered = |number: u32| number.wrapping_mul(self.scatter) % CONTEXTS;
+        if self.by_process {
+            let process = self.processes.get(space as usize).copied().unwrap_or(space);
+            let first = process % (PROCESSES - 1) + 1 + PROCESSES * held as u32;
+            let free = |context: &u32| *context != 0 && !self.live[*context as usize];
+            return (first..first + numbers).map(scattered).find(free);
+        }
+        if self.last + 1 == numbers {
+            return None;
+        }
+        self.last += 1;
+        Some(scattered(self.last))
     }
 
     /// The page under its VSID; `None` if numbers have run out, so that [`Segments::begin_again`] must be called.
@@ -54,17 +94,14 @@ impl Segments {
             segments.push(segment);
             segments.len() - 1
         });
-        while contexts.len() <= number / OF_CONTEXT {
-            // With an even constant they repeat sooner.
-            if self.last + 1 == CONTEXTS >> self.scatter.trailing_zeros() {
-                return None;
-            }
-            self.last += 1;
-            let context = self.last.wrapping_mul(self.scatter) % CONTEXTS;
-            contexts.push(context);
+        // Numbers of segments have no gaps, so that at most one context is missing.
+        if contexts.len() <= number / OF_CONTEXT {
+            let held = contexts.len();
+            let context = self.next_context(space, held)?;
+            self.spaces[space as usize].1.push(context);
             self.live[context as usize] = true;
         }
-        let vsid = u64::from(contexts[number / OF_CONTEXT]) << 4 | (number % OF_CONTEXT) as u64;
+        let vsid = u64::from(self.spaces[space as usize].1[number / OF_CONTEXT]) << 4 | (number % OF_CONTEXT) as u64;
         Some(vsid << INDEX_BITS | index)
     }
 
@@ -135,9 +172,25 @@ mod tests {
     }
 
     #[test]
+    fn the_context_of_a_process_is_its_number_or_the_next_that_is_free() {
+        let mut segments = Segments::new(897);
+        segments.set(1, None, true);
+        segments.set_process(3, 40);
+        assert_eq!(segments.page(3, 5), Some((41 << 4) << 16 | 5));
+        segments.renew(3);
+        assert_eq!(segments.page(3, 5), Some((41 << 4) << 16 | 5), "the same again");
+        segments.set_process(4, 40 + PROCESSES - 1);
+        assert_eq!(segments.page(4, 5), Some((42 << 4) << 16 | 5), "numbers of processes come round");
+        (1..9).for_each(|number| assert!(segments.page(3, number << 16).is_some()));
+        assert_eq!(segments.page(3, 8 << 16), Some((u64::from(41 + PROCESSES) << 4) << 16));
+        assert_eq!(segments.page(2, 5), Some((3 << 4) << 16 | 5), "of which nothing was said");
+        segments.validate().unwrap();
+    }
+
+    #[test]
     fn the_kernel_keeps_its_vsids_and_numbers_run_out() {
         let mut segments = Segments::new(897);
-        segments.set(1, Some(1000));
+        segments.set(1, Some(1000), false);
         assert_eq!(segments.page(1000, 0xc_0001), Some(0xc << 16 | 1));
         for space in 0..CONTEXTS - 1 {
             assert!(segments.page(0, 0).is_some(), "{space}");

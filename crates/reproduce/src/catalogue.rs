@@ -55,6 +55,7 @@ static FILES: &[(&str, &str, &str)] = &files![
     "dougan99" / "effects",
     "dougan99" / "table",
     "dougan99" / "idle",
+    "dougan99" / "proposed",
     "dougan99" / "today",
 ];
 

@@ -184,6 +184,7 @@ impl Simulation {
     /// Ends the current process.
     fn exit(&mut self) -> Result<(), superpage_vm::Error> {
         self.note_peak();
+        self.mmu.drop_blocks(self.processes.space.0, 0..u64::MAX);
         self.vm.exit(&mut Hardware::new(&mut self.mmu, &self.setup.machine.pages.sizes), self.processes.space)?;
         if let Some(process) = self.processes.current.take() {
             self.close_all(process)?;
@@ -283,6 +284,7 @@ impl Simulation {
             None => {
                 let space = self.vm.create_space();
                 self.processes.spaces.insert(process, space);
+                self.mmu.set_process(space.0, process.0);
                 space
             }
         };
@@ -346,6 +348,7 @@ impl Simulation {
             Event::Fork { child } => {
                 let space = self.vm.fork(hardware, self.processes.space)?;
                 self.processes.spaces.insert(child, space);
+                self.mmu.set_process(space.0, child.0);
                 self.processes.current.map_or(Ok(()), |parent| self.inherit(parent, child))
             }
             Event::Exec => self.vm.exec(hardware, self.processes.space),

@@ -34,6 +34,65 @@ fn a_flush_of_a_range_is_a_search_for_each_page_or_a_new_context() {
     }
 }
 
+/// Without a table each page of a range is a shootdown, whatever is mapped, or a new context is one. Each range here is flushed when it goes.
+#[test]
+fn without_a_table_a_flush_of_a_range_is_a_shootdown_for_each_page() {
+    let all = rows("ppc603", &["linux-ppc:table=off,cutoff=0", "linux-ppc:table=off"], "mmap-latency:bytes=8M,times=5");
+    let shootdowns = all.iter().map(|[measured, _]| (measured.shootdowns, measured.walk_cycles));
+    assert_eq!(shootdowns.collect::<Vec<_>>(), [(5 * 2048, all[0][0].walk_cycles), (5, all[1][0].walk_cycles)]);
+}
+
+/// The first write of 64 KB and each that follows go through a pipe of 4 KB in 16 pieces: the writer enters the kernel once.
+#[test]
+fn a_write_in_pieces_is_one_call() {
+    let [[measured, _]] = &rows("ppc604", &["linux-ppc"], "pipe-bandwidth:bytes=640K")[..] else { panic!() };
+    // And a read for each piece.
+    assert_eq!(measured.kernel_counts.as_ref().unwrap().calls, 10 * (1 + 16));
+}
+
+/// A block for the frame buffer takes all misses there from the TLBs; on the 603 and the 604, and never from the program's lines.
+#[test]
+fn a_block_for_a_program_translates_its_device() {
+    let kernels = ["linux-ppc", "linux-ppc:program-blocks=on"];
+    for machine in ["ppc603", "ppc604"] {
+        let all = rows(machine, &kernels, "draw:bytes=1M,times=40");
+        let [without, with] = [&all[0][0], &all[1][0]];
+        let blocks = |row: &Row| row.kernel_counts.as_ref().unwrap().block_accesses;
+        // 48 rows of 4 lines.
+        assert_eq!((blocks(without), blocks(with)), (0, 40 * 48 * 4), "{machine}");
+        assert!(without.tlb_misses > 200 && 4 * with.tlb_misses < without.tlb_misses, "{machine}");
+        assert!(with.cycles < without.cycles, "{machine}");
+        assert_eq!(without.references, with.references);
+        assert!(all.iter().all(|[_, row]| row.complete && row.frames_leaked == 0), "{machine}");
+    }
+}
+
+/// Preloads bring the same lines in, at an instruction for each, and nobody waits for them.
+#[test]
+fn preloads_hide_what_data_take() {
+    let all = rows("ppc604", &["linux-ppc", "linux-ppc:preloads=on"], "switch:processes=8,bytes=16K,times=5");
+    let [without, with] = [&all[0][0], &all[1][0]];
+    let caches = |row: &Row| row.caches.clone().unwrap();
+    let misses = |row: &Row| (caches(row).l1d_misses, caches(row).l1i_misses);
+    assert_eq!(misses(with), misses(without));
+    assert!(caches(without).l1d_prefetched == 0 && caches(with).l1d_prefetched > 100);
+    assert!(with.data_cycles < without.data_cycles && with.cycles < without.cycles);
+    let instructions = |row: &Row| row.kernel_counts.as_ref().unwrap().instructions;
+    // 40 passes: two calls, each with an entry of 4 lines, and a switch of 18.
+    assert_eq!(instructions(with) - instructions(without), 40 * (2 * 4 + 18));
+}
+
+/// Both kinds of numbers are flushed page by page, so that nothing is found which should not be.
+#[test]
+fn vsids_of_processes_do_what_those_of_a_counter_do() {
+    let all = rows("ppc604", &["linux-ppc:flush=eager", "linux-ppc:flush=eager,vsids=process"], "start:times=6");
+    let of = |row: &Row| {
+        let kernel = row.kernel_counts.as_ref().unwrap();
+        (row.faults, row.tlb_misses, kernel.reloads, kernel.flushed_pages, kernel.renewed, kernel.valid_now)
+    };
+    assert_eq!(of(&all[0][1]), of(&all[1][1]));
+}
+
 /// Programs do what they do without a model, in the memory that is left.
 #[test]
 fn programs_do_the_same_with_any_kernel() {
@@ -74,6 +133,8 @@ fn what_is_no_kernel_is_told() {
         ("linux-ppc:flush=never", "expected `eager` or `lazy`"),
         ("linux-ppc:scatter=1024", "no multiple of 512"),
         ("linux-ppc:cutoff=-1", "cutoff"),
+        ("linux-ppc:flush=eager,cutoff=20", "cutoff goes with flush=lazy"),
+        ("linux-ppc:vsids=process", "vsids=process goes with flush=eager"),
         ("missing.toml", "missing.toml"),
     ] {
         let error = KernelModel::named(text).unwrap_err().to_string();
@@ -84,7 +145,12 @@ fn what_is_no_kernel_is_told() {
         superpage_sim::plan(&[machine.into()], &[], &conditions).unwrap_err().to_string()
     };
     assert!(refused("ppc604", "linux-ppc:table=off", 32 << 20).contains("software refills"));
-    assert!(refused("ppc604", "linux-ppc", 1 << 20).contains("give more with --memory"));
+    for kilobytes in [1024, 2048, 2112, 3068] {
+        let told = format!("leaves {} KB for programs: give at least 3072 KB", kilobytes.max(2048) - 2048);
+        assert!(refused("ppc604", "linux-ppc", kilobytes << 10).contains(&told), "{kilobytes}");
+    }
+    assert!(refused("zen5", "linux-ppc:program-blocks=on", 32 << 20).contains("machines with blocks"));
+    assert!(refused("zen5", "linux-ppc:flush=eager,vsids=process", 32 << 20).contains("machines with VSIDs"));
     assert!(refused("ppc604", "linux-ppc", 512 << 20).contains("its largest block has 256 MB"));
     assert!(refused("alpha-21264", "linux-ppc", 32 << 20).contains("base pages of 4K, not 8K"));
 }

@@ -57,6 +57,26 @@ fn an_operation_calls_what_the_program_of_lmbench_calls() {
     expect("reread:bytes=100K,times=4", &[("null", 4, 0), ("file-read", 8, 0), ("read", 8, 4 * (100 << 10))]);
 }
 
+/// A rectangle is 48 rows of 64 words, each read from the pixmap and written to the screen, and nothing of it is a call.
+#[test]
+fn a_program_that_draws_tells_the_kernel_of_its_device() {
+    let (runs, events) = measured("draw:bytes=512K,row=2K,times=50");
+    assert_eq!(events, []);
+    let screen = |run: &&Run| (1 << 18..(1 << 18) + 128).contains(&run.page());
+    let written = |run: &Run| assert_eq!(run.access(), Access::Write);
+    runs.iter().filter(screen).for_each(written);
+    assert_eq!(runs.iter().filter(screen).map(|run| u64::from(run.references)).sum::<u64>(), 50 * 48 * 64);
+    // Pieces of 64 bytes, with a read of the pixmap between.
+    assert_eq!(runs.iter().filter(screen).count(), 50 * 48 * 4);
+    let (_, events) = stream("draw:times=1");
+    let event = |wanted: &dyn Fn(&Event) -> bool| events.iter().position(|(_, event)| wanted(event)).unwrap();
+    let map = event(
+        &|event| matches!(event, Event::Map { start, pages, shared, .. } if (*start, *pages, *shared) == (1 << 18, 512, true)),
+    );
+    let told = Event::Call { path: "ioremap".into(), at: 1 << 30, bytes: 0 };
+    assert_eq!(event(&|event| *event == told), map + 1);
+}
+
 #[test]
 fn a_start_maps_a_program_its_linker_and_the_library() {
     let (_, events) = measured("start:times=3");

@@ -16,6 +16,8 @@ pub(crate) struct Groups {
     /// For each eight segments that a space has used: space, context, if it has not lost it, and the segments.
     contexts: Vec<(u32, u64, bool, Vec<u64>)>,
     given: u64,
+    /// The numbers of processes by space, where context numbers are these.
+    pub(crate) processes: Vec<(u32, u64)>,
     turn: usize,
     hand: usize,
     zombies: bool,
@@ -32,6 +34,7 @@ impl Groups {
             table: vec![[None; 8]; of.groups as usize],
             contexts: Vec::new(),
             given: 0,
+            processes: Vec::new(),
             turn: 0,
             hand: 0,
             zombies: false,
@@ -61,8 +64,19 @@ impl Groups {
         match room {
             Some((.., segments)) => segments.push(page >> 16),
             None => {
-                self.given += 1;
-                let context = self.given * u64::from(self.upkeep.scatter) % (1 << 20);
+                let scattered = |number: u64| number * u64::from(self.upkeep.scatter) % (1 << 20);
+                let context = if self.upkeep.by_process {
+                    let held = self.contexts.iter().filter(|(of, _, lives, _)| *of == space && *lives).count() as u64;
+                    let process = self.processes.iter().find(|(of, _)| *of == space).unwrap().1;
+                    let mut number = process % 32767 + 1 + 32768 * held;
+                    while self.lives((scattered(number), 0, 0)) {
+                        number += 1;
+                    }
+                    scattered(number)
+                } else {
+                    self.given += 1;
+                    scattered(self.given)
+                };
                 self.contexts.push((space, context, true, vec![page >> 16]));
             }
         }
@@ -199,6 +213,11 @@ const PAGES: u64 = 96;
 pub(crate) fn begin(mmu: &mut Mmu, naive: &mut Naive, upkeep: &Upkeep) {
     mmu.set_upkeep(upkeep.clone());
     naive.set_upkeep(upkeep.clone());
+    // The numbers of processes come round: the second is the first's, or the next.
+    for (space, process) in [(0, 5), (1, 5 + u64::from(upkeep.scatter) % 2 * 32767)] {
+        mmu.set_process(space, process as u32);
+        naive.groups.as_mut().unwrap().processes.push((space, process));
+    }
     for page in 0..PAGES {
         let to = Mapped { frame: Pfn((1 << 20) + page), size: "4K".parse().unwrap(), protection: Protection::ALL };
         naive.enter(KERNEL, FIRST + page, to, Access::Write);
@@ -209,7 +228,7 @@ pub(crate) fn begin(mmu: &mut Mmu, naive: &mut Naive, upkeep: &Upkeep) {
 /// Something that only the kernel does.
 pub(crate) fn step(mmu: &mut Mmu, naive: &mut Naive, random: &mut Random) {
     let space = random.below(2) as u32;
-    match random.below(5) {
+    match random.below(6) {
         0 => {
             let (first, pages) = (random.below(1 << 20), 1 + random.below(60));
             mmu.flush_range(space, first..first + pages);
@@ -232,7 +251,21 @@ pub(crate) fn step(mmu: &mut Mmu, naive: &mut Naive, random: &mut Random) {
             mmu.reclaim(entries, cached);
             naive.reclaim(entries as usize, cached);
         }
+        3 => {
+            let first = naive.mappings.keys().find(|key| key.0 == space).map_or(0, |key| key.1);
+            let pages = first..first + 1 + random.below(64);
+            let blocks = &mut naive.groups.as_mut().unwrap().upkeep.blocks;
+            if random.below(2) == 0 {
+                blocks.push(Block { space, pages: pages.clone() });
+                mmu.add_block(Block { space, pages });
+            } else {
+                blocks.retain(|block| block.space != space || !block.pages.clone().any(|page| pages.contains(&page)));
+                mmu.drop_blocks(space, pages);
+            }
+        }
         _ => {
+            naive.preloading = random.below(3) == 0;
+            mmu.preload(naive.preloading);
             let before = mmu.enter_kernel();
             assert_eq!(std::mem::replace(&mut naive.space, KERNEL), before);
             for _ in 0..random.below(200) {
@@ -243,6 +276,8 @@ pub(crate) fn step(mmu: &mut Mmu, naive: &mut Naive, random: &mut Random) {
             }
             mmu.leave_kernel(before);
             naive.space = before;
+            naive.preloading = false;
+            mmu.preload(false);
         }
     }
     let table = naive.groups.as_ref().unwrap();
@@ -275,13 +310,15 @@ fn a_hash_table_of_groups_is_kept_up_to_date() {
         machine.tlb.iter_mut().for_each(|tlb| tlb.entries = 16);
         let blocks = [0, PAGES / 2, PAGES][random.below(3) as usize];
         let handler = Handler { touches: touches(random), translated: random.below(2) == 0 };
+        let flush = [Flush::Eager, Flush::Lazy { cutoff: 0 }, Flush::Lazy { cutoff: 20 }][random.below(3) as usize];
         let upkeep = Upkeep {
             kernel: Some(KERNEL),
             scatter: [1, 897, 128][random.below(3) as usize],
+            by_process: flush == Flush::Eager && random.below(2) == 0,
             table: !software || random.below(3) > 0,
             cached_tables: random.below(3) > 0,
             reclaims_on_demand: random.below(3) == 0,
-            flush: [Flush::Eager, Flush::Lazy { cutoff: 0 }, Flush::Lazy { cutoff: 20 }][random.below(3) as usize],
+            flush,
             blocks: Vec::from_iter((blocks > 0).then_some(Block { space: KERNEL, pages: FIRST..FIRST + blocks })),
             handler: (random.below(4) > 0).then_some(handler),
         };

@@ -60,6 +60,8 @@ pub(crate) struct Naive {
     instruction_cache: Option<Cache<(bool, u64)>>,
     /// The last lines of the streams that are prefetched, the latest first.
     streams: Vec<u64>,
+    /// Whether loads and stores are preloaded.
+    pub(crate) preloading: bool,
     pub(crate) mappings: BTreeMap<(u32, u64), Mapping>,
     pub(crate) host: Option<Host>,
     clustered: Option<Clustered>,
@@ -116,6 +118,7 @@ impl Naive {
                 .as_ref()
                 .map(|spec| Cache::new(spec.sets(line), spec.ways, Index::Low, spec.replacement)),
             streams: Vec::new(),
+            preloading: false,
             mappings: BTreeMap::new(),
             host: Host::new(machine),
             clustered: Clustered::new(machine),

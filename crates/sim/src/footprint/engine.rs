@@ -1,6 +1,9 @@
 //! The model at work: what the kernel touches, put into the stream.
 
-use super::{Caching, Clears, Flushes, Handlers, KernelCounts, KernelModel, LINE, PAGE, PROCESS, Path, Reclaims};
+use super::calls::Calls;
+use super::{
+    Caching, Clears, Flushes, Handlers, KernelCounts, KernelModel, LINE, PAGE, PROCESS, Path, Reclaims, Vsids,
+};
 use crate::Setup;
 use crate::kernel::inward;
 use crate::requests::Asked;
@@ -19,6 +22,9 @@ const DEVICES_ALIGNED: u64 = 1 << 18;
 
 /// Pages that the idle task keeps cleared at most, and that it clears at most each time.
 const MOST_CLEARED: u64 = 128;
+
+/// The smallest block: 128 KB.
+const SMALLEST_BLOCK: u64 = 32;
 
 /// A call copies no more bytes than these.
 const MOST_COPIED: u64 = 1 << 30;
@@ -51,6 +57,8 @@ pub(crate) struct Footprint {
     copied: u64,
     /// The cycles of the disk that the idle task has run for.
     waited: u64,
+    /// The calls that processes are in.
+    calls: Calls,
 }
 
 impl Footprint {
@@ -86,6 +94,7 @@ impl Footprint {
             zeroed: 0,
             copied: 0,
             waited: 0,
+            calls: Calls::default(),
         };
         mmu.set_upkeep(footprint.upkeep(setup));
         // The stream begins when the kernel has its memory.
@@ -109,6 +118,7 @@ impl Footprint {
         Upkeep {
             kernel: Some(self.space),
             scatter: switches.scatter,
+            by_process: switches.vsids == Vsids::Process,
             table: switches.table.is_on(),
             cached_tables: switches.tables == Caching::Cached,
             reclaims_on_demand: switches.reclaim == Reclaims::Demand,
@@ -201,8 +211,16 @@ impl Simulation {
         let process = self.processes.current.map_or(0, |process| process.0);
         let Some(footprint) = &mut self.footprint else { return };
         let touches = footprint.touches(name, process, other.map_or(process, |other| other.0));
-        footprint.counts.instructions += footprint.path(name).0.instructions;
+        let path = footprint.path(name).0;
+        let preloaded = path.preloaded && footprint.model.switches.preloads.is_on();
+        footprint.counts.instructions += path.instructions;
+        if preloaded {
+            // An instruction for each line.
+            footprint.counts.instructions += path.data + path.process + path.other_process;
+        }
+        self.mmu.preload(preloaded);
         self.kernel_touches(&touches);
+        self.mmu.preload(false);
         self.look();
     }
 
@@ -269,11 +287,15 @@ impl Simulation {
         }
         let space = self.processes.space.0;
         let flush = |simulation: &mut Simulation, range: PageRange| {
-            simulation.mmu.flush_range(space, range.start.0..range.start.0 + range.pages);
+            let pages = range.start.0..range.start.0 + range.pages;
+            simulation.mmu.drop_blocks(space, pages.clone());
+            simulation.mmu.flush_range(space, pages);
         };
         match *event {
             Event::Switch { process, .. } => {
                 if self.processes.current != Some(process) {
+                    let (current, done) = (self.processes.current, self.counted.instructions);
+                    self.footprint.iter_mut().for_each(|footprint| footprint.calls.switch(current, process, done));
                     self.run_path("switch", Some(process));
                     // The handler uses the kernel stack of the process that runs.
                     if let Some(footprint) = &self.footprint {
@@ -282,7 +304,15 @@ impl Simulation {
                 }
             }
             Event::Call { ref path, at, bytes } => {
-                self.call(path);
+                let done = self.counted.instructions;
+                let Some(footprint) = &mut self.footprint else { return Ok(()) };
+                match footprint.calls.goes_on(path, at, bytes, done) {
+                    true => self.run_path(path, None),
+                    false => self.call(path),
+                }
+                if path == "ioremap" {
+                    self.map_device(Vpn((at / PAGE) >> self.shift));
+                }
                 if bytes > 0 {
                     self.copy(path, at, bytes)?;
                 }
@@ -291,8 +321,7 @@ impl Simulation {
                 self.call("map");
                 // What was mapped there goes.
                 let range = inward(self.shift, start, pages);
-                let ends = [range.start, range.start + range.pages.saturating_sub(1)];
-                if ends.iter().any(|page| self.vm.hint(self.processes.space, *page).is_some()) {
+                if range.pages > 0 && self.vm.maps_any(self.processes.space, range) {
                     flush(self, range);
                 }
             }
@@ -319,7 +348,10 @@ impl Simulation {
                 self.run_path("fork", Some(child));
                 self.mmu.flush_range(space, 0..u64::MAX);
             }
-            Event::Exec => self.call("exec"),
+            Event::Exec => {
+                self.mmu.drop_blocks(space, 0..u64::MAX);
+                self.call("exec");
+            }
             Event::Exit => self.call("exit"),
             Event::Open { .. } => self.call("open"),
             Event::Close { .. } => self.call("close"),
@@ -347,6 +379,20 @@ impl Simulation {
         self.footprint.iter_mut().for_each(|footprint| footprint.counts.calls += 1);
         self.run_path("entry", None);
         self.run_path(path, None);
+    }
+
+    /// The current process has mapped a device, as the frame buffer: its mapping there gets a block, the process's only one, if it is aligned as
+    /// blocks are (Dougan et al., section 5.1).
+    fn map_device(&mut self, at: Vpn) {
+        let Some(groups) = &self.setup.machine.groups else { return };
+        let on = self.footprint.as_ref().is_some_and(|footprint| footprint.model.switches.program_blocks.is_on());
+        let Some(range) = self.vm.shared_mapping(self.processes.space, at).filter(|_| on) else { return };
+        let size = range.pages.next_power_of_two().max(SMALLEST_BLOCK);
+        if range.start.0.is_multiple_of(size) && size * PAGE <= groups.block_size {
+            let space = self.processes.space.0;
+            self.mmu.drop_blocks(space, 0..u64::MAX);
+            self.mmu.add_block(Block { space, pages: range.start.0..range.start.0 + range.pages });
+        }
     }
 
     /// The kernel copies from or to the program's buffer, line by line; what is at its own end are pages of memory in turn, as of a pipe or

@@ -2,6 +2,7 @@
 //! Yodaiken, OSDI 1999). Recordings hold accesses of programs alone; with a model, what the kernel reads, writes and runs at each
 //! of their calls, faults and switches, and while they wait for the disk, is in the stream too, through the same TLBs and caches.
 
+mod calls;
 mod counts;
 mod engine;
 
@@ -83,6 +84,9 @@ struct Path {
     other_process: u64,
     #[serde(default)]
     device: u64,
+    /// Whether its data are preloaded where the switch says so.
+    #[serde(default)]
+    preloaded: bool,
 }
 
 /// Instructions of loops.
@@ -144,6 +148,13 @@ pub(crate) enum Clears {
     Uncached,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Vsids {
+    Counter,
+    Process,
+}
+
 /// What the paper varies.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -152,10 +163,14 @@ pub(crate) struct Switches {
     pub(crate) blocks: Switch,
     /// The same of devices.
     pub(crate) device_blocks: Switch,
+    /// Whether a block translates the device that a program has mapped, as an X server the frame buffer.
+    pub(crate) program_blocks: Switch,
     pub(crate) handlers: Handlers,
     /// Whether there is a hash table, where software searches.
     pub(crate) table: Switch,
     pub(crate) scatter: u32,
+    /// What context numbers are.
+    pub(crate) vsids: Vsids,
     pub(crate) flush: Flushes,
     /// The most pages that a lazy kernel flushes one by one; 0: any number.
     pub(crate) cutoff: u64,
@@ -168,6 +183,8 @@ pub(crate) struct Switches {
     pub(crate) list: Switch,
     /// Whether what else the idle task touches goes through the caches.
     pub(crate) idle: Caching,
+    /// Whether the data of entries and switches are preloaded.
+    pub(crate) preloads: Switch,
 }
 
 /// The names of the built-in models of kernels.
@@ -212,6 +229,12 @@ impl KernelModel {
             switches.insert(key.into(), value);
         }
         let switches: Switches = switches.try_into().map_err(|error: toml::de::Error| wrong(error.message()))?;
+        if switches.flush == Flushes::Eager && given.contains(&"cutoff") {
+            return Err(wrong("an eager kernel flushes any range page by page: cutoff goes with flush=lazy"));
+        }
+        if switches.flush == Flushes::Lazy && switches.vsids == Vsids::Process {
+            return Err(wrong("lazy flushes give spaces other numbers: vsids=process goes with flush=eager"));
+        }
         if switches.scatter.is_multiple_of(512) || switches.scatter >= 1 << 20 {
             return Err(wrong(
                 "scatter is a number below 1048576 and no multiple of 512, so that there are enough contexts",
@@ -282,9 +305,20 @@ impl KernelModel {
         if machine.tlb.iter().any(|tlb| tlb.spaces.is_some()) || machine.host.is_some() || machine.shadow.is_some() {
             return refused("--kernel takes no TLB with `spaces`, no host and no shadow superpages".into());
         }
-        if setup.frames <= self.pages() {
-            let need = self.pages() * PAGE / 1024;
-            return refused(format!("the kernel itself takes {need} KB of memory: give more with --memory"));
+        if setup.frames < self.pages() + LEFT {
+            let kilobytes = |pages: u64| pages * PAGE / 1024;
+            let (need, left) = (kilobytes(self.pages()), kilobytes(setup.frames.saturating_sub(self.pages())));
+            return refused(format!(
+                "the kernel itself takes {need} KB of memory, which leaves {left} KB for programs: give at least {} KB with --memory",
+                kilobytes(self.pages() + LEFT)
+            ));
+        }
+        let has_blocks = machine.groups.as_ref().is_some_and(|groups| groups.blocks > 0);
+        if self.switches.program_blocks.is_on() && !has_blocks {
+            return refused("program-blocks=on is for machines with blocks, as ppc603".into());
+        }
+        if self.switches.vsids == Vsids::Process && machine.groups.is_none() {
+            return refused("vsids=process is for machines with VSIDs, as ppc603".into());
         }
         let software = machine.groups.as_ref().is_some_and(|groups| groups.search == Search::Software);
         if !self.switches.table.is_on() && !software {
@@ -327,3 +361,6 @@ impl KernelModel {
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
 const PROCESS: u64 = 8192;
+
+/// Pages that are left for programs at least.
+const LEFT: u64 = 256;

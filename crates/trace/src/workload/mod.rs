@@ -62,7 +62,7 @@ pub struct Kind {
 
 /// Every workload, in the order of the help text. To add one takes its file with a `KIND`, and a line here: the last,
 /// because the numbers of files depend on the order.
-static ALL: [Kind; 25] = [
+static ALL: [Kind; 26] = [
     matrix::KIND,
     tree::KIND,
     fftw::KIND,
@@ -88,6 +88,7 @@ static ALL: [Kind; 25] = [
     lmbench::pipe_bandwidth::KIND,
     lmbench::start::KIND,
     lmbench::reread::KIND,
+    lmbench::draw::KIND,
 ];
 
 /// All built-in workloads.

@@ -219,6 +219,17 @@ impl Vm {
         self.space(space).ok()?.find(at.0).map(|entry| entry.hint)
     }
 
+    /// The shared mapping that has a page, whole; `None` if there is none. O(log entries).
+    pub fn shared_mapping(&self, space: SpaceId, at: Vpn) -> Option<PageRange> {
+        let entry = self.space(space).ok()?.find(at.0).filter(|entry| entry.shared)?;
+        Some(Vpn(entry.start).pages(entry.end - entry.start))
+    }
+
+    /// Whether anything is mapped in a range. O(entries there).
+    pub fn maps_any(&self, space: SpaceId, range: PageRange) -> bool {
+        self.space(space).is_ok_and(|space| !space.overlapping(range.start.0, range.start.0 + range.pages).is_empty())
+    }
+
     /// Discards the contents of a range and keeps its mappings; holes are no error. The next access finds zeroes, or
     /// the file. Contents that a shared mapping shares with others stay for them. O(pages mapped there).
     ///

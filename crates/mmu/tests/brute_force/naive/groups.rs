@@ -56,7 +56,11 @@ impl Naive {
         } else {
             let whole = (first, end) == (0, u64::MAX);
             let mapped: Vec<u64> = self.mappings.keys().filter(|key| key.0 == space).map(|key| key.1).collect();
-            for page in if whole { mapped } else { (first..end).collect() } {
+            let pages: Vec<u64> = if whole { mapped } else { (first..end).collect() };
+            if !self.groups.as_ref().unwrap().upkeep.table {
+                self.counts.shootdowns += pages.iter().skip(1).count() as u64;
+            }
+            for page in pages {
                 let looked = self.groups.as_mut().unwrap().flush_page(space, page);
                 self.read_all(looked);
             }
@@ -82,13 +86,14 @@ impl Naive {
             return stop;
         };
         let block = |block: &superpage_mmu::Block| block.space == self.space && block.pages.contains(&page);
-        if groups.upkeep.blocks.iter().any(block) {
-            groups.counts.blocks += 1;
+        let in_block = groups.upkeep.blocks.iter().any(block);
+        let handler = groups.upkeep.handler.clone();
+        if in_block && self.mapping(self.space, page).is_some() {
+            self.groups.as_mut().unwrap().counts.blocks += 1;
             self.forgotten = None;
             self.line(page, line, access);
             return None;
         }
-        let handler = groups.upkeep.handler.clone();
         let groups = self.groups.as_ref().unwrap();
         let enters = groups.software || !groups.upkeep.table || !groups.finds(self.space, page);
         if let Some(handler) = handler.filter(|_| enters && !self.holds(page, access)) {

@@ -176,7 +176,9 @@ impl Naive {
             }
         }
         let mut kind = usize::from(fetch);
-        if !fetch && served != Some(0) && self.machine.memory.streams > 0 {
+        if self.preloading && !fetch && served != Some(0) {
+            kind = 2;
+        } else if !fetch && served != Some(0) && self.machine.memory.streams > 0 {
             let beside = self.streams.iter().position(|last| last.abs_diff(number) == 1);
             match beside {
                 Some(at) => {
