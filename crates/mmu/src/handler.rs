@@ -66,7 +66,8 @@ pub struct Upkeep {
     /// Context numbers are multiplied by this, for VSIDs that are scattered over the hash table. There are 2^20 of them, divided by the largest
     /// power of two in it, which is at most 256.
     pub scatter: u32,
-    /// Whether context numbers are those of processes ([`Mmu::set_process`]), and not counted. They are for eager flushes: a space has no other.
+    /// Whether context numbers are those of processes ([`Mmu::set_process`]), and not counted. They are for eager flushes: a
+    /// space has no other.
     pub by_process: bool,
     /// Whether there is a hash table, where software searches: without, it reads the tree.
     pub table: bool,
@@ -145,8 +146,8 @@ impl Mmu {
         self.run_in(kernel)
     }
 
-    /// Whether loads and stores are preloaded from now on, in time (section 10.2): those that miss in the first cache take their places in all,
-    /// and nobody waits; they are counted as prefetched.
+    /// Whether loads and stores are preloaded from now on, in time (section 10.2): those that miss in the first cache take their
+    /// places in all, and nobody waits; they are counted as prefetched.
     pub fn preload(&mut self, preloading: bool) {
         self.fronts.iter_mut().flat_map(|front| &mut front.behind).for_each(|behind| behind.preload(preloading));
     }
@@ -166,7 +167,8 @@ impl Mmu {
         self.upkeep.blocks.retain(|block| block.space != space || !meets(block));
     }
 
-    /// The number of the process that has a space, from which its VSIDs follow where [`Upkeep::by_process`] says so. Before its first access.
+    /// The number of the process that has a space, from which its VSIDs follow where [`Upkeep::by_process`] says so. Before its
+    /// first access.
     pub fn set_process(&mut self, space: u32, process: u32) {
         self.each_groups().for_each(|(groups, _)| groups.segments.set_process(space, process));
     }

@@ -381,8 +381,8 @@ impl Simulation {
         self.run_path(path, None);
     }
 
-    /// The current process has mapped a device, as the frame buffer: its mapping there gets a block, the process's only one, if it is aligned as
-    /// blocks are (Dougan et al., section 5.1).
+    /// The current process has mapped a device, as the frame buffer: its mapping there gets a block, the process's only one,
+    /// if it is aligned as blocks are (Dougan et al., section 5.1).
     fn map_device(&mut self, at: Vpn) {
         let Some(groups) = &self.setup.machine.groups else { return };
         let on = self.footprint.as_ref().is_some_and(|footprint| footprint.model.switches.program_blocks.is_on());
