@@ -52,12 +52,7 @@ impl Plan {
     /// it from others of its name.
     #[new]
     #[pyo3(signature = (text, name, policies = Vec::new()))]
-    fn new(
-        py: Python<'_>,
-        text: String,
-        name: String,
-        policies: Vec<(Bound<'_, PyAny>, String)>,
-    ) -> PyResult<Plan> {
+    fn new(py: Python<'_>, text: String, name: String, policies: Vec<(Bound<'_, PyAny>, String)>) -> PyResult<Plan> {
         let (policies, texts): (Vec<_>, Vec<_>) = policies.into_iter().unzip();
         let policies = policies.iter().map(GivenPolicy::read).collect::<PyResult<Vec<_>>>()?;
         check_names(&policies)?;

@@ -90,11 +90,7 @@ impl Plan {
     ///
     /// # Errors
     /// As for [`Plan::new`].
-    pub fn with_policies(
-        sweep: Sweep,
-        own: HashMap<String, OwnPolicy>,
-        limits: &[Limit],
-    ) -> Result<Plan, Error> {
+    pub fn with_policies(sweep: Sweep, own: HashMap<String, OwnPolicy>, limits: &[Limit]) -> Result<Plan, Error> {
         let (mut streams, mut parts, mut machines) = (Vec::new(), Parts::default(), HashMap::new());
         let (mut inputs, mut texts) = (BTreeMap::new(), Texts::default());
         let axis = sweep.axes.iter().find(|axis| axis.name == "workload").expect("every sweep has one");

@@ -224,7 +224,7 @@ mod tests {
         let table = table("page_size: 2097152 m { virtual_address: 0x400000 physical_address: 0x200000 }").unwrap();
         let said = table.describe([0x3ff, 0x400, 0x5ff, 0x600].into_iter());
         assert!(
-            said.contains("1 pages of 2M, 2.00 MB; ") && said.ends_with("maps 50.0 % of the touched pages"),
+            said.contains("pages of 2M: 1 (2.00 MB); ") && said.ends_with("touched pages that it maps: 50.0 %"),
             "{said}"
         );
     }
