@@ -93,9 +93,12 @@ mod _native {
         superpage_sim::policy_help()
     }
 
+    /// Parameters with their defaults.
+    type Parameters = Vec<(String, String)>;
+
     /// The built-in workloads, each with its line of help, and its parameters with their defaults.
     #[pyfunction]
-    fn workloads() -> Vec<(&'static str, &'static str, Vec<(String, String)>)> {
+    fn workloads() -> Vec<(&'static str, &'static str, Parameters)> {
         let parameters = |kind: &workload::Kind| {
             let each = |parameter: &workload::Parameter| (parameter.name.to_string(), parameter.default.to_string());
             kind.parameters.iter().map(each).collect()

@@ -19,9 +19,12 @@ scoped_tls_hkt::scoped_thread_local! {
 }
 
 /// The Python side of policies, by the address of their definitions: for as long as the call takes that brought them.
-static OBJECTS: LazyLock<Mutex<HashMap<usize, (Answers, Py<PyAny>)>>> = LazyLock::new(Mutex::default);
+static OBJECTS: LazyLock<Mutex<Objects>> = LazyLock::new(Mutex::default);
 
-fn objects() -> MutexGuard<'static, HashMap<usize, (Answers, Py<PyAny>)>> {
+/// The answers of a policy, and its object, by the address of its definition.
+type Objects = HashMap<usize, (Answers, Py<PyAny>)>;
+
+fn objects() -> MutexGuard<'static, Objects> {
     OBJECTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -154,7 +157,7 @@ impl Object {
     }
 
     fn event(&mut self, method: &str, (SpaceId(space), Vpn(page), Level(level)): (SpaceId, Vpn, Level)) {
-        self.call(method, |py| Ok((space, page, level).into_pyobject(py)?));
+        self.call(method, |py| (space, page, level).into_pyobject(py));
     }
 }
 
@@ -167,7 +170,7 @@ impl Background for Object {
 
     fn tick(&mut self, now: Time, system: &mut dyn superpage_vm::System) {
         self.next = self.interval.map(|interval| now.saturating_add(interval));
-        SYSTEM.set(system, || self.call("tick", |py| Ok((now, System).into_pyobject(py)?)));
+        SYSTEM.set(system, || self.call("tick", |py| (now, System).into_pyobject(py)));
     }
 
     fn events(&self) -> Events {
@@ -183,7 +186,7 @@ impl Background for Object {
     }
 
     fn gone(&mut self, SpaceId(space): SpaceId) {
-        self.call("gone", |py| Ok((space,).into_pyobject(py)?));
+        self.call("gone", |py| (space,).into_pyobject(py));
     }
 
     fn failed(&self) -> Option<String> {

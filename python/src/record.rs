@@ -15,7 +15,7 @@ use superpage_trace::{Batch, Error, Sampling, Source};
 /// Records a program; returns its exit status (128 and more: a signal) and what the recorder noted.
 #[pyfunction]
 #[pyo3(signature = (command, output, lines = false, calls = false, sample = None, seed = None, progress = None))]
-#[allow(clippy::too_many_arguments, reason = "the flags of the command")]
+#[allow(clippy::too_many_arguments, reason = "the keywords of Python")]
 pub(crate) fn record(
     py: Python<'_>,
     command: Vec<OsString>,

@@ -29,6 +29,7 @@ impl Watch for Bar<'_> {
 /// Runs experiments; returns findings, and notes and failures as sentences.
 #[pyfunction]
 #[pyo3(signature = (names, corpus, programs, long = false, progress = None))]
+#[allow(clippy::too_many_arguments, reason = "the keywords of Python")]
 pub(crate) fn reproduce(
     py: Python<'_>,
     names: Vec<String>,

@@ -94,6 +94,7 @@ fn open(what: &What<'_>, lines: bool) -> PyResult<(Box<dyn Source>, Extent)> {
 /// Simulates streams, one after the other, each in one pass over all machines and policies.
 #[pyfunction]
 #[pyo3(signature = (streams, machines, policies, words, threads = None, progress = None))]
+#[allow(clippy::too_many_arguments, reason = "the keywords of Python")]
 pub(crate) fn simulate(
     py: Python<'_>,
     streams: Vec<What<'_>>,

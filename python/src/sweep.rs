@@ -83,6 +83,7 @@ impl Plan {
 
     /// Runs the cells that a folder does not have.
     #[pyo3(signature = (output, command, jobs = None, shard = "1/1", progress = None))]
+    #[allow(clippy::too_many_arguments, reason = "the keywords of Python")]
     fn run(
         &self,
         py: Python<'_>,
