@@ -72,7 +72,7 @@ fn a_block_for_a_program_translates_its_device() {
 fn preloads_hide_what_data_take() {
     let all = rows("ppc604", &["linux-ppc", "linux-ppc:preloads=on"], "switch:processes=8,bytes=16K,times=5");
     let [without, with] = [&all[0][0], &all[1][0]];
-    let caches = |row: &Row| row.caches.clone().unwrap();
+    let caches = |row: &Row| row.caches.unwrap();
     let misses = |row: &Row| (caches(row).l1d_misses, caches(row).l1i_misses);
     assert_eq!(misses(with), misses(without));
     assert!(caches(without).l1d_prefetched == 0 && caches(with).l1d_prefetched > 100);
