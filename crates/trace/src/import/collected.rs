@@ -111,8 +111,11 @@ impl Source for Stream {
 mod tests {
     use super::*;
 
-    /// The events, and the runs as page, access, references and instructions.
-    fn all(mut source: Box<dyn Source>) -> (Vec<Event>, Vec<(u64, Access, u32, u32)>) {
+    /// A run: page, access, references and instructions.
+    type Seen = (u64, Access, u32, u32);
+
+    /// The events, and the runs.
+    fn all(mut source: Box<dyn Source>) -> (Vec<Event>, Vec<Seen>) {
         let (mut events, mut runs, mut batch) = (Vec::new(), Vec::new(), Batch::default());
         while source.fill(&mut batch).unwrap() {
             events.extend(batch.events.iter().map(|(_, event)| event.clone()));
@@ -138,7 +141,7 @@ mod tests {
     fn more_than_a_batch_is_whole_and_none_is_refused() {
         let mut collected = Collected::new("many", true).unwrap();
         let many = 3 * Batch::RUNS as u64;
-        (0..many).for_each(|i| collected.push(Access::Read, i * 7 % many << 12, 1, 1).unwrap());
+        (0..many).for_each(|i| collected.push(Access::Read, (i * 7 % many) << 12, 1, 1).unwrap());
         let (_, runs) = all(collected.finish().unwrap());
         let expected: Vec<u64> = (0..many).map(|i| i * 7 % many).collect();
         assert_eq!(runs.iter().map(|run| run.0).collect::<Vec<_>>(), expected);
