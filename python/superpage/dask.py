@@ -132,15 +132,18 @@ class _Trace:
     absolute: str
     bytes: int
     digest: str
+    twins: int
+    """How many before it have the same contents: each needs a path of its own, for a sweep names nothing twice."""
     send: bool | None
 
 
 def _traces(paths, send) -> list[_Trace]:
-    def trace(path):
-        absolute = os.path.abspath(path)
-        return _Trace(path, absolute, os.path.getsize(path), _digest(path), send)
-
-    return [trace(path) for path in dict.fromkeys(paths)]
+    traces: list[_Trace] = []
+    for path in dict.fromkeys(paths):
+        digest = _digest(path)
+        twins = sum(other.digest == digest for other in traces)
+        traces.append(_Trace(path, os.path.join(os.getcwd(), path), os.path.getsize(path), digest, twins, send))
+    return traces
 
 
 def _digest(path) -> str:
@@ -160,10 +163,6 @@ class _Sweep(distributed.WorkerPlugin):
     def setup(self, worker):
         self.worker, self.lock, self.plan, self.there = worker, threading.Lock(), None, {}
 
-    def sent(self, digest) -> str:
-        """Where a trace is that was sent to this worker."""
-        return _sent(self.worker, self.job, digest)
-
     def find(self, trace) -> str | None:
         """Where this worker has a trace."""
         paths = [] if trace.send else [trace.path, trace.absolute]
@@ -171,7 +170,7 @@ class _Sweep(distributed.WorkerPlugin):
             with contextlib.suppress(OSError):
                 if os.path.getsize(path) == trace.bytes and _digest(path) == trace.digest:
                     return path
-        path = self.sent(trace.digest)
+        path = _sent(self.worker, self.job, trace.digest, trace.twins)
         return path if os.path.exists(path) else None
 
     def lay_out(self) -> list[str]:
@@ -180,8 +179,7 @@ class _Sweep(distributed.WorkerPlugin):
             if self.plan is not None:
                 return []
             for trace in self.traces:
-                if self.there.get(trace.path) is None:
-                    self.there[trace.path] = self.find(trace)
+                self.there[trace.path] = self.there.get(trace.path) or self.find(trace)
             lacking = [trace.digest for trace in self.traces if self.there[trace.path] is None]
             if not lacking:
                 self.plan = _native.Plan(_with_traces(self.text, self.there), self.file)
@@ -222,8 +220,9 @@ class _Content(distributed.WorkerPlugin):
             os.unlink(self.path)
 
 
-def _sent(worker, job, digest) -> str:
-    return os.path.join(worker.local_directory, f"{job}-{digest}.sp")
+def _sent(worker, job, digest, twins=0) -> str:
+    """Where a trace is that was sent to a worker."""
+    return os.path.join(worker.local_directory, *["."] * twins, f"{job}-{digest}.sp")
 
 
 def _with_traces(text, there) -> str:
