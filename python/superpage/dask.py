@@ -41,7 +41,7 @@ __all__ = ["sweep"]
 
 # The most cells that share one pass over their stream, as in `superpage sweep`.
 _PASS = 8
-# The scheduler and this process take about 5 ms for a task (docs/cluster.md); a task lasts as long as all threads need to keep them half busy,
+# Assumed: what the scheduler and this process take for a task. A task lasts as long as all threads need to keep them half busy,
 # and not less than this.
 _TASK_SECONDS = 1.0
 _OVERHEAD_SECONDS = 0.005
@@ -91,7 +91,9 @@ def sweep(client, spec, output=None, *, retries=2, send=None, progress=None) -> 
     """
     if getattr(client, "asynchronous", False):
         raise ValueError("client: expected a distributed.Client that is not asynchronous")
-    text, name = _spec(spec)
+    text, name, own = _spec(spec)
+    if own:
+        raise ValueError("policies that are objects run where they are: superpage.sweep(spec, output, shard=...)")
     plan = _native.Plan(text, name)
     with tempfile.TemporaryDirectory(prefix="superpage-") as folder, _watched(progress, "cells") as bar:
         place = os.path.join(folder, "sweep") if output is None else os.fspath(output)
