@@ -4,7 +4,7 @@ use crate::rows::Rows;
 use crate::{failed, work};
 use pyo3::prelude::*;
 use std::path::PathBuf;
-use superpage_reproduce::{Experiment, Options, Watch};
+use superpage_reproduce::{Options, Watch};
 use superpage_sim::Progress;
 
 /// The experiments by their full names, with titles.
@@ -38,14 +38,7 @@ pub(crate) fn reproduce(
     long: bool,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<(Rows, Vec<String>, Vec<String>)> {
-    let mut chosen: Vec<Experiment> = Vec::new();
-    for name in &names {
-        for experiment in superpage_reproduce::select(name).map_err(failed)? {
-            if chosen.iter().all(|known| known.full_name() != experiment.full_name()) {
-                chosen.push(experiment);
-            }
-        }
-    }
+    let chosen = superpage_reproduce::select_all(&names).map_err(failed)?;
     let options = Options { corpus, long, programs };
     let report = work::run(py, progress.as_ref(), |ticket| {
         superpage_reproduce::run(chosen, &options, &ticket.stop, &Bar(ticket))

@@ -81,10 +81,7 @@ fn open(what: &What<'_>, lines: bool) -> PyResult<(Box<dyn Source>, Extent)> {
         What::Trace(Trace(path, up_to_cut)) => {
             let reader = if *up_to_cut { Reader::open_up_to_cut(path) } else { Reader::open(path) };
             let reader = reader.map_err(of_trace)?;
-            let extent = reader.totals().map_or(Extent::default(), |totals| Extent {
-                pages: totals.pages,
-                mappings: totals.events.get("map").copied().unwrap_or(0),
-            });
+            let extent = Extent::of(&reader);
             Ok((Box::new(reader), extent))
         }
         What::Accesses(accesses) => accesses::source(accesses, lines).map(whole),

@@ -6,7 +6,6 @@ use crate::stop::Stop;
 use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use superpage_pages::parse_count;
 use superpage_report::count;
 use superpage_sim::Progress;
 use superpage_trace::file::Writer;
@@ -24,7 +23,7 @@ pub(crate) struct Record {
     output: PathBuf,
 
     /// Record ON accesses of each PERIOD, at a random position, and all mappings and first touches
-    #[arg(long, value_name = "ON/PERIOD", value_parser = sampling)]
+    #[arg(long, value_name = "ON/PERIOD", value_parser = str::parse::<Sampling>)]
     sample: Option<Sampling>,
 
     /// The seed of the positions of the sample's windows, to repeat them
@@ -44,15 +43,6 @@ pub(crate) struct Record {
     command: Vec<std::ffi::OsString>,
 }
 
-fn sampling(text: &str) -> Result<Sampling, String> {
-    let (on, period) = text.split_once('/').ok_or("expected two counts as in 1M/20M")?;
-    let (on, period) = (parse_count(on).map_err(|e| e.to_string())?, parse_count(period).map_err(|e| e.to_string())?);
-    if on == 0 || on > period {
-        return Err("expected ON of at least 1 and at most PERIOD".into());
-    }
-    Ok(Sampling::drawn(on, period))
-}
-
 impl Record {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let sampling = self.sample.map(|sample| Sampling { seed: self.seed.or(sample.seed), ..sample });
@@ -61,11 +51,7 @@ impl Record {
         // The program and QEMU are searched for before the output is touched, and the output is created before the
         // program runs.
         command.check()?;
-        let notes = [
-            ("recorder".to_string(), format!("superpage {}", env!("CARGO_PKG_VERSION"))),
-            ("architecture".to_string(), std::env::consts::ARCH.to_string()),
-        ];
-        let mut writer = Writer::create(&self.output, &command.info(), &notes)?;
+        let mut writer = Writer::create(&self.output, &command.info(), &record::notes())?;
         let stop = Stop::catch_for_recording();
         let mut recording = stop.recording(&command)?;
         let bar = Bar::new(String::new());
@@ -111,15 +97,6 @@ impl Record {
             eprintln!("superpage: interrupted; the trace is complete up to there");
             return Ok(stop.status());
         }
-        Ok(exit_code(outcome.status))
+        Ok(ExitCode::from(record::exit_status(outcome.status)))
     }
-}
-
-/// The exit status of the program, in a shell's encoding.
-pub(crate) fn exit_code(status: std::process::ExitStatus) -> ExitCode {
-    #[cfg(unix)]
-    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
-        return ExitCode::from(128 + signal as u8);
-    }
-    ExitCode::from(status.code().unwrap_or(1) as u8)
 }

@@ -53,14 +53,7 @@ pub(crate) struct Reproduce {
 
 impl Reproduce {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
-        let mut experiments: Vec<Experiment> = Vec::new();
-        for name in &self.names {
-            for experiment in superpage_reproduce::select(name)? {
-                if experiments.iter().all(|known| known.full_name() != experiment.full_name()) {
-                    experiments.push(experiment);
-                }
-            }
-        }
+        let experiments = superpage_reproduce::select_all(&self.names)?;
         if self.list || self.names.is_empty() {
             let all = if self.names.is_empty() { superpage_reproduce::experiments() } else { experiments };
             let screen = self.width.screen();

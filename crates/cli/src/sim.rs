@@ -1,7 +1,6 @@
 //! `superpage sim`.
 
 use crate::print::{Width, print};
-use crate::record::exit_code;
 use crate::stop::Stop;
 use crate::{Failure, progress};
 use clap::Args;
@@ -197,11 +196,7 @@ impl Sim {
         };
         for path in &self.trace {
             let reader = crate::trace::open(path, self.up_to_cut)?;
-            let extent = reader.totals().map_or(Extent::default(), |totals| Extent {
-                pages: totals.pages,
-                mappings: totals.events.get("map").copied().unwrap_or(0),
-            });
-            check_memory(&setups, &Watch::default(), extent, &limits)?;
+            check_memory(&setups, &Watch::default(), Extent::of(&reader), &limits)?;
             sources.push(Box::new(reader));
         }
         let stop = if self.command.is_empty() { Stop::catch() } else { Stop::catch_for_recording() };
@@ -248,7 +243,7 @@ impl Sim {
         if !outcome.status.success() {
             eprintln!("superpage: the program ended with {}", outcome.status);
         }
-        Ok((rows, exit_code(outcome.status)))
+        Ok((rows, ExitCode::from(record::exit_status(outcome.status))))
     }
 
     /// One stream after the other, each in one pass over all simulations.

@@ -92,6 +92,7 @@ unsafe impl Ioctl for New {
         std::ptr::without_provenance_mut((OFlags::CLOEXEC | OFlags::NONBLOCK).bits() as usize)
     }
 
+    // SAFETY: of the trait's caller nothing is needed but that the call has succeeded: the pointer is not read.
     unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<OwnedFd> {
         use rustix::fd::FromRawFd;
         // SAFETY: on success the kernel made this descriptor for us alone.

@@ -132,6 +132,22 @@ pub fn select(name: &str) -> Result<Vec<Experiment>, Error> {
     Ok(found)
 }
 
+/// The experiments that any of these names selects, in their order and each once.
+///
+/// # Errors
+/// As for [`select`].
+pub fn select_all(names: &[String]) -> Result<Vec<Experiment>, Error> {
+    let mut chosen: Vec<Experiment> = Vec::new();
+    for name in names {
+        for experiment in select(name)? {
+            if chosen.iter().all(|known| known.full_name() != experiment.full_name()) {
+                chosen.push(experiment);
+            }
+        }
+    }
+    Ok(chosen)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

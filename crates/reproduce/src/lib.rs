@@ -24,7 +24,7 @@ mod streams;
 mod table;
 mod write;
 
-pub use catalogue::{experiments, select};
+pub use catalogue::{experiments, select, select_all};
 pub use experiment::Experiment;
 pub use finding::Finding;
 pub use html::html;

@@ -5,6 +5,7 @@ use crate::{Error, Setup, Watch};
 use superpage_mmu::Mmu;
 use superpage_report::bytes;
 use superpage_trace::TRACE_PAGE_SHIFT;
+use superpage_trace::file::Reader;
 
 /// The most bytes of the manager's own structures per frame: page lists, free extents and reservations.
 const FRAME_BYTES: u64 = 17;
@@ -37,6 +38,16 @@ pub struct Extent {
     pub pages: u64,
     /// Mappings that are made.
     pub mappings: u64,
+}
+
+impl Extent {
+    /// Of a trace, as its file says it.
+    pub fn of(trace: &Reader) -> Extent {
+        trace.totals().map_or(Extent::default(), |totals| Extent {
+            pages: totals.pages,
+            mappings: totals.events.get("map").copied().unwrap_or(0),
+        })
+    }
 }
 
 /// A limit of the memory that simulations may use here.

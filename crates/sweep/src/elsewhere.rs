@@ -4,6 +4,7 @@ use crate::folder::{self, Folder};
 use crate::pass::{Kept as Cells, pass};
 use crate::run::finish;
 use crate::{Done, Plan, Shard, merge};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -48,6 +49,8 @@ impl Plan {
 pub struct Store {
     plan: Arc<Plan>,
     folder: Folder,
+    /// The numbers of rows of cells, by name.
+    rows: HashMap<String, usize>,
 }
 
 impl Store {
@@ -57,7 +60,8 @@ impl Store {
     /// [`Error::Usage`]: it cannot be used, is of another sweep or version, or in use.
     pub fn open(plan: Arc<Plan>, path: &Path) -> Result<Store, Error> {
         let folder = Folder::open(path, &plan, Shard::default())?;
-        Ok(Store { plan, folder })
+        let rows = plan.cells.iter().map(|cell| (cell.name.clone(), cell.rows.len())).collect();
+        Ok(Store { plan, folder, rows })
     }
 
     /// The places of the cells that it does not have.
@@ -72,11 +76,11 @@ impl Store {
     /// [`Error::Usage`]: it is none of the sweep, or not of this version. [`Error::Output`]: it cannot be written.
     pub fn write(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let wrong = |problem: &str| Err(Error::Usage(format!("cell {name}: {problem}")));
-        let Some(cell) = self.plan.cells.iter().find(|cell| cell.name == name) else {
+        let Some(rows) = self.rows.get(name) else {
             return wrong("none of this sweep: the worker has another version of superpage, or other files");
         };
         match Kept::read(bytes.to_vec()) {
-            Ok(kept) if kept.runs.len() == cell.rows.len() => self.folder.write_cell(name, bytes),
+            Ok(kept) if kept.runs.len() == *rows => self.folder.write_cell(name, bytes),
             Ok(_) => wrong("it has another number of rows"),
             Err(problem) => wrong(&problem),
         }

@@ -290,10 +290,7 @@ impl Stream {
             return Ok(Stream { name: name.into(), digest: hex(name.as_bytes()), extent: Extent::default() });
         };
         let reader = Reader::open(Path::new(path))?;
-        let extent = reader.totals().map_or(Extent::default(), |totals| Extent {
-            pages: totals.pages,
-            mappings: totals.events.get("map").copied().unwrap_or(0),
-        });
+        let extent = Extent::of(&reader);
         let digest = contents(Path::new(path))?;
         Ok(Stream { name: name.into(), digest, extent })
     }

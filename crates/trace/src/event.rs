@@ -1,7 +1,7 @@
 //! The event stream: everything that happens to memory, in order, whatever its source.
 
 use crate::Phase;
-use superpage_pages::{Access, Hint, Protection};
+use superpage_pages::{Access, Hint, Protection, parse_count};
 
 /// Page numbers in a trace count pages of this many bits, whatever machine the trace comes from or runs on.
 pub const TRACE_PAGE_SHIFT: u32 = 12;
@@ -388,6 +388,21 @@ impl Sampling {
         // Seeds are printed in decimal and read by people: a million of them are enough.
         let seed = RandomState::new().hash_one(std::process::id()) % 1_000_000;
         Sampling { on, period, seed: Some(seed) }
+    }
+}
+
+impl std::str::FromStr for Sampling {
+    type Err = String;
+
+    /// `ON/PERIOD`, two counts as in 1M/20M, with window positions drawn now.
+    fn from_str(text: &str) -> Result<Sampling, String> {
+        let (on, period) = text.split_once('/').ok_or("expected two counts as in 1M/20M")?;
+        let (on, period) =
+            (parse_count(on).map_err(|e| e.to_string())?, parse_count(period).map_err(|e| e.to_string())?);
+        if on == 0 || on > period {
+            return Err("expected ON of at least 1 and at most PERIOD".into());
+        }
+        Ok(Sampling::drawn(on, period))
     }
 }
 

@@ -52,6 +52,23 @@ mod wire;
 pub use command::Command;
 pub use recording::{Outcome, Recording, Stop, start};
 
+/// What the header of a recording says of who made it, beside its program.
+pub fn notes() -> [(String, String); 2] {
+    [
+        ("recorder".to_string(), format!("superpage {}", env!("CARGO_PKG_VERSION"))),
+        ("architecture".to_string(), std::env::consts::ARCH.to_string()),
+    ]
+}
+
+/// The exit status of a program in a shell's encoding: 128 and more for a signal.
+pub fn exit_status(status: std::process::ExitStatus) -> u8 {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return 128 + signal as u8;
+    }
+    status.code().unwrap_or(1) as u8
+}
+
 /// What the collector makes of any bytes on a connection: for the fuzzer.
 #[cfg(all(fuzzing, target_os = "linux"))]
 #[doc(hidden)]
