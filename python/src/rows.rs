@@ -3,8 +3,7 @@
 use crate::failed;
 use arrow_array::ffi_stream::FFI_ArrowArrayStream;
 use arrow_array::{
-    ArrayRef, BooleanArray, Float64Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, StringArray,
-    UInt64Array,
+    ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, StringArray,
 };
 use arrow_schema::{ArrowError, Schema};
 use arrow_schema::{DataType, Field, ffi::FFI_ArrowSchema};
@@ -66,7 +65,8 @@ impl Rows {
         let columns = self.columns();
         let field = |Column { name, values }: &Column| {
             let kind = match values {
-                Values::Counts(_) => DataType::UInt64,
+                // As in a Parquet file; differences of unsigned columns would wrap around in data frames.
+                Values::Counts(_) => DataType::Int64,
                 Values::Numbers(_) => DataType::Float64,
                 Values::Truths(_) => DataType::Boolean,
                 Values::Texts(_) => DataType::Utf8,
@@ -76,7 +76,9 @@ impl Rows {
         let schema = Arc::new(Schema::new(columns.iter().map(field).collect::<Vec<_>>()));
         let array = |column: Column| -> ArrayRef {
             match column.values {
-                Values::Counts(values) => Arc::new(UInt64Array::from(values)),
+                Values::Counts(values) => {
+                    Arc::new(values.into_iter().map(|value| value.map(|value| value as i64)).collect::<Int64Array>())
+                }
                 Values::Numbers(values) => Arc::new(Float64Array::from(values)),
                 Values::Truths(values) => Arc::new(BooleanArray::from(values)),
                 Values::Texts(values) => Arc::new(StringArray::from(values)),

@@ -8,7 +8,7 @@ class Rows:
     """Rows, one for each simulation or finding, with the keys of the command's rows in their order.
 
     pandas, polars, DuckDB and pyarrow take it as it is (``pandas.DataFrame.from_arrow(rows)``, ``polars.DataFrame(rows)``,
-    ``duckdb.sql("select * from rows")``, ``pyarrow.table(rows)``): whole numbers are uint64, others float64, nested values JSON as text.
+    ``duckdb.sql("select * from rows")``, ``pyarrow.table(rows)``): whole numbers are int64, others float64, nested values JSON as text.
     """
 
     def __len__(self) -> int: ...
