@@ -1,7 +1,7 @@
 """Memory pages of several sizes: what superpages do for programs, as data frames.
 
 >>> import superpage
->>> rows = superpage.simulate("tree:nodes=20K,operations=20K", machines="zen5", policies=["thp", "reservation"])
+>>> rows = superpage.simulate("random:bytes=256M,references=1M", machines="zen5", policies=["thp", "reservation"])
 >>> print(rows)                   # the command's table
 >>> import pandas                 # or polars, duckdb, pyarrow: none of them is needed
 >>> pandas.DataFrame.from_arrow(rows)[["policy", "tlb_misses", "speedup"]]
