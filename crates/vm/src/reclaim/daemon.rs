@@ -130,9 +130,9 @@ impl Vm {
     /// pages lose theirs in an earlier round, the last such round, so that the least active are evicted first. With
     /// `all`, until no page has any, since few of them can be evicted. `None` if nothing is missing, or no page is
     /// active.
-    fn rounds_ahead(&self, target: u64, all: bool) -> Option<u8> {
+    fn rounds_ahead(&mut self, target: u64, all: bool) -> Option<u8> {
         let missing = target.checked_sub(self.available()).filter(|missing| *missing > 0)?;
-        let activities = self.frames.pages.as_ref()?.activities();
+        let activities = self.frames.pages.as_mut()?.activities();
         let (mut pages, mut rounds) = (0, None);
         for (activity, count) in (0..).zip(activities).filter(|(_, count)| *count > 0) {
             pages += u64::from(count);
@@ -379,9 +379,11 @@ impl Vm {
         }
         let (order, pages) = (self.frames.ladder.order(level), self.frames.ladder.pages(level));
         let mut seen = vec![false; (self.frames.buddy.frames() >> order) as usize];
-        let mut next = self.head_of(List::Inactive);
-        while let Some(frame) = next {
-            next = self.frames.pages.as_ref().and_then(|pages| pages.next(frame));
+        let Some(mut reader) = self.frames.pages.as_mut().map(|pages| pages.start(List::Inactive)) else {
+            return false;
+        };
+        // No page becomes inactive meanwhile, and what is met again was seen.
+        while let Some(frame) = self.frames.pages.as_ref().and_then(|pages| pages.read(List::Inactive, &mut reader)) {
             let Some(seen) = seen.get_mut((frame >> order) as usize) else { continue };
             if core::mem::replace(seen, true) {
                 continue;
@@ -399,7 +401,6 @@ impl Vm {
                     }
                 }
                 if written {
-                    next = self.head_of(List::Inactive);
                     continue;
                 }
                 if self.answers.reclaim.cache == Cache::Held {
@@ -410,10 +411,6 @@ impl Vm {
                 if goal == 0 {
                     return true;
                 }
-            }
-            // The next page may have been evicted, or reactivated: then start over with what was seen.
-            if next.is_some_and(|next| self.list_of(next) != Some(List::Inactive)) {
-                next = self.head_of(List::Inactive);
             }
         }
         false

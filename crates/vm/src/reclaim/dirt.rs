@@ -123,7 +123,7 @@ impl Vm {
     }
 
     /// Where there is no swap space, pages that were just populated in frames side by side go where the daemon does not
-    /// look, if they are not of a file and the access, or what filled them, made them dirty. O(pages).
+    /// look, if they are not of a file and the access, or what filled them, made them dirty. O(pages), in a few steps for runs.
     #[inline]
     pub(crate) fn strand(&mut self, object: ObjectId, frames: Range<u32>, written: bool) {
         if self.frames.swap_and_cache.has_slots() {
@@ -132,9 +132,12 @@ impl Vm {
         if let Some(pages) = &mut self.frames.pages
             && self.objects.get(object).file.is_none()
         {
+            if written {
+                return pages.strand(frames);
+            }
             for frame in frames {
-                if written || pages.dirty(frame) {
-                    pages.strand(frame);
+                if pages.dirty(frame) {
+                    pages.strand(frame..frame + 1);
                 }
             }
         }

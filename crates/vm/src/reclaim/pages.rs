@@ -2,18 +2,28 @@
 //! the page that is in it.
 //!
 //! A frame whose page is populated is on one list, *active*, *inactive*, *cache*, *unswappable* or *busy*, each in approximate
-//! LRU order (Navarro et al., section 5.1; the last two are FreeBSD's). A frame that counts as free but still holds a page is on the cache list too. Links are
-//! frame numbers, so that every operation is O(1). Kept only where the policy reclaims pages.
+//! LRU order (Navarro et al., section 5.1; the last two are FreeBSD's). A frame that counts as free but still holds a page is on the cache list too.
+//! Kept only where the policy reclaims pages.
 //!
-//! A fault at random would miss the cache for the state of its frame. So frames first arrive in a short journal, and are
-//! linked when it is full, or when anything but a fault needs the lists: then the misses overlap.
+//! A fault at random would miss the cache for the state of its frame. So frames first arrive where there is none
+//! (`arrived.rs`), and get it when that is full, or when anything but a fault needs the lists: then the misses overlap.
+//!
+//! Lists are journals (`journal.rs`), and the state of a frame is two bytes. A frame that leaves the middle of a list leaves a stale entry behind. Its state says so, and since
+//! entries are in the order of time, the first ones of a frame are the stale ones. They are dropped when they come to the
+//! head, and all at once when there are as many as a quarter of the frames: every operation is O(1), amortised.
+
+#[cfg(test)]
+mod tests;
+mod validate;
 
 use crate::object::population::NONE;
-use alloc::format;
-use alloc::string::String;
+use crate::reclaim::arrived::Arrived;
+use crate::reclaim::journal::{Cursor, Journal};
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
+use hashbrown::HashMap;
+use rustc_hash::FxBuildHasher;
 
 /// The page lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,15 +37,16 @@ pub(crate) enum List {
     /// Dirty, with no free slot in swap space when it was to be evicted, or with no swap space at all. The daemon tries
     /// it again when there is a slot.
     Unswappable,
-    /// Its contents are being read.
+    /// Its contents are being read. Its order means nothing, so that it has no journal.
     Busy,
 }
 
 /// All lists, in the order of their numbers.
 const EVERY: [List; LISTS] = [List::Active, List::Inactive, List::Cache, List::Unswappable, List::Busy];
 
-/// How many page lists there are.
+/// How many page lists there are, and how many of them, the first ones, have a journal.
 const LISTS: usize = 5;
+const QUEUES: usize = 4;
 
 /// How many of the last faults protect what they mapped from the daemon: as much as one instruction can need at once,
 /// such as a memory-to-memory move across page boundaries. Fewer if memory is small.
@@ -46,85 +57,43 @@ const ACTIVITY: u8 = 5;
 const ADVANCE: u8 = 3;
 const MOST: u8 = 64;
 
-/// What is kept of a frame, side by side because a random fault misses the cache for it: the previous and the next
-/// frame on its list, and its state. All 0 in a frame without a page, so that what is kept of memory that is never used
-/// is never touched.
-type Kept = [u32; 3];
+/// What is kept of a frame. From the lowest bit: the number of its list from 1, or 0 for none; its activity; whether
+/// contents differ from the backing store, whatever the mappings' dirty bits say; whether it was found referenced when
+/// last sampled; and for each list with a journal, whether that has stale entries of the frame. All but the last are 0 in
+/// a frame without a page.
+type State = u16;
 
-const PREV: usize = 0;
-const NEXT: usize = 1;
-const STATE: usize = 2;
-
-/// The state, by byte: the number of the frame's list from 1, or 0 for none; its activity; whether contents differ from
-/// the backing store, whatever the mappings' dirty bits say; whether it was found referenced when last sampled.
-const LIST: usize = 0;
-const ACTIVE: usize = 1;
-const DIRTY: usize = 2;
-const RECENT: usize = 3;
-
-/// How many frames arrive before they are linked: as many misses of the cache as a processor has under way at once, a few
-/// times over, and few enough for a search.
-const ARRIVED: usize = 64;
-
-/// A journal of the frames of pages that were just populated, in order: on lists, which count them, but not linked yet. All
-/// is 0 in what is kept of them.
-#[derive(Clone, Copy)]
-struct Arrived {
-    frames: [u32; ARRIVED],
-    /// A bit for each that is on the unswappable list; the others are on the active one.
-    stranded: u64,
-    count: usize,
-}
-
-impl Arrived {
-    const NONE: Arrived = Arrived { frames: [0; ARRIVED], stranded: 0, count: 0 };
-
-    #[inline]
-    fn push(&mut self, frame: u32) {
-        self.frames[self.count] = frame;
-        self.count += 1;
-    }
-
-    /// The list of the frame at a position.
-    fn list(stranded: u64, position: usize) -> List {
-        if stranded >> position & 1 == 0 { List::Active } else { List::Unswappable }
-    }
-
-    /// The list of a frame, if it is one of them.
-    fn find(&self, frame: u32) -> Option<List> {
-        let position = self.frames[..self.count].iter().position(|arrived| *arrived == frame)?;
-        Some(Arrived::list(self.stranded, position))
-    }
-
-    /// Marks the frame as unswappable if it is the last one. Returns whether it is.
-    #[inline]
-    fn strand(&mut self, frame: u32) -> bool {
-        let last = self.frames[..self.count].last() == Some(&frame);
-        if last {
-            self.stranded |= 1 << (self.count - 1);
-        }
-        last
-    }
-}
+const LIST: State = 7;
+const ACTIVE: u32 = 3;
+const ACTIVE_MASK: State = 0x7f << ACTIVE;
+const DIRTY: State = 1 << 10;
+const RECENT: State = 1 << 11;
+const STALE: u32 = 12;
+const STALE_MASK: State = State::MAX << STALE;
 
 /// The state of a frame whose page was just populated.
-const fn fresh(list: List) -> u32 {
-    u32::from_le_bytes([list as u8 + 1, ACTIVITY, 0, 0])
+const fn fresh(list: List) -> State {
+    list as State + 1 | (ACTIVITY as State) << ACTIVE
 }
 
-#[derive(Clone, Copy)]
-struct Ends {
-    head: u32,
-    tail: u32,
-    count: u32,
+/// The list of a frame with this state.
+#[inline]
+fn list_of(state: State) -> Option<List> {
+    (state & LIST).checked_sub(1).map(|number| EVERY[number as usize])
 }
 
-/// The page lists: links, activity and dirtiness of each frame, and the node of the population map that leads to its
-/// page.
+/// The page lists: state of each frame, and the node of the population map that leads to its page.
 pub(crate) struct Pages {
-    kept: Vec<Kept>,
-    ends: [Ends; LISTS],
+    states: Vec<State>,
+    journal: Journal<QUEUES>,
     arrived: Arrived,
+    /// With those that have arrived.
+    counts: [u32; LISTS],
+    /// Stale entries of each journal, and of all.
+    stale: [u32; QUEUES],
+    stale_all: u32,
+    /// For frames with more than one stale entry in a journal: how many more.
+    more: HashMap<(u32, u8), u32, FxBuildHasher>,
     /// The frames that the last faults mapped, and how many faults there were.
     latest: [u32; LATEST],
     served: usize,
@@ -142,9 +111,13 @@ impl Pages {
     pub(crate) fn new(frames: u64, orders: &[u32]) -> Pages {
         let frames = frames as usize;
         Pages {
-            kept: vec![[0; 3]; frames],
-            ends: [Ends { head: NONE, tail: NONE, count: 0 }; LISTS],
+            states: vec![0; frames],
+            journal: Journal::new(),
             arrived: Arrived::NONE,
+            counts: [0; LISTS],
+            stale: [0; QUEUES],
+            stale_all: 0,
+            more: HashMap::default(),
             latest: [NONE; LATEST],
             served: 0,
             changes: 0,
@@ -154,8 +127,9 @@ impl Pages {
     }
 
     /// The list that a frame is on.
+    #[inline]
     pub(crate) fn list(&self, frame: u32) -> Option<List> {
-        self.state(frame, LIST).checked_sub(1).map(|number| EVERY[number as usize])
+        list_of(self.state(frame))
     }
 
     /// Changes whenever a page has become inactive, has left the active list, or has become clean.
@@ -164,94 +138,136 @@ impl Pages {
     }
 
     /// The first frame of a list, which must be [settled](Pages::settle) if pages arrive there.
+    #[inline]
     pub(crate) fn head(&self, list: List) -> Option<u32> {
-        debug_assert!(self.arrived.count == 0 || !matches!(list, List::Active | List::Unswappable));
-        Some(self.ends[list as usize].head).filter(|frame| *frame != NONE)
-    }
-
-    /// The frame that follows on the same list, settled as well.
-    pub(crate) fn next(&self, frame: u32) -> Option<u32> {
-        Some(self.kept[frame as usize][NEXT]).filter(|frame| *frame != NONE)
+        debug_assert!(self.arrived.is_empty() || !matches!(list, List::Active | List::Unswappable));
+        self.journal.first(list as usize)
     }
 
     /// The number of frames on a list.
+    #[inline]
     pub(crate) fn count(&self, list: List) -> u64 {
-        u64::from(self.ends[list as usize].count)
+        u64::from(self.counts[list as usize])
     }
 
-    /// The same for frames side by side.
-    pub(crate) fn add_run(&mut self, frames: Range<u32>) {
+    /// Where a list begins, for [`Pages::read`]. O(frames on it) if any left its middle, else O(1).
+    pub(crate) fn start(&mut self, list: List) -> Cursor {
         self.settle();
-        let active = &mut self.ends[List::Active as usize];
-        active.count += frames.end - frames.start;
-        frames.for_each(|frame| self.arrive(frame, List::Active));
+        self.drop_stale(list);
+        self.journal.start(list as usize)
     }
 
-    /// Puts the frames that have arrived at the tails of their lists. What is kept of them is loaded first, all at once:
-    /// at random each is a miss of the cache.
+    /// The next frame of a list while frames leave it. It may return frames again from the head on, but passes none.
+    pub(crate) fn read(&self, list: List, cursor: &mut Cursor) -> Option<u32> {
+        loop {
+            let frame = self.journal.read(list as usize, cursor)?;
+            if self.list(frame) == Some(list) {
+                return Some(frame);
+            }
+        }
+    }
+
+    /// Gives the frames that have arrived their states, and puts them at the tails of their lists. The states are loaded
+    /// first, all at once: at random each is a miss of the cache.
     #[inline]
     pub(crate) fn settle(&mut self) {
-        if self.arrived.count > 0 {
+        if !self.arrived.is_empty() {
             self.settle_arrived();
         }
     }
 
     fn settle_arrived(&mut self) {
-        let Arrived { frames, stranded, count } = core::mem::replace(&mut self.arrived, Arrived::NONE);
-        let loaded = frames[..count].iter().fold(0, |any, frame| any | self.kept[*frame as usize][STATE]);
-        let on_lists = core::hint::black_box(loaded);
-        debug_assert_eq!(on_lists, 0, "none of them was on a list");
-        for (position, frame) in frames[..count].iter().enumerate() {
-            self.arrive(*frame, Arrived::list(stranded, position));
+        let arrived = core::mem::replace(&mut self.arrived, Arrived::NONE);
+        let loaded = arrived.iter().fold(0, |any, (frame, _)| any | self.states[frame as usize]);
+        let listed = core::hint::black_box(loaded) & !STALE_MASK;
+        debug_assert_eq!(listed, 0, "none of them was on a list");
+        for (frame, list) in arrived.iter() {
+            self.states[frame as usize] |= fresh(list);
+            self.journal.push(list as usize, frame);
         }
-    }
-
-    /// Links the frame of a page that was just populated, which its list counts already.
-    fn arrive(&mut self, frame: u32, list: List) {
-        let prev = self.append(frame, list);
-        self.kept[frame as usize] = [prev, NONE, fresh(list)];
     }
 
     /// Adds the frame of a page that was just populated to the tail of the active list.
     #[inline]
     pub(crate) fn add(&mut self, frame: u32) {
         debug_assert_eq!(self.list(frame), None);
-        if self.arrived.count == ARRIVED {
+        if self.arrived.is_full() {
             self.settle();
         }
         self.arrived.push(frame);
-        self.ends[List::Active as usize].count += 1;
+        self.counts[List::Active as usize] += 1;
+    }
+
+    /// The same for frames side by side: one step, and the setting of their states.
+    pub(crate) fn add_run(&mut self, frames: Range<u32>) {
+        self.settle();
+        for state in &mut self.states[frames.start as usize..frames.end as usize] {
+            debug_assert_eq!(list_of(*state), None);
+            *state |= fresh(List::Active);
+        }
+        self.counts[List::Active as usize] += frames.end - frames.start;
+        self.journal.push_run(List::Active as usize, frames);
     }
 
     /// Removes a frame whose page is gone.
     pub(crate) fn remove(&mut self, frame: u32) {
         self.unlink(frame);
-        self.kept[frame as usize][STATE] = 0;
+        self.states[frame as usize] &= STALE_MASK;
     }
 
     /// Puts a frame at the tail of a list, from whatever list it is on.
     pub(crate) fn put(&mut self, frame: u32, list: List) {
         self.unlink(frame);
-        self.link(frame, list);
+        self.changes += u64::from(list == List::Inactive);
+        self.counts[list as usize] += 1;
+        self.states[frame as usize] |= list as State + 1;
+        if list != List::Busy {
+            self.journal.push(list as usize, frame);
+        }
     }
 
-    /// Puts the frame of a page that was just populated, and has no place to be written to, where the daemon does not
-    /// look: no more pages contribute to contiguity than before.
-    pub(crate) fn strand(&mut self, frame: u32) {
-        if self.arrived.strand(frame) {
-            self.ends[List::Active as usize].count -= 1;
-            self.ends[List::Unswappable as usize].count += 1;
-        } else if self.list(frame) == Some(List::Active) {
-            let changes = self.changes;
-            self.put(frame, List::Unswappable);
-            self.changes = changes;
+    /// Puts frames side by side, whose pages were just populated and have no place to be written to, where the daemon does
+    /// not look, if they are active: no more pages contribute to contiguity than before. One step and the setting of their
+    /// states for each run that was added, if nothing was added since.
+    #[inline]
+    pub(crate) fn strand(&mut self, frames: Range<u32>) {
+        if frames.len() > 1 {
+            self.settle();
+            self.strand_all(frames);
+        } else if self.arrived.strand(frames.start) {
+            self.counts[List::Active as usize] -= 1;
+            self.counts[List::Unswappable as usize] += 1;
+        } else if self.list(frames.start) == Some(List::Active) {
+            self.settle();
+            self.leave(frames.start, List::Active);
+            self.states[frames.start as usize] ^= fresh(List::Active) ^ fresh(List::Unswappable);
+            self.counts[List::Unswappable as usize] += 1;
+            self.journal.push(List::Unswappable as usize, frames.start);
         }
+    }
+
+    fn strand_all(&mut self, frames: Range<u32>) {
+        // From the tail on, so the last active ones first.
+        let is_active = |state: &State| list_of(*state) == Some(List::Active);
+        let states = &self.states[frames.start as usize..frames.end as usize];
+        let Some(last) = states.iter().rposition(is_active) else { return };
+        let first = states[..last].iter().rposition(|state| !is_active(state)).map_or(0, |before| before + 1);
+        let part = frames.start + first as u32..frames.start + last as u32 + 1;
+        let rest = self.journal.pop_last_run(List::Active as usize, part.clone());
+        self.counts[List::Active as usize] -= (part.len() - rest.len()) as u32;
+        rest.for_each(|frame| self.leave(frame, List::Active));
+        self.strand_all(frames.start..part.start);
+        for state in &mut self.states[part.start as usize..part.end as usize] {
+            *state = *state & !LIST | List::Unswappable as State + 1;
+        }
+        self.counts[List::Unswappable as usize] += part.len() as u32;
+        self.journal.push_run(List::Unswappable as usize, part);
     }
 
     /// Puts a frame that is used again at the tail of the active list.
     pub(crate) fn activate(&mut self, frame: u32) {
         self.settle();
-        self.set(frame, ACTIVE, self.state(frame, ACTIVE).max(ACTIVITY));
+        self.set_activity(frame, self.activity(frame).max(ACTIVITY));
         self.put(frame, List::Active);
     }
 
@@ -264,17 +280,27 @@ impl Pages {
 
     /// The frames that the last faults mapped, oldest first: at least one and at most an eighth of memory.
     pub(crate) fn latest(&self) -> impl Iterator<Item = u32> + '_ {
-        let most = (self.kept.len() / 8).clamp(1, LATEST);
+        let most = (self.states.len() / 8).clamp(1, LATEST);
         let turns = (1..=most).rev().map(|ago| self.served.wrapping_sub(ago) % LATEST);
         turns.map(|turn| self.latest[turn]).filter(|frame| *frame != NONE)
     }
 
-    /// For each activity, the number of active pages that have it, without those that the last faults mapped.
-    pub(crate) fn activities(&self) -> [u32; MOST as usize + 1] {
+    /// For each activity, the number of active pages that have it, without those that the last faults mapped. O(active
+    /// pages).
+    pub(crate) fn activities(&mut self) -> [u32; MOST as usize + 1] {
+        self.settle();
+        self.drop_stale(List::Active);
         let mut counts = [0; MOST as usize + 1];
-        let active = core::iter::successors(self.head(List::Active), |frame| self.next(*frame));
-        for frame in active.filter(|frame| !self.is_latest(*frame)) {
-            counts[self.state(frame, ACTIVE) as usize] += 1;
+        for frame in self.journal.iter(List::Active as usize) {
+            counts[self.activity(frame) as usize] += 1;
+        }
+        // Each once, though one may have been mapped by several faults.
+        let mut latest = [NONE; LATEST];
+        for (place, frame) in self.latest().enumerate() {
+            if self.list(frame) == Some(List::Active) && !latest.contains(&frame) {
+                counts[self.activity(frame) as usize] -= 1;
+            }
+            latest[place] = frame;
         }
         counts
     }
@@ -286,41 +312,44 @@ impl Pages {
 
     /// Applies so many rounds without a reference to the first `pages` pages of the active list.
     pub(crate) fn pass(&mut self, pages: u64, rounds: u8) {
-        let mut next = self.head(List::Active);
-        for _ in 0..pages {
-            let Some(frame) = next else { return };
-            self.set(frame, ACTIVE, self.state(frame, ACTIVE).saturating_sub(rounds));
-            self.set(frame, RECENT, 0);
-            next = self.next(frame);
+        self.settle();
+        self.drop_stale(List::Active);
+        let Pages { journal, states, .. } = self;
+        for frame in journal.iter(List::Active as usize).take(pages as usize) {
+            let state = &mut states[frame as usize];
+            let activity = (*state & ACTIVE_MASK).saturating_sub(State::from(rounds) << ACTIVE);
+            *state = *state & !(ACTIVE_MASK | RECENT) | activity;
         }
     }
 
     /// Records whether the page was found referenced in so many rounds over the list; `alone`: it itself, and not only
     /// a superpage that it was part of. Returns its new activity.
     pub(crate) fn sampled(&mut self, frame: u32, referenced: bool, alone: bool, rounds: u8) -> u8 {
+        self.settle();
         let activity = match referenced {
-            true => (self.state(frame, ACTIVE) + ADVANCE).min(MOST),
-            false => self.state(frame, ACTIVE).saturating_sub(rounds),
+            true => (self.activity(frame) + ADVANCE).min(MOST),
+            false => self.activity(frame).saturating_sub(rounds),
         };
-        self.set(frame, ACTIVE, activity);
-        self.set(frame, RECENT, u8::from(referenced && alone));
+        self.set_activity(frame, activity);
+        self.set_flag(frame, RECENT, referenced && alone);
         activity
     }
 
     /// Whether the page was found referenced when it was last sampled.
     pub(crate) fn recent(&self, frame: u32) -> bool {
-        self.state(frame, RECENT) != 0
+        self.state(frame) & RECENT != 0
     }
 
     /// Whether contents differ from the backing store, apart from what the mappings' dirty bits say.
     pub(crate) fn dirty(&self, frame: u32) -> bool {
-        self.state(frame, DIRTY) != 0
+        // What just arrived is clean: this spares the miss for its state.
+        self.arrived.last() != Some(frame) && self.state(frame) & DIRTY != 0
     }
 
     pub(crate) fn set_dirty(&mut self, frame: u32, dirty: bool) {
         self.settle();
         self.changes += u64::from(!dirty);
-        self.set(frame, DIRTY, u8::from(dirty));
+        self.set_flag(frame, DIRTY, dirty);
     }
 
     /// The node that owns the extent of this level that starts at the frame; `NONE` if none does.
@@ -341,165 +370,122 @@ impl Pages {
     /// Records the lowest node of a page that was placed singly.
     pub(crate) fn set_single(&mut self, frame: u32, slot: u32) {
         if self.singles.is_empty() {
-            self.singles = vec![0; self.kept.len()];
+            self.singles = vec![0; self.states.len()];
         }
         self.singles[frame as usize] = slot + 1;
     }
 
-    /// Checks links and counts.
-    pub(crate) fn validate(&self) -> Result<(), String> {
-        let mut seen = 0;
-        for list in EVERY {
-            let (mut prev, mut count) = (NONE, 0);
-            let mut next = Some(self.ends[list as usize].head).filter(|frame| *frame != NONE);
-            while let Some(frame) = next {
-                let linked = self.kept[frame as usize][STATE].to_le_bytes()[LIST] == list as u8 + 1;
-                if !linked || self.kept[frame as usize][PREV] != prev {
-                    return Err(format!("frame {frame} on list {list:?} has the wrong back link or list"));
-                }
-                (prev, count, next) = (frame, count + 1, self.next(frame));
-                if count > self.kept.len() {
-                    return Err(format!("list {list:?} has a cycle"));
-                }
-            }
-            let ends = self.ends[list as usize];
-            for (position, frame) in self.arrived.frames[..self.arrived.count].iter().enumerate() {
-                let other = Arrived::list(self.arrived.stranded, position);
-                if self.kept[*frame as usize][STATE] != 0 || self.arrived.find(*frame) != Some(other) {
-                    return Err(format!("frame {frame} has arrived twice, or is linked already"));
-                }
-                count += usize::from(other == list);
-            }
-            if ends.tail != prev || ends.count as usize != count {
-                return Err(format!("list {list:?} has the wrong tail, or not {} frames", ends.count));
-            }
-            seen += count;
-        }
-        let listed = (0..self.kept.len() as u32).filter(|frame| self.list(*frame).is_some()).count();
-        if listed == seen { Ok(()) } else { Err(format!("{listed} frames say that they are on lists, but {seen} are")) }
-    }
-
     /// Bytes held.
     pub(crate) fn metadata_bytes(&self) -> usize {
-        self.kept.capacity() * size_of::<Kept>()
+        self.states.capacity() * size_of::<State>()
+            + self.journal.metadata_bytes()
+            + self.more.allocation_size()
             + self.extents.iter().map(|extents| extents.capacity() * 4).sum::<usize>()
             + self.singles.capacity() * 4
     }
 
-    fn state(&self, frame: u32, byte: usize) -> u8 {
-        let mut state = self.kept[frame as usize][STATE];
-        if state == 0 && self.arrived.count > 0 {
-            state = self.arrived.find(frame).map_or(0, fresh);
+    #[inline]
+    fn state(&self, frame: u32) -> State {
+        let state = self.states[frame as usize];
+        if state & LIST != 0 || self.arrived.is_empty() {
+            return state;
         }
-        state.to_le_bytes()[byte]
+        state | self.arrived.find(frame).map_or(0, fresh)
     }
 
-    fn set(&mut self, frame: u32, byte: usize, value: u8) {
-        let state = &mut self.kept[frame as usize][STATE];
-        let mut bytes = state.to_le_bytes();
-        bytes[byte] = value;
-        *state = u32::from_le_bytes(bytes);
+    #[inline]
+    fn activity(&self, frame: u32) -> u8 {
+        ((self.state(frame) & ACTIVE_MASK) >> ACTIVE) as u8
     }
 
-    fn link(&mut self, frame: u32, list: List) {
-        self.changes += u64::from(list == List::Inactive);
-        self.ends[list as usize].count += 1;
-        let prev = self.append(frame, list);
-        (self.kept[frame as usize][PREV], self.kept[frame as usize][NEXT]) = (prev, NONE);
-        self.set(frame, LIST, list as u8 + 1);
+    #[inline]
+    fn set_activity(&mut self, frame: u32, activity: u8) {
+        let state = &mut self.states[frame as usize];
+        *state = *state & !ACTIVE_MASK | State::from(activity) << ACTIVE;
     }
 
-    /// Makes a frame the tail of a list, and returns the one before it.
-    fn append(&mut self, frame: u32, list: List) -> u32 {
-        let ends = &mut self.ends[list as usize];
-        let tail = core::mem::replace(&mut ends.tail, frame);
-        match tail {
-            NONE => ends.head = frame,
-            tail => self.kept[tail as usize][NEXT] = frame,
-        }
-        tail
+    #[inline]
+    fn set_flag(&mut self, frame: u32, flag: State, value: bool) {
+        let state = &mut self.states[frame as usize];
+        *state = if value { *state | flag } else { *state & !flag };
     }
 
     fn unlink(&mut self, frame: u32) {
         self.settle();
         let Some(list) = self.list(frame) else { return };
         self.changes += u64::from(list == List::Active);
-        let [prev, next, _] = self.kept[frame as usize];
-        self.ends[list as usize].count -= 1;
-        match prev {
-            NONE => self.ends[list as usize].head = next,
-            prev => self.kept[prev as usize][NEXT] = next,
-        }
-        match next {
-            NONE => self.ends[list as usize].tail = prev,
-            next => self.kept[next as usize][PREV] = prev,
-        }
-        self.set(frame, LIST, 0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use alloc::collections::VecDeque;
-    use superpage_pages::Random;
-
-    /// The lists as queues of frames.
-    fn queues(pages: &mut Pages) -> Vec<Vec<u32>> {
-        pages.settle();
-        let queue = |list| core::iter::successors(pages.head(list), |frame| pages.next(*frame)).collect();
-        EVERY.map(queue).into_iter().collect()
+        self.leave(frame, list);
+        self.states[frame as usize] &= !LIST;
     }
 
-    #[test]
-    fn what_arrives_is_on_its_list_before_it_is_linked_and_in_order_after() {
-        let (mut random, mut pages) = (Random::new(5), Pages::new(512, &[4]));
-        let mut model: [VecDeque<u32>; LISTS] = Default::default();
-        for step in 0..20_000 {
-            let frame = random.below(512) as u32;
-            let on = EVERY.into_iter().find(|list| model[*list as usize].contains(&frame));
-            assert_eq!(pages.list(frame), on, "frame {frame} after {step} steps");
-            let kind = random.below(40);
-            if let Some(list) = on
-                && kind >= 30
-            {
-                model[list as usize].retain(|other| *other != frame);
-            }
-            // Mostly arrivals, one by one or a run, with changes of all kinds between them.
-            match (on, kind) {
-                (None, 0) => {
-                    let run = frame..(frame..512).find(|next| pages.list(*next).is_some()).unwrap_or(512);
-                    pages.add_run(run.clone());
-                    model[List::Active as usize].extend(run);
-                }
-                (None, kind) => {
-                    pages.add(frame);
-                    assert!(!pages.dirty(frame) && !pages.recent(frame));
-                    let list = if kind < 10 { List::Unswappable } else { List::Active };
-                    if list == List::Unswappable {
-                        pages.strand(frame);
-                    }
-                    model[list as usize].push_back(frame);
-                }
-                (Some(_), 0..30) => {}
-                (Some(_), 30) => {
-                    pages.put(frame, List::Inactive);
-                    model[List::Inactive as usize].push_back(frame);
-                }
-                (Some(_), 31) => {
-                    pages.activate(frame);
-                    model[List::Active as usize].push_back(frame);
-                }
-                (Some(_), _) => pages.remove(frame),
-            }
-            pages.validate().unwrap();
-            for list in EVERY {
-                assert_eq!(pages.count(list), model[list as usize].len() as u64);
-            }
-            if step % 100 == 0 {
-                let expected: Vec<Vec<u32>> = model.iter().map(|queue| queue.iter().copied().collect()).collect();
-                assert_eq!(queues(&mut pages), expected, "after {step} steps");
-            }
+    /// Takes a frame from the journal of its list.
+    #[inline]
+    fn leave(&mut self, frame: u32, list: List) {
+        let number = list as usize;
+        self.counts[number] -= 1;
+        if list == List::Busy {
+            return;
         }
+        if self.journal.last(number) == Some(frame) {
+            self.journal.pop_last(number);
+        } else if self.journal.first(number) == Some(frame) {
+            self.journal.pop_first(number);
+            self.drop_stale_head(list);
+        } else {
+            self.leave_stale(frame, list);
+        }
+    }
+
+    /// Records that the entry of a frame, in the middle of a journal, is stale.
+    fn leave_stale(&mut self, frame: u32, list: List) {
+        let (state, mark) = (&mut self.states[frame as usize], 1 << (STALE + list as u32));
+        if *state & mark != 0 {
+            *self.more.entry((frame, list as u8)).or_insert(0) += 1;
+        }
+        *state |= mark;
+        self.stale[list as usize] += 1;
+        self.stale_all += 1;
+        // So that journals and table stay small beside the states.
+        let most = self.states.len() / 4 + LATEST;
+        if self.stale_all as usize > most || self.more.len() > most / 16 + LATEST {
+            EVERY.into_iter().take(QUEUES).for_each(|list| self.drop_stale(list));
+        }
+    }
+
+    /// Drops stale entries from the head of a list.
+    #[inline]
+    fn drop_stale_head(&mut self, list: List) {
+        while self.stale[list as usize] > 0
+            && let Some(frame) = self.head(list)
+            && self.forget_stale(frame, list)
+        {
+            self.journal.pop_first(list as usize);
+        }
+    }
+
+    /// Drops all stale entries of a list. O(entries) if there are any.
+    fn drop_stale(&mut self, list: List) {
+        if self.stale[list as usize] > 0 {
+            let mut journal = core::mem::replace(&mut self.journal, Journal::new());
+            journal.retain(list as usize, |frame| !self.forget_stale(frame, list));
+            self.journal = journal;
+        }
+    }
+
+    /// Whether the first entry of a frame in the journal of a list is stale; then it is about to be dropped.
+    fn forget_stale(&mut self, frame: u32, list: List) -> bool {
+        let (state, mark) = (&mut self.states[frame as usize], 1 << (STALE + list as u32));
+        if *state & mark == 0 {
+            return false;
+        }
+        self.stale[list as usize] -= 1;
+        self.stale_all -= 1;
+        let key = (frame, list as u8);
+        match self.more.get_mut(&key) {
+            None => *state &= !mark,
+            Some(1) => drop(self.more.remove(&key)),
+            Some(more) => *more -= 1,
+        }
+        true
     }
 }
