@@ -197,7 +197,7 @@ impl Vm {
             return population.pages(level);
         }
         if level == 1 {
-            return u64::from(node.some);
+            return u64::from(population.some(level, slot));
         }
         let children = (0..population.ratio(level)).map(|position| population.child(level, slot, position));
         children.filter(|child| *child != NONE).map(|child| self.owned(level - 1, child)).sum()
@@ -211,7 +211,7 @@ impl Vm {
         census.nodes[level as usize] += 1;
         check(node.parent == parent, || format!("{} has the wrong parent", name()))?;
         let has_extent = node.frame != NONE;
-        let full = node.full == ratio;
+        let full = population.is_full(level, slot);
         if has_extent {
             check(!covered, || format!("{} has an extent inside another", name()))?;
             check(u64::from(node.frame) % pages == 0, || format!("{} has a misaligned extent", name()))?;
@@ -246,9 +246,8 @@ impl Vm {
                 self.validate_node(census, NodeId { level: level - 1, slot: child }, above)?;
             }
         }
-        check((node.some, node.full) == (some, complete), || {
-            format!("{} counts {}, {} children, not {some}, {complete}", name(), node.some, node.full)
-        })?;
+        let counts = (population.some(level, slot), population.full(level, slot));
+        check(counts == (some, complete), || format!("{} counts {counts:?} children, not {some}, {complete}", name()))?;
         check(some > 0, || format!("{} is empty", name()))?;
         if level == 1 {
             census.populated += u64::from(some);

@@ -68,7 +68,7 @@ impl Frames {
             let size = self.population.pages(top);
             let start = index * size;
             self.clear(NodeId { level: top, slot }, low.saturating_sub(start)..(high - start).min(size), NONE);
-            if self.population.node(top, slot).some == 0 {
+            if self.population.some(top, slot) == 0 {
                 self.population.remove_root(slot);
             }
         }
@@ -113,15 +113,13 @@ impl Frames {
                 let above = if start_frame == NONE { NONE } else { start_frame + start as u32 };
                 emptied = emptied.max(self.clear(NodeId { level: level - 1, slot: child }, within, above));
                 let lost_full = child_was_full && !self.population.is_full(level - 1, child);
-                let lost_some = self.population.node(level - 1, child).some == 0;
+                let lost_some = self.population.some(level - 1, child) == 0;
                 if lost_some {
                     self.population.remove_node(level - 1, child);
                     self.population.set_child(level, slot, position as u32, NONE);
                     emptied = level - 1;
                 }
-                let node = self.population.node_mut(level, slot);
-                node.full -= u32::from(lost_full);
-                node.some -= u32::from(lost_some);
+                self.population.count_child(level, slot, -i32::from(lost_some), -i32::from(lost_full));
             }
         }
         if first != NONE && self.stats.resident_pages < before {
@@ -134,7 +132,7 @@ impl Frames {
     /// puts it on the right list. A reservation that loses pages is not being populated, so it goes to the end where preemption takes.
     fn settle_extent(&mut self, level: u8, slot: u32, was_full: bool, emptied: u8) {
         let node = *self.population.node(level, slot);
-        if node.some == 0 {
+        if self.population.some(level, slot) == 0 {
             if node.reservation != NONE {
                 self.reservations.remove(node.reservation);
             }
@@ -232,11 +230,11 @@ impl Frames {
                 self.population.remove_node(level - 1, moved);
                 (false, !was_full && self.population.is_full(level - 1, kept))
             };
-            let node = self.population.node_mut(level, into);
-            node.some += u32::from(gained_some);
-            node.full += u32::from(gained_full);
+            self.population.count_child(level, into, i32::from(gained_some), i32::from(gained_full));
         }
-        let node = self.population.node_mut(level, from);
-        (node.some, node.full) = (0, 0);
+        let (some, full) = (self.population.some(level, from), self.population.full(level, from));
+        if level > 1 {
+            self.population.count_child(level, from, -(some as i32), -(full as i32));
+        }
     }
 }

@@ -18,6 +18,7 @@ mod arrays;
 use self::arrays::Arrays;
 use crate::object::{ObjectId, PageOf};
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::ops::Range;
 use hashbrown::HashMap;
 use rustc_hash::FxBuildHasher;
@@ -36,16 +37,16 @@ pub(crate) struct NodeId {
     pub(crate) slot: u32,
 }
 
-/// A region of a memory object, of the size of its level. Two to a cache line: a fault at random misses one per size.
+/// A region of a memory object, of the size of its level.
 #[derive(Clone, Copy)]
-#[repr(align(32))]
 pub(crate) struct Node {
     /// The slot of the parent, one level up; `NONE` at the root. In an unused node, the next unused one.
     pub(crate) parent: u32,
-    /// Children that are populated at all; base pages in the lowest nodes.
-    pub(crate) some: u32,
-    /// Children that are fully populated; base pages in the lowest nodes.
-    pub(crate) full: u32,
+    /// Children that are populated at all. In the lowest nodes both are the base pages; where they are of at most 64, these are
+    /// counted in `bits` instead, and both are 0: [`Population::some`], [`Population::full`].
+    some: u32,
+    /// Children that are fully populated.
+    full: u32,
     /// The first frame of the region's extent, if it has one.
     pub(crate) frame: u32,
     /// The reservation, if the region has an extent and is not fully populated.
@@ -53,8 +54,6 @@ pub(crate) struct Node {
     /// Above the lowest level: children that are mapped by a superpage of their size. Kept for objects of one mapping only
     /// ([`crate::object::Object::sole`]). In the lowest nodes: the array of the frames of pages placed singly.
     pub(crate) extra: u32,
-    /// In the lowest nodes, if they are of at most 64 base pages: which are populated.
-    bits: u64,
 }
 
 /// The region that a root stands for, and its neighbours in the list of the object's roots.
@@ -77,10 +76,21 @@ struct Roots {
 pub(crate) struct Nodes {
     /// R: the children of a node.
     pub(crate) ratio: u32,
+    /// The base-two logarithm of the base pages of a region, and of those of a child.
+    order: u32,
+    below: u32,
     arena: Vec<Node>,
     /// The slots of the children, an array of R for each node. None at the lowest level.
     children: Arrays,
     vacant: u32,
+}
+
+impl Nodes {
+    /// The position of the page of this index among the children of its node.
+    #[inline]
+    fn position(&self, index: u64) -> u32 {
+        (index >> self.below) as u32 & (self.ratio - 1)
+    }
 }
 
 /// What the walk from the root to a base page found.
@@ -116,12 +126,16 @@ pub(crate) struct Population {
     /// The level of the roots.
     pub(crate) top: u8,
     levels: Vec<Nodes>,
-    /// Which base pages are populated, `words` for each of the lowest nodes; none if a node has room for them itself.
+    /// Which base pages are populated, by lowest node. Beside the nodes: a fault in an extent larger than theirs needs no more of
+    /// them, and a bit a page stays in the cache where the nodes do not.
     bits: Vec<u64>,
+    /// Words for each of the lowest nodes; 0 if they share words.
     words: usize,
     /// Arrays of frames of pages placed singly.
     singles: Arrays,
     roots: HashMap<(ObjectId, u64), u32, FxBuildHasher>,
+    /// The root found last, if it is still one: walks are local.
+    recent: Cell<Option<(ObjectId, u64, u32)>>,
     /// By the slot of the root.
     owners: Vec<Root>,
     /// The roots of each object.
@@ -147,6 +161,8 @@ impl Population {
         }
         let nodes = |level: usize| Nodes {
             ratio: 1 << (orders[level] - orders[level - 1]),
+            order: orders[level],
+            below: orders[level - 1],
             arena: Vec::new(),
             children: Arrays::new(orders[level] - orders[level - 1]),
             vacant: NONE,
@@ -159,6 +175,7 @@ impl Population {
             words: if orders[1] <= 6 { 0 } else { 1 << (orders[1] - 6) },
             singles: Arrays::new(orders[1]),
             roots: HashMap::default(),
+            recent: Cell::new(None),
             owners: Vec::new(),
             objects: Vec::new(),
         }
@@ -183,8 +200,28 @@ impl Population {
     }
 
     /// Whether all base pages of the region are populated.
+    #[inline]
     pub(crate) fn is_full(&self, level: u8, slot: u32) -> bool {
-        self.node(level, slot).full == self.ratio(level)
+        self.full(level, slot) == self.ratio(level)
+    }
+
+    /// The children of a node that are populated at all; the base pages of one of the lowest.
+    #[inline]
+    pub(crate) fn some(&self, level: u8, slot: u32) -> u32 {
+        if level == 1 && self.words == 0 { self.few_bits(slot).count_ones() } else { self.node(level, slot).some }
+    }
+
+    /// The children of a node that are fully populated; the base pages of one of the lowest.
+    #[inline(always)]
+    pub(crate) fn full(&self, level: u8, slot: u32) -> u32 {
+        if level == 1 && self.words == 0 { self.few_bits(slot).count_ones() } else { self.node(level, slot).full }
+    }
+
+    /// Changes the counts of a node, which must be above the lowest level where its bits are its counts.
+    pub(crate) fn count_child(&mut self, level: u8, slot: u32, some: i32, full: i32) {
+        let node = self.node_mut(level, slot);
+        node.some = node.some.wrapping_add_signed(some);
+        node.full = node.full.wrapping_add_signed(full);
     }
 
     /// The child of a node above the lowest level; `NONE` if nothing in it is populated.
@@ -198,19 +235,31 @@ impl Population {
 
     /// Whether a base page of a lowest node is populated.
     pub(crate) fn bit(&self, slot: u32, position: u32) -> bool {
-        let bits = match self.words {
-            0 => self.node(1, slot).bits,
-            words => self.bits[slot as usize * words + position as usize / 64],
-        };
-        bits >> (position % 64) & 1 != 0
+        let (word, bit) = self.place(slot, position);
+        self.bits[word] >> bit & 1 != 0
+    }
+
+    /// The word of a base page's bit, and the bit in it.
+    #[inline]
+    fn place(&self, slot: u32, position: u32) -> (usize, u32) {
+        let at = ((slot as usize) << self.orders[1]) + position as usize;
+        (at / 64, at as u32 % 64)
+    }
+
+    /// All bits of a lowest node, where those share words.
+    #[inline]
+    fn few_bits(&self, slot: u32) -> u64 {
+        let (word, bit) = self.place(slot, 0);
+        self.bits[word] >> bit & self.few_mask()
+    }
+
+    fn few_mask(&self) -> u64 {
+        u64::MAX >> (64 - (1 << self.orders[1]))
     }
 
     fn flip_bit(&mut self, slot: u32, position: u32) {
-        let bits = match self.words {
-            0 => &mut self.node_mut(1, slot).bits,
-            words => &mut self.bits[slot as usize * words + position as usize / 64],
-        };
-        *bits ^= 1 << (position % 64);
+        let (word, bit) = self.place(slot, position);
+        self.bits[word] ^= 1 << bit;
     }
 
     /// The frame of a page of a lowest node that was placed singly.
@@ -260,36 +309,38 @@ impl Population {
             frame: NONE,
             populated: false,
         };
-        let Some(&root) = self.roots.get(&(object, index >> self.orders[self.top as usize])) else { return walk };
-        let mut slot = root;
-        let mut level = self.top;
-        loop {
-            walk.slots[level as usize] = slot;
-            walk.lowest = level;
-            let within = (index & (self.pages(level) - 1)) as u32;
-            let frame = self.node(level, slot).frame;
-            if frame != NONE {
-                (walk.covered, walk.frame) = (level, frame + within);
+        let Some(mut slot) = self.root(object, index >> self.orders[self.top as usize]) else { return walk };
+        for (below, nodes) in self.levels.iter().enumerate().rev() {
+            let level = below + 1;
+            walk.slots[level] = slot;
+            walk.lowest = level as u8;
+            // What lies in an extent has none below that: the lowest node is not needed then.
+            if walk.covered == 0 {
+                let frame = nodes.arena[slot as usize].frame;
+                if frame != NONE {
+                    (walk.covered, walk.frame) = (level as u8, frame + (index & ((1 << nodes.order) - 1)) as u32);
+                }
             }
+            let position = nodes.position(index);
             if level == 1 {
-                walk.populated = self.bit(slot, within);
+                walk.populated = self.bit(slot, position);
                 if walk.populated && walk.covered == 0 {
-                    walk.frame = self.single(slot, within);
+                    walk.frame = self.single(slot, position);
                 }
                 return walk;
             }
-            slot = self.child(level, slot, within >> self.orders[level as usize - 1]);
+            slot = nodes.children.get(slot, position);
             if slot == NONE {
                 return walk;
             }
-            level -= 1;
         }
+        walk
     }
 
     /// The populated base pages of a region. O(nodes in it that are not full).
     pub(crate) fn count(&self, level: u8, slot: u32) -> u64 {
         if level == 1 || self.is_full(level, slot) {
-            return u64::from(self.node(level, slot).full) * self.pages(level - 1);
+            return u64::from(self.full(level, slot)) * self.pages(level - 1);
         }
         let children = (0..self.ratio(level)).map(|position| self.child(level, slot, position));
         children.filter(|child| *child != NONE).map(|child| self.count(level - 1, child)).sum()
@@ -317,11 +368,25 @@ impl Population {
     /// Populates the page of a walk, which is not populated yet, making the missing nodes of the path and completing `walk`. O(number
     /// of sizes) and the clearing of new nodes. The caller records its frame.
     pub(crate) fn populate(&mut self, walk: &mut Walk) -> Filled {
-        self.extend_path(walk, 1);
-        self.flip_bit(walk.slots[1], (walk.page.index & (self.pages(1) - 1)) as u32);
+        if walk.lowest > 1 {
+            self.extend_path(walk, 1);
+        }
+        let position = self.levels[0].position(walk.page.index);
+        let (word, bit) = self.place(walk.slots[1], position);
+        let word = &mut self.bits[word];
+        *word ^= 1 << bit;
+        let bits = *word >> (bit & !position);
         let mut filled = Filled { full: 0, saturated: 0 };
-        let (mut first, mut complete) = (true, true);
-        for level in 1..=self.top {
+        let (mut first, mut complete, mut lowest) = (true, true, 1);
+        if self.words == 0 {
+            let count = (bits & self.few_mask()).count_ones();
+            (first, complete, lowest) = (count == 1, count == self.ratio(1), 2);
+            (filled.full, filled.saturated) = (u8::from(complete), u32::from(complete) << 1);
+        }
+        for level in lowest..=self.top {
+            if !first && !complete {
+                break;
+            }
             let ratio = self.ratio(level);
             let node = self.node_mut(level, walk.slots[level as usize]);
             if first {
@@ -335,9 +400,6 @@ impl Population {
                 if complete {
                     filled.full = level;
                 }
-            }
-            if !first && !complete {
-                break;
             }
         }
         walk.populated = true;
@@ -362,7 +424,7 @@ impl Population {
 
     /// The position of the page of this index among the children of a node of this level.
     fn position(&self, level: u8, index: u64) -> u32 {
-        ((index & (self.pages(level) - 1)) >> self.orders[level as usize - 1]) as u32
+        self.levels[level as usize - 1].position(index)
     }
 
     /// Populates all pages of the region of this level around the page of a walk, which has no node yet, and completes `walk`. O(nodes
@@ -392,8 +454,10 @@ impl Population {
     /// Populates all pages below a node that is empty.
     fn fill_node(&mut self, level: u8, slot: u32) {
         let ratio = self.ratio(level);
-        let node = self.node_mut(level, slot);
-        (node.some, node.full) = (ratio, ratio);
+        if level > 1 || self.words > 0 {
+            let node = self.node_mut(level, slot);
+            (node.some, node.full) = (ratio, ratio);
+        }
         if level > 1 {
             for position in 0..ratio {
                 let child = self.add_node(level - 1, slot);
@@ -401,7 +465,8 @@ impl Population {
                 self.fill_node(level - 1, child);
             }
         } else if self.words == 0 {
-            self.node_mut(1, slot).bits = u64::MAX >> (64 - ratio);
+            let ((word, bit), all) = (self.place(slot, 0), self.few_mask());
+            self.bits[word] |= all << bit;
         } else {
             self.bits[slot as usize * self.words..][..self.words].fill(u64::MAX);
         }
@@ -417,9 +482,7 @@ impl Population {
                 cleared += 1;
             }
         }
-        let node = self.node_mut(1, slot);
-        node.some -= cleared;
-        node.full -= cleared;
+        self.count_pages(slot, -(cleared as i32));
         cleared
     }
 
@@ -427,9 +490,14 @@ impl Population {
     pub(crate) fn put_single(&mut self, slot: u32, position: u32, frame: u32) {
         self.flip_bit(slot, position);
         self.set_single(slot, position, frame);
-        let node = self.node_mut(1, slot);
-        node.some += 1;
-        node.full += 1;
+        self.count_pages(slot, 1);
+    }
+
+    /// Changes the counts of a lowest node whose bits were changed.
+    fn count_pages(&mut self, slot: u32, change: i32) {
+        if self.words > 0 {
+            self.count_child(1, slot, change, change);
+        }
     }
 
     /// The level of the largest free extent in a region that lies in an extent, if that is not above `at_most`, to
@@ -437,11 +505,10 @@ impl Population {
     /// visits all nodes that are not full.
     pub(crate) fn largest_free(&self, level: u8, slot: u32, at_most: u8) -> Option<u8> {
         let ratio = self.ratio(level);
-        let node = self.node(level, slot);
-        if node.some < ratio {
+        if self.some(level, slot) < ratio {
             return Some(level - 1);
         }
-        if node.full == ratio {
+        if self.full(level, slot) == ratio {
             return None;
         }
         let mut best = None;
@@ -529,8 +596,16 @@ impl Population {
     }
 
     /// The root of a region of the largest size, if any of it is populated.
+    #[inline]
     pub(crate) fn root(&self, object: ObjectId, index: u64) -> Option<u32> {
-        self.roots.get(&(object, index)).copied()
+        if let Some((of, at, slot)) = self.recent.get()
+            && (of, at) == (object, index)
+        {
+            return Some(slot);
+        }
+        let slot = self.roots.get(&(object, index)).copied()?;
+        self.recent.set(Some((object, index, slot)));
+        Some(slot)
     }
 
     fn add_root(&mut self, object: ObjectId, index: u64) -> u32 {
@@ -569,6 +644,7 @@ impl Population {
             self.owners[next as usize].prev = prev;
         }
         self.roots.remove(&(object, index));
+        self.recent.set(None);
     }
 
     /// Moves a root, with all below it, to another object that has none there.
@@ -586,8 +662,7 @@ impl Population {
 
     fn add_node(&mut self, level: u8, parent: u32) -> u32 {
         let extra = if level > 1 { 0 } else { NONE };
-        let fresh = Node { parent, some: 0, full: 0, frame: NONE, reservation: NONE, extra, bits: 0 };
-        let words = self.words;
+        let fresh = Node { parent, some: 0, full: 0, frame: NONE, reservation: NONE, extra };
         let nodes = &mut self.levels[level as usize - 1];
         if nodes.vacant != NONE {
             let slot = nodes.vacant;
@@ -603,8 +678,12 @@ impl Population {
         reserve_some(&mut nodes.arena, 1);
         nodes.arena.push(fresh);
         if level == 1 {
-            reserve_some(&mut self.bits, words);
-            self.bits.resize((slot + 1) * words, 0);
+            let words = ((slot + 1) << self.orders[1]).div_ceil(64);
+            if self.bits.len() < words {
+                let more = words - self.bits.len();
+                reserve_some(&mut self.bits, more);
+                self.bits.resize(words, 0);
+            }
         } else {
             let array = nodes.children.add();
             debug_assert_eq!(array as usize, slot);

@@ -27,8 +27,8 @@ fn populate(map: &mut Population, pages: impl IntoIterator<Item = u64>) -> Fille
 /// (somepop, fullpop) of the nodes on the path to a page, from the root, as far as they exist.
 fn counts(map: &Population, page: u64) -> Vec<(u32, u32)> {
     let walk = map.walk(OBJECT, page);
-    let node = |level: u8| map.node(level, walk.slots[level as usize]);
-    (walk.lowest..=map.top).rev().map(|level| (node(level).some, node(level).full)).collect()
+    let counts = |level: u8| (map.some(level, walk.slots[level as usize]), map.full(level, walk.slots[level as usize]));
+    (walk.lowest..=map.top).rev().map(counts).collect()
 }
 
 #[test]
