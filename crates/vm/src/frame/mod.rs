@@ -227,13 +227,19 @@ impl Frames {
     }
 
     /// Updates what is kept by frame after a page was populated in it: what it held before is gone.
+    #[inline]
     pub(crate) fn frame_used(&mut self, frame: u32) {
-        self.list_used(frame..frame + 1);
+        if let Some(pages) = &mut self.pages {
+            if self.buddy.is_cached(Pfn(u64::from(frame))) {
+                self.list_used(frame..frame + 1);
+            } else {
+                pages.add(frame);
+            }
+        }
         self.stats.populated();
     }
 
     /// Puts frames on the page lists in which pages were populated.
-    #[inline]
     pub(crate) fn list_used(&mut self, frames: Range<u32>) {
         if let Some(pages) = &mut self.pages {
             for frame in frames.clone() {
@@ -244,7 +250,7 @@ impl Frames {
                     pages.remove(frame);
                 }
             }
-            if frames.len() == 1 { pages.add(frames.start) } else { pages.add_run(frames) }
+            pages.add_run(frames);
         }
     }
 

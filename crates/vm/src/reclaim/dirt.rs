@@ -124,7 +124,7 @@ impl Vm {
 
     /// Where there is no swap space, pages that were just populated in frames side by side go where the daemon does not
     /// look, if they are not of a file and the access, or what filled them, made them dirty. O(pages), in a few steps for runs.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn strand(&mut self, object: ObjectId, frames: Range<u32>, written: bool) {
         if self.frames.swap_and_cache.has_slots() {
             return;

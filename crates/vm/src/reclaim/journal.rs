@@ -250,15 +250,16 @@ impl<const QUEUES: usize> Journal<QUEUES> {
             let chunk = self.arena[head as usize];
             self.free(head);
             if chunk.is_run() {
-                let mut from = chunk.frames[0] + at;
+                let mut kept = chunk.frames[0] + at..chunk.frames[0] + at;
                 let end = chunk.frames[0] + chunk.len();
-                for frame in from..end {
-                    if !keep(frame) {
-                        self.push_run(queue, from..frame);
-                        from = frame + 1;
+                while kept.end < end {
+                    kept.end += 1;
+                    if !keep(kept.end - 1) {
+                        self.push_run(queue, kept.start..kept.end - 1);
+                        kept.start = kept.end;
                     }
                 }
-                self.push_run(queue, from..end);
+                self.push_run(queue, kept);
             } else {
                 for &frame in &chunk.frames[at as usize..chunk.len as usize] {
                     if keep(frame) {

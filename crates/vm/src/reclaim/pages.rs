@@ -73,7 +73,7 @@ const STALE_MASK: State = State::MAX << STALE;
 
 /// The state of a frame whose page was just populated.
 const fn fresh(list: List) -> State {
-    list as State + 1 | (ACTIVITY as State) << ACTIVE
+    (list as State + 1) | ((ACTIVITY as State) << ACTIVE)
 }
 
 /// The list of a frame with this state.
@@ -229,23 +229,18 @@ impl Pages {
     /// Puts frames side by side, whose pages were just populated and have no place to be written to, where the daemon does
     /// not look, if they are active: no more pages contribute to contiguity than before. One step and the setting of their
     /// states for each run that was added, if nothing was added since.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn strand(&mut self, frames: Range<u32>) {
-        if frames.len() > 1 {
-            self.settle();
-            self.strand_all(frames);
-        } else if self.arrived.strand(frames.start) {
+        if frames.end - frames.start == 1 && self.arrived.strand(frames.start) {
             self.counts[List::Active as usize] -= 1;
             self.counts[List::Unswappable as usize] += 1;
-        } else if self.list(frames.start) == Some(List::Active) {
+        } else {
             self.settle();
-            self.leave(frames.start, List::Active);
-            self.states[frames.start as usize] ^= fresh(List::Active) ^ fresh(List::Unswappable);
-            self.counts[List::Unswappable as usize] += 1;
-            self.journal.push(List::Unswappable as usize, frames.start);
+            self.strand_all(frames);
         }
     }
 
+    #[cold]
     fn strand_all(&mut self, frames: Range<u32>) {
         // From the tail on, so the last active ones first.
         let is_active = |state: &State| list_of(*state) == Some(List::Active);
@@ -258,7 +253,7 @@ impl Pages {
         rest.for_each(|frame| self.leave(frame, List::Active));
         self.strand_all(frames.start..part.start);
         for state in &mut self.states[part.start as usize..part.end as usize] {
-            *state = *state & !LIST | List::Unswappable as State + 1;
+            *state = *state & !LIST | (List::Unswappable as State + 1);
         }
         self.counts[List::Unswappable as usize] += part.len() as u32;
         self.journal.push_run(List::Unswappable as usize, part);
@@ -401,7 +396,7 @@ impl Pages {
     #[inline]
     fn set_activity(&mut self, frame: u32, activity: u8) {
         let state = &mut self.states[frame as usize];
-        *state = *state & !ACTIVE_MASK | State::from(activity) << ACTIVE;
+        *state = (*state & !ACTIVE_MASK) | (State::from(activity) << ACTIVE);
     }
 
     #[inline]
