@@ -14,6 +14,14 @@ pub enum Error {
         /// What was found, what was expected, and what to do.
         problem: String,
     },
+    /// Another program is needed, and is not installed.
+    #[error("{what}: {problem}")]
+    Missing {
+        /// The program.
+        what: String,
+        /// What it is needed for, and how to install it.
+        problem: String,
+    },
     /// A run failed, although the request was valid.
     #[error("{what}: {problem}")]
     Run {
@@ -33,11 +41,11 @@ pub enum Error {
 }
 
 impl Error {
-    /// The exit status of the command: 2 for bad usage or input, 1 for a run that failed.
+    /// The exit status of the command: 2 for bad usage or input, or what is not installed; 1 for a run that failed.
     pub fn status(&self) -> u8 {
         use std::io::ErrorKind::{InvalidInput, IsADirectory, NotADirectory, NotFound, PermissionDenied};
         match self {
-            Error::Input { .. } => 2,
+            Error::Input { .. } | Error::Missing { .. } => 2,
             Error::Run { .. } => 1,
             Error::Io { source, .. } => match source.kind() {
                 NotFound | PermissionDenied | IsADirectory | NotADirectory | InvalidInput => 2,

@@ -2,6 +2,7 @@
 
 use crate::{Error, Info, Sampling};
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use superpage_output::quoted;
 
 /// A program with its arguments, and how to record it.
@@ -16,8 +17,12 @@ pub struct Command {
     pub lines: bool,
     /// Whether system calls are recorded that no other event stands for, as [`Event::Call`](crate::Event::Call).
     pub calls: bool,
-    /// Whether the program's standard output goes to standard error, for a caller that prints only its own results on
-    /// standard output.
+    /// The folder that the program runs in, if it is not that of this process. A program named by a relative path is in it.
+    pub folder: Option<PathBuf>,
+    /// The file that the program's standard output goes to, made anew.
+    pub output: Option<PathBuf>,
+    /// Whether the program's standard output goes to standard error if no file is named, for a caller that prints only
+    /// its own results on standard output.
     pub output_to_stderr: bool,
 }
 
@@ -33,6 +38,8 @@ impl Command {
             sampling: None,
             lines: false,
             calls: false,
+            folder: None,
+            output: None,
             output_to_stderr: false,
         }
     }
@@ -53,8 +60,8 @@ impl Command {
     /// Checks whether it can be recorded here, without starting it.
     ///
     /// # Errors
-    /// [`Error::Input`] if there is no such program, if it is for a machine that the recorder does not support, if QEMU
-    /// is missing, or if the sampling keeps nothing.
+    /// [`Error::Input`] if there is no such program or folder, if the program is for a machine that the recorder does not
+    /// support, or if the sampling keeps nothing; [`Error::Missing`] if QEMU is not installed.
     pub fn check(&self) -> Result<(), Error> {
         if let Some(Sampling { on, period, seed }) = self.sampling
             && (on == 0 || on > period || i64::try_from(period.max(seed.unwrap_or(0))).is_err())
@@ -66,6 +73,11 @@ impl Command {
             let problem =
                 "cannot be sampled: what a cache of megabytes holds is not known after a gap; leave out one of the two";
             return Err(Error::input("a recording of lines", problem));
+        }
+        if let Some(folder) = &self.folder
+            && !folder.is_dir()
+        {
+            return Err(Error::input(folder.display().to_string(), "expected a folder, for the program to run in"));
         }
         super::recording::check(self)
     }

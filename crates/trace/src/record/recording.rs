@@ -93,6 +93,13 @@ fn find(command: &Command) -> Result<(Program, PathBuf), Error> {
     let path = std::env::var_os("PATH");
     let file = program::search(name, path.as_deref())
         .ok_or_else(|| Error::input(&shown, "no such program in any folder of PATH; give its path or install it"))?;
+    // A relative path is one from where the program will run.
+    let file = match &command.folder {
+        Some(folder) if file.is_relative() => {
+            std::path::absolute(folder.join(&file)).map_err(|source| Error::Io { path: folder.clone(), source })?
+        }
+        _ => file,
+    };
     let program = program::resolve(&file, &command.words).map_err(|obstacle| {
         Error::input(
             &shown,
@@ -114,9 +121,9 @@ fn find(command: &Command) -> Result<(Program, PathBuf), Error> {
         )
     })?;
     let emulator = program::search(program.emulator.as_ref(), path.as_deref()).ok_or_else(|| {
-        let problem = "not found: superpage record needs QEMU's user-mode emulator with plugins \
+        let problem = "not installed: recording needs QEMU's user-mode emulator with plugins \
                        (Debian, Ubuntu: apt install qemu-user)";
-        Error::input(program.emulator, problem)
+        Error::Missing { what: program.emulator.into(), problem: problem.into() }
     })?;
     Ok((program, emulator))
 }
@@ -170,7 +177,12 @@ pub fn start(command: &Command) -> Result<Recording, Error> {
     }
     let mut process = std::process::Command::new(&emulator);
     process.args(program::emulation(&program, &specification));
-    if command.output_to_stderr {
+    if let Some(folder) = &command.folder {
+        process.current_dir(folder);
+    }
+    if let Some(path) = &command.output {
+        process.stdout(std::fs::File::create(path).map_err(io(path))?);
+    } else if command.output_to_stderr {
         let stderr = std::io::stderr().as_fd().try_clone_to_owned().map_err(io(&emulator))?;
         process.stdout(stderr);
     }
