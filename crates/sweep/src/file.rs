@@ -4,6 +4,7 @@ use crate::axis::{self, KINDS, Point, SET, TRACE, apply, is_known, rank};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use superpage_mmu::{Machine, MachineError};
 use superpage_sim::Error;
 use toml::Value;
 
@@ -23,6 +24,8 @@ pub struct Sweep {
     pub(crate) axes: Vec<Axis>,
     /// Which of them go together, the slowest first; each is in one of these.
     bundles: Vec<Vec<usize>>,
+    /// The texts of machine files and overlays that the file itself has, by the paths that machines name.
+    texts: BTreeMap<String, String>,
 }
 
 /// An axis with its values.
@@ -49,6 +52,8 @@ struct Text {
     axes: toml::Table,
     #[serde(default)]
     suites: BTreeMap<String, Suite>,
+    #[serde(default)]
+    machines: BTreeMap<String, toml::Table>,
 }
 
 #[derive(Deserialize)]
@@ -96,7 +101,7 @@ impl Sweep {
 
     /// Parses the text of a file; the error says where and what.
     pub(crate) fn parse(text: &str) -> Result<Sweep, String> {
-        let Text { sweep, axes: tables, suites } = toml::from_str(text).map_err(|error| {
+        let Text { sweep, axes: tables, suites, machines } = toml::from_str(text).map_err(|error| {
             let line = error.span().map_or(1, |span| 1 + text[..span.start].matches('\n').count());
             format!("line {line}: {}", error.message().replace('\n', ", "))
         })?;
@@ -127,10 +132,11 @@ impl Sweep {
                 return Err(format!("axes.{name} is missing: give at least one, as in {name} = [\"{default}\"]"));
             }
         }
+        let texts = own_machines(machines, axes.iter_mut().find(|axis| axis.name == "machine"))?;
         axes.sort_by(|a, b| (rank(&a.name), &a.name).cmp(&(rank(&b.name), &b.name)));
         let bundles = bundles(&axes, &sweep.zip)?;
         let Head { name, lines, contiguity, .. } = sweep;
-        let sweep = Sweep { name, lines, contiguity, axes, bundles };
+        let sweep = Sweep { name, lines, contiguity, axes, bundles, texts };
         let most = sweep.bundles.iter().map(|bundle| sweep.length(bundle) as u64);
         let points = most.fold(1u64, u64::saturating_mul);
         if points > MOST {
@@ -148,6 +154,15 @@ impl Sweep {
 
     fn length(&self, bundle: &[usize]) -> usize {
         self.axes[bundle[0]].values.len()
+    }
+
+    /// The machine of a name, with the text of one file that says the same; parts of the name may be of the sweep's own.
+    pub(crate) fn machine(&self, name: &str) -> Result<(Machine, String), Error> {
+        let read = |path: &str| match self.texts.get(path) {
+            Some(text) => Ok(text.clone()),
+            None => superpage_output::read_text(path.as_ref()).map_err(|error| MachineError::unread(path, error)),
+        };
+        Machine::with_text(name, read).map_err(|error| Error::Usage(error.to_string()))
     }
 
     /// All points, in the order of the grid: of axes that go together the slowest says where.
@@ -246,6 +261,42 @@ fn streams(named: &[String], suites: &BTreeMap<String, Suite>, tables: &toml::Ta
         return Err("nothing runs: give axes.workload, axes.trace, or sweep.suites".into());
     }
     Ok(vec![Axis { name: "workload".into(), values: all }])
+}
+
+/// The texts of `[machines.NAME]`, by the paths that values of the axis name now in place of `NAME`: `NAME.toml`, laid over what it is `from`.
+fn own_machines(
+    machines: BTreeMap<String, toml::Table>,
+    axis: Option<&mut Axis>,
+) -> Result<BTreeMap<String, String>, String> {
+    let (mut texts, mut names) = (BTreeMap::new(), BTreeMap::new());
+    for (name, mut table) in machines {
+        let wrong = |problem: &str| Err(format!("machines.{name}: {problem}"));
+        if Machine::names().any(|known| known == name) {
+            return wrong("a built-in machine has this name: choose another");
+        }
+        if !name.chars().all(|c| c.is_alphanumeric() || "-_".contains(c)) {
+            return wrong("expected a name of letters, digits, - and _");
+        }
+        let path = format!("{name}.toml");
+        let whole = match table.remove("from") {
+            None => path.clone(),
+            Some(Value::String(from)) => {
+                table.entry("name").or_insert_with(|| Value::String(name.clone()));
+                table.entry("description").or_insert_with(|| Value::String(format!("what [machines.{name}] says")));
+                format!("{from}+{path}")
+            }
+            Some(_) => return wrong("from: expected the name of a machine, as in from = \"zen5\""),
+        };
+        texts.insert(path, table.to_string());
+        names.insert(name, whole);
+    }
+    for value in axis.into_iter().flat_map(|axis| &mut axis.values) {
+        let (name, more) = value.split_at(value.find(['+', ':']).unwrap_or(value.len()));
+        if let Some(whole) = names.get(name) {
+            *value = format!("{whole}{more}");
+        }
+    }
+    Ok(texts)
 }
 
 fn listed(names: &[&str]) -> String {
@@ -366,5 +417,30 @@ mod tests {
         assert_eq!(bundles[0].values, ["touch", "t"]);
         assert_eq!(bundles[2].values, ["zen5, 5", "zen4, 5"]);
         assert_eq!(bundles[2].numbers, None);
+    }
+
+    #[test]
+    fn machines_of_the_file_itself_are_machines() {
+        let sweep = |machines: &str| {
+            let head = "[sweep]\nname = \"a\"\n[axes]\npolicy = \"thp\"\nworkload = \"touch\"\n";
+            let machine = "machine = [\"zen5\", \"dear\", \"dear+fractured\", \"dear:costs.zero-per-kb=7\"]\n";
+            Sweep::parse(&format!("{head}{machine}{machines}"))
+        };
+        let dear = sweep("[machines.dear]\nfrom = \"zen5\"\ncosts = { fault = 9000 }\n").unwrap();
+        let machines: Vec<(String, u64)> = dear
+            .points()
+            .map(|point| dear.machine(&point.machine()).unwrap().0)
+            .map(|machine| (machine.name, machine.costs.fault))
+            .collect();
+        let usual = Machine::named("zen5", |_| unreachable!()).unwrap().costs.fault;
+        let expected = [("zen5", usual), ("zen5+dear", 9000), ("zen5+dear+fractured", 9000)];
+        assert_eq!(machines[..3], expected.map(|(name, fault)| (name.to_string(), fault)));
+        assert_eq!(machines[3], ("zen5+dear:costs.zero-per-kb=7".to_string(), 9000));
+        let error = sweep("[machines.zen5]\nfrom = \"zen4\"\n").unwrap_err();
+        assert!(error.contains("machines.zen5: a built-in machine has this name"), "{error}");
+        let error = sweep("[machines.\"a+b\"]\nfrom = \"zen4\"\n").unwrap_err();
+        assert!(error.contains("expected a name of letters"), "{error}");
+        let error = sweep("[machines.a]\nfrom = 3\n").unwrap_err();
+        assert!(error.contains("machines.a: from: expected the name"), "{error}");
     }
 }

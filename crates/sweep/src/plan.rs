@@ -8,9 +8,7 @@ use std::fmt::Write;
 use std::io::Read;
 use std::path::Path;
 use superpage_mmu::Machine;
-use superpage_sim::{
-    Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, machine_with_text, plan_policies,
-};
+use superpage_sim::{Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, plan_policies};
 use superpage_trace::file::Reader;
 use superpage_trace::{Source, workload};
 use superpage_vm::Policy;
@@ -104,7 +102,7 @@ impl Plan {
         for point in sweep.points() {
             let name = point.machine();
             if !machines.contains_key(&name) {
-                let (machine, text) = machine_with_text(&name)?;
+                let (machine, text) = sweep.machine(&name)?;
                 texts.machines.insert(name.clone(), hex(text.as_bytes()));
                 inputs.insert(format!("machine {name}"), hex(text.as_bytes()));
                 machines.insert(name.clone(), machine);

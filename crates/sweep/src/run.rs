@@ -3,7 +3,7 @@
 use crate::folder::{self, Folder};
 use crate::pass::{Running, pass};
 use crate::{Plan, merge, page};
-use rayon::ThreadPoolBuilder;
+use rayon::{ThreadBuilder, ThreadPoolBuilder};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,6 +63,10 @@ pub trait Watch: Sync {
     fn begins(&self, cells: usize, there: usize);
     /// A cell has ended.
     fn ended(&self);
+    /// Calls `work`, which is all that a thread does that runs cells: what the thread needs is made before, and ended after it.
+    fn on_thread(&self, work: &mut (dyn FnMut() + Send)) {
+        work();
+    }
 }
 
 /// What a run of a sweep has done.
@@ -161,12 +165,20 @@ impl Work<'_> {
 
     /// Runs cells until none waits, on this thread alone: cells are what processors share.
     fn work(&self) {
-        let pool = ThreadPoolBuilder::new().num_threads(1).build();
+        let prepared = |thread: ThreadBuilder| {
+            let mut thread = Some(thread);
+            self.watch.on_thread(&mut || thread.take().into_iter().for_each(ThreadBuilder::run));
+        };
+        let pool = ThreadPoolBuilder::new().num_threads(1);
+        if pool.build_scoped(prepared, |pool| self.cells(|cells| pool.install(|| self.keep(cells)))).is_err() {
+            self.cells(|cells| self.keep(cells));
+        }
+    }
+
+    /// Runs cells by `keep` until none waits.
+    fn cells(&self, keep: impl Fn(&[Running]) -> Result<bool, Error>) {
         while let Some(cells) = self.next() {
-            let ended = match &pool {
-                Ok(pool) => pool.install(|| self.keep(&cells)),
-                Err(_) => self.keep(&cells),
-            };
+            let ended = keep(&cells);
             let mut queue = self.queue();
             queue.running.retain(|(running, _)| !cells.iter().any(|(place, _)| place == running));
             match ended {
