@@ -12,7 +12,7 @@ mod simulate;
 mod sweep;
 mod work;
 
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyFileNotFoundError, PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use superpage_sim::{Error, Limit};
 
@@ -32,6 +32,7 @@ fn of_trace(error: superpage_trace::Error) -> PyErr {
     let text = error.to_string();
     match error {
         superpage_trace::Error::Io { .. } => PyOSError::new_err(text),
+        superpage_trace::Error::Missing { .. } => PyFileNotFoundError::new_err(text),
         _ => PyValueError::new_err(text),
     }
 }
@@ -68,6 +69,10 @@ mod _native {
     #[pymodule_export]
     #[allow(non_upper_case_globals, reason = "Python's name")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    /// The version of what this module offers to the package's Python files, which import no other: superpage/_built.py.
+    #[pymodule_export]
+    const INTERFACE: u32 = 2;
 
     /// The names of the built-in machines.
     #[pyfunction]

@@ -65,6 +65,11 @@ impl GivenPolicy {
         policy.sizes = like.sizes;
         Ok(GivenPolicy { name, policy, definition: Some(definition) })
     }
+
+    /// Whether simulations call into Python.
+    pub(crate) fn is_object(&self) -> bool {
+        self.definition.is_some()
+    }
 }
 
 impl Drop for GivenPolicy {
@@ -382,7 +387,7 @@ impl System {
 
 /// Two policies of one call must be told apart in rows.
 pub(crate) fn check_names(policies: &[GivenPolicy]) -> PyResult<()> {
-    let objects = policies.iter().enumerate().filter(|(_, policy)| policy.definition.is_some());
+    let objects = policies.iter().enumerate().filter(|(_, policy)| policy.is_object());
     for (place, GivenPolicy { name, .. }) in objects {
         if policies.iter().enumerate().any(|(other, policy)| other != place && policy.name == *name) {
             return Err(PyTypeError::new_err(format!("two policies are called {name}: give each its own `name`")));

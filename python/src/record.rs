@@ -13,7 +13,9 @@ use superpage_trace::{Batch, Error, Sampling, Source};
 
 /// Records a program; returns its exit status (128 and more: a signal) and what the recorder noted.
 #[pyfunction]
-#[pyo3(signature = (command, output, lines = false, calls = false, sample = None, seed = None, progress = None))]
+#[pyo3(signature = (
+    command, output, lines = false, calls = false, sample = None, seed = None, folder = None, stdout = None, progress = None
+))]
 #[allow(clippy::too_many_arguments, reason = "the keywords of Python")]
 pub(crate) fn record(
     py: Python<'_>,
@@ -23,12 +25,15 @@ pub(crate) fn record(
     calls: bool,
     sample: Option<String>,
     seed: Option<u64>,
+    folder: Option<PathBuf>,
+    stdout: Option<PathBuf>,
     progress: Option<Bound<'_, PyAny>>,
 ) -> PyResult<(u8, Vec<String>)> {
     let wrong = |problem| PyValueError::new_err(format!("sample: {problem}"));
     let sampling = sample.map(|text| text.parse::<Sampling>().map_err(wrong)).transpose()?;
     let sampling = sampling.map(|sample| Sampling { seed: seed.or(sample.seed), ..sample });
-    let command = Command { sampling, lines, calls, output_to_stderr: true, ..Command::new(&command) };
+    let command =
+        Command { sampling, lines, calls, folder, output: stdout, output_to_stderr: true, ..Command::new(&command) };
     command.check().map_err(of_trace)?;
     let run = |ticket: &work::Ticket| -> Result<_, Error> {
         let mut writer = Writer::create(&output, &command.info(), &notes())?;

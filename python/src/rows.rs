@@ -9,10 +9,11 @@ use arrow_schema::{ArrowError, Schema};
 use arrow_schema::{DataType, Field, ffi::FFI_ArrowSchema};
 use pyo3::exceptions::{PyIndexError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::PyCapsule;
+use pyo3::types::{PyCapsule, PyList};
+use serde_json::json;
 use std::sync::Arc;
-use superpage_report::Screen;
-use superpage_reproduce::Report;
+use superpage_report::{Figure, Point, Screen, Series};
+use superpage_reproduce::{Experiment, Report};
 use superpage_sim::columns::{Column, Values};
 use superpage_sim::{Format, Row};
 
@@ -90,6 +91,26 @@ impl Rows {
     }
 }
 
+/// A figure with its points; of bars, `x` are the names of groups.
+fn of_figure(experiment: &Experiment, figure: &Figure) -> serde_json::Value {
+    let series = |series: &Series| {
+        let groups = |point: &Point| figure.groups.get(point.x as usize).map_or(json!(point.x), |group| json!(group));
+        json!({
+            "name": series.name,
+            "x": series.points.iter().map(groups).collect::<Vec<_>>(),
+            "y": series.points.iter().map(|point| point.y).collect::<Vec<_>>(),
+            "paper": series.paper,
+        })
+    };
+    json!({
+        "experiment": experiment.full_name(),
+        "title": figure.title,
+        "x": figure.x.label,
+        "y": figure.y.label,
+        "series": figure.series.iter().map(series).collect::<Vec<_>>(),
+    })
+}
+
 fn arrow(error: ArrowError) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
 }
@@ -134,6 +155,15 @@ impl Rows {
             Some(Values::Texts(values)) => values.into_pyobject(py),
             None => Err(pyo3::exceptions::PyKeyError::new_err(format!("{key}: rows have {}", self.keys().join(", ")))),
         }
+    }
+
+    /// The figures of findings with their points, as dicts; none of simulations.
+    #[getter]
+    fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Kind::Reproduce(report) = &self.0 else { return Ok(PyList::empty(py).into_any()) };
+        let figures: Vec<_> = report.figures().map(|(experiment, figure)| of_figure(experiment, figure)).collect();
+        let text = serde_json::to_string(&figures).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+        py.import("json")?.call_method1("loads", (text,))
     }
 
     /// The bytes that `--format json` prints.

@@ -114,8 +114,9 @@ pub(crate) fn simulate(
         check_memory(&setups, &watch, extent, &limits).map_err(failed)?;
         sources.push(source);
     }
+    let called = policies.iter().any(GivenPolicy::is_object);
     let run = |ticket: &work::Ticket| {
-        work::with_threads(threads, || {
+        work::with_threads(threads, called, || {
             let mut all = Vec::new();
             for mut source in sources {
                 let progress = |progress: superpage_sim::Progress| ticket.progress(progress.runs, progress.of);

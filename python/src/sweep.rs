@@ -37,6 +37,10 @@ impl Watch for Bar<'_> {
         let done = self.done.fetch_add(1, Ordering::Relaxed) + 1;
         self.ticket.progress(done, Some(self.cells.load(Ordering::Relaxed)));
     }
+
+    fn on_thread(&self, work: &mut (dyn FnMut() + Send)) {
+        work::known_to_python(work);
+    }
 }
 
 /// Cells that ran, cells that are there, whether rows were written, and rows with an error as sentences.
@@ -122,7 +126,7 @@ impl Plan {
     ) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
         // Workers of clusters call this from threads of their own, where no signal arrives.
         let run = |ticket: &work::Ticket| {
-            work::with_threads(Some(threads), || self.plan.run_cells(&places, &ticket.stop).map_err(failed))?
+            work::with_threads(Some(threads), false, || self.plan.run_cells(&places, &ticket.stop).map_err(failed))?
         };
         let kept = work::run(py, None, run)??.unwrap_or_default();
         Ok(kept.into_iter().map(|(name, bytes)| (name, PyBytes::new(py, &bytes))).collect())

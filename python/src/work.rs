@@ -2,13 +2,17 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use rayon::ThreadPoolBuilder;
+use rayon::{ThreadBuilder, ThreadPoolBuilder};
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// How often the calling thread looks.
 const STEP: Duration = Duration::from_millis(50);
+
+/// The most threads, as of `superpage sim --threads`.
+const MOST: usize = 1024;
 
 /// What the work and the calling thread tell each other.
 #[derive(Default)]
@@ -87,14 +91,30 @@ fn look(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, ticket: &Ticket) ->
     Ok(())
 }
 
-/// Calls `work` with so many threads for simulations, or with those of the process.
-pub(crate) fn with_threads<T: Send>(threads: Option<usize>, work: impl FnOnce() -> T + Send) -> PyResult<T> {
-    match threads {
-        None => Ok(work()),
-        Some(0) | Some(1025..) => Err(PyValueError::new_err("threads: expected 1 to 1024")),
-        Some(threads) => match ThreadPoolBuilder::new().num_threads(threads).build() {
-            Ok(pool) => Ok(pool.install(work)),
-            Err(error) => Err(PyRuntimeError::new_err(format!("cannot start {threads} threads: {error}"))),
-        },
-    }
+/// Calls `work` with a thread state of Python's that lasts as long as it: calls into Python find it, where each would otherwise make and
+/// delete one. The interpreter's lock is free meanwhile.
+pub(crate) fn known_to_python(work: &mut (dyn FnMut() + Send)) {
+    Python::attach(|py| py.detach(work));
+}
+
+/// Calls `work` with so many threads for simulations, or with those of the process. Where Python is `called`, from threads that it knows.
+pub(crate) fn with_threads<T: Send>(
+    threads: Option<usize>,
+    called: bool,
+    work: impl FnOnce() -> T + Send,
+) -> PyResult<T> {
+    let threads = match threads {
+        None if !called => return Ok(work()),
+        None => std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST),
+        Some(threads @ 1..=MOST) => threads,
+        Some(_) => return Err(PyValueError::new_err(format!("threads: expected 1 to {MOST}"))),
+    };
+    let known = |thread: ThreadBuilder| {
+        let mut thread = Some(thread);
+        let mut run = || thread.take().into_iter().for_each(ThreadBuilder::run);
+        if called { known_to_python(&mut run) } else { run() }
+    };
+    let pool = ThreadPoolBuilder::new().num_threads(threads);
+    pool.build_scoped(known, |pool| pool.install(work))
+        .map_err(|error| PyRuntimeError::new_err(format!("cannot start {threads} threads: {error}")))
 }

@@ -23,6 +23,7 @@ from collections.abc import Iterable as _Iterable
 from collections.abc import Sequence as _Sequence
 from typing import Any as _Any
 
+from . import _built as _built  # first: whether the rest can be used
 from . import _native
 from ._native import Region, Rows, System
 from ._native import __version__ as __version__
@@ -201,6 +202,8 @@ def record(
     calls: bool = False,
     sample: str | None = None,
     seed: int | None = None,
+    cwd: str | _os.PathLike[str] | None = None,
+    stdout: str | _os.PathLike[str] | int | None = None,
     check: bool = True,
     progress: _Progress = None,
 ) -> _pathlib.Path:
@@ -214,6 +217,10 @@ def record(
         The trace to write, ``something.sp``.
     lines, calls, sample, seed
         As the flags of ``superpage record``.
+    cwd : path
+        The folder that the program runs in; `output` and `stdout` are not in it.
+    stdout : path or ``subprocess.DEVNULL``
+        The file that the program's standard output goes to; otherwise this is standard error.
     check : bool
         Whether a program that ends with another status than 0 raises `RuntimeError`; its trace is written anyway.
 
@@ -222,14 +229,27 @@ def record(
     pathlib.Path
         The trace.
 
-    The program's standard output goes to standard error.
+    Raises
+    ------
+    FileNotFoundError
+        QEMU is not installed: the message says how to.
+    ValueError
+        There is no such program, or it cannot be recorded.
+    RuntimeError
+        The program has failed.
     """
     words = _shlex.split(command) if isinstance(command, str) else [_os.fspath(word) for word in command]
     if not words:
         raise ValueError("command: expected a program and its arguments")
+    if isinstance(stdout, int):
+        import subprocess
+
+        if stdout != subprocess.DEVNULL:
+            raise ValueError("stdout: expected a path or subprocess.DEVNULL")
+        stdout = _os.devnull
     path = _pathlib.Path(output)
     with _watched(progress, "runs") as bar:
-        status, notes = _native.record(words, path, lines, calls, sample, seed, bar)
+        status, notes = _native.record(words, path, lines, calls, sample, seed, cwd, stdout, bar)
     for note in notes:
         _warnings.warn(note, stacklevel=2)
     if check and status != 0:
@@ -285,8 +305,8 @@ def sweep(
     ----------
     spec : path or dict
         A file of a sweep, or a dict with its keys: ``{"sweep": {"name": "mine"}, "axes": {"workload": [...], "policy": [...]}}``. In a dict,
-        policies may be dicts as `simulate` takes them, or objects of your own (`Policy`): what tells those apart, when
-        a sweep goes on, is their source and their attributes.
+        machines and policies may be dicts as `simulate` takes them, and policies objects of your own (`Policy`): what tells those apart,
+        when a sweep goes on, is their source and their attributes.
     output : path
         The folder for cells, ``rows.parquet`` and ``index.html``. Without it, a temporary one that is gone afterwards.
     jobs : int
@@ -326,11 +346,23 @@ def _spec(spec) -> tuple[str, str, list]:
         with open(path, encoding="utf-8") as file:
             return file.read(), path, []
     axes, own = dict(spec.get("axes", {})), []
+    machines = dict(spec.get("machines", {}))
+    if "machine" in axes:
+        axes["machine"] = [_named(machine, machines) if isinstance(machine, dict) else machine for machine in _list(axes["machine"])]
     if "policy" in axes:
         chosen = [_policy(policy) for policy in _list(axes["policy"])]
         own = [(policy, _told_apart(policy)) for policy in chosen if not isinstance(policy, str)]
         axes["policy"] = [policy if isinstance(policy, str) else policy[0] for policy in chosen]
-    return _toml({**spec, "axes": axes}), "dict", own
+    return _toml({**spec, "axes": axes} | ({"machines": machines} if machines else {})), "dict", own
+
+
+def _named(machine: dict[str, _Any], machines: dict[str, dict[str, _Any]]) -> str:
+    """The name by which an axis names this machine, which is one of the sweep's own (docs/sweep.md) from now on."""
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in str(machine.get("name", "dict")))
+    if "from" not in machine or name in machines or name in _native.machines():
+        name = f"{name}-{1 + len(machines)}"
+    machines[name] = machine
+    return name
 
 
 def _told_apart(policy) -> str:

@@ -3,6 +3,7 @@ from os import PathLike
 from typing import Any
 
 __version__: str
+INTERFACE: int
 
 class Rows:
     """Rows, one for each simulation or finding, with the keys of the command's rows in their order.
@@ -19,6 +20,10 @@ class Rows:
         """The keys of the rows, in order."""
     def column(self, key: str) -> list[Any]:
         """All values of one key, a list as long as there are rows; `KeyError` lists the keys."""
+    @property
+    def figures(self) -> list[dict[str, Any]]:
+        """Of findings (`superpage.reproduce`), the figures of the experiments, as dicts: ``experiment title x y``, where ``x`` and ``y`` are
+        the labels of axes, and ``series``, a list of ``name x y paper`` with lists of as many values. Empty for simulations."""
     def to_json(self) -> str:
         """What ``--format json`` prints."""
     def to_csv(self) -> str:
@@ -130,6 +135,8 @@ def record(
     calls: bool = False,
     sample: str | None = None,
     seed: int | None = None,
+    folder: str | PathLike[str] | None = None,
+    stdout: str | PathLike[str] | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> tuple[int, list[str]]: ...
 def reproduce(

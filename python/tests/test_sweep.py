@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import tomllib
 
 import pytest
 
@@ -84,6 +86,22 @@ def test_policies_in_python_are_swept_and_one_that_fails_is_its_rows_alone(tmp_p
     assert failed.column("cycles")[:3] == rows.column("cycles")[:3]
 
 
+def test_machines_of_sweeps_are_names_or_dicts():
+    dear = {"from": "zen5", "costs": {"fault": 9000}}
+    whole = tomllib.loads(superpage.machine_text("golden-cove"))
+    spec = {
+        "sweep": {"name": "dicts"},
+        "axes": {"workload": ["matrix:n=60"], "policy": "thp", "machine": ["zen4", dear | {"name": "dear"}, dear, whole]},
+    }
+    swept = superpage.sweep(spec)
+    assert swept.column("machine") == [name for name in ("zen4", "zen5+dear", "zen5+dict", "golden-cove") for _ in range(2)]
+    alone = superpage.simulate("matrix:n=60", machines=["zen4", dear | {"name": "dear"}, dear, whole], policies="thp")
+    assert swept.to_json() == alone.to_json()
+    # Values are set in them too, and a folder tells one dict from another.
+    spec["axes"] |= {"machine": [dear], "set": {"costs.fault": [9000, 10000]}}
+    assert superpage.sweep(spec).column("machine")[::2] == ["zen5+dict:costs.fault=9000", "zen5+dict:costs.fault=10000"]
+
+
 def test_errors_of_sweeps(tmp_path):
     with pytest.raises(ValueError, match="unknown axis|shoes"):
         superpage.sweep({"sweep": {"name": "x"}, "axes": {"workload": ["matrix"], "shoes": [1]}})
@@ -105,7 +123,41 @@ def test_reproduce_is_that_of_the_command(command, root):
         superpage.reproduce("nonsense")
 
 
-@pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user: apt install qemu-user")
+def test_figures_of_papers_have_their_points(root):
+    rows = superpage.reproduce("navarro02/figure1")
+    (figure,) = rows.figures
+    assert figure["experiment"] == "navarro02/figure1" and figure["x"] == "year"
+    names = {series["name"]: series for series in figure["series"]}
+    assert len(names["workstations of the paper"]["y"]) == len(names["workstations of the paper"]["x"]) == 18
+    assert superpage.simulate("touch:bytes=64K", machines="zen5").figures == []
+
+
+def test_without_qemu_recording_says_how_to_install_it(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(FileNotFoundError, match="not installed: recording needs QEMU.*apt install qemu-user"):
+        superpage.record("/bin/ls", tmp_path / "ls.sp")
+    assert not (tmp_path / "ls.sp").exists()
+
+
+needs_qemu = pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="needs qemu-user: apt install qemu-user")
+
+
+@needs_qemu
+def test_a_program_runs_in_its_folder_and_its_output_goes_where_it_is_sent(tmp_path):
+    (tmp_path / "folder").mkdir()
+    program = tmp_path / "folder" / "list"
+    program.write_text("#!/bin/sh\npwd\n")
+    program.chmod(0o755)
+    superpage.record("./list", tmp_path / "list.sp", cwd=tmp_path / "folder", stdout=tmp_path / "printed")
+    assert (tmp_path / "printed").read_text() == f"{tmp_path / 'folder'}\n"
+    superpage.record(["echo", "hidden"], tmp_path / "echo.sp", stdout=subprocess.DEVNULL)
+    with pytest.raises(ValueError, match="nowhere: expected a folder"):
+        superpage.record("true", tmp_path / "true.sp", cwd=tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="stdout: expected a path"):
+        superpage.record("true", tmp_path / "true.sp", stdout=subprocess.PIPE)
+
+
+@needs_qemu
 def test_a_program_is_recorded(tmp_path):
     trace = superpage.record(["true"], tmp_path / "true.sp")
     info = superpage.trace_info(trace)

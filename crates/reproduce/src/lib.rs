@@ -64,6 +64,11 @@ impl Report {
     pub fn findings(&self) -> impl Iterator<Item = &Finding> {
         self.done.iter().flat_map(|done| &done.findings)
     }
+
+    /// All figures, each with the experiment that it is of.
+    pub fn figures(&self) -> impl Iterator<Item = (&Experiment, &Figure)> {
+        self.done.iter().flat_map(|done| done.drawings.iter().map(|figure| (&done.experiment, figure)))
+    }
 }
 
 /// Runs the experiments, each stream once for all of them, and judges the results.
