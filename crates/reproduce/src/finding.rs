@@ -158,12 +158,19 @@ fn answer(
     let mut verdict = Verdict::Shown;
     if let (None, Some(measure)) = (measured, measure) {
         let mut problem = None;
-        measure.names(&mut |name| problem = problem.or_else(|| values.problem(item, name)));
+        let mut absent = None;
+        measure.names(&mut |name| {
+            problem = problem.or_else(|| values.problem(item, name));
+            absent = absent.take().or_else(|| values.value(item, name).is_none().then(|| name.to_string()));
+        });
         reason = Some(match problem {
             Some(Outcome::Interrupted) => return None,
             Some(Outcome::Missing(text)) => text.clone(),
             Some(Outcome::Failed(text)) => format!("the run failed: {text}"),
-            _ => "there is no such value".into(),
+            _ => match absent {
+                Some(name) => format!("there is no value {name}"),
+                None => "it would divide by 0".into(),
+            },
         });
     }
     if let Some(measure) = measure {

@@ -3,6 +3,7 @@
 use crate::experiment::{Experiment, Item, slug, split};
 use crate::measure::Value;
 use crate::streams::{Outcome, Passes};
+use superpage_pages::PageSize;
 use superpage_report::Point;
 use superpage_sim::Row;
 
@@ -64,7 +65,7 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// A number of a row by its key; `pages` has a number for each size in use.
+/// A number of a row by its key. What is counted by page size, as `pages`, is 0 for a size that has none.
 fn number(row: &Row, key: &str) -> Option<Value> {
     let json = serde_json::to_value(row).expect("a row is a struct of plain values");
     let (key, inner) = key.split_once('.').map_or((key, None), |(key, inner)| (key, Some(inner)));
@@ -72,9 +73,27 @@ fn number(row: &Row, key: &str) -> Option<Value> {
         (value, None) => value,
         (object, Some(inner)) => match object.get(inner) {
             Some(value) => value,
-            None if object.is_object() => return Some(Value::Number(0.0)),
+            None if object.is_object() && inner.parse::<PageSize>().is_ok() => return Some(Value::Number(0.0)),
             None => return None,
         },
     };
     found.as_f64().map(Value::Number).or_else(|| found.as_bool().map(Value::Truth))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use superpage_sim::{Conditions, plan, run};
+    use superpage_trace::workload;
+
+    #[test]
+    fn only_sizes_that_have_none_are_zero() {
+        let setups = plan(&["zen5".into()], &[], &Conditions::default()).unwrap();
+        let mut source = workload::parse("touch:bytes=64K").unwrap();
+        let rows = run(&setups, source.as_mut(), &false.into(), &|_| {}).unwrap();
+        assert_eq!(number(&rows[0], "pages.4K"), Some(Value::Number(16.0)));
+        assert_eq!(number(&rows[0], "pages.2M"), Some(Value::Number(0.0)));
+        assert_eq!(number(&rows[0], "pages.evict"), None);
+        assert_eq!(number(&rows[0], "kernel_counts.evict"), None);
+    }
 }

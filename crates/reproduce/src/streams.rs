@@ -273,8 +273,11 @@ impl What {
             What::Trace(name) => {
                 let path = corpus.join(name);
                 if !path.exists() {
+                    // Those of a paper are not shipped.
+                    let makes =
+                        name.split_once('/').map_or("make corpus".into(), |(of, _)| format!("corpus/record {of}"));
                     return Err(Outcome::Missing(format!(
-                        "there is no trace {}: name the folder of the corpus with --corpus",
+                        "there is no trace {}: make it with `{makes}`, or name the folder of the corpus with --corpus",
                         path.display()
                     )));
                 }

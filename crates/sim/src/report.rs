@@ -111,10 +111,13 @@ fn table(rows: &[Row], screen: Screen) -> String {
         out += &summary(rows, screen);
     }
     if !screen.is_wide() && !rows.is_empty() {
-        out += &screen.paragraph(
-            "Times are modelled: speedup is the time of base over that of the row. --wide shows the times, what they assume, \
-             and all counts.",
-        );
+        out += &screen.paragraph(match is_modelled(rows) {
+            false => {
+                "Times are modelled: speedup is the time of base over that of the row. --wide shows the times, what they \
+                 assume, and all counts."
+            }
+            true => "Times are modelled. --wide shows speedups, what is assumed, and all counts.",
+        });
     }
     for machine in machines(rows).into_iter().filter(|_| screen.is_wide()) {
         if let Some(row) = rows.iter().find(|row| row.machine == machine && !row.assumed.is_empty()) {
@@ -155,6 +158,11 @@ fn touched_by_all(rows: &[Row]) -> Option<u64> {
     rows.iter().all(|row| row.peak_touched_bytes == touched).then_some(touched)
 }
 
+/// Whether there are models of kernels, which are compared by time.
+fn is_modelled(rows: &[Row]) -> bool {
+    rows.iter().any(|row| row.kernel.is_some())
+}
+
 /// One line per policy.
 fn policies(rows: &[Row], screen: Screen) -> Table {
     // If nothing was paged, there are no such columns.
@@ -163,8 +171,8 @@ fn policies(rows: &[Row], screen: Screen) -> Table {
     type Cell = fn(&Row) -> String;
     let mut columns: Vec<(Column, Cell)> = Vec::new();
     let mut add = |column: Column, cell: Cell| columns.push((column, cell));
-    // Kernels are compared by time, and their names are long.
-    let modelled = rows.iter().any(|row| row.kernel.is_some());
+    // The names of kernels are long.
+    let modelled = is_modelled(rows);
     let policy = if modelled { Column::name("policy") } else { Column::prose("policy") };
     let unless_modelled = |column: Column| if modelled { column.only_wide() } else { column };
     let if_modelled = |column: Column| if modelled { column } else { column.only_wide() };
@@ -285,25 +293,35 @@ fn machines(rows: &[Row]) -> Vec<&str> {
     machines
 }
 
-/// For each machine, the speedup over `base` and the share of its misses that is saved: one line per workload, one
-/// column per policy.
+/// For each machine, the speedup over `base` and the share of its misses that is saved, or the times of kernels that have
+/// models: one line per workload, one column per policy and kernel.
 fn summary(rows: &[Row], screen: Screen) -> String {
     let mut out = String::new();
+    let modelled = is_modelled(rows);
+    let label = |row: &Row| match &row.kernel {
+        Some(kernel) => format!("{} {kernel}", row.policies()),
+        None => row.policies(),
+    };
     for machine in machines(rows) {
         let rows: Vec<&Row> = rows.iter().filter(|row| row.machine == machine).collect();
         let per_workload: Vec<&[&Row]> = rows.chunk_by(|a, b| a.workload == b.workload).collect();
-        let policies: Vec<String> =
-            per_workload[0].iter().filter(|row| !row.is_base()).map(|row| row.policies()).collect();
-        out += &screen.paragraph(&format!("{machine}: speedup over base, and fewer TLB misses"));
-        let others = policies.iter().map(Column::number);
+        let shown = |row: &&&Row| modelled || !row.is_base();
+        let labels: Vec<String> = per_workload[0].iter().filter(shown).map(|row| label(row)).collect();
+        if labels.is_empty() {
+            continue;
+        }
+        let what = if modelled { "time" } else { "speedup over base, and fewer TLB misses" };
+        out += &screen.paragraph(&format!("{machine}: {what}"));
+        let others = labels.iter().map(Column::number);
         let mut table = Table::new(std::iter::once(Column::name("workload")).chain(others));
         let cells = per_workload.iter().map(|group| {
             let name = short(&group[0].workload);
-            let cell = |policies: &String| match group.iter().find(|row| row.policies() == *policies) {
+            let cell = |wanted: &String| match group.iter().find(|row| label(row) == *wanted) {
+                Some(row) if modelled => approximate::seconds(row),
                 Some(row) => format!("{} {:>9}", approximate::speedup(row), approximate::fewer(row)),
                 None => "-".into(),
             };
-            std::iter::once(name).chain(policies.iter().map(cell)).collect::<Vec<_>>()
+            std::iter::once(name).chain(labels.iter().map(cell)).collect::<Vec<_>>()
         });
         cells.for_each(|cells| table.row(cells));
         out += &screen.table_in_parts(&table);

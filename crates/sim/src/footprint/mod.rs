@@ -14,7 +14,7 @@ use crate::{Error, Setup};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use superpage_mmu::Search;
-use superpage_pages::parse_bytes;
+use superpage_pages::{Bytes, parse_bytes};
 
 /// The built-in models.
 const MODELS: [(&str, &str); 1] =
@@ -337,7 +337,10 @@ impl KernelModel {
         }
         let block = machine.groups.as_ref().map_or(u64::MAX, |groups| groups.block_size);
         if self.switches.blocks.is_on() && setup.frames * PAGE > block {
-            return refused(format!("its largest block has {} MB: give no more memory", block >> 20));
+            let (block, memory) = (Bytes(block), Bytes(setup.frames * PAGE));
+            return refused(format!(
+                "its largest block has {block}, less than the {memory} of memory: give less with --memory, or blocks=off"
+            ));
         }
         Ok(())
     }

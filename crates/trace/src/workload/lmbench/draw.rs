@@ -35,7 +35,7 @@ const COPY: u64 = 4;
 fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let power = |name: &str, range| {
         let bytes = values.bytes(name, range)?;
-        if bytes.is_power_of_two() { Ok(bytes) } else { Err(values.wrong(name, "expected a power of two")) }
+        if bytes.is_power_of_two() { Ok(bytes) } else { Err(values.wrong(name, "a power of two")) }
     };
     let (bytes, row) = (power("bytes", 128 << 10..=16 << 20)?, power("row", WIDTH..=16 << 10)?);
     let times = values.count("times", 1..=MOST_COUNT)?;
