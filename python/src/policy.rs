@@ -75,7 +75,9 @@ impl GivenPolicy {
 impl Drop for GivenPolicy {
     fn drop(&mut self) {
         if let Some(definition) = self.definition {
-            objects().remove(&key(definition));
+            // Dropped without the lock: it may run code of Python.
+            let gone = objects().remove(&key(definition));
+            drop(gone);
         }
     }
 }

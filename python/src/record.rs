@@ -40,6 +40,14 @@ pub(crate) fn record(
         let mut recording = start(&command)?;
         let (stopper, ended) = (recording.stopper(), AtomicBool::new(false));
         std::thread::scope(|scope| {
+            // However copying ends, also by a panic.
+            struct End<'a>(&'a AtomicBool);
+            impl Drop for End<'_> {
+                fn drop(&mut self) {
+                    self.0.store(true, Ordering::Relaxed);
+                }
+            }
+            let _end = End(&ended);
             // The program may be silent when Ctrl-C comes.
             scope.spawn(|| {
                 while !ended.load(Ordering::Relaxed) {
@@ -58,9 +66,7 @@ pub(crate) fn record(
                 }
                 Ok(runs)
             };
-            let copied = copy();
-            ended.store(true, Ordering::Relaxed);
-            copied
+            copy()
         })
         .and_then(|runs: u64| Ok((runs, recording.finish()?)))
         .and_then(|(runs, outcome)| {

@@ -366,17 +366,68 @@ def _named(machine: dict[str, _Any], machines: dict[str, dict[str, _Any]]) -> st
 
 
 def _told_apart(policy) -> str:
-    """A policy's source, its answers and its attributes, as text."""
+    """What a policy does, as text: the sources of its class, of those that it inherits from and of the functions that these name, with the
+    values that they name, its answers and its attributes."""
+    import dis
     import inspect
 
     _, answers, chosen = policy
-    try:
-        source = inspect.getsource(type(chosen))
-    except (OSError, TypeError):
-        raise ValueError(
-            f"policy {policy[0]}: its source cannot be read, so a sweep cannot tell it from others: define its class in a file or a notebook"
-        ) from None
-    return f"{source}\n{answers}\n{sorted(vars(chosen).items())!r}"
+    said: dict[str, str] = {}
+
+    def source(what):
+        try:
+            return inspect.getsource(what)
+        except (OSError, TypeError):
+            raise ValueError(
+                f"policy {policy[0]}: the source of {what.__name__} cannot be read, so a sweep cannot tell it from others: "
+                "define it in a file or a notebook"
+            ) from None
+
+    def value(name, item):
+        if inspect.ismodule(item) or inspect.isbuiltin(item) or getattr(item, "__module__", None) in ("builtins", "superpage"):
+            return
+        if inspect.isclass(item):
+            return of_class(item)
+        if inspect.isfunction(item):
+            return function(item)
+        text = f"{item.dtype} {item.shape} {item.tobytes()!r}" if hasattr(item, "tobytes") else repr(item)
+        if " at 0x" in text:
+            raise ValueError(
+                f"policy {policy[0]}: a sweep cannot tell {name} from others, since it prints as {text}: give its class a __repr__"
+            )
+        said[name] = text
+
+    def function(item):
+        name = f"{item.__module__}.{item.__qualname__}"
+        if name in said or item.__module__.partition(".")[0] == "superpage":
+            return
+        said[name] = source(item)
+        named = dict(zip(item.__code__.co_freevars, (cell.cell_contents for cell in item.__closure__ or ())))
+        codes = [item.__code__]
+        for code in codes:
+            codes += filter(inspect.iscode, code.co_consts)
+            loaded = (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
+            named |= {word: item.__globals__[word] for word in loaded if word in item.__globals__}
+        for word, of in sorted(named.items()):
+            value(f"{name}: {word}", of)
+
+    def of_class(item):
+        name = f"{item.__module__}.{item.__qualname__}"
+        if name in said or item in (object, Policy):
+            return
+        said[name] = source(item)
+        for base in item.__bases__:
+            value(name, base)
+        for word, of in sorted(vars(item).items()):
+            if inspect.isfunction(of):
+                function(of)
+            elif not word.startswith("__") and not inspect.isdatadescriptor(of):
+                value(f"{name}.{word}", of)
+
+    of_class(type(chosen))
+    for word, of in sorted(vars(chosen).items()):
+        value(f"self.{word}", of)
+    return "\n".join([*said.values(), answers, *said])
 
 
 def _toml(value, path=()) -> str:
@@ -385,7 +436,7 @@ def _toml(value, path=()) -> str:
         raise TypeError(f"expected a dict, not {type(value).__name__}")
     lines, tables = [], []
     for key, item in value.items():
-        name = _json.dumps(str(key))
+        name = _toml_text(str(key))
         if isinstance(item, dict):
             tables.append(f"[{'.'.join([*path, name])}]\n{_toml(item, (*path, name))}")
         elif isinstance(item, (list, tuple)) and item and all(isinstance(each, dict) for each in item):
@@ -396,19 +447,26 @@ def _toml(value, path=()) -> str:
     return "".join(lines + tables)
 
 
+def _toml_text(text: str) -> str:
+    """A string of TOML: as JSON's, but that TOML knows no pairs of surrogates."""
+    return _json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def _toml_value(item, key) -> str:
     if isinstance(item, bool):
         return "true" if item else "false"
-    if isinstance(item, (int, float)):
-        return repr(item)
+    if isinstance(item, int):
+        return int.__repr__(item)
+    if isinstance(item, float):  # also numpy's, which print otherwise
+        return float.__repr__(item)
     if isinstance(item, (str, _os.PathLike)):
-        return _json.dumps(_os.fspath(item))
+        return _toml_text(_os.fspath(item))
     if isinstance(item, (list, tuple)):
         return "[" + ", ".join(_toml_value(each, key) for each in item) + "]"
     if isinstance(item, dict):
-        return "{" + ", ".join(f"{_json.dumps(str(k))} = {_toml_value(v, k)}" for k, v in item.items()) + "}"
-    if hasattr(item, "item"):  # a number of numpy's
-        return _toml_value(item.item(), key)
+        return "{" + ", ".join(f"{_toml_text(str(k))} = {_toml_value(v, k)}" for k, v in item.items()) + "}"
+    if hasattr(item, "tolist"):  # an array or a number of numpy's
+        return _toml_value(item.tolist(), key)
     raise TypeError(f"{key}: expected text, a number, a truth, a list or a dict, not {type(item).__name__}")
 
 
@@ -432,7 +490,8 @@ def _policy_text(policy) -> str:
     if not isinstance(policy, dict):
         raise TypeError(f"policies: expected a name, a dict or a superpage.Policy, not {type(policy).__name__}")
     own = {**policy, **policy.get("parameters", {})}
-    name = own.pop("from", None) or own.pop("name", None)
+    named = own.pop("name", None)
+    name = own.pop("from", None) or named
     own.pop("parameters", None)
     if name is None:
         raise ValueError('policies: a dict needs "from", the policy that it differs from, as {"from": "reservation"}')
@@ -452,13 +511,16 @@ def _policy(policy):
 
 
 def _streams(workload, writes, words, up_to_cut):
+    array = hasattr(workload, "__array_interface__") or isinstance(workload, (_array.array, memoryview))
+    if writes is not None and not array:
+        raise TypeError("writes: goes with one array of addresses; a generator yields pairs (addresses, writes)")
     if isinstance(workload, (list, tuple)) and all(isinstance(each, (str, _os.PathLike)) for each in workload):
         if not workload:
             raise ValueError("workload: an empty list; expected workloads or traces")
         return [_stream(each, up_to_cut) for each in workload]
     if isinstance(workload, (str, _os.PathLike)):
         return [_stream(workload, up_to_cut)]
-    if hasattr(workload, "__array_interface__") or isinstance(workload, (_array.array, memoryview)):
+    if array:
         pieces = [(workload, writes)]
     elif hasattr(workload, "__iter__"):
         pieces = workload

@@ -36,8 +36,12 @@ def html(rows) -> str:
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
+# Keys that name what ran, besides the policy.
+TOLD = ("workload", "machine", "host_policy", "kernel", "memory_bytes", "swap_bytes", "fragment", "seed", "files", "digest", "sizes", "part")
+
+
 def plot(rows, key="speedup", ax=None):
-    """Bars of a key: a group for each workload and machine, a bar for each policy. Returns the axes."""
+    """Bars of a key: a group for each workload and machine, and whatever else rows differ in; a bar for each policy. Returns the axes."""
     try:
         from matplotlib import pyplot
     except ImportError as error:
@@ -47,13 +51,21 @@ def plot(rows, key="speedup", ax=None):
     values = rows.column(key)
     if not all(value is None or isinstance(value, (int, float)) for value in values):
         raise ValueError(f"{key} is no number: plot draws numbers")
-    several = len(set(rows.column("machine"))) > 1
+    # What rows differ in, besides their policies, names a group.
+    told = {name: [str(each) for each in rows.column(name)] for name in TOLD if name in rows.keys}
+    told = {name: words for name, words in told.items() if len(set(words)) > 1}
+    workloads = told.pop("workload", [""] * len(values) if told else rows.column("workload"))
+    cut = {word: word if len(word) <= 24 else word[:23] + "…" for word in workloads}
+    if len(set(cut.values())) < len(cut):
+        cut = {word: word for word in cut}
     groups: dict[str, dict[str, float]] = {}
     policies: list[str] = []
-    for workload, machine, policy, value in zip(rows.column("workload"), rows.column("machine"), rows.column("policy"), values):
-        short = workload if len(workload) <= 24 else workload[:23] + "…"
-        label = f"{short}\n{machine}" if several else short
-        groups.setdefault(label, {})[policy] = float("nan") if value is None else value
+    for at, (policy, value) in enumerate(zip(rows.column("policy"), values)):
+        words = [words[at] if name == "machine" else f"{name.replace('_', ' ')} {words[at]}" for name, words in told.items()]
+        label = "\n".join(filter(None, [cut[workloads[at]], *words]))
+        if policy in groups.setdefault(label, {}):
+            raise ValueError(f"two rows of {policy} differ in none of {', '.join(TOLD)}: plot some of them")
+        groups[label][policy] = float("nan") if value is None else value
         if policy not in policies:
             policies.append(policy)
     ax = ax or pyplot.subplots(figsize=(max(4, 0.5 + 0.35 * len(groups) * (len(policies) + 1)), 3.2), layout="constrained")[1]

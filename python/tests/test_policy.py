@@ -91,7 +91,7 @@ def test_events_are_told():
     told = []
     rows = superpage.simulate("touch:bytes=1M", machines="zen5", policies=Told)
     faults, misses = rows[1]["faults"], rows[1]["tlb_misses"]
-    assert told[-1][0] == faults == 256 + rows[1]["faults"] - 256 and told[-1][1] <= misses
+    assert told[-1][0] == faults >= 256 and told[-1][1] <= misses
     assert told[-1][1] >= misses - 1
 
 

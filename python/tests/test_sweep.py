@@ -1,6 +1,5 @@
 """Sweeps, recordings and papers' figures from Python: the rows of the command."""
 
-import json
 import shutil
 import subprocess
 import tomllib
@@ -161,7 +160,7 @@ def test_a_program_runs_in_its_folder_and_its_output_goes_where_it_is_sent(tmp_p
 def test_a_program_is_recorded(tmp_path):
     trace = superpage.record(["true"], tmp_path / "true.sp")
     info = superpage.trace_info(trace)
-    assert json.dumps(info).count("true") and superpage.simulate(trace, machines="zen5")[0]["references"] > 1000
+    assert "true" in info["workload"] and superpage.simulate(trace, machines="zen5")[0]["references"] > 1000
     with pytest.raises(RuntimeError, match="ended with status 1"):
         superpage.record("false", tmp_path / "false.sp")
     assert superpage.simulate(tmp_path / "false.sp", machines="zen5")[0]["complete"]
@@ -174,3 +173,49 @@ def test_names_are_those_of_the_command(command):
     text = command("sim", "--help").decode()
     assert all(name in text for name in [*superpage.machines(), *superpage.overlays(), *superpage.policies(), *superpage.workloads()])
     assert superpage.workloads()["matrix"]["parameters"]["n"]
+
+
+class Inherited(superpage.Policy):
+    share = 0.5
+
+    def tick(self, now, system):
+        return helper()
+
+
+def helper():
+    return LIMIT
+
+
+LIMIT = 3
+
+
+def test_policies_that_do_something_else_are_told_apart(monkeypatch):
+    def made(given):
+        class Own(Inherited):
+            def tick(self, now, system):
+                return given
+
+        return superpage._told_apart(superpage._policy(Own()))
+
+    first = made(0.2)
+    assert made(0.2) == first != made(0.9)
+    monkeypatch.setattr(Inherited, "share", 0.9)
+    assert made(0.2) != first
+    monkeypatch.undo()
+    assert made(0.2) == first
+    monkeypatch.setitem(globals(), "LIMIT", 4)
+    assert made(0.2) != first
+
+    class Unknown(superpage.Policy):
+        def __init__(self):
+            self.other = object()
+
+    with pytest.raises(ValueError, match="cannot tell self.other from others"):
+        superpage._told_apart(superpage._policy(Unknown()))
+
+
+def test_numbers_and_texts_of_a_dict_are_toml():
+    said = {"text": "\N{GRINNING FACE}\x7f\n", "numbers": [1, 0.5, 1e-9]}
+    assert tomllib.loads(superpage._toml(said)) == said
+    numpy = pytest.importorskip("numpy")
+    assert tomllib.loads(superpage._toml({"shares": numpy.linspace(0, 1, 3), "one": numpy.float64(0.5)})) == {"shares": [0, 0.5, 1], "one": 0.5}

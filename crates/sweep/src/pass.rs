@@ -38,7 +38,7 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
             (runs.into_iter().map(Run::alone).collect::<Vec<_>>(), Some(begun.elapsed().as_secs_f64()))
         }
         // Which of them it was shows when each runs alone.
-        Err(_) if cells.len() > 1 => {
+        Ok(Err(_)) | Err(_) if cells.len() > 1 => {
             let mut all = Vec::new();
             for cell in cells.chunks(1) {
                 let Some(kept) = pass(plan, cell, stop)? else { return Ok(None) };
