@@ -16,7 +16,8 @@ use superpage_trace::{Batch, Sampling, Source, record};
 #[command(after_long_help = "Examples:\n  superpage record -o gzip.sp -- gzip -k file\n  \
     superpage record -o cc1.sp --sample 1M/20M -- gcc -O2 -c big.c\n\n\
     The program runs under QEMU's user-mode emulator (Debian and Ubuntu: apt install qemu-user), with its threads and\n\
-    the programs that it starts. Its exit status is passed on.")]
+    the programs that it starts. Its exit status is passed on. Ctrl-C, or another signal that asks for the end, ends it and\n\
+    leaves a complete trace; another one a second later or more abandons the trace.")]
 pub(crate) struct Record {
     /// The trace to write
     #[arg(short, long, value_name = "FILE")]

@@ -9,6 +9,7 @@ mod buffer;
 mod connection;
 mod execute;
 mod layout;
+mod left_out;
 mod mappings;
 mod process;
 mod program;
@@ -206,6 +207,10 @@ extern "C" fn translated(_: u64, block: Opaque) {
         let (address, size) = unsafe { ((api.address)(at(place)), (api.size)(at(place)) as u64) };
         (address & !OFFSET, address.wrapping_add(size.max(1) - 1) & !OFFSET)
     };
+    let (executed, executed_straddling): (qemu::Executed, qemu::Executed) = match session.sampling {
+        None => (executed, executed_straddling),
+        Some(_) => (executed_sampled, executed_straddling_sampled),
+    };
     let mut place = 0;
     let mut straddling = false;
     while place < count {
@@ -229,7 +234,12 @@ extern "C" fn translated(_: u64, block: Opaque) {
     if straddling {
         api.watch_instruction(at(count - 1), executed_straddling, page_of(count - 1).1 | 1);
     }
-    let accessed = if session.format.kind_shift == KIND_SHIFT { accessed } else { accessed_otherwise };
+    let accessed = match (session.sampling, session.format.kind_shift) {
+        (None, KIND_SHIFT) => accessed,
+        (None, _) => accessed_otherwise,
+        (Some(_), KIND_SHIFT) => accessed_sampled,
+        (Some(_), _) => accessed_sampled_otherwise,
+    };
     for place in 0..count {
         api.watch_accesses(at(place), accessed, runs::ONE);
     }
@@ -265,9 +275,33 @@ fn fetch_elsewhere(runs: &Runs, block: u64) {
     runs.fetches(block);
 }
 
+/// The same for a sampled recording.
+extern "C" fn executed_sampled(cpu: u32, word: *mut c_void) {
+    if !process::left_out(cpu).is_some_and(|left_out| left_out.counts_fetches(word as u64)) {
+        fetch_sampled(cpu, word as u64);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn fetch_sampled(cpu: u32, block: u64) {
+    if let Some(runs) = process::runs(cpu) {
+        if !runs.begun() {
+            process::begin_thread(runs);
+        }
+        runs.fetches_sampled(block);
+    }
+}
+
 extern "C" fn executed_straddling(cpu: u32, word: *mut c_void) {
     if let Some(runs) = process::runs(cpu) {
         runs.straddling_fetches(word as u64);
+    }
+}
+
+extern "C" fn executed_straddling_sampled(cpu: u32, word: *mut c_void) {
+    if let Some(runs) = process::runs(cpu) {
+        runs.straddling_fetches_sampled(word as u64);
     }
 }
 
@@ -285,6 +319,32 @@ extern "C" fn accessed(cpu: u32, info: u32, address: u64, one: *mut c_void) {
 extern "C" fn accessed_otherwise(cpu: u32, info: u32, address: u64, one: *mut c_void) {
     if let (Some(runs), Some(session)) = (process::runs(cpu), process::session()) {
         runs.data_of(session.format.kind(info), info, address, one as u64);
+    }
+}
+
+/// Called for each load and store of a sampled recording.
+extern "C" fn accessed_sampled(cpu: u32, info: u32, address: u64, _: *mut c_void) {
+    if let Some(left_out) = process::left_out(cpu)
+        && !left_out.counts((info >> KIND_SHIFT) as usize, address)
+    {
+        access_sampled(cpu, info, address);
+    }
+}
+
+/// The same for a QEMU that describes accesses in another way.
+extern "C" fn accessed_sampled_otherwise(cpu: u32, info: u32, address: u64, _: *mut c_void) {
+    if let (Some(left_out), Some(session)) = (process::left_out(cpu), process::session())
+        && !left_out.counts(session.format.kind(info), address)
+    {
+        access_sampled(cpu, info, address);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn access_sampled(cpu: u32, info: u32, address: u64) {
+    if let Some(runs) = process::runs(cpu) {
+        runs.data_sampled(info, address);
     }
 }
 

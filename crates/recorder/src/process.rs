@@ -8,15 +8,19 @@
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    Ordering::SeqCst,
+};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::buffer::{BUFFER_WORDS, Buffer};
 use crate::connection::{self, Connection};
 use crate::execute;
+use crate::left_out::LeftOut;
 use crate::qemu::Api;
-use crate::runs::{AccessFormat, GATHERING, Gathering, Runs, Sampler};
+use crate::runs::{AccessFormat, GATHERING, Gaps, Gathering, Runs, Sampler};
 use crate::schedule::Schedule;
 use crate::syscalls::Calls;
 use crate::touched::Touched;
@@ -66,6 +70,10 @@ pub(crate) struct Sampling {
 
 static SESSION: OnceLock<Session> = OnceLock::new();
 static RUNS: [Runs; THREADS] = [const { Runs::new() }; THREADS];
+/// What the first virtual CPU leaves out: apart, so that its address need not be looked up.
+static FIRST_LEFT_OUT: LeftOut = LeftOut::new();
+/// The same of the others that have run in a sampled recording; never freed.
+static LEFT_OUT: [AtomicPtr<LeftOut>; THREADS] = [const { AtomicPtr::new(std::ptr::null_mut()) }; THREADS];
 static BUFFERS: [Buffer; THREADS] = [const { Buffer::new() }; THREADS];
 static STOPPED: [AtomicBool; THREADS] = [const { AtomicBool::new(false) }; THREADS];
 static CONNECTION: Mutex<Connection> = Mutex::new(Connection::closed());
@@ -111,6 +119,40 @@ pub(crate) fn runs(cpu: u32) -> Option<&'static Runs> {
     RUNS.get(cpu as usize)
 }
 
+/// What a virtual CPU leaves out, if it is the first or has run in a sampled recording.
+#[inline(always)]
+pub(crate) fn left_out(cpu: u32) -> Option<&'static LeftOut> {
+    if cpu == 0 {
+        return Some(&FIRST_LEFT_OUT);
+    }
+    let pointer = LEFT_OUT.get(cpu as usize)?.load(Acquire);
+    // SAFETY: null or the value of this CPU, which `left_out_of` has made and nobody frees.
+    unsafe { pointer.as_ref() }
+}
+
+/// The same for a virtual CPU that begins to run.
+fn left_out_of(cpu: usize) -> &'static LeftOut {
+    left_out(cpu as u32).unwrap_or_else(|| {
+        let made = LeftOut::leaked();
+        LEFT_OUT[cpu].store(std::ptr::from_ref(made).cast_mut(), Release);
+        made
+    })
+}
+
+/// Does something with what each virtual CPU leaves out.
+fn each_left_out(each: &mut dyn FnMut(u32, &LeftOut)) {
+    (0..).zip(&LEFT_OUT).for_each(|(cpu, _)| left_out(cpu).into_iter().for_each(|left_out| each(cpu, left_out)));
+}
+
+/// Makes all threads but this one look for pages that were forgotten, at the next block of each.
+pub(crate) fn tell_changes(cpu: u32) {
+    each_left_out(&mut |other, left_out| {
+        if other != cpu {
+            left_out.interrupt();
+        }
+    });
+}
+
 /// The connection, locked for this thread.
 pub(crate) fn connection() -> MutexGuard<'static, Connection> {
     CONNECTION.lock().unwrap_or_else(PoisonError::into_inner)
@@ -134,7 +176,9 @@ pub(crate) fn begin_thread(runs: &Runs) {
         let stream = (TOKEN.load(Relaxed) << 16) ^ u64::from(thread);
         let schedule = Schedule::new(on, period, seed, stream);
         let first = thread == 0 && TOKEN.load(Relaxed) == FIRST;
-        Sampler { schedule: if first { schedule.with_beginning() } else { schedule }, touched: &TOUCHED }
+        let schedule = if first { schedule.with_beginning() } else { schedule };
+        let gaps = Gaps { touched: &TOUCHED, left_out: left_out_of(place(runs)), each_thread: each_left_out };
+        Sampler { schedule, gaps }
     });
     let memory = std::ptr::slice_from_raw_parts_mut(memory, BUFFER_WORDS);
     // SAFETY: the buffer is new and lives until the thread ends.
@@ -152,10 +196,14 @@ fn buffer_file(session: &Session, thread: u32) -> PathBuf {
     connection::buffer_file(folder, TOKEN.load(Relaxed), thread)
 }
 
-/// The buffers of the thread whose runs these are.
+/// The virtual CPU whose runs these are.
+fn place(runs: &Runs) -> usize {
+    (std::ptr::from_ref(runs).addr() - RUNS.as_ptr().addr()) / size_of::<Runs>()
+}
+
+/// Its buffers.
 fn buffer(runs: &Runs) -> &'static Buffer {
-    let bytes = std::ptr::from_ref(runs).addr() - RUNS.as_ptr().addr();
-    &BUFFERS[bytes / size_of::<Runs>()]
+    &BUFFERS[place(runs)]
 }
 
 fn hand_over(runs: &Runs, words: &[u64]) -> *mut u64 {
@@ -209,6 +257,7 @@ pub(crate) fn gather(cpu: u32) {
         while other != cpu as usize && runs.begun() && runs.behind() && !stopped.load(SeqCst) {
             // Repeatedly: the other may just have set what this resets.
             runs.interrupt();
+            left_out(other as u32).inspect(|left_out| left_out.interrupt());
             std::thread::yield_now();
             if start.elapsed() > PATIENCE {
                 break;

@@ -13,29 +13,29 @@ mod tests;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 
-pub(crate) use sampling::Sampler;
+pub(crate) use sampling::{Gaps, Sampler};
 
 use crate::UNIT;
-use crate::touched::{Clock, Touched};
+use crate::schedule::Schedule;
 use crate::wire::{self, EXECUTE, READ, STRADDLE, WRITE};
 
 /// The position of the count in a run's word, and its limit there.
 const COUNT_SHIFT: u32 = UNIT.count_shift;
 const COUNT_LIMIT: u64 = UNIT.count_limit();
 /// The bytes of a page, or of a line in the recorder of lines.
-const PAGE: u64 = UNIT.bytes();
+pub(crate) const PAGE: u64 = UNIT.bytes();
 const OFFSET: u64 = PAGE - 1;
 /// No access is larger than this many bytes.
-const LARGEST: u64 = 64;
+pub(crate) const LARGEST: u64 = 64;
 /// The indices of the kinds of access. Those of loads and stores are QEMU's numbers (`qemu_plugin_mem_rw`), of which
 /// the sum stands for an atomic access that does both, and 0 for neither.
 const FETCHES: usize = 0;
-const LOADS: usize = 1;
-const STORES: usize = 2;
+pub(crate) const LOADS: usize = 1;
+pub(crate) const STORES: usize = 2;
 /// One access, as it is added to the word of its run.
 pub(crate) const ONE: u64 = 1 << COUNT_SHIFT;
 /// A page address that no access has, for a run that has ended or that another thread has interrupted.
-const NOWHERE: u64 = !0xffff;
+pub(crate) const NOWHERE: u64 = !0xffff;
 /// Another one, for a run that ended because the program went to another page.
 const LEFT: u64 = NOWHERE - 0x1_0000;
 
@@ -59,6 +59,12 @@ impl AccessFormat {
     #[inline(always)]
     pub(crate) fn kind(self, info: u32) -> usize {
         (info >> (self.kind_shift & 31) & 3) as usize
+    }
+
+    /// Its bytes.
+    #[inline(always)]
+    pub(crate) fn size(self, info: u32) -> u64 {
+        1 << (info >> self.size_shift & self.size_mask)
     }
 }
 
@@ -89,22 +95,19 @@ pub(crate) struct Runs {
     // The rest.
     start: Cell<*mut u64>,
     end: Cell<*mut u64>,
-    /// The end of the buffer, or its start if each run must be checked for sampling.
+    /// The end of the buffer, or null if each run must be checked for sampling.
     quick_end: Cell<*mut u64>,
     sink: Cell<Option<Sink>>,
     thread: Cell<u32>,
     recording: Cell<bool>,
     /// Accesses until the phase changes; overshoot is taken from the next phase.
     left: Cell<i64>,
-    sampler: Cell<Option<Sampler>>,
-    /// What was touched, while accesses are left out.
-    leaving_out: Cell<Option<&'static Touched>>,
-    clock: Clock,
+    schedule: Cell<Option<Schedule>>,
+    gaps: Cell<Option<Gaps>>,
     /// Data references and instructions.
     skipped: [Cell<u64>; 2],
-    /// By kind, the counts of accesses that are left out; ended runs count here too (0). The last is for no kind, as in
-    /// `data`.
-    aside: [AtomicU64; 4],
+    /// The word of runs that have ended: 0.
+    ended: Cell<u64>,
     seen: AtomicU64,
 }
 
@@ -139,11 +142,10 @@ impl Runs {
             thread: Cell::new(0),
             recording: Cell::new(true),
             left: Cell::new(i64::MAX),
-            sampler: Cell::new(None),
-            leaving_out: Cell::new(None),
-            clock: Clock::new(),
+            schedule: Cell::new(None),
+            gaps: Cell::new(None),
             skipped: [const { Cell::new(0) }; 2],
-            aside: [const { AtomicU64::new(0) }; 4],
+            ended: Cell::new(0),
             seen: AtomicU64::new(0),
         }
     }
@@ -171,16 +173,27 @@ impl Runs {
         self.quick_end.set(if sampler.is_none() { self.end.get() } else { std::ptr::null_mut() });
         self.thread.set(thread);
         self.format.set(format);
-        self.sampler.set(sampler);
+        self.schedule.set(sampler.map(|sampler| sampler.schedule));
+        self.gaps.set(sampler.map(|sampler| sampler.gaps));
         self.sink.set(Some(sink));
         self.recording.set(true);
-        self.leaving_out.set(None);
         self.left.set(if sampler.is_none() { i64::MAX } else { 0 });
         self.skipped.iter().for_each(|count| count.set(0));
         self.seen.store(GATHERING.load(SeqCst), Release);
-        [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.open(kind).word.set(self.aside[kind].as_ptr()));
+        [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.open(kind).word.set(self.ended.as_ptr()));
         self.close();
+        if let Some(Gaps { left_out, .. }) = self.gaps.get() {
+            left_out.begin();
+        }
         self.begin_phase();
+    }
+
+    /// Fetches of a block in a sampled recording.
+    #[cfg(test)]
+    pub(crate) fn sampled_block(&self, block: u64) {
+        if self.gaps.get().is_some_and(|gaps| !gaps.left_out.counts_fetches(block)) {
+            self.fetches_sampled(block);
+        }
     }
 
     /// The open run of a kind.
@@ -192,6 +205,9 @@ impl Runs {
     /// Removes the buffer.
     pub(crate) fn end(&self) {
         self.close();
+        if let Some(Gaps { touched, left_out, .. }) = self.gaps.get() {
+            left_out.end(touched);
+        }
         self.start.set(std::ptr::null_mut());
         self.next.set(std::ptr::null_mut());
         self.end.set(std::ptr::null_mut());
@@ -201,7 +217,12 @@ impl Runs {
     /// A load or store at `address`, described by `info` in the thread's [`AccessFormat`].
     #[cfg(test)]
     pub(crate) fn data(&self, info: u32, address: u64) {
-        self.data_of(self.format.get().kind(info), info, address, ONE);
+        let kind = self.format.get().kind(info);
+        match self.gaps.get() {
+            None => self.data_of(kind, info, address, ONE),
+            Some(gaps) if gaps.left_out.counts(kind, address) => {}
+            Some(_) => self.data_sampled(info, address),
+        }
     }
 
     /// A load or store at `address`, described by `info`, of which `kind` was extracted. `one` is [`ONE`].
@@ -223,14 +244,13 @@ impl Runs {
         if PAGE > LARGEST {
             return PAGE - LARGEST;
         }
-        let format = self.format.get();
-        PAGE - (1 << (info >> format.size_shift & format.size_mask))
+        PAGE - self.format.get().size(info)
     }
 
     /// Adds a number, shifted by [`COUNT_SHIFT`], to the count of an open run.
     #[inline(always)]
     fn add(&self, open: &Open, shifted: u64) {
-        // SAFETY: once the thread has begun, the words of runs are in the buffer or `aside`.
+        // SAFETY: once the thread has begun, the words of runs are in the buffer or `ended`.
         let full = unsafe {
             let (sum, full) = (*open.word.get()).overflowing_add(shifted);
             *open.word.get() = sum;
@@ -245,18 +265,12 @@ impl Runs {
     #[cold]
     #[inline(never)]
     fn overflow(&self, open: &Open) {
-        let kind = [FETCHES, LOADS, STORES].into_iter().find(|kind| std::ptr::eq(open, self.open(*kind)));
-        let kind = kind.expect("a run of this thread");
-        if open.word.get() == self.aside[kind].as_ptr() {
-            self.spend(COUNT_LIMIT, kind);
-            return;
-        }
-        self.spend(COUNT_LIMIT - 1, kind);
-        // SAFETY: as in `add`, and not `aside`, so a word of the buffer.
+        self.spend(COUNT_LIMIT - 1);
+        // SAFETY: as in `add`, and no run that has ended grows, so a word of the buffer.
         let full = unsafe { &mut *open.word.get() };
         let rest = (*full & !STRADDLE) + (1 << COUNT_SHIFT);
         *full |= (COUNT_LIMIT - 1) << COUNT_SHIFT;
-        open.word.set(self.aside[kind].as_ptr());
+        open.word.set(self.ended.as_ptr());
         open.word.set(self.push(rest));
     }
 
@@ -264,7 +278,7 @@ impl Runs {
     #[inline(always)]
     pub(crate) fn fetches(&self, block: u64) {
         if !self.usual_fetches(block) {
-            self.fetches_left_out(block, 0);
+            self.begin_fetches_anywhere(block, 0);
         }
     }
 
@@ -283,7 +297,7 @@ impl Runs {
     /// Like [`Runs::fetches`], if the first is the end of an instruction that began on the previous page.
     pub(crate) fn straddling_fetches(&self, block: u64) {
         if !self.begin_fetches(block, STRADDLE) {
-            self.fetches_left_out(block, STRADDLE);
+            self.begin_fetches_anywhere(block, STRADDLE);
         }
     }
 
@@ -302,7 +316,7 @@ impl Runs {
             && open.page.load(Relaxed) != NOWHERE
             && elsewhere != NOWHERE;
         if !usual {
-            return self.data_left_out(kind, info, address);
+            return self.data_anywhere(info, address);
         }
         // SAFETY: `slot` is before the end, so it and the end mark after it are in the buffer.
         unsafe {
@@ -313,7 +327,7 @@ impl Runs {
         open.word.set(slot);
         open.page.store(page, Relaxed);
         if kind == STORES || elsewhere != page {
-            other.word.set(self.aside[another].as_ptr());
+            other.word.set(self.ended.as_ptr());
             other.page.store(LEFT, Relaxed);
         }
     }
@@ -321,9 +335,14 @@ impl Runs {
     #[cold]
     #[inline(never)]
     fn data_anywhere(&self, info: u32, address: u64) {
+        self.each_touch(info, address, |page, kind| self.data_touch(page, kind));
+    }
+
+    /// Takes an access apart: one touch of each page, of each kind.
+    #[inline(always)]
+    fn each_touch(&self, info: u32, address: u64, touch: impl Fn(u64, usize)) {
         let format = self.format.get();
-        let size = 1 << (info >> format.size_shift & format.size_mask);
-        let (first, last) = (address & !OFFSET, address.wrapping_add(size - 1) & !OFFSET);
+        let (first, last) = (address & !OFFSET, address.wrapping_add(format.size(info) - 1) & !OFFSET);
         // An access without a kind counts as a load; one with both loads first.
         let kinds = match format.kind(info) {
             STORES => STORES..=STORES,
@@ -331,9 +350,9 @@ impl Runs {
             _ => LOADS..=LOADS,
         };
         for kind in kinds {
-            self.data_touch(first, kind);
+            touch(first, kind);
             if last != first {
-                self.data_touch(last, kind);
+                touch(last, kind);
             }
         }
     }
@@ -350,18 +369,11 @@ impl Runs {
         if kind == STORES || !self.is_on(other, page) {
             self.end_run(other);
         }
-        self.turn();
-        if self.keep(page / PAGE, kind) {
-            let slot = self.push(UNIT.run(page, in_wire(kind)) + ONE);
-            if self.recording.get() {
-                open.word.set(slot);
-            }
-        } else {
-            self.set_aside(kind, 1);
-        }
+        self.mark(page, kind);
+        open.word.set(self.push(UNIT.run(page, in_wire(kind)) + ONE));
         open.page.store(page, Relaxed);
         let other_open = &self.data[other];
-        if other_open.page.load(Relaxed) == NOWHERE && other_open.word.get() == self.aside[other].as_ptr() {
+        if other_open.page.load(Relaxed) == NOWHERE && other_open.word.get() == self.ended.as_ptr() {
             // Nothing is open there that an interrupt could hide.
             other_open.page.store(LEFT, Relaxed);
         }
@@ -388,7 +400,7 @@ impl Runs {
     #[cold]
     #[inline(never)]
     fn begin_fetches_anywhere(&self, block: u64, straddle: u64) {
-        let (page, mut number) = (block & !OFFSET, block & OFFSET);
+        let (page, number) = (block & !OFFSET, block & OFFSET);
         self.look_up();
         let interrupted = self.fetch.page.load(Relaxed) == NOWHERE;
         if interrupted && straddle == 0 && self.is_on(FETCHES, page) {
@@ -396,22 +408,8 @@ impl Runs {
             return self.add(&self.fetch, number << COUNT_SHIFT);
         }
         self.end_run(FETCHES);
-        self.turn();
-        let index = page / PAGE;
-        let kept = self.keep(index, FETCHES);
-        if kept {
-            let count = if self.recording.get() { number } else { 1 };
-            let slot = self.push(UNIT.run(page, EXECUTE | straddle) + (count << COUNT_SHIFT));
-            number -= count;
-            if self.recording.get() {
-                self.fetch.word.set(slot);
-            }
-        }
-        if !self.recording.get() {
-            // Half an instruction does not count as one.
-            let half = u64::from(!kept && straddle != 0);
-            self.set_aside(FETCHES, number - half);
-        }
+        self.mark(page, FETCHES);
+        self.fetch.word.set(self.push(UNIT.run(page, EXECUTE | straddle) + (number << COUNT_SHIFT)));
         self.fetch.page.store(page, Relaxed);
     }
 
@@ -421,7 +419,7 @@ impl Runs {
         let (at, word) = (open.page.load(Relaxed), open.word.get());
         // SAFETY: as in `add`.
         let same = |word: *mut u64| unsafe { (*word ^ UNIT.run(page, 0)) & UNIT.number_bits() } == 0;
-        at == page || at == NOWHERE && word != self.aside[kind].as_ptr() && same(word)
+        at == page || at == NOWHERE && word != self.ended.as_ptr() && same(word)
     }
 
     /// Adds a word; open runs stay open unless the buffer was full.
@@ -442,6 +440,9 @@ impl Runs {
     /// Adds an event after all accesses so far. The payload must be shorter than the buffer.
     pub(crate) fn event(&self, code: u64, payload: &[[u64; 2]]) {
         self.close();
+        if let Some(Gaps { touched, left_out, .. }) = self.gaps.get() {
+            left_out.look_for_changes(touched);
+        }
         // SAFETY: both point into the same buffer.
         let room = unsafe { self.end.get().offset_from(self.next.get()) } as usize;
         let length = 2 * payload.len();
@@ -465,10 +466,9 @@ impl Runs {
     fn end_run(&self, kind: usize) {
         let open = self.open(kind);
         // SAFETY: as in `add`.
-        self.spend(unsafe { *open.word.get() } >> COUNT_SHIFT, kind);
+        self.spend(unsafe { *open.word.get() } >> COUNT_SHIFT);
         open.page.store(NOWHERE, Relaxed);
-        self.set_aside(kind, 0);
-        open.word.set(self.aside[kind].as_ptr());
+        open.word.set(self.ended.as_ptr());
     }
 
     /// The accesses of the open runs.
@@ -477,15 +477,8 @@ impl Runs {
         [FETCHES, LOADS, STORES].into_iter().map(|kind| unsafe { *self.open(kind).word.get() } >> COUNT_SHIFT).sum()
     }
 
-    fn set_aside(&self, kind: usize, count: u64) {
-        self.aside[kind].store(count << COUNT_SHIFT, Relaxed);
-    }
-
-    fn spend(&self, count: u64, kind: usize) {
+    fn spend(&self, count: u64) {
         self.left.update(|left| left - count as i64);
-        if !self.recording.get() {
-            self.skipped[usize::from(kind == FETCHES)].update(|skipped| skipped + count);
-        }
     }
 
     /// Ends all runs and passes the contents of the buffer to the sink.
@@ -499,7 +492,7 @@ impl Runs {
             // SAFETY: both point into the old buffer, and the new one is as long.
             self.end.set(unsafe { next.offset(self.end.get().offset_from(start)) });
             self.start.set(next);
-            self.quick_end.set(if self.sampler.get().is_none() { self.end.get() } else { std::ptr::null_mut() });
+            self.quick_end.set(if self.gaps.get().is_none() { self.end.get() } else { std::ptr::null_mut() });
         }
         let start = self.start.get();
         self.next.set(start);

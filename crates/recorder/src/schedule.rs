@@ -42,7 +42,7 @@ pub(crate) struct Stage {
 }
 
 /// The phases of one thread, drawn one after the other.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Schedule {
     /// The state of the generator.
     random: u64,

@@ -306,6 +306,7 @@ pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
         Call::Execute | Call::Exit | Call::ExitGroup => {}
     }
     if process::several() {
+        process::tell_changes(cpu);
         runs.hand_over();
     }
 }
@@ -325,6 +326,7 @@ fn after_fork(cpu: u32, runs: &Runs, pending: Pending, failed: bool) {
     if !failed {
         // What is written next is copied first, so it counts as new.
         TOUCHED.clear();
+        process::tell_changes(cpu);
         runs.event(code::FORK, &[[pending.child, 0]]);
         runs.hand_over();
     }

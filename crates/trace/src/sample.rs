@@ -18,7 +18,8 @@ const WRITTEN: u8 = 2;
 ///
 /// The windows of each thread are drawn from the seed as the recorder draws them (`crates/recorder/src/schedule.rs`). A
 /// whole stream says when a run begins, but when it ends only follows from later runs; between two beginnings the
-/// accesses of the open runs are assumed to be evenly spread. Memory: about 20 bytes per touched page. Time: a few
+/// accesses of the open runs are assumed to be evenly spread, and a window is cut at the first of them after its boundary, where the
+/// recorder cuts it at the next block of code. Memory: about 20 bytes per touched page. Time: a few
 /// nanoseconds per run.
 ///
 /// ```

@@ -1,13 +1,12 @@
 //! Leaves accesses out: in each period some are kept, and of the rest the first touches and first writes of pages.
 //!
-//! The phases are those of [`Schedule`]. A phase ends where the next run begins, and cuts all open runs, so that the
-//! runs of a phase contain exactly its own accesses. While accesses are left out, those to known pages are only
-//! counted, and reported together.
+//! The phases are those of [`Schedule`]. One ends where the first block of code begins after its accesses are used up, and cuts all open
+//! runs, so that the runs of a phase contain exactly its own accesses. What is left out is only counted, by [`LeftOut`], and
+//! reported together.
 
-use std::sync::atomic::Ordering::Relaxed;
-
-use super::{COUNT_SHIFT, FETCHES, LARGEST, LOADS, NOWHERE, OFFSET, ONE, PAGE, Runs, STORES};
+use super::{OFFSET, ONE, PAGE, Runs, STORES, in_wire};
 use crate::UNIT;
+use crate::left_out::LeftOut;
 use crate::schedule::{Phase, Schedule, Stage};
 use crate::touched::Touched;
 use crate::wire::{EXECUTE, READ, code};
@@ -17,112 +16,130 @@ use crate::wire::{EXECUTE, READ, code};
 pub(crate) struct Sampler {
     /// When accesses are kept.
     pub(crate) schedule: Schedule,
+    pub(crate) gaps: Gaps,
+}
+
+/// What is known while accesses are left out.
+#[derive(Clone, Copy)]
+pub(crate) struct Gaps {
     /// The pages that were touched, for the first touches that are kept at all times.
     pub(crate) touched: &'static Touched,
+    /// What the thread itself leaves out.
+    pub(crate) left_out: &'static LeftOut,
+    /// Calls a function with what each thread of the process leaves out, and perhaps some that have ended, and its number.
+    pub(crate) each_thread: fn(&mut dyn FnMut(u32, &LeftOut)),
 }
 
 impl Runs {
-    /// Usually a run that need not be recorded: it is only counted.
-    #[inline(never)]
-    pub(super) fn data_left_out(&self, kind: usize, info: u32, address: u64) {
-        let (open, page) = (&self.data[kind], address & !OFFSET);
-        let before = open.page.load(Relaxed);
-        if address & OFFSET <= PAGE - LARGEST && before != NOWHERE && self.leave_out(before, page, kind) {
-            // If nothing is recorded, loads and stores may be on two pages.
-            open.page.store(page, Relaxed);
-            self.add(open, ONE);
-        } else {
-            self.data_anywhere(info, address);
+    /// A load or store of a sampled recording that [`LeftOut::counts`] does not count; otherwise like [`Runs::data_of`].
+    pub(crate) fn data_sampled(&self, info: u32, address: u64) {
+        let format = self.format.get();
+        let kind = format.kind(info);
+        if self.recording.get() {
+            return self.data_of(kind, info, address, ONE);
+        }
+        let Some(Gaps { left_out, .. }) = self.gaps.get() else { return };
+        let within = PAGE.saturating_sub(format.size(info));
+        if !left_out.counts_within(kind, address, within) {
+            self.each_touch(info, address, |page, kind| self.leave_out(page, kind));
         }
     }
 
-    /// Like `data_left_out`, for fetches.
-    #[inline(never)]
-    pub(super) fn fetches_left_out(&self, block: u64, straddle: u64) {
-        let (page, number) = (block & !OFFSET, block & OFFSET);
-        let before = self.fetch.page.load(Relaxed);
-        if straddle == 0 && before != NOWHERE && self.leave_out(before, page, FETCHES) {
-            self.fetch.page.store(page, Relaxed);
-            self.add(&self.fetch, number << COUNT_SHIFT);
-        } else {
-            self.begin_fetches_anywhere(block, straddle);
+    /// Fetches of a sampled recording that [`LeftOut::counts_fetches`] does not count; otherwise like [`Runs::fetches`].
+    pub(crate) fn fetches_sampled(&self, block: u64) {
+        match self.attend() {
+            true => self.fetches(block),
+            false => self.leave_out_fetches(block, 0),
         }
     }
 
-    /// While accesses are left out and nothing else is due: whether the page was touched and, for stores, written before.
-    /// Then an access to it is only counted, together with those before, and the pages before and now are stamped.
-    #[inline(always)]
-    fn leave_out(&self, before: u64, page: u64, kind: usize) -> bool {
-        let Some(touched) = self.leaving_out.get() else { return false };
-        // One by one: a wide load would wait until the store to one of them is done.
-        let open: u64 = self.aside[..=STORES].iter().map(|aside| aside.load(Relaxed) >> COUNT_SHIFT).sum();
-        let due = self.left.get() <= open as i64;
-        let (before, page) = (before / PAGE, page / PAGE);
-        let Some(leaf) = touched.leaf(page).filter(|leaf| !due && leaf.is_known(page, kind == STORES)) else {
-            return false;
-        };
-        let [earlier, now] = self.clock.tick(touched);
-        if let Some(leaf) = touched.leaf(before) {
-            leaf.stamp(before, kind == FETCHES, earlier);
-        }
-        leaf.stamp(page, kind == FETCHES, now);
-        true
-    }
-
-    /// Stamps the page of the open run of a kind as used just now.
-    fn stamp(&self, kind: usize) {
-        if let Some(sampler) = self.sampler.get() {
-            self.stamp_page(sampler.touched, self.open(kind).page.load(Relaxed) / PAGE, kind);
+    /// The same, if the first is the end of an instruction that began on the previous page.
+    pub(crate) fn straddling_fetches_sampled(&self, block: u64) {
+        match self.attend() {
+            true => self.straddling_fetches(block),
+            false => self.leave_out_fetches(block, crate::wire::STRADDLE),
         }
     }
 
-    /// Stamps a page as used just now by a kind of access; one that was never touched is ignored.
-    fn stamp_page(&self, touched: &Touched, page: u64, kind: usize) {
-        let [_, now] = self.clock.tick(touched);
-        if let Some(leaf) = touched.leaf(page) {
-            leaf.stamp(page, kind == FETCHES, now);
-        }
-    }
-
-    /// Whether a new run of a kind stays in the stream.
-    pub(super) fn keep(&self, page: u64, kind: usize) -> bool {
-        let Some(sampler) = self.sampler.get() else { return true };
-        let news = sampler.touched.mark(page, kind == STORES);
-        if !self.recording.get() {
-            self.stamp_page(sampler.touched, page, kind);
-        }
-        news || self.recording.get()
-    }
-
-    /// Changes the phase when its accesses are used up.
-    pub(super) fn turn(&self) {
-        if self.sampler.get().is_none() {
-            return;
-        }
-        // One stream may stay on a page for long while the other reaches this.
-        if self.left.get() <= self.in_runs() as i64 {
-            if !self.recording.get() {
-                [FETCHES, LOADS, STORES].into_iter().for_each(|kind| self.stamp(kind));
+    /// Does what is due where a block begins, and changes the phase when its accesses are used up. Returns whether accesses are
+    /// recorded now.
+    fn attend(&self) -> bool {
+        let Some(Gaps { touched, left_out, .. }) = self.gaps.get() else { return true };
+        if self.recording.get() {
+            if self.left.get() <= self.in_runs() as i64 {
+                self.close();
+                self.begin_phase();
             }
-            self.close();
-            self.begin_phase();
+        } else if left_out.is_due() {
+            self.look_up();
+            left_out.look_for_changes(touched);
+            self.collect();
+            if self.left.get() <= 0 {
+                self.begin_phase();
+            } else {
+                left_out.expect(touched, self.left.get() as u64);
+            }
+        }
+        self.recording.get()
+    }
+
+    /// One access in a gap.
+    pub(super) fn leave_out(&self, page: u64, kind: usize) {
+        let Some(Gaps { touched, left_out, .. }) = self.gaps.get() else { return };
+        let index = page / PAGE;
+        let news = touched.mark(index, kind == STORES);
+        if news {
+            self.push(UNIT.run(page, in_wire(kind)) + ONE);
+        }
+        left_out.take_up(touched, page, kind == STORES || touched.is_written(index), u64::from(!news));
+    }
+
+    /// Fetches in a gap.
+    pub(super) fn leave_out_fetches(&self, block: u64, straddle: u64) {
+        let Some(Gaps { touched, left_out, .. }) = self.gaps.get() else { return };
+        let (page, number) = (block & !OFFSET, block & OFFSET);
+        let news = touched.mark(page / PAGE, false);
+        if news {
+            self.push(UNIT.run(page, EXECUTE | straddle) + ONE);
+        }
+        // Half an instruction does not count as one.
+        let kept = u64::from(news || straddle != 0);
+        left_out.take_up_fetches(touched, page, number - kept);
+    }
+
+    /// Marks the page of a new run that stays in the stream.
+    pub(super) fn mark(&self, page: u64, kind: usize) {
+        if let Some(Gaps { touched, .. }) = self.gaps.get() {
+            touched.mark(page / PAGE, kind == STORES);
         }
     }
 
-    /// Begins the next phase or, if a run was longer than that, the one after it.
+    /// Collects what was left out.
+    fn collect(&self) {
+        if let Some(Gaps { left_out, .. }) = self.gaps.get() {
+            for (skipped, more) in self.skipped.iter().zip(left_out.collect()) {
+                skipped.update(|skipped| skipped + more);
+                self.spend(more);
+            }
+        }
+    }
+
+    /// Begins the next phase or, if a block was longer than that, the one after it.
     pub(super) fn begin_phase(&self) {
-        let Some(mut sampler) = self.sampler.get() else { return };
+        let (Some(mut schedule), Some(gaps)) = (self.schedule.get(), self.gaps.get()) else { return };
         let gap = !self.recording.get();
         let mut now = Stage { phase: Phase::Gap, length: 0, period: None };
         while self.left.get() <= 0 {
-            now = sampler.schedule.next();
+            now = schedule.next();
             self.left.update(|left| left + now.length as i64);
         }
-        self.sampler.set(Some(sampler));
+        self.schedule.set(Some(schedule));
         let mut recent = Vec::new();
         if gap && now.phase != Phase::Gap {
+            gaps.left_out.close(gaps.touched);
+            (gaps.each_thread)(&mut |_, thread| thread.tell_uses(gaps.touched));
             // Each replaces one of those that were left out.
-            recent = sampler.touched.recent();
+            recent = gaps.touched.recent();
             for (stream, skipped) in self.skipped.iter().enumerate() {
                 let all = recent.iter().filter(|(_, fetch)| usize::from(*fetch) == stream).count() as u64;
                 let mut over = all.saturating_sub(skipped.get());
@@ -136,7 +153,6 @@ impl Runs {
         }
         self.tell_skipped();
         self.recording.set(now.phase != Phase::Gap);
-        self.leaving_out.set((now.phase == Phase::Gap).then_some(sampler.touched));
         let tell = |phase: Phase| self.event(code::PHASE, &[[phase as u64, now.period.unwrap_or(0)]]);
         if !recent.is_empty() {
             tell(Phase::Warming);
@@ -146,11 +162,15 @@ impl Runs {
         }
         // What follows continues none of these.
         tell(now.phase);
+        if now.phase == Phase::Gap {
+            gaps.left_out.expect(gaps.touched, self.left.get() as u64);
+        }
     }
 
     /// Reports how many accesses were left out since the last report.
     pub(crate) fn tell_skipped(&self) {
         self.close();
+        self.collect();
         let skipped = [self.skipped[0].take(), self.skipped[1].take()];
         if skipped != [0; 2] {
             self.event(code::SKIPPED, &[skipped]);

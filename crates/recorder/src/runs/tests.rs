@@ -1,9 +1,11 @@
 //! Run forming against a plain model.
 
 use super::*;
-use crate::schedule::Schedule;
+use crate::left_out::LeftOut;
+use crate::schedule::{Phase, Schedule};
 use crate::touched::Touched;
 use crate::wire::{EVENT, code};
+use std::collections::{HashMap, HashSet};
 use std::sync::Mutex;
 
 const FORMAT: AccessFormat = AccessFormat { kind_shift: 16, size_shift: 4, size_mask: 7 };
@@ -140,42 +142,131 @@ fn an_event_ends_runs_and_an_interrupt_does_not() {
     assert_eq!(shown(&taken(4)[0]), expected);
 }
 
+/// What a sampled recording must know of a gap, found in the plainest way.
+#[derive(Default)]
+struct Model {
+    /// The accesses of this phase that count for its length.
+    counted: u64,
+    /// Whether a touched page was written.
+    marks: HashMap<u64, bool>,
+    /// When a page was last used in this gap, by loads and stores or by fetches: after so many that are counted.
+    uses: HashMap<(u64, bool), u64>,
+    totals: [u64; 2],
+    /// What each window must begin with.
+    recent: Vec<Vec<(u64, bool)>>,
+    first_touches: usize,
+}
+
+impl Model {
+    fn access(&mut self, page: u64, fetch: bool, write: bool, count: u64, gap: bool) {
+        self.totals[usize::from(fetch)] += count;
+        let news = match self.marks.insert(page, write || self.marks.get(&page) == Some(&true)) {
+            None => true,
+            Some(written) => write && !written,
+        };
+        self.first_touches += usize::from(news);
+        // The first touches of a gap do not.
+        self.counted += count - u64::from(gap && news);
+        if gap {
+            self.uses.insert((page, fetch), self.counted);
+        }
+    }
+
+    fn window(&mut self) {
+        let mut uses: Vec<_> = self.uses.drain().collect();
+        uses.sort_unstable_by_key(|(page, time)| (*time, *page));
+        self.recent.push(uses.into_iter().map(|(page, _)| page).collect());
+    }
+
+    fn forget(&mut self, page: u64) {
+        self.marks.remove(&page);
+        self.uses.retain(|(used, _), _| *used != page);
+    }
+}
+
+/// Pages of which many share a place in a table.
+fn some_page(numbers: &mut Numbers) -> u64 {
+    1 + numbers.below(30) + 4096 * numbers.below(6)
+}
+
 #[test]
-fn sampling_keeps_first_touches_and_counts_the_rest() {
+fn what_is_left_out_is_that_of_a_plain_model() {
     static TOUCHED: Touched = Touched::new();
-    let runs = begun(5, 1 << 16, Some(Sampler { schedule: Schedule::new(10, 20_000, 3, 0), touched: &TOUCHED }));
-    let mut numbers = Numbers(3);
-    let (mut pages, mut written) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
-    const ACCESSES: u64 = 50_000;
-    for _ in 0..ACCESSES {
-        let (page, store) = (1 + numbers.below(2000), numbers.below(3) == 0);
-        runs.data(if store { 1 << 17 } else { 1 << 16 }, page * PAGE);
-        pages.insert(page);
-        if store {
-            written.insert(page);
+    let gaps = Gaps { touched: &TOUCHED, left_out: LeftOut::leaked(), each_thread: |_| () };
+    let runs = begun(5, 1 << 20, Some(Sampler { schedule: Schedule::new(400, 20_000, 3, 0), gaps }));
+    let (mut numbers, mut model, mut length) = (Numbers(3), Model::default(), runs.left.get() as u64);
+    for step in 0..150_000 {
+        let (page, number) = (some_page(&mut numbers), 1 + numbers.below(20));
+        let (gap, phases) = (!runs.recording.get(), runs.schedule.get());
+        runs.sampled_block(page * PAGE + number);
+        // Each phase ends at the first block after it.
+        let turned = phases != runs.schedule.get();
+        assert_eq!(turned, model.counted >= length, "{} of {length}", model.counted);
+        if turned {
+            (model.counted, length) = (0, runs.left.get() as u64);
+            if gap && runs.recording.get() {
+                model.window();
+            }
+        }
+        model.access(page, true, false, number, !runs.recording.get());
+        for _ in 0..numbers.below(4) {
+            let (page, offset, size) = (some_page(&mut numbers), numbers.below(PAGE), numbers.below(6));
+            let rw = [1, 1, 2, 3][numbers.below(4) as usize];
+            runs.data((size as u32) << 4 | rw << 16, page * PAGE + offset);
+            let pages = if offset + (1 << size) > PAGE { page..page + 2 } else { page..page + 1 };
+            for write in [false, true].into_iter().filter(|write| rw >> u32::from(*write) & 1 != 0) {
+                pages.clone().for_each(|page| model.access(page, false, write, 1, !runs.recording.get()));
+            }
+        }
+        if step % 1000 == 999 {
+            TOUCHED.forget(page, 1);
+            model.forget(page);
+            runs.event(code::UNMAP, &[[page, 1]]);
+            let denied = some_page(&mut numbers);
+            for may in [false, true] {
+                TOUCHED.restrict(denied, 1, may, true);
+                runs.event(code::PROTECT, &[[denied, 1]]);
+            }
+            model.uses.remove(&(denied, false));
         }
     }
     runs.tell_skipped();
     runs.hand_over();
     let chunk = taken(5).remove(0);
-    let (mut kept, mut skipped, mut seen, mut seen_written) = (0, 0, pages.clone(), written.clone());
+    let (mut totals, mut recent, mut windows) = ([0; 2], None, Vec::new());
+    let (mut phase, mut touches) = (Phase::Gap as u64, HashSet::new());
     let mut words = chunk.iter().copied();
     while let Some(word) = words.next() {
         let (page, kind, count) = shown(&[word])[0];
         if kind == EVENT {
-            let first = words.next().expect("a payload");
-            skipped += if page == code::SKIPPED { first } else { 0 };
-            assert_eq!(words.next(), Some(0), "no instructions");
+            let payload: Vec<u64> = words.by_ref().take((word >> wire::PAYLOAD_SHIFT) as usize).collect();
+            match page {
+                code::SKIPPED => (totals[0], totals[1]) = (totals[0] + payload[0], totals[1] + payload[1]),
+                code::PHASE => {
+                    windows.extend(recent.take());
+                    if phase == Phase::Gap as u64 && payload[0] == Phase::Warming as u64 {
+                        recent = Some(Vec::new());
+                    }
+                    phase = payload[0];
+                }
+                _ => assert!(recent.is_none()),
+            }
             continue;
         }
-        kept += count;
-        seen.remove(&page);
-        if kind == WRITE {
-            seen_written.remove(&page);
+        totals[usize::from(kind & 3 == EXECUTE)] += count;
+        match &mut recent {
+            Some(recent) => recent.push((page, kind & 3 == EXECUTE)),
+            None if kind & 3 == WRITE => drop(touches.insert((page, true))),
+            None => drop(touches.insert((page, false))),
         }
     }
-    assert_eq!(kept + skipped, ACCESSES);
-    assert!(seen.is_empty() && seen_written.is_empty());
-    // Three windows at most, each of which begins with the pages that were used in the gap before.
-    assert!(kept < (pages.len() + written.len() + 3 * (pages.len() + 10)) as u64, "{kept} were kept");
+    assert_eq!(totals, model.totals);
+    assert!(windows.len() > 50 && windows.len() == model.recent.len(), "{} windows", windows.len());
+    assert_eq!(windows, model.recent);
+    for (page, written) in &model.marks {
+        assert!(!written || touches.contains(&(*page, true)), "{page}");
+    }
+    // Those of a window are runs anyway.
+    let kept = chunk.len();
+    assert!(kept < model.first_touches + windows.len() * 3000, "{kept} words for {} touches", model.first_touches);
 }

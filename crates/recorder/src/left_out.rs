@@ -1,0 +1,239 @@
+//! What a thread does between the windows of a sampled recording: only counted, but for the first touches and first
+//! writes of pages, and with the time at which each page was last used.
+//!
+//! Nearly all accesses are between windows, so this is as short as can be: a small table holds the pages that the thread used
+//! last of those that are known to [`Touched`]; an access to one of them advances the clock and notes its time there. All else
+//! is for [`Runs`](crate::runs::Runs): pages that are not in the table, and, at the first block that begins after it, whatever is
+//! due. Within windows the table is empty.
+//!
+//! The clock counts loads, stores and fetches. Threads have their own, and compare them only now and then, so that they need not
+//! wait for each other's memory: times of one thread are in order, and those of two differ from it by no more than [`TOGETHER`].
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+use crate::UNIT;
+use crate::runs::{LARGEST, LOADS, NOWHERE, PAGE, STORES};
+use crate::touched::Touched;
+
+/// Pages in the table of data, by the low bits of their numbers.
+const PAGES: usize = 4096;
+/// Pages in the table of code.
+const CODE_PAGES: usize = 256;
+/// After so many accesses a thread compares its clock with those of others.
+const TOGETHER: u64 = 1 << 14;
+/// Before the first time of any clock: no address is as large.
+const NEVER: u64 = 1 << 63;
+/// The place of the time in an entry of data.
+const USED: usize = LOADS | STORES;
+
+/// A page of the table: nothing, its address if loads from it are only counted, its address if stores to it are, and when
+/// it was last used, which no address follows by less than a page. So the kind of an access is the place of what it is compared with,
+/// and those of accesses that do both or nothing are found nowhere.
+struct DataPage([AtomicU64; 4]);
+
+struct CodePage {
+    page: AtomicU64,
+    used: AtomicU64,
+}
+
+/// What one thread leaves out. Other threads only call [`LeftOut::interrupt`] and [`LeftOut::tell_uses`].
+#[repr(C, align(64))]
+pub(crate) struct LeftOut {
+    data: [DataPage; PAGES],
+    code: [CodePage; CODE_PAGES],
+    /// The clock, without `references`: two counters, since each access would have to wait for the last one to a single one.
+    clock: Cell<u64>,
+    /// Loads and stores that were left out and not yet collected.
+    references: Cell<u64>,
+    /// The time at which something is due; 0 if another thread requests that.
+    due: AtomicU64,
+    /// The time up to which accesses were collected.
+    since: Cell<u64>,
+    /// The changes of [`Touched`] that the table takes into account.
+    changes: Cell<u64>,
+    begun: AtomicBool,
+}
+
+// SAFETY: the atomic fields are for all threads; the others are touched only by the thread that the value belongs to.
+unsafe impl Sync for LeftOut {}
+
+impl LeftOut {
+    /// A thread that has not begun: something is due at its first block.
+    pub(crate) const fn new() -> LeftOut {
+        LeftOut {
+            data: [const { DataPage([const { AtomicU64::new(0) }; 4]) }; PAGES],
+            code: [const { CodePage { page: AtomicU64::new(0), used: AtomicU64::new(0) } }; CODE_PAGES],
+            clock: Cell::new(0),
+            references: Cell::new(0),
+            due: AtomicU64::new(0),
+            since: Cell::new(0),
+            changes: Cell::new(0),
+            begun: AtomicBool::new(false),
+        }
+    }
+
+    /// The same, made where it stays for good: it is large for the stack of a thread of the program.
+    pub(crate) fn leaked() -> &'static LeftOut {
+        let layout = std::alloc::Layout::new::<LeftOut>();
+        // SAFETY: the layout has a size, and a value is all zeroes, as `new` makes it. Nobody frees it.
+        let made = unsafe { std::alloc::alloc_zeroed(layout).cast::<LeftOut>().as_ref() };
+        made.unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+    }
+
+    /// Begins with an empty table.
+    pub(crate) fn begin(&self) {
+        self.clock.set(self.clock.get().max(NEVER + 1));
+        self.since.set(self.clock.get());
+        self.references.set(0);
+        self.empty();
+        self.begun.store(true, SeqCst);
+    }
+
+    /// Counts a load or store of a page in the table, unless it may cross the end of the page; otherwise does nothing and returns
+    /// `false`.
+    #[inline(always)]
+    pub(crate) fn counts(&self, kind: usize, address: u64) -> bool {
+        self.counts_within(kind, address, PAGE - LARGEST)
+    }
+
+    /// The same for one that does not cross the end of its page if it begins at most `within` behind its start.
+    #[inline(always)]
+    pub(crate) fn counts_within(&self, kind: usize, address: u64, within: u64) -> bool {
+        let DataPage(entry) = &self.data[(address >> UNIT.shift) as usize % PAGES];
+        let counts = address.wrapping_sub(entry[kind % 4].load(Relaxed)) <= within;
+        if counts {
+            let references = self.references.get() + 1;
+            self.references.set(references);
+            entry[USED].store(self.clock.get() + references, Relaxed);
+        }
+        counts
+    }
+
+    /// Counts the fetches of a block, its page's address plus their number, if the page is in the table and nothing is due;
+    /// otherwise does nothing and returns `false`.
+    #[inline(always)]
+    pub(crate) fn counts_fetches(&self, block: u64) -> bool {
+        let entry = &self.code[(block >> UNIT.shift) as usize % CODE_PAGES];
+        let number = block ^ entry.page.load(Relaxed);
+        let counts = number < PAGE && !self.is_due();
+        if counts {
+            self.clock.update(|clock| clock + number);
+            entry.used.store(self.now(), Relaxed);
+        }
+        counts
+    }
+
+    #[inline(always)]
+    fn now(&self) -> u64 {
+        self.clock.get() + self.references.get()
+    }
+
+    /// Whether something is due.
+    #[inline(always)]
+    pub(crate) fn is_due(&self) -> bool {
+        self.now() >= self.due.load(Relaxed)
+    }
+
+    /// An access to a page that may be missing in the table, which has `count` of them to count: takes it up. The page has been
+    /// touched and, if `written`, written before or now.
+    pub(crate) fn take_up(&self, touched: &Touched, page: u64, written: bool, count: u64) {
+        self.references.update(|references| references + count);
+        let DataPage(entry) = &self.data[(page >> UNIT.shift) as usize % PAGES];
+        if entry[LOADS].load(Relaxed) != page {
+            tell(touched, &entry[LOADS], &entry[USED], false);
+            entry[LOADS].store(page, Relaxed);
+            entry[STORES].store(NOWHERE, Relaxed);
+        }
+        if written {
+            entry[STORES].store(page, Relaxed);
+        }
+        entry[USED].store(self.now(), Relaxed);
+    }
+
+    /// The same for fetches from a page.
+    pub(crate) fn take_up_fetches(&self, touched: &Touched, page: u64, count: u64) {
+        self.clock.update(|clock| clock + count);
+        let entry = &self.code[(page >> UNIT.shift) as usize % CODE_PAGES];
+        if entry.page.load(Relaxed) != page {
+            tell(touched, &entry.page, &entry.used, true);
+            entry.page.store(page, Relaxed);
+        }
+        entry.used.store(self.now(), Relaxed);
+    }
+
+    /// Data references and instructions that were left out since they were last collected.
+    pub(crate) fn collect(&self) -> [u64; 2] {
+        let (references, instructions) = (self.references.take(), self.clock.get() - self.since.get());
+        self.clock.update(|clock| clock + references);
+        self.since.set(self.clock.get());
+        [references, instructions]
+    }
+
+    /// After [`LeftOut::collect`]: sets what is due after `left` accesses, or sooner.
+    pub(crate) fn expect(&self, touched: &Touched, left: u64) {
+        let now = touched.compare_clocks(self.clock.get());
+        self.clock.set(now);
+        self.since.set(now);
+        self.due.store(now + left.min(TOGETHER), SeqCst);
+        // If a change came after this, so does the interrupt that follows it.
+        if touched.changes() != self.changes.get() {
+            self.interrupt();
+        }
+    }
+
+    /// Empties the table if pages in it may not be known any more.
+    pub(crate) fn look_for_changes(&self, touched: &Touched) {
+        let changes = touched.changes();
+        if self.changes.replace(changes) != changes {
+            self.close(touched);
+        }
+    }
+
+    /// Makes the thread look for what is due when it begins its next block. Called by any thread.
+    pub(crate) fn interrupt(&self) {
+        self.due.store(0, SeqCst);
+    }
+
+    /// Empties the table.
+    pub(crate) fn close(&self, touched: &Touched) {
+        self.tell_uses(touched);
+        self.empty();
+    }
+
+    /// Ends the thread.
+    pub(crate) fn end(&self, touched: &Touched) {
+        if self.begun.swap(false, SeqCst) {
+            self.close(touched);
+            self.interrupt();
+        }
+    }
+
+    fn empty(&self) {
+        for DataPage(entry) in &self.data {
+            entry.iter().zip([NOWHERE, NOWHERE, NOWHERE, NEVER]).for_each(|(word, empty)| word.store(empty, Relaxed));
+        }
+        for CodePage { page, used } in &self.code {
+            page.store(NOWHERE, Relaxed);
+            used.store(NEVER, Relaxed);
+        }
+    }
+
+    /// Tells when pages of the table were last used. Called by any thread: what the own one does at the same moment may be told
+    /// now, later, or twice.
+    pub(crate) fn tell_uses(&self, touched: &Touched) {
+        if self.begun.load(SeqCst) {
+            self.data.iter().for_each(|DataPage(entry)| tell(touched, &entry[LOADS], &entry[USED], false));
+            self.code.iter().for_each(|entry| tell(touched, &entry.page, &entry.used, true));
+        }
+    }
+}
+
+/// Tells of one page when it was last used, if it was.
+fn tell(touched: &Touched, page: &AtomicU64, used: &AtomicU64, fetch: bool) {
+    let now = used.load(Relaxed);
+    if now > NEVER {
+        used.store(NEVER, Relaxed);
+        touched.stamp(page.load(Relaxed) >> UNIT.shift, fetch, now);
+    }
+}
