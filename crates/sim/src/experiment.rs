@@ -9,6 +9,7 @@ use crate::simulation::Simulation;
 use crate::workers;
 use crate::{Digest, Error, Files, Fragment, KernelModel, Row, Run, Setup, Watch};
 use rayon::prelude::*;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Ladder, PageSize};
@@ -91,6 +92,7 @@ pub fn plan_policies(
     }
     let mut setups = Vec::new();
     for machine in machines {
+        let shared = Arc::new(machine.clone());
         let ladder = match &conditions.sizes {
             Some(sizes) => only(machine, &machine.ladder(), sizes)?,
             None => machine.ladder(),
@@ -98,11 +100,11 @@ pub fn plan_policies(
         for host in &hosts {
             for (name, policy) in &policies {
                 let ladder = crate::experiment::ladder(machine, &ladder, policy)?;
-                let setup = Setup::new(machine.clone(), ladder, name, policy.clone(), conditions)?;
-                for kernel in &kernels {
+                let setup = Setup::new(Arc::clone(&shared), ladder, name, policy.clone(), conditions)?;
+                for (setup, kernel) in std::iter::repeat_n(setup, kernels.len()).zip(&kernels) {
                     let setup = match kernel {
-                        Some(kernel) => setup.clone().with_kernel(kernel)?,
-                        None => setup.clone(),
+                        Some(kernel) => setup.with_kernel(kernel)?,
+                        None => setup,
                     };
                     setups.push(match host {
                         Some(host) => setup.on_host(host)?,

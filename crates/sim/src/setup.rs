@@ -3,6 +3,7 @@
 use crate::footprint::KernelModel;
 use crate::host::HostSetup;
 use crate::{Conditions, Error, Files, Fragment};
+use std::sync::Arc;
 use superpage_mmu::Machine;
 use superpage_pages::{Ladder, format_bytes};
 use superpage_vm::Policy;
@@ -10,7 +11,8 @@ use superpage_vm::Policy;
 /// The parts of one simulation: checked, and not yet started.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    pub(crate) machine: Machine,
+    /// Shared by all setups of a grid: a sweep has millions of them.
+    pub(crate) machine: Arc<Machine>,
     pub(crate) ladder: Ladder,
     /// The policy as the user wrote it.
     pub(crate) name: String,
@@ -70,7 +72,7 @@ impl Setup {
     }
 
     pub(crate) fn new(
-        machine: Machine,
+        machine: Arc<Machine>,
         ladder: Ladder,
         name: &str,
         policy: Policy,
@@ -92,7 +94,7 @@ impl Setup {
             format_bytes(memory, &mut text).expect("a string takes everything");
             let kind = if ladder.len() > 1 { "superpage" } else { "base page" };
             return Err(Error::Usage(format!(
-                "memory of {text} is less than one {kind} of {least} on {}: give at least that with --memory",
+                "memory of {text} is less than one {kind} of {least} on {}: give at least that (--memory, or the axis memory of a sweep)",
                 machine.name
             )));
         }
@@ -102,7 +104,7 @@ impl Setup {
             let (mut text, name) = (String::new(), &machine.name);
             format_bytes(memory, &mut text).expect("a string takes everything");
             return Err(Error::Usage(format!(
-                "machine {name}: fragment {fragment}: memory of {text} has no extent of {size}; give at least that with --memory"
+                "machine {name}: fragment {fragment}: memory of {text} has no extent of {size}; give at least that (--memory, or the axis memory of a sweep)"
             )));
         }
         let frames = memory >> ladder.base().shift();
@@ -122,7 +124,7 @@ impl Setup {
     /// The same on a host with this policy.
     pub(crate) fn on_host(mut self, policy: &str) -> Result<Setup, Error> {
         self.host = Some(HostSetup::new(&self.machine, policy, self.frames)?);
-        self.machine.host.iter_mut().for_each(|host| host.managed = true);
+        Arc::make_mut(&mut self.machine).host.iter_mut().for_each(|host| host.managed = true);
         Ok(self)
     }
 }

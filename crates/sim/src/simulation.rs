@@ -156,7 +156,7 @@ impl Simulation {
         // The memory is the machine's, whatever sizes the policy uses.
         let physical = setup.machine.ladder();
         let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
-        let mut mmu = Mmu::of(&group.iter().map(|(_, setup)| &setup.machine).collect::<Vec<_>>());
+        let mut mmu = Mmu::of(&group.iter().map(|(_, setup)| setup.machine.as_ref()).collect::<Vec<_>>());
         let footprint = Footprint::new(setup, &mut vm, &mut mmu);
         let mut simulation = Simulation {
             vm,

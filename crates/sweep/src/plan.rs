@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::io::Read;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 use superpage_mmu::Machine;
 use superpage_sim::{Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, plan_policies};
 use superpage_trace::file::Reader;
@@ -28,8 +29,10 @@ pub struct Plan {
     /// The streams, in the order of their axis.
     pub(crate) streams: Vec<Stream>,
     machines: HashMap<String, Machine>,
-    /// Policies that are not built in, by name.
-    own: HashMap<String, OwnPolicy>,
+    /// The policies, by the words of their axis.
+    policies: HashMap<String, Policy>,
+    /// The setups of the part whose cells were asked for last: those of one part run one after the other.
+    last: Mutex<Option<(usize, Arc<Vec<Setup>>)>>,
     /// The parts by their streams and conditions.
     places: HashMap<String, usize>,
     /// The digest of everything that is read from files, by a name for people.
@@ -89,7 +92,8 @@ impl Plan {
     /// # Errors
     /// As for [`Plan::new`].
     pub fn with_policies(sweep: Sweep, own: HashMap<String, OwnPolicy>, limits: &[Limit]) -> Result<Plan, Error> {
-        let (mut streams, mut parts, mut machines) = (Vec::new(), Parts::default(), HashMap::new());
+        let (mut streams, mut parts) = (Vec::new(), Parts::default());
+        let (mut machines, mut policies) = (HashMap::new(), HashMap::new());
         let (mut inputs, mut texts) = (BTreeMap::new(), Texts::default());
         let axis = sweep.axes.iter().find(|axis| axis.name == "workload").expect("every sweep has one");
         for name in &axis.values {
@@ -108,10 +112,11 @@ impl Plan {
                 machines.insert(name.clone(), machine);
             }
             if !texts.policies.contains_key(&point.policy) {
-                let text = match own.get(&point.policy) {
-                    Some(policy) => policy.text.clone(),
-                    None => superpage_sim::expand(&point.policy)?,
+                let (policy, text) = match own.get(&point.policy) {
+                    Some(own) => (own.policy.clone(), own.text.clone()),
+                    None => (superpage_sim::policy(&point.policy)?, superpage_sim::expand(&point.policy)?),
                 };
+                policies.insert(point.policy.clone(), policy);
                 inputs.insert(format!("policy {}", point.policy), hex(text.as_bytes()));
                 texts.policies.insert(point.policy.clone(), text);
             }
@@ -119,7 +124,8 @@ impl Plan {
             parts.add(stream, point, name);
         }
         let Parts { parts, places } = parts;
-        let mut plan = Plan { sweep, parts, cells: Vec::new(), streams, machines, own, places, inputs };
+        let (cells, last) = (Vec::new(), Mutex::default());
+        let mut plan = Plan { sweep, parts, cells, streams, machines, policies, last, places, inputs };
         plan.find_cells(&texts, limits)?;
         Ok(plan)
     }
@@ -134,16 +140,18 @@ impl Plan {
                 std::iter::repeat_n(texts.machines[machine].as_str(), with_base)
             };
             let machines: Vec<&str> = part.grid.iter().flat_map(rows).collect();
-            for group in groups(&setups, &watch) {
+            let (rows, all) = (setups.len(), groups(&setups, &watch));
+            let mut setups: Vec<Option<Setup>> = setups.into_iter().map(Some).collect();
+            for group in all {
                 for rows in group.chunks(MACHINES) {
-                    let members: Vec<Setup> = rows.iter().map(|row| setups[*row].clone()).collect();
+                    let members: Vec<Setup> = rows.iter().filter_map(|row| setups[*row].take()).collect();
                     check_memory(&members, &watch, self.streams[part.stream].extent, limits)?;
                     let machines = rows.iter().map(|row| machines[*row]);
                     let name = self.name(part, members.iter().zip(machines), texts);
                     self.cells.push(Cell { name, part: place, rows: rows.to_vec() });
                 }
             }
-            self.parts[place].rows = setups.len();
+            self.parts[place].rows = rows;
         }
         Ok(())
     }
@@ -168,11 +176,7 @@ impl Plan {
     pub(crate) fn setups(&self, part: &Part) -> Result<Vec<Setup>, Error> {
         let mut all = Vec::new();
         for (name, policies) in &part.grid {
-            let policy = |name: &String| match self.own.get(name) {
-                Some(own) => Ok((name.clone(), own.policy.clone())),
-                None => Ok((name.clone(), superpage_sim::policy(name)?)),
-            };
-            let policies = policies.iter().map(policy).collect::<Result<Vec<_>, Error>>()?;
+            let policies: Vec<_> = policies.iter().map(|name| (name.clone(), self.policies[name].clone())).collect();
             all.extend(plan_policies(std::slice::from_ref(&self.machines[name]), &policies, &part.conditions)?);
         }
         // Rows are compared with base by their machine's name.
@@ -202,7 +206,12 @@ impl Plan {
 
     /// The setups of a cell.
     pub(crate) fn setups_of(&self, cell: &Cell) -> Result<Vec<Setup>, Error> {
-        let setups = self.setups(&self.parts[cell.part])?;
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let setups = match &*last {
+            Some((part, setups)) if *part == cell.part => Arc::clone(setups),
+            _ => Arc::clone(&last.insert((cell.part, Arc::new(self.setups(&self.parts[cell.part])?))).1),
+        };
+        drop(last);
         Ok(cell.rows.iter().map(|row| setups[*row].clone()).collect())
     }
 
