@@ -143,16 +143,16 @@ fn draw<T>(make: impl Fn(&OsString) -> rustix::io::Result<T>) -> io::Result<(OsS
 /// How old a file with a temporary name is when it counts as left behind.
 const LEFT: Duration = Duration::from_secs(60);
 
-/// Removes from a folder of superpage's own what processes that were killed have left there under temporary names. A minute
-/// must have gone by: another process may be about to give such a file its own name. What cannot be removed stays.
-pub fn remove_leftovers(folder: &Path) {
+/// Removes from a folder of superpage's own what processes that were killed have left there under temporary names. Unless the caller is
+/// `alone` in it, a minute must have gone by: another process may be about to give such a file its own name. What cannot be removed stays.
+pub fn remove_leftovers(folder: &Path, alone: bool) {
     let Ok(files) = std::fs::read_dir(folder) else { return };
     for file in files.flatten() {
         let name = file.file_name();
         let drawn = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
         let drawn = drawn.is_some_and(|end| end.len() == 16 && end.bytes().all(|byte| byte.is_ascii_hexdigit()));
         let age = || file.metadata().ok().filter(|data| data.is_file())?.modified().ok()?.elapsed().ok();
-        if drawn && age().is_some_and(|age| age >= LEFT) {
+        if drawn && (alone || age().is_some_and(|age| age >= LEFT)) {
             let _ = std::fs::remove_file(file.path());
         }
     }
@@ -218,10 +218,12 @@ mod tests {
                 file.set_modified(ago).unwrap();
             }
         }
-        remove_leftovers(folder.path());
+        remove_leftovers(folder.path(), false);
         let left = fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().file_name());
         let mut left: Vec<_> = left.collect();
         left.sort();
         assert_eq!(left, [".superpage-0123456789abcde", ".superpage-0123456789abcdee", "settings.json"]);
+        remove_leftovers(folder.path(), true);
+        assert!(!folder.path().join(".superpage-0123456789abcdee").exists());
     }
 }

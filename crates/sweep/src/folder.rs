@@ -17,6 +17,9 @@ const MANIFEST: &str = "sweep.json";
 const CELLS: &str = "cells";
 const LOCKS: &str = "locks";
 
+/// What helps where nothing can be written.
+const WAY_OUT: &str = "name a folder with -o where this user may write";
+
 /// The folder of a sweep, which this process works on.
 pub(crate) struct Folder {
     path: PathBuf,
@@ -88,8 +91,7 @@ impl Folder {
             if folder == path {
                 refuse_others(path).map_err(|error| wrong(&error))?;
             }
-            let way_out = "name a folder with -o where this user may write";
-            std::fs::create_dir_all(&folder).map_err(|error| wrong(&format_args!("{error}; {way_out}")))?;
+            std::fs::create_dir_all(&folder).map_err(|error| wrong(&format_args!("{error}; {WAY_OUT}")))?;
         }
         let locks = lock(&path.join(LOCKS), shard).map_err(|problem| wrong(&problem))?;
         let now = Manifest::of(plan);
@@ -105,8 +107,10 @@ impl Folder {
                 write(&path.join(MANIFEST), text.as_bytes()).map_err(|error| wrong(&error))?;
             }
         }
-        remove_leftovers(path);
-        remove_leftovers(&path.join(CELLS));
+        // What runs without shards has the folder to itself.
+        let alone = shard.of == 1;
+        remove_leftovers(path, alone);
+        remove_leftovers(&path.join(CELLS), alone);
         Ok(Folder { path: path.into(), _locks: locks })
     }
 
@@ -188,7 +192,7 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
 fn lock(folder: &Path, Shard { index, of }: Shard) -> Result<Vec<File>, String> {
     let open = |name: &str| {
         let open = File::options().create(true).truncate(false).read(true).write(true).open(folder.join(name));
-        open.map_err(|error| format!("{}/{name}: {error}", folder.display()))
+        open.map_err(|error| format!("{}/{name}: {error}; {WAY_OUT}", folder.display()))
     };
     let held = |file: File, locked: Result<(), TryLockError>, by: &str| match locked {
         Ok(()) => Ok(file),

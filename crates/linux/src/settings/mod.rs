@@ -187,7 +187,7 @@ impl Settings {
             eprintln!("superpage: waiting until {holder} has put back the settings of this kernel");
             told = true;
         }
-        superpage_output::remove_leftovers(&self.system.run);
+        superpage_output::remove_leftovers(&self.system.run, false);
         if let Some(recovered) = undo_journal(&self.system)? {
             eprintln!("superpage: {recovered}");
         }
