@@ -2,7 +2,7 @@
 
 use crate::axis::{self, KINDS, Point, SET, TRACE, apply, is_known, rank};
 use serde::Deserialize;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 use superpage_mmu::{Machine, MachineError};
 use superpage_sim::Error;
@@ -109,14 +109,7 @@ impl Sweep {
         for (name, value) in &tables {
             match (name.as_str(), value) {
                 ("workload" | "trace", _) => {}
-                ("set", Value::Table(keys)) => {
-                    for (key, value) in keys {
-                        axes.push(Axis {
-                            name: format!("{SET}{key}"),
-                            values: values(&format!("set.\"{key}\""), value)?,
-                        });
-                    }
-                }
+                ("set", Value::Table(keys)) => keys.iter().try_for_each(|(key, value)| set(key, value, &mut axes))?,
                 (name, value) if is_known(name) => axes.push(Axis { name: name.into(), values: values(name, value)? }),
                 (name, _) => {
                     let known: Vec<&str> = KINDS.iter().map(|kind| kind.name).collect();
@@ -303,10 +296,28 @@ fn listed(names: &[&str]) -> String {
     if names.is_empty() { "none".into() } else { names.join(", ") }
 }
 
+/// The axes of a key of machine files: of what is below it, where the key is written without quotes, as TOML reads `set.costs.fault`.
+fn set(key: &str, value: &Value, axes: &mut Vec<Axis>) -> Result<(), String> {
+    if let Value::Table(below) = value {
+        return below.iter().try_for_each(|(name, value)| set(&format!("{key}.{name}"), value, axes));
+    }
+    let (name, said) = (format!("{SET}{key}"), format!("set.\"{key}\""));
+    if axes.iter().any(|axis| axis.name == name) {
+        return Err(format!("axes.{said} is there twice, with quotes and without"));
+    }
+    // A machine's name says what is set in it, and there a comma ends a value.
+    let values = values(&said, value)?;
+    match values.iter().find(|value| value.contains(',')) {
+        Some(value) => Err(format!("axes.{said}: {value:?}: expected one value without a comma; several are a list")),
+        None => Ok(axes.push(Axis { name, values })),
+    }
+}
+
 /// The values of an axis: a list, or one value.
 fn values(axis: &str, value: &Value) -> Result<Vec<String>, String> {
     let one = |value: &Value| match value {
         Value::String(text) => Ok(text.clone()),
+        Value::Float(number) if !number.is_finite() => Err(format!("axes.{axis}: {number}: expected a finite number")),
         Value::Integer(number) => Ok(number.to_string()),
         Value::Float(number) => Ok(number.to_string()),
         Value::Boolean(truth) => Ok(truth.to_string()),
@@ -322,14 +333,28 @@ fn values(axis: &str, value: &Value) -> Result<Vec<String>, String> {
     Ok(values)
 }
 
-/// Refuses what would be the same point twice.
+/// Refuses what would be the same point twice, also where it is spelled in another way, as 1G and 1024M.
 fn twice(axes: &[Axis], bundle: &[usize]) -> Result<(), String> {
-    let mut seen = BTreeSet::new();
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
     for place in 0..axes[bundle[0]].values.len() {
-        let values: Vec<&str> = bundle.iter().map(|axis| axes[*axis].values[place].as_str()).collect();
-        if !seen.insert(values.clone()) {
-            let names: Vec<&str> = bundle.iter().map(|axis| axes[*axis].name.as_str()).collect();
-            return Err(format!("axes.{}: {} is there twice", names.join(" and "), values.join(" with ")));
+        let said = |place: usize| {
+            bundle.iter().map(|axis| axes[*axis].values[place].as_str()).collect::<Vec<_>>().join(" with ")
+        };
+        let mut point = Point::default();
+        for axis in bundle {
+            // What cannot be applied is reported later, with its axis: until then it is equal to nothing.
+            let Axis { name, values } = &axes[*axis];
+            if apply(name, &mut point, &values[place]).is_err() {
+                point.set.push((name.clone(), values[place].clone()));
+            }
+        }
+        if let Some(then) = seen.insert(format!("{point:?}"), place) {
+            let names = bundle.iter().map(|axis| axes[*axis].name.as_str()).collect::<Vec<_>>().join(" and ");
+            let (then, now) = (said(then), said(place));
+            return Err(match then == now {
+                true => format!("axes.{names}: {now} is there twice"),
+                false => format!("axes.{names}: {then} and {now} are the same: leave one of them out"),
+            });
         }
     }
     Ok(())
@@ -442,5 +467,48 @@ mod tests {
         assert!(error.contains("expected a name of letters"), "{error}");
         let error = sweep("[machines.a]\nfrom = 3\n").unwrap_err();
         assert!(error.contains("machines.a: from: expected the name"), "{error}");
+    }
+
+    fn axes(text: &str) -> Result<Vec<Axis>, String> {
+        let head = "[sweep]\nname = \"a\"\n[axes]\nworkload = \"touch\"\nmachine = \"zen5\"\npolicy = \"thp\"\n";
+        Sweep::parse(&format!("{head}{text}\n")).map(|sweep| sweep.axes)
+    }
+
+    #[test]
+    fn values_that_are_spelled_differently_are_the_same() {
+        for (text, said) in [
+            ("memory = [\"1G\", \"1024M\"]", "axes.memory: 1G and 1024M are the same: leave one of them out"),
+            ("memory = [\"own\", 1024, \"1K\"]", "axes.memory: 1024 and 1K are the same"),
+            ("fragment = [0.5, \"0.50\"]", "axes.fragment: 0.5 and 0.50 are the same"),
+            ("seed = [7, \"07\"]", "axes.seed: 7 and 07 are the same"),
+            ("sizes = [\"2M\", \"2048K\"]", "axes.sizes: 2M and 2048K are the same"),
+            ("memory = [\"1G\", \"1G\"]", "axes.memory: 1G is there twice"),
+            ("memory = [\"1G\", \"1X\", \"1X\"]", "axes.memory: 1X is there twice"),
+        ] {
+            let error = axes(text).unwrap_err();
+            assert!(error.starts_with(said), "{text}: {error}");
+        }
+        assert!(axes("memory = [\"1G\", \"1025M\"]\nswap = \"1G\"").is_ok());
+    }
+
+    #[test]
+    fn keys_of_machine_files_may_be_written_without_quotes() {
+        let quoted = axes("set.\"tlb.L2 DTLB.entries\" = [1, 2]\nset.\"costs.fault\" = 5").unwrap();
+        assert_eq!(axes("set.tlb.\"L2 DTLB\".entries = [1, 2]\nset.costs.fault = 5").unwrap(), quoted);
+        for (text, said) in [
+            (
+                "set.\"costs.fault\" = 5\nset.costs.fault = 6",
+                "axes.set.\"costs.fault\" is there twice, with quotes and without",
+            ),
+            (
+                "set.\"costs.fault\" = \"5,costs.zero=6\"",
+                "axes.set.\"costs.fault\": \"5,costs.zero=6\": expected one value without a comma",
+            ),
+            ("set.\"costs.fault\" = [inf, 5]", "axes.set.\"costs.fault\": inf: expected a finite number"),
+            ("fragment = nan", "axes.fragment: NaN: expected a finite number"),
+        ] {
+            let error = axes(text).unwrap_err();
+            assert!(error.starts_with(said), "{text}: {error}");
+        }
     }
 }
