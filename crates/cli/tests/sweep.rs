@@ -196,16 +196,26 @@ fn files_that_are_not_of_the_sweep_are_not_taken_for_its_own() {
     );
     place.sweep("out", &[]);
     let (rows, files) = (place.rows("out"), cells(&place.path("out")));
-    let [one, other, ..] = &files.keys().collect::<Vec<_>>()[..] else { panic!("{files:?}") };
+    let [one, other, third, ..] = &files.keys().collect::<Vec<_>>()[..] else { panic!("{files:?}") };
     let path = |name: &str| place.path("out/cells").join(name);
     let kept = fs::read(path(one)).unwrap();
     fs::copy(path(other), path(one)).unwrap();
     let done = place.run(&["sweep", "a.toml", "-o", "out"]);
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(!done.status.success() && said.contains("it is of another cell; remove that file"), "{said}");
+    // It is told before anything runs that is missing.
+    fs::remove_file(path(third)).unwrap();
+    fs::write(path(one), &kept[..kept.len() - 9]).unwrap();
+    let done = place.run(&["sweep", "a.toml", "-o", "out"]);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.code() == Some(1) && said.contains(&format!("{one}: ")), "{said}");
+    assert!(said.contains("remove that file and give the same command again") && !path(third).exists(), "{said}");
     fs::write(path(one), kept).unwrap();
+    // What a kill has left just now goes, where no shard may be about to name it.
+    fs::write(path(".superpage-0123456789abcdef"), "").unwrap();
     place.sweep("out", &[]);
     assert_eq!(place.rows("out"), rows);
+    assert!(!path(".superpage-0123456789abcdef").exists());
 
     fs::create_dir(place.path("mine")).unwrap();
     fs::write(place.path("mine/rows.parquet"), "mine").unwrap();
@@ -270,6 +280,7 @@ fn what_makes_no_sense_is_refused_before_anything_runs() {
         ("0.5, 0]", "1.5, 0]", "axes.fragment: 1.5: expected a share from 0 to 1"),
         ("\"16M\"", "\"16X\"", "axes.memory: 16X: "),
         ("\"16M\"", "\"1M\"", "memory of 1M is less than one superpage of 2M on skylake-sp"),
+        ("\"16M\"", "0", "give at least that (--memory, or the axis memory of a sweep)"),
         ("[0.5, 0]", "[0.5]", "must have as many values each: memory has 2, fragment has 1"),
         ("[0.5, 0]", "[]", "axes.fragment is empty"),
         ("\"fragment\"]]", "\"seed\"]]", "sweep.zip: there is no axis seed; [axes] has workload, memory, fragment, "),

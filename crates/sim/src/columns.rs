@@ -8,6 +8,8 @@ use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{ColumnPath, Type};
 use serde_json::Value;
+use std::io::Write;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A column of a table: its name, and a value or none for each row.
@@ -32,6 +34,18 @@ pub enum Values {
     Texts(Vec<Option<String>>),
 }
 
+impl Values {
+    /// The number of rows.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Values::Counts(values) => values.len(),
+            Values::Numbers(values) => values.len(),
+            Values::Truths(values) => values.len(),
+            Values::Texts(values) => values.len(),
+        }
+    }
+}
+
 /// Which columns of a file are compressed. For a few rows that takes longer than to write them.
 #[derive(Clone, Copy)]
 pub(crate) enum Packed {
@@ -50,43 +64,130 @@ pub(crate) fn text(value: &Value) -> Option<String> {
     }
 }
 
+/// What is in a column, as far as its values say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Kind {
+    /// Nothing but null yet.
+    #[default]
+    Null,
+    Counts,
+    Numbers,
+    Truths,
+    Texts,
+}
+
+/// The types of the columns of rows: they follow from the values of all, so they are known when the last row was seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kinds(Vec<(String, Kind)>);
+
+impl Kinds {
+    /// Takes a row into account. All have the same keys in the same order.
+    pub(crate) fn see(&mut self, fields: &[(String, Value)]) {
+        if self.0.is_empty() {
+            self.0 = fields.iter().map(|(name, _)| (name.clone(), Kind::Null)).collect();
+        }
+        for ((_, kind), (_, value)) in self.0.iter_mut().zip(fields) {
+            let one = match value {
+                Value::Null => continue,
+                Value::Bool(_) => Kind::Truths,
+                Value::Number(number) if number.is_u64() => Kind::Counts,
+                Value::Number(_) => Kind::Numbers,
+                _ => Kind::Texts,
+            };
+            *kind = match (*kind, one) {
+                (Kind::Null, one) => one,
+                (kind, one) if kind == one => kind,
+                (Kind::Counts | Kind::Numbers, Kind::Counts | Kind::Numbers) => Kind::Numbers,
+                _ => Kind::Texts,
+            };
+        }
+    }
+
+    /// Columns of these types without rows; a key that is null in all rows becomes text.
+    pub(crate) fn columns(&self) -> Vec<Column> {
+        let column = |(name, kind): &(String, Kind)| {
+            let values = match kind {
+                Kind::Counts => Values::Counts(Vec::new()),
+                Kind::Numbers => Values::Numbers(Vec::new()),
+                Kind::Truths => Values::Truths(Vec::new()),
+                Kind::Null | Kind::Texts => Values::Texts(Vec::new()),
+            };
+            Column { name: name.clone(), values }
+        };
+        self.0.iter().map(column).collect()
+    }
+}
+
+impl Column {
+    /// Adds the value of a row; one that is not of the column's type becomes null.
+    pub(crate) fn push(&mut self, value: &Value) {
+        match &mut self.values {
+            Values::Counts(values) => values.push(value.as_u64()),
+            Values::Numbers(values) => values.push(value.as_f64()),
+            Values::Truths(values) => values.push(value.as_bool()),
+            Values::Texts(values) => values.push(text(value)),
+        }
+    }
+}
+
 /// The columns of rows with the same keys in the same order. The type of a column follows from its values; a key that is null in all rows
 /// becomes text.
 pub(crate) fn columns(rows: &[Vec<(String, Value)>]) -> Vec<Column> {
-    let Some(first) = rows.first() else { return Vec::new() };
-    let column = |(place, (name, _)): (usize, &(String, Value))| {
-        let all = || rows.iter().map(|row| &row[place].1);
-        let are = |kind: fn(&Value) -> bool| all().all(|value| value.is_null() || kind(value));
-        let values = if are(|_| false) {
-            Values::Texts(vec![None; rows.len()])
-        } else if are(Value::is_u64) {
-            Values::Counts(all().map(Value::as_u64).collect())
-        } else if are(Value::is_number) {
-            Values::Numbers(all().map(Value::as_f64).collect())
-        } else if are(Value::is_boolean) {
-            Values::Truths(all().map(Value::as_bool).collect())
-        } else {
-            Values::Texts(all().map(text).collect())
-        };
-        Column { name: name.clone(), values }
-    };
-    first.iter().enumerate().map(column).collect()
+    let mut kinds = Kinds::default();
+    rows.iter().for_each(|row| kinds.see(row));
+    let mut columns = kinds.columns();
+    for row in rows {
+        columns.iter_mut().zip(row).for_each(|(column, (_, value))| column.push(value));
+    }
+    columns
 }
+
+/// The most rows of a group of a Parquet file: what its writers, and most readers, have in memory at a time.
+pub(crate) const GROUP: usize = 32_768;
 
 /// A Parquet file of columns, all compressed.
 ///
 /// # Errors
 /// In words, it cannot be made.
 pub fn parquet(columns: &[Column]) -> Result<Vec<u8>, String> {
-    with_notes(columns, &[], Packed::Whole).map_err(|error| error.to_string())
+    with_notes(columns, &[], Packed::Whole, None).map_err(|error| error.to_string())
 }
 
-/// A Parquet file of columns, with notes in its metadata.
+/// A Parquet file of columns, with notes in its metadata, and a last one under the key `digest`, if that is given, which says how many bytes
+/// of the file are data, and their digest.
 pub(crate) fn with_notes(
     columns: &[Column],
     notes: &[(&str, String)],
     packed: Packed,
+    digest: Option<&str>,
 ) -> Result<Vec<u8>, ParquetError> {
+    let mut bytes = Vec::new();
+    let mut writer = writer(&mut bytes, columns, notes, packed)?;
+    let rows = columns.first().map_or(0, |column| column.values.len());
+    for from in (0..rows).step_by(GROUP) {
+        group(&mut writer, columns, from..rows.min(from + GROUP))?;
+    }
+    if let Some(key) = digest {
+        writer.flush()?;
+        let data = digest_of(writer.inner());
+        writer.append_key_value_metadata(KeyValue::new(key.to_string(), data));
+    }
+    writer.close()?;
+    Ok(bytes)
+}
+
+/// How many bytes these are, and their digest.
+pub(crate) fn digest_of(bytes: &[u8]) -> String {
+    format!("{} {:032x}", bytes.len(), xxhash_rust::xxh3::xxh3_128(bytes))
+}
+
+/// The writer of a file with such columns.
+pub(crate) fn writer<W: Write + Send>(
+    out: W,
+    columns: &[Column],
+    notes: &[(&str, String)],
+    packed: Packed,
+) -> Result<SerializedFileWriter<W>, ParquetError> {
     let fields = columns.iter().map(|column| {
         let kind = match column.values {
             Values::Counts(_) => Physical::INT64,
@@ -100,36 +201,41 @@ pub(crate) fn with_notes(
     });
     let fields = fields.collect::<Result<Vec<_>, ParquetError>>()?;
     let schema = Arc::new(Type::group_type_builder("row").with_fields(fields).build()?);
-    let mut bytes = Vec::new();
-    let mut writer = SerializedFileWriter::new(&mut bytes, schema, Arc::new(properties(notes, packed).build()))?;
-    if !columns.is_empty() {
-        let mut group = writer.next_row_group()?;
-        for column in columns {
-            let mut out = group.next_column()?.expect("as many columns as the schema has");
-            match &column.values {
-                Values::Counts(values) => {
-                    let (levels, present) = split(values, |value| *value as i64);
-                    out.typed::<Int64Type>().write_batch(&present, Some(&levels), None)?;
-                }
-                Values::Numbers(values) => {
-                    let (levels, present) = split(values, |value| *value);
-                    out.typed::<DoubleType>().write_batch(&present, Some(&levels), None)?;
-                }
-                Values::Truths(values) => {
-                    let (levels, present) = split(values, |value| *value);
-                    out.typed::<BoolType>().write_batch(&present, Some(&levels), None)?;
-                }
-                Values::Texts(values) => {
-                    let (levels, present) = split(values, |value| ByteArray::from(value.as_bytes().to_vec()));
-                    out.typed::<ByteArrayType>().write_batch(&present, Some(&levels), None)?;
-                }
+    SerializedFileWriter::new(out, schema, Arc::new(properties(notes, packed).build()))
+}
+
+/// Writes these rows of the columns as a group.
+pub(crate) fn group<W: Write + Send>(
+    writer: &mut SerializedFileWriter<W>,
+    columns: &[Column],
+    rows: Range<usize>,
+) -> Result<(), ParquetError> {
+    let mut group = writer.next_row_group()?;
+    for column in columns {
+        let mut out = group.next_column()?.expect("as many columns as the schema has");
+        match &column.values {
+            Values::Counts(values) => {
+                let (levels, present) = split(&values[rows.clone()], |value| *value as i64);
+                out.typed::<Int64Type>().write_batch(&present, Some(&levels), None)?;
             }
-            out.close()?;
+            Values::Numbers(values) => {
+                let (levels, present) = split(&values[rows.clone()], |value| *value);
+                out.typed::<DoubleType>().write_batch(&present, Some(&levels), None)?;
+            }
+            Values::Truths(values) => {
+                let (levels, present) = split(&values[rows.clone()], |value| *value);
+                out.typed::<BoolType>().write_batch(&present, Some(&levels), None)?;
+            }
+            Values::Texts(values) => {
+                let (levels, present) =
+                    split(&values[rows.clone()], |value| ByteArray::from(value.as_bytes().to_vec()));
+                out.typed::<ByteArrayType>().write_batch(&present, Some(&levels), None)?;
+            }
         }
-        group.close()?;
+        out.close()?;
     }
-    writer.close()?;
-    Ok(bytes)
+    group.close()?;
+    Ok(())
 }
 
 fn properties(notes: &[(&str, String)], packed: Packed) -> WriterPropertiesBuilder {

@@ -1,7 +1,7 @@
 //! Runs that are kept in a file until others are there to be compared with: Parquet, with the columns of rows, and one more for what the
 //! errors of a sampled stream are found from.
 
-use crate::columns::{Packed, columns, with_notes};
+use crate::columns::{Packed, columns, digest_of, with_notes};
 use crate::report::fields;
 use crate::{Error, Run};
 use bytes::Bytes;
@@ -9,6 +9,9 @@ use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
 use parquet::record::Field;
 use serde_json::{Map, Value};
 use std::fs::File;
+
+/// The note with the digest of the file's data: a byte of plain numbers that changes would otherwise be another number.
+const DIGEST: &str = "superpage.digest";
 
 /// The column that rows do not have.
 const EVIDENCE: &str = "evidence";
@@ -42,7 +45,7 @@ pub fn keep(runs: &[Run], notes: &[(&str, String)]) -> Result<Vec<u8>, Error> {
     };
     let rows = runs.iter().map(row).collect::<Result<Vec<_>, serde_json::Error>>();
     let rows = rows.map_err(|error| failed(error.to_string()))?;
-    with_notes(&columns(&rows), notes, Packed::Only(EVIDENCE)).map_err(|error| failed(error.to_string()))
+    with_notes(&columns(&rows), notes, Packed::Only(EVIDENCE), Some(DIGEST)).map_err(|error| failed(error.to_string()))
 }
 
 /// What [`keep`] has kept.
@@ -68,8 +71,14 @@ impl Kept {
     /// # Errors
     /// In words, it is none that [`keep`] has made in this version of superpage, or it is damaged.
     pub fn read(file: Vec<u8>) -> Result<Kept, String> {
-        let reader = SerializedFileReader::new(Bytes::from(file)).map_err(|error| error.to_string())?;
+        let file = Bytes::from(file);
+        let reader = SerializedFileReader::new(file.clone()).map_err(|error| error.to_string())?;
         let notes = notes(&reader);
+        let digest = notes.iter().find(|(key, _)| key == DIGEST).map_or("", |(_, digest)| digest);
+        let bytes = digest.split(' ').next().and_then(|bytes| bytes.parse().ok()).unwrap_or(usize::MAX);
+        if file.get(..bytes).is_none_or(|data| digest_of(data) != digest) {
+            return Err("its data are not those that were written".into());
+        }
         let rows = reader.get_row_iter(None).map_err(|error| error.to_string())?;
         let run = |row: Result<parquet::record::Row, parquet::errors::ParquetError>| -> Result<Run, String> {
             let row = row.map_err(|error| error.to_string())?;

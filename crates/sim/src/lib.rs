@@ -19,6 +19,7 @@ mod files;
 mod footprint;
 mod fragment;
 mod group;
+mod grouped;
 mod hardware;
 mod host;
 mod kept;
@@ -44,6 +45,7 @@ pub use experiment::{Conditions, Progress, compare, plan, plan_machines, plan_po
 pub use footprint::{KernelCounts, KernelModel, kernels};
 pub use fragment::Fragment;
 pub use group::groups;
+pub use grouped::RowFile;
 pub use kept::{Kept, keep};
 pub use machine::{machine, machine_with_text, machines, overlays, with_values};
 pub use parts::{Part, Run, Sample, Watch, rows};

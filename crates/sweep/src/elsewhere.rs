@@ -5,6 +5,7 @@ use crate::pass::{Kept as Cells, pass};
 use crate::run::finish;
 use crate::{Done, Plan, Shard, merge};
 use std::collections::HashMap;
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -41,8 +42,12 @@ impl Plan {
     /// # Errors
     /// [`Error::Output`]: a cell is not there, or cannot be read.
     pub fn merged(&self, path: &Path) -> Result<Vec<Row>, Error> {
-        merge::merge(self, path).map(|merged| merged.rows)
+        merge::rows(self, path, processors())
     }
+}
+
+fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
 /// The folder of a sweep, held for as long as this lives, as by [`run`](crate::run).
@@ -57,9 +62,16 @@ impl Store {
     /// Opens the folder, or makes it.
     ///
     /// # Errors
-    /// [`Error::Usage`]: it cannot be used, is of another sweep or version, or in use.
+    /// [`Error::Usage`]: it cannot be used, is of another sweep or version, or in use. [`Error::Output`]: a cell that it has is damaged.
     pub fn open(plan: Arc<Plan>, path: &Path) -> Result<Store, Error> {
         let folder = Folder::open(path, &plan, Shard::default())?;
+        let there = folder::cells(path);
+        let (there, missing): (Vec<usize>, Vec<usize>) =
+            (0..plan.cells.len()).partition(|place| there.contains(&plan.cells[*place].name));
+        // Where nothing is missing, all rows are next, which reads them.
+        if !missing.is_empty() {
+            merge::check(&plan, path, &there, processors())?;
+        }
         let rows = plan.cells.iter().map(|cell| (cell.name.clone(), cell.rows.len())).collect();
         Ok(Store { plan, folder, rows })
     }
@@ -91,6 +103,6 @@ impl Store {
     /// # Errors
     /// [`Error::Output`]: a cell cannot be read, or a file not be written.
     pub fn finish(&self, ran: usize, command: &str) -> Result<Done, Error> {
-        finish(&self.plan, &self.folder, ran, command, &AtomicBool::new(false))
+        finish(&self.plan, &self.folder, ran, command, processors(), &AtomicBool::new(false))
     }
 }

@@ -4,11 +4,10 @@
 
 use crate::axis::{Point, SET};
 use crate::file::Bundle;
-use crate::merge::Merged;
+use crate::merge::{Brief, Merged};
 use crate::{Plan, Sweep};
 use std::collections::HashMap;
 use superpage_report::{Axis, Figure, Heat, Kind, Point as Mark, Series};
-use superpage_sim::Row;
 
 /// The most values of an axis in a heat map.
 const CELLS: usize = 24;
@@ -51,17 +50,17 @@ pub(crate) struct Shown {
 }
 
 /// A point with its row.
-struct Datum<'a> {
+struct Datum {
     /// The value of each bundle.
     chosen: Vec<usize>,
-    row: &'a Row,
+    row: Brief,
 }
 
 /// The rows by point, and the bundles.
 struct Data<'a> {
     sweep: &'a Sweep,
     bundles: Vec<Bundle>,
-    data: Vec<Datum<'a>>,
+    data: Vec<Datum>,
     places: HashMap<Vec<usize>, usize>,
 }
 
@@ -75,18 +74,13 @@ pub(crate) fn figures(plan: &Plan, merged: &Merged) -> Vec<Shown> {
     shown
 }
 
-fn mean(values: &[f64]) -> Option<f64> {
-    let sum: f64 = values.iter().map(|value| value.ln()).sum();
-    (!values.is_empty()).then(|| (sum / values.len() as f64).exp())
-}
-
 impl<'a> Data<'a> {
     fn of(plan: &'a Plan, merged: &'a Merged) -> Data<'a> {
         let sweep = &plan.sweep;
         let (mut data, mut places) = (Vec::new(), HashMap::new());
         for (number, point) in sweep.points().enumerate() {
-            let row = &merged.rows[merged.place(plan, &point)];
-            if row.error.is_none() && row.complete {
+            let row = merged.rows[merged.place(plan, &point)];
+            if row.whole {
                 let chosen = sweep.chosen(number);
                 places.insert(chosen.clone(), data.len());
                 data.push(Datum { chosen, row });
@@ -100,30 +94,29 @@ impl<'a> Data<'a> {
     }
 
     /// The value of a row; `None` for `base` where it is the measure, and where there is none.
-    fn value(&self, datum: &Datum<'_>, measure: Measure) -> Option<f64> {
+    fn value(&self, datum: &Datum, measure: Measure) -> Option<f64> {
         match measure {
-            Measure::OverBase if datum.row.is_base() => None,
+            Measure::OverBase if datum.row.base => None,
             Measure::OverBase => datum.row.speedup,
             Measure::OverFirst => {
                 let first = datum.chosen.iter().zip(&self.bundles);
                 let first: Vec<usize> = first.map(|(value, bundle)| if bundle.sets() { 0 } else { *value }).collect();
                 let first = self.data[*self.places.get(&first)?].row;
-                (datum.row.cycles > 0).then(|| first.seconds / datum.row.seconds)
+                (datum.row.seconds > 0.0).then(|| first.seconds / datum.row.seconds)
             }
         }
         .filter(|value| value.is_finite() && *value > 0.0)
     }
 
-    /// The mean of those for which `which` holds.
-    fn mean(&self, measure: Measure, which: impl Fn(&[usize]) -> bool) -> Option<f64> {
-        let values = self.data.iter().filter(|datum| which(&datum.chosen));
-        mean(&values.filter_map(|datum| self.value(datum, measure)).collect::<Vec<_>>())
+    /// Means for each value of some bundles at once, in one pass over the rows.
+    fn means(&self, measure: Measure, by: &[usize]) -> HashMap<Vec<usize>, f64> {
+        self.means_of(measure, by, |_| true)
     }
 
-    /// Means for each value of some bundles at once.
-    fn means(&self, measure: Measure, by: &[usize]) -> HashMap<Vec<usize>, f64> {
+    /// The same of those for which `which` holds.
+    fn means_of(&self, measure: Measure, by: &[usize], which: impl Fn(&[usize]) -> bool) -> HashMap<Vec<usize>, f64> {
         let mut sums: HashMap<Vec<usize>, (f64, usize)> = HashMap::new();
-        for datum in &self.data {
+        for datum in self.data.iter().filter(|datum| which(&datum.chosen)) {
             if let Some(value) = self.value(datum, measure) {
                 let sum = sums.entry(by.iter().map(|bundle| datum.chosen[*bundle]).collect()).or_default();
                 *sum = (sum.0 + value.ln(), sum.1 + 1);
@@ -148,7 +141,7 @@ impl<'a> Data<'a> {
 
     /// Adds a figure whose numbers are of these bundles.
     fn shown(&self, drawn: Drawn, named: &[usize]) -> Shown {
-        let chosen = self.data.iter().find(|datum| !datum.row.is_base()).or(self.data.first());
+        let chosen = self.data.iter().find(|datum| !datum.row.base).or(self.data.first());
         let example = chosen.map_or_else(Point::default, |datum| self.sweep.point(&datum.chosen));
         Shown { drawn, means: self.over(named), example, folded: false }
     }
@@ -156,7 +149,7 @@ impl<'a> Data<'a> {
     /// The bundle whose values are the series, and what is measured: policies, or else what is set.
     fn series(&self) -> Option<(usize, Measure)> {
         let policies = self.place("policy");
-        if self.data.iter().any(|datum| !datum.row.is_base()) {
+        if self.data.iter().any(|datum| !datum.row.base) {
             return Some((policies, Measure::OverBase));
         }
         self.bundles.iter().position(Bundle::sets).map(|place| (place, Measure::OverFirst))
@@ -184,13 +177,13 @@ impl<'a> Data<'a> {
         let bundle = &self.bundles[series];
         let mut names = self.bundles[groups].values.clone();
         let several = names.len() > 1;
+        let (means, of_all) =
+            (self.means_of(measure, &[groups, series], is_in), self.means_of(measure, &[series], is_in));
         let series_of = |value: usize| {
-            let mark = |x: usize, y: Option<f64>| y.map(|y| Mark { x: x as f64, y, label: String::new() });
-            let mut points: Vec<Mark> = (0..names.len())
-                .filter_map(|x| mark(x, self.mean(measure, |c| is_in(c) && c[groups] == x && c[series] == value)))
-                .collect();
+            let mark = |x: usize, y: Option<&f64>| y.map(|y| Mark { x: x as f64, y: *y, label: String::new() });
+            let mut points: Vec<Mark> = (0..names.len()).filter_map(|x| mark(x, means.get(&vec![x, value]))).collect();
             if several {
-                points.extend(mark(names.len(), self.mean(measure, |c| is_in(c) && c[series] == value)));
+                points.extend(mark(names.len(), of_all.get(&vec![value])));
             }
             Series { name: bundle.values[value].clone(), points, line: false, paper: Vec::new() }
         };
@@ -214,7 +207,7 @@ impl<'a> Data<'a> {
         let mut named = vec![groups, series];
         named.extend(only.map(|(bundle, _)| bundle));
         let mut shown = self.shown(Drawn::Figure(figure), &named);
-        let example = self.data.iter().find(|datum| is_in(&datum.chosen) && !datum.row.is_base());
+        let example = self.data.iter().find(|datum| is_in(&datum.chosen) && !datum.row.base);
         shown.example = example.map_or(shown.example, |datum| self.sweep.point(&datum.chosen));
         shown
     }
@@ -310,12 +303,17 @@ impl<'a> Data<'a> {
     /// What policies gain against what they cost in memory: a point for each stream under each.
     fn scatter(&self) -> Option<Shown> {
         let (streams, policies) = (self.place("workload"), self.place("policy"));
+        let means = self.means(Measure::OverBase, &[streams, policies]);
+        let mut bloats: HashMap<(usize, usize), (f64, usize)> = HashMap::new();
+        for Datum { chosen, row } in &self.data {
+            let bloat = bloats.entry((chosen[streams], chosen[policies])).or_default();
+            *bloat = (bloat.0 + row.bloat_percent, bloat.1 + 1);
+        }
         let series = |policy: usize| {
             let point = |stream: usize| {
-                let which = |chosen: &[usize]| chosen[streams] == stream && chosen[policies] == policy;
-                let rows: Vec<&Row> = self.data.iter().filter(|d| which(&d.chosen)).map(|d| d.row).collect();
-                let bloat = rows.iter().map(|row| row.bloat_percent).sum::<f64>() / rows.len() as f64;
-                Some(Mark { x: bloat, y: self.mean(Measure::OverBase, which)?, label: String::new() })
+                let (bloat, rows) = bloats.get(&(stream, policy))?;
+                let y = *means.get(&vec![stream, policy])?;
+                Some(Mark { x: bloat / *rows as f64, y, label: String::new() })
             };
             let points = (0..self.bundles[streams].values.len()).filter_map(point).collect();
             Series { name: self.bundles[policies].values[policy].clone(), points, line: false, paper: Vec::new() }

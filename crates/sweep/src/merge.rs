@@ -1,16 +1,55 @@
-//! All rows of a sweep, from its cells: in the order of the grid, each compared with `base`.
+//! All rows of a sweep, from its cells: in the order of the grid, each compared with `base`. A few parts are in memory at a time, however
+//! many rows there are.
 
+use crate::Plan;
 use crate::axis::Point;
+use crate::folder::{self, Folder};
 use crate::pass::CELL;
 use crate::plan::Part;
-use crate::{Plan, folder};
-use std::collections::BTreeMap;
+use crate::run::stopped;
+use rayon::ThreadPoolBuilder;
+use rayon::prelude::*;
 use std::path::Path;
-use superpage_sim::{Error, Kept, Row, Run, compare};
+use std::sync::atomic::AtomicBool;
+use superpage_output::{Output, explain};
+use superpage_sim::columns::Kinds;
+use superpage_sim::{Error, Kept, Row, RowFile, Run, compare};
 
-/// All rows, and where the parts of the sweep are among them.
+/// The file of all rows.
+pub(crate) const ROWS: &str = "rows.parquet";
+
+/// Cells that are read at a time, for each processor.
+const READ: usize = 64;
+
+/// What the page shows of a row.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Brief {
+    /// Whether others are compared with it.
+    pub(crate) base: bool,
+    /// Whether it ran to its end.
+    pub(crate) whole: bool,
+    pub(crate) speedup: Option<f64>,
+    /// The modelled time.
+    pub(crate) seconds: f64,
+    pub(crate) bloat_percent: f64,
+}
+
+impl Brief {
+    fn of(row: &Row) -> Brief {
+        Brief {
+            base: row.is_base(),
+            whole: row.error.is_none() && row.complete,
+            speedup: row.speedup,
+            seconds: row.seconds,
+            bloat_percent: row.bloat_percent,
+        }
+    }
+}
+
+/// All rows in short, and where the parts of the sweep are among them.
+#[derive(Default)]
 pub(crate) struct Merged {
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<Brief>,
     /// Which rows have an error, in words.
     pub(crate) failed: Vec<String>,
     /// The first row of each part.
@@ -23,49 +62,152 @@ impl Merged {
         let (part, row) = plan.find(point);
         self.starts[part] + row
     }
+
+    fn add(&mut self, stream: &str, rows: &[Row]) {
+        self.starts.push(self.rows.len());
+        for row in rows {
+            if let Some(error) = &row.error {
+                self.failed.push(format!("{stream}, {} {}: {error}", row.machine, row.policies()));
+            }
+            self.rows.push(Brief::of(row));
+        }
+    }
 }
 
-/// Reads all cells of a folder that has them.
+/// Writes all rows of a folder that has all cells, as one file; `None` if `stop` ended it. The types of its columns follow from all rows:
+/// where they are not those of the first part, the cells are read a second time.
+///
+/// # Errors
+/// [`Error::Output`]: a cell cannot be read, or the file not be written.
+pub(crate) fn write(plan: &Plan, folder: &Folder, jobs: usize, stop: &AtomicBool) -> Result<Option<Merged>, Error> {
+    let path = folder.file(ROWS);
+    let failed = |problem: String| Error::Output { what: path.display().to_string(), problem };
+    let wrong = |error: std::io::Error| failed(explain(error).to_string());
+    let of_file = |error: Error| match error {
+        Error::Output { problem, .. } => failed(problem),
+        other => other,
+    };
+    let of_cells = cells(plan);
+    let first: Vec<Run> = match of_cells.first() {
+        Some(cells) => runs(plan, folder.path(), &plan.parts[0], cells)?,
+        None => Vec::new(),
+    };
+    let mut kinds = Kinds::of(first.iter().map(|run| &run.row));
+    loop {
+        let output = Output::create(&path).map_err(wrong)?;
+        let mut file = RowFile::new(output.file().map_err(wrong)?, kinds.clone()).map_err(of_file)?;
+        let mut merged = Merged::default();
+        let each = |part: &Part, rows: Vec<Row>| {
+            merged.add(&plan.streams[part.stream].name, &rows);
+            rows.iter().try_for_each(|row| file.push(row)).map_err(of_file)
+        };
+        if !parts(plan, folder.path(), &of_cells, jobs, stop, each)? {
+            return Ok(None);
+        }
+        let seen = file.finish().map_err(of_file)?;
+        if seen == kinds {
+            output.commit().map_err(wrong)?;
+            return Ok(Some(merged));
+        }
+        kinds = seen;
+    }
+}
+
+/// All rows of a folder that has all cells, in memory.
 ///
 /// # Errors
 /// [`Error::Output`]: a cell cannot be read.
-pub(crate) fn merge(plan: &Plan, path: &Path) -> Result<Merged, Error> {
-    let mut merged = Merged { rows: Vec::with_capacity(plan.rows()), failed: Vec::new(), starts: Vec::new() };
-    let mut cells: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    plan.cells.iter().enumerate().for_each(|(place, cell)| cells.entry(cell.part).or_default().push(place));
-    for (place, cells) in cells {
-        merged.starts.push(merged.rows.len());
-        let runs = runs(plan, path, &plan.parts[place], &cells)?;
-        for Run { row, .. } in runs {
-            if let Some(error) = &row.error {
-                let name = &plan.streams[plan.parts[place].stream].name;
-                merged.failed.push(format!("{name}, {} {}: {error}", row.machine, row.policies()));
-            }
-            merged.rows.push(row);
-        }
+pub(crate) fn rows(plan: &Plan, path: &Path, jobs: usize) -> Result<Vec<Row>, Error> {
+    let mut all = Vec::with_capacity(plan.rows());
+    parts(plan, path, &cells(plan), jobs, &AtomicBool::new(false), |_, rows| {
+        all.extend(rows);
+        Ok(())
+    })?;
+    Ok(all)
+}
+
+/// Reads cells that are there, and keeps nothing of them: what is damaged is told before others run.
+///
+/// # Errors
+/// [`Error::Output`]: a cell cannot be read.
+pub(crate) fn check(plan: &Plan, path: &Path, places: &[usize], jobs: usize) -> Result<(), Error> {
+    let one = |place: &usize| kept(plan, path, *place).map(drop);
+    match ThreadPoolBuilder::new().num_threads(jobs).build() {
+        Ok(pool) => pool.install(|| places.par_iter().try_for_each(one)),
+        Err(_) => places.iter().try_for_each(one),
     }
-    Ok(merged)
+}
+
+/// The places of the cells of each part.
+fn cells(plan: &Plan) -> Vec<Vec<usize>> {
+    let mut cells = vec![Vec::new(); plan.parts.len()];
+    plan.cells.iter().enumerate().for_each(|(place, cell)| cells[cell.part].push(place));
+    cells
+}
+
+/// Calls `each` with the rows of each part, in their order; returns false if `stop` ended that.
+fn parts(
+    plan: &Plan,
+    path: &Path,
+    cells: &[Vec<usize>],
+    jobs: usize,
+    stop: &AtomicBool,
+    mut each: impl FnMut(&Part, Vec<Row>) -> Result<(), Error>,
+) -> Result<bool, Error> {
+    let pool = ThreadPoolBuilder::new().num_threads(jobs).build();
+    let read = |place: usize| {
+        let runs = runs(plan, path, &plan.parts[place], &cells[place])?;
+        Ok(runs.into_iter().map(|run| run.row).collect())
+    };
+    let mut from = 0;
+    while from < cells.len() {
+        if stopped(stop) {
+            return Ok(false);
+        }
+        let mut number = 0;
+        let some = cells[from..].iter().take_while(|cells| {
+            let more = number < READ * jobs;
+            number += cells.len();
+            more
+        });
+        let to = from + some.count();
+        let all: Vec<Result<Vec<Row>, Error>> = match &pool {
+            Ok(pool) => pool.install(|| (from..to).into_par_iter().map(read).collect()),
+            Err(_) => (from..to).map(read).collect(),
+        };
+        for (place, rows) in (from..to).zip(all) {
+            each(&plan.parts[place], rows?)?;
+        }
+        from = to;
+    }
+    Ok(true)
+}
+
+/// What the file of a cell has.
+fn kept(plan: &Plan, path: &Path, place: usize) -> Result<Kept, Error> {
+    let cell = &plan.cells[place];
+    let file = folder::cell(path, &cell.name);
+    let wrong = |problem: String| Error::Output {
+        what: "all rows".into(),
+        problem: format!("{}: {problem}; remove that file and give the same command again", file.display()),
+    };
+    let kept = std::fs::read(&file).map_err(|error| error.to_string()).and_then(Kept::read).map_err(wrong)?;
+    let of = kept.notes.iter().find(|(key, _)| key == CELL).map_or("", |(_, name)| name);
+    if of != cell.name {
+        return Err(wrong("it is of another cell".into()));
+    }
+    if kept.runs.len() != cell.rows.len() {
+        return Err(wrong(format!("it has {} rows, expected {}", kept.runs.len(), cell.rows.len())));
+    }
+    Ok(kept)
 }
 
 /// The runs of a part, in their order.
 fn runs(plan: &Plan, path: &Path, part: &Part, cells: &[usize]) -> Result<Vec<Run>, Error> {
     let mut runs: Vec<Option<Run>> = vec![None; part.rows];
     for place in cells {
-        let cell = &plan.cells[*place];
-        let file = folder::cell(path, &cell.name);
-        let wrong = |problem: String| Error::Output {
-            what: "all rows".into(),
-            problem: format!("{}: {problem}; remove that file and give the same command again", file.display()),
-        };
-        let kept = std::fs::read(&file).map_err(|error| error.to_string()).and_then(Kept::read).map_err(wrong)?;
-        let of = kept.notes.iter().find(|(key, _)| key == CELL).map_or("", |(_, name)| name);
-        if of != cell.name {
-            return Err(wrong("it is of another cell".into()));
-        }
-        if kept.runs.len() != cell.rows.len() {
-            return Err(wrong(format!("it has {} rows, expected {}", kept.runs.len(), cell.rows.len())));
-        }
-        cell.rows.iter().zip(kept.runs).for_each(|(row, run)| runs[*row] = Some(run));
+        let kept = kept(plan, path, *place)?;
+        plan.cells[*place].rows.iter().zip(kept.runs).for_each(|(row, run)| runs[*row] = Some(run));
     }
     let mut runs: Vec<Run> = runs.into_iter().flatten().collect();
     compare(&mut runs);

@@ -109,14 +109,20 @@ struct Work<'a> {
 /// this returns soon; only whole cells are kept.
 ///
 /// # Errors
-/// [`Error::Usage`]: the folder cannot be used, is of another sweep or version, or in use. [`Error::Output`]: a cell cannot
-/// be written.
+/// [`Error::Usage`]: the folder cannot be used, is of another sweep or version, or in use. [`Error::Output`]: a cell that is
+/// there is damaged, or one cannot be written.
 pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Result<Done, Error> {
     let folder = Folder::open(path, plan, options.shard)?;
     let there = folder::cells(path);
-    let own = || (0..plan.cells.len()).filter(|place| options.shard.has(*place));
-    let waiting: VecDeque<usize> = own().filter(|place| !there.contains(&plan.cells[*place].name)).collect();
-    watch.begins(waiting.len(), own().count() - waiting.len());
+    let (there, waiting): (Vec<usize>, Vec<usize>) = (0..plan.cells.len())
+        .filter(|place| options.shard.has(*place))
+        .partition(|place| there.contains(&plan.cells[*place].name));
+    let waiting = VecDeque::from(waiting);
+    watch.begins(waiting.len(), there.len());
+    // Where nothing waits, all rows are next, which reads them.
+    if !waiting.is_empty() {
+        merge::check(plan, path, &there, options.jobs)?;
+    }
     let jobs = options.jobs.clamp(1, waiting.len().max(1));
     let queue = Mutex::new(Queue { waiting, running: Vec::new(), failed: None, ran: 0 });
     let work = Work { plan, folder: &folder, options, stop, watch, queue, ended: Condvar::new() };
@@ -131,7 +137,7 @@ pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch
     if let Some(error) = failed {
         return Err(error);
     }
-    finish(plan, &folder, ran, &options.command, stop)
+    finish(plan, &folder, ran, &options.command, options.jobs, stop)
 }
 
 /// What is in the folder after so many cells ran; when it has all, writes what is made of them.
@@ -140,22 +146,24 @@ pub(crate) fn finish(
     folder: &Folder,
     ran: usize,
     command: &str,
+    jobs: usize,
     stop: &AtomicBool,
 ) -> Result<Done, Error> {
     let there = folder::cells(folder.path());
     let there = plan.cells.iter().filter(|cell| there.contains(&cell.name)).count();
     let mut done = Done { ran, there, ..Done::default() };
-    if there == plan.cells.len() && !stop.load(Ordering::Relaxed) {
-        let merged = merge::merge(plan, folder.path())?;
-        done.failed.clone_from(&merged.failed);
-        done.rows = Some(merged.rows.len());
-        let mut bytes = Vec::new();
-        let screen = superpage_report::Screen::of(100);
-        superpage_sim::write(&merged.rows, superpage_sim::Format::Parquet, screen, &mut bytes)?;
-        folder.write("rows.parquet", &bytes)?;
+    if there == plan.cells.len()
+        && let Some(merged) = merge::write(plan, folder, jobs, stop)?
+    {
         folder.write("index.html", page::html(plan, &merged, command).as_bytes())?;
+        (done.rows, done.failed) = (Some(merged.rows.len()), merged.failed);
     }
     Ok(done)
+}
+
+/// Whether whoever asked for a run wants it to end.
+pub(crate) fn stopped(stop: &AtomicBool) -> bool {
+    stop.load(Ordering::Relaxed)
 }
 
 impl Work<'_> {
