@@ -103,7 +103,7 @@ impl Sweep {
 
 /// What `--dry-run` prints.
 fn said(plan: &Plan, estimate: &Estimate, jobs: usize) -> String {
-    let Estimate { cells, rows, own, there, seconds, from, trial, differs } = estimate;
+    let Estimate { cells, rows, own, there, seconds, measured, tried, beside, differs } = estimate;
     let mut text = format!("{}: {rows} rows in {cells} cells", plan.title());
     if own < cells {
         text += &format!(", {own} of them in this shard");
@@ -111,17 +111,27 @@ fn said(plan: &Plan, estimate: &Estimate, jobs: usize) -> String {
     text += &format!("\n{there} are done, {} are missing\n", own - there);
     if own > there {
         let time = |seconds: f64| match seconds {
+            s if s < 10.0 => format!("{s:.1} s"),
             s if s < 90.0 => format!("{s:.0} s"),
             s if s < 5400.0 => format!("{:.0} minutes", s / 60.0),
             s if s < 172_800.0 => format!("{:.1} hours", s / 3600.0),
             s => format!("{:.1} days", s / 86_400.0),
         };
-        let source = match trial {
-            true => format!("a trial of {from} streams, half a second each"),
-            false => format!("{from} cells, measured when they ran"),
+        let source = match (measured, tried) {
+            (measured, 0) => format!("{measured} cells, measured when they ran"),
+            (0, tried) => format!("a trial of {tried} streams, half a second each"),
+            (measured, tried) => {
+                format!(
+                    "{measured} cells, measured when they ran, and a trial of {tried} other streams, half a second each"
+                )
+            }
         };
+        let beside = beside * 1e3;
         text += &match seconds {
-            Some(seconds) => format!("about {} with {jobs} at a time: from {source}\n", time(*seconds)),
+            Some(seconds) => format!(
+                "about {} with {jobs} at a time: from {source}, and {beside:.1} ms a cell for its file\n",
+                time(*seconds)
+            ),
             None => "how long they take is not known: nothing could be tried\n".into(),
         };
     }

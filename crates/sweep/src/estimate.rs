@@ -3,16 +3,22 @@
 use crate::Plan;
 use crate::folder;
 use crate::pass::SECONDS;
-use crate::run::{Options, PASS};
+use crate::run::{Options, PASS, stopped};
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::Path;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use superpage_sim::{Error, Kept, run_parts};
+use superpage_output::Output;
+use superpage_sim::{Error, Kept, Run, Setup, keep, run_parts};
 
 /// How long a stream is tried.
 const TRIAL: Duration = Duration::from_millis(500);
+/// What ends sooner is tried once more: the first time something is done takes longer.
+const SHORT: Duration = Duration::from_millis(50);
+/// How often the file of a cell is tried.
+const FILES: usize = 9;
 /// The most streams that are tried.
 const TRIED: usize = 12;
 /// The most cells that are read to learn how long they took.
@@ -32,10 +38,12 @@ pub struct Estimate {
     /// Seconds that the missing ones of the shard will take, on one processor each, with so many at a time; `None` if
     /// nothing could be tried.
     pub seconds: Option<f64>,
-    /// Cells that the estimate is from.
-    pub from: usize,
-    /// Whether these were run for a moment now, and not measured when they ran.
-    pub trial: bool,
+    /// Cells that were measured when they ran.
+    pub measured: usize,
+    /// Streams of which cells were run for a moment now, since none was measured.
+    pub tried: usize,
+    /// Seconds of them that a cell takes beside its simulation: its setups, and its file, put on the disk and read again for all rows.
+    pub beside: f64,
     /// In words, what the folder was made for, if that is another sweep.
     pub differs: Option<String>,
 }
@@ -60,7 +68,8 @@ impl Means {
     }
 }
 
-/// Estimates without running anything for long. A cell takes as long as the mean of the measured ones over its stream, or of all.
+/// Estimates without running anything for long, and without leaving a file. A cell takes as long as the mean of the measured ones over its
+/// stream, or else of those that were tried, or of all; and what its file takes here.
 ///
 /// # Errors
 /// A cell cannot be tried.
@@ -69,8 +78,9 @@ pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) 
     let own = (0..plan.cells.len()).filter(|place| options.shard.has(*place));
     let (done, missing): (Vec<usize>, Vec<usize>) = own.partition(|place| there.contains(&plan.cells[*place].name));
     let mut means = Means::default();
-    let all_there = plan.cells.iter().filter(|cell| there.contains(&cell.name));
-    for cell in all_there.take(READ) {
+    let all_there: Vec<_> = plan.cells.iter().filter(|cell| there.contains(&cell.name)).collect();
+    // From all over the sweep.
+    for cell in all_there.iter().step_by(all_there.len().div_ceil(READ).max(1)) {
         let kept = File::open(folder::cell(path, &cell.name)).map_err(|error| error.to_string()).and_then(Kept::notes);
         let notes = kept.unwrap_or_default();
         let seconds = notes.iter().find(|(key, _)| key == SECONDS).and_then(|(_, value)| value.parse().ok());
@@ -78,11 +88,16 @@ pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) 
             means.add(plan.parts[cell.part].stream, seconds);
         }
     }
-    let trial = means.all.1 == 0 && !missing.is_empty();
-    if trial {
-        try_streams(plan, &missing, &mut means, stop)?;
+    let (measured, mut tried, mut beside) = (means.all.1, 0, 0.0);
+    if !missing.is_empty() {
+        let runs = try_streams(plan, &missing, &mut means, stop)?;
+        tried = means.all.1 - measured;
+        let one = all_there.first().and_then(|cell| std::fs::read(folder::cell(path, &cell.name)).ok());
+        let runs = one.and_then(|file| Kept::read(file).ok()).map_or(runs, |kept| kept.runs);
+        beside = beside_simulations(plan, path, &missing, &runs)?;
     }
-    let seconds = missing.iter().map(|place| means.of(plan.parts[plan.cells[*place].part].stream)).sum::<f64>();
+    let seconds =
+        missing.iter().map(|place| means.of(plan.parts[plan.cells[*place].part].stream) + beside).sum::<f64>();
     Ok(Estimate {
         cells: plan.cells.len(),
         rows: plan.rows(),
@@ -90,41 +105,86 @@ pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) 
         there: done.len(),
         seconds: (means.all.1 > 0 || missing.is_empty())
             .then(|| seconds / options.jobs.clamp(1, missing.len().max(1)) as f64),
-        from: means.all.1,
-        trial,
+        measured,
+        tried,
+        beside,
         differs: folder::differs(path, plan),
     })
 }
 
-/// Runs missing cells of each stream for a moment, and scales by how much of the stream that was.
-fn try_streams(plan: &Plan, missing: &[usize], means: &mut Means, stop: &AtomicBool) -> Result<(), Error> {
+/// Runs missing cells of each stream that has no mean for a moment, and scales by how much of the stream that was. Returns the runs of the
+/// last of them.
+fn try_streams(plan: &Plan, missing: &[usize], means: &mut Means, stop: &AtomicBool) -> Result<Vec<Run>, Error> {
+    let mut last = Vec::new();
     let mut by_stream: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for place in missing {
         by_stream.entry(plan.parts[plan.cells[*place].part].stream).or_default().push(*place);
     }
+    by_stream.retain(|stream, _| !means.streams.contains_key(stream));
     for (stream, places) in by_stream.iter().take(TRIED) {
-        if stop.load(Ordering::Relaxed) {
+        if stopped(stop) {
             break;
         }
         // As many as share a pass, from all over the sweep.
         let step = places.len().div_ceil(PASS);
         let tried: Vec<usize> = places.iter().copied().step_by(step).collect();
-        let setups =
-            tried.iter().map(|place| plan.setups_of(&plan.cells[*place])).collect::<Result<Vec<_>, Error>>()?;
-        let setups = setups.concat();
-        let (enough, share) = (AtomicBool::new(false), std::sync::Mutex::new(1.0));
-        let begun = Instant::now();
-        let progress = |progress: superpage_sim::Progress| {
-            if begun.elapsed() > TRIAL || stop.load(Ordering::Relaxed) {
-                enough.store(true, Ordering::Relaxed);
-            }
-            let done = progress.of.map_or(1.0, |of| progress.runs as f64 / of.max(1) as f64);
-            *share.lock().expect("no holder panics") = done.clamp(1e-9, 1.0);
-        };
-        let mut source = plan.streams[*stream].source(plan.sweep.lines)?;
-        run_parts(&setups, source.as_mut(), &enough, &progress, &plan.watch())?;
-        let share = if enough.load(Ordering::Relaxed) { *share.lock().expect("no holder panics") } else { 1.0 };
-        means.add(*stream, begun.elapsed().as_secs_f64() / share / tried.len() as f64);
+        let setups: Vec<Vec<Setup>> =
+            tried.iter().map(|place| plan.setups_of(&plan.cells[*place])).collect::<Result<_, Error>>()?;
+        let once = || try_cells(plan, *stream, &setups.concat(), stop);
+        let (mut seconds, mut runs) = once()?;
+        if seconds < SHORT.as_secs_f64() {
+            (seconds, runs) = once()?;
+        }
+        means.add(*stream, seconds / tried.len() as f64);
+        runs.truncate(setups.first().map_or(0, Vec::len));
+        last = runs;
     }
-    Ok(())
+    Ok(last)
+}
+
+/// Runs these setups over a stream for a moment: how long they take to its end, and their runs so far.
+fn try_cells(plan: &Plan, stream: usize, setups: &[Setup], stop: &AtomicBool) -> Result<(f64, Vec<Run>), Error> {
+    let (enough, share) = (AtomicBool::new(false), std::sync::Mutex::new(1.0));
+    let begun = Instant::now();
+    let progress = |progress: superpage_sim::Progress| {
+        if begun.elapsed() > TRIAL || stopped(stop) {
+            enough.store(true, Ordering::Relaxed);
+        }
+        let done = progress.of.map_or(1.0, |of| progress.runs as f64 / of.max(1) as f64);
+        *share.lock().expect("no holder panics") = done.clamp(1e-9, 1.0);
+    };
+    let mut source = plan.streams[stream].source(plan.sweep.lines)?;
+    let runs = run_parts(setups, source.as_mut(), &enough, &progress, &plan.watch())?;
+    let share = if stopped(&enough) { *share.lock().expect("no holder panics") } else { 1.0 };
+    Ok((begun.elapsed().as_secs_f64() / share, runs))
+}
+
+/// What a cell takes beside its simulation, in seconds: the median of a few, with the file of these runs.
+fn beside_simulations(plan: &Plan, path: &Path, missing: &[usize], runs: &[Run]) -> Result<f64, Error> {
+    // The file has no name, so none is left.
+    let name = nearest(path).join("cell");
+    let disk = |bytes: &[u8]| {
+        let mut output = Output::create(&name)?;
+        output.write_all(bytes)?;
+        output.file()?.sync_all()
+    };
+    let mut times = Vec::new();
+    for place in missing[missing.len() / 2..].iter().take(FILES) {
+        let begun = Instant::now();
+        plan.setups_of(&plan.cells[*place])?;
+        let bytes = keep(runs, &[])?;
+        // Where nothing can be written the sweep itself will say so.
+        let _ = disk(&bytes);
+        let _ = Kept::read(bytes);
+        times.push(begun.elapsed().as_secs_f64());
+    }
+    times.sort_by(f64::total_cmp);
+    Ok(times[times.len() / 2])
+}
+
+/// Where the cells are, or the folder that is there of those that they will be in.
+fn nearest(path: &Path) -> PathBuf {
+    let cells = path.join("cells");
+    let is = cells.ancestors().find(|folder| folder.is_dir());
+    is.map_or_else(|| ".".into(), Path::to_path_buf)
 }
