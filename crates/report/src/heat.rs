@@ -46,7 +46,9 @@ impl Heat {
             width = width.min((right - left - beyond) / (self.columns.1.len() as f64 - 0.5));
         }
         let top = 34.0 + if turned { TURNED.1 * most + 8.0 } else { 16.0 };
-        let height = top + ROW * self.rows.1.len() as f64 + 34.0;
+        // What the rows are stands beside them, turned: few rows may be shorter than its words.
+        let words = LETTER * self.rows.0.chars().count() as f64;
+        let height = top + words.max(ROW * self.rows.1.len() as f64) + 34.0;
         let (columns, rows) = (escape(&self.columns.0), escape(&self.rows.0));
         let mut out = format!(
             "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"{id}-title {id}-desc\">\
