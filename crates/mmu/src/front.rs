@@ -2,17 +2,18 @@
 //!
 //! What is behind it sees a part of the requests, and nothing that happens there changes what the first level holds (where a level
 //! includes nearer ones it would, so there all levels are behind: this one is empty). So a first level can have what is
-//! behind it of several machines.
+//! behind it of several machines; and further levels that are alike are one, with a walker for each machine.
 
 use crate::batch::{BATCH, Batch, Located, TOUCHES, Touch, each, kind};
-use crate::behind::{Behind, Data};
+use crate::behind::Behind;
 use crate::counters::Counters;
 use crate::machine::Machine;
-use crate::mappings::{Forgotten, Mappings, Watch};
+use crate::mappings::{Forgotten, Mappings, Shape, Watch};
 use crate::recent::{Recent, Seen};
 use crate::record::Record;
 use crate::request::{Request, Trap};
 use crate::tlb::Tlbs;
+use crate::walker::{Data, Walker};
 use std::ops::Range;
 use superpage_pages::Vpn;
 
@@ -32,6 +33,7 @@ pub(crate) struct Front {
     by_page: bool,
     /// What is the same for all machines behind it.
     pub(crate) counters: Counters,
+    /// Each with TLBs of its own.
     pub(crate) behind: Vec<Behind>,
     physical: Physical,
 }
@@ -142,6 +144,22 @@ impl Front {
             && self.first.is_like(first)
     }
 
+    /// Adds a machine with these further TLBs, which it shares with those that have the same; returns their place, and that of its
+    /// walker.
+    pub(crate) fn add(&mut self, tlbs: Tlbs, machine: &Machine, shape: &Shape) -> (usize, usize) {
+        let at = self.behind.iter().position(|behind| behind.tlbs.is_like(&tlbs)).unwrap_or(self.behind.len());
+        if at == self.behind.len() {
+            self.behind.push(Behind::new(tlbs));
+        }
+        self.compared |= machine.compared_use_bits();
+        (at, self.behind[at].add(machine, shape))
+    }
+
+    /// The walkers of all machines.
+    pub(crate) fn walkers(&mut self) -> impl Iterator<Item = &mut Walker> {
+        self.behind.iter_mut().flat_map(|behind| &mut behind.walkers)
+    }
+
     /// The current space is another one now.
     pub(crate) fn switch(&mut self, mappings: &Mappings, space: u32) {
         self.recent.forget();
@@ -250,7 +268,7 @@ impl Front {
     /// The program's or the kernel's access to a line of a frame, which is not translated by TLBs.
     pub(crate) fn access_line(&mut self, frame: u64, line: u32, fetch: bool) {
         let line = self.physical.line(frame, line);
-        self.behind.iter_mut().for_each(|behind| behind.access_line(line, fetch));
+        self.walkers().for_each(|walker| walker.access_line(line, fetch));
     }
 
     /// As [`crate::Mmu::retry_line`].
@@ -263,7 +281,7 @@ impl Front {
         self.retry(mappings, space, request)?;
         let frame = mappings.frame_of(self.batch.heads[0], request.page());
         let (line, fetch) = (self.physical.line(frame, line), request.access_bits() >> 1 != 0);
-        self.behind.iter_mut().for_each(|behind| behind.access_line(line, fetch));
+        self.walkers().for_each(|walker| walker.access_line(line, fetch));
         Ok(())
     }
 
@@ -461,14 +479,14 @@ impl Watch for Vec<Front> {
     fn region(&mut self, first_id: u32, first: Vpn, forgotten: Forgotten) {
         // No TLB of the first level holds perforated pages.
         self.iter_mut().flat_map(|front| &mut front.behind).for_each(|behind| {
-            behind.counters.shootdown_entries += behind.tlbs.forget_region(first_id, first, forgotten);
+            behind.forget_region(first_id, first, forgotten);
         });
     }
 
     fn moved(&mut self, frames: Range<u64>) {
         for front in self {
             let lines = front.physical.lines(&frames);
-            front.behind.iter_mut().for_each(|behind| behind.flush_lines(lines.clone()));
+            front.walkers().for_each(|walker| walker.flush_lines(lines.clone()));
         }
     }
 }

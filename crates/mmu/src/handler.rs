@@ -10,6 +10,7 @@ use crate::lines::Reads;
 use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
 use crate::table::Groups;
+use crate::walker::Walker;
 use std::ops::Range;
 use superpage_pages::{Access, Vpn};
 
@@ -103,7 +104,8 @@ impl Default for Upkeep {
 #[derive(Clone, Debug)]
 pub struct SavedCounts {
     shared: Counters,
-    fronts: Vec<(Counters, Vec<Counters>)>,
+    /// Of each first level, of each of the further levels behind it, and of each walker behind these.
+    fronts: Vec<(Counters, Vec<(Counters, Vec<Counters>)>)>,
 }
 
 impl Upkeep {
@@ -149,7 +151,7 @@ impl Mmu {
     /// Whether loads and stores are preloaded from now on, in time (section 10.2): those that miss in the first cache take their
     /// places in all, and nobody waits; they are counted as prefetched.
     pub fn preload(&mut self, preloading: bool) {
-        self.fronts.iter_mut().flat_map(|front| &mut front.behind).for_each(|behind| behind.preload(preloading));
+        self.walkers().for_each(|walker| walker.preload(preloading));
     }
 
     /// A block translates what is mapped of these pages from now on; whatever is not mapped there faults as it does without.
@@ -195,7 +197,9 @@ impl Mmu {
 
     /// What has been counted so far, to which [`Mmu::restore_counts`] returns: what is done in between takes time from nobody.
     pub fn save_counts(&self) -> SavedCounts {
-        let of_front = |front: &Front| (front.counters, front.behind.iter().map(|behind| behind.counters).collect());
+        let of_behind =
+            |behind: &Behind| (behind.counters, behind.walkers.iter().map(|walker| walker.counters).collect());
+        let of_front = |front: &Front| (front.counters, front.behind.iter().map(of_behind).collect());
         SavedCounts { shared: self.counters, fronts: self.fronts.iter().map(of_front).collect() }
     }
 
@@ -204,10 +208,13 @@ impl Mmu {
         self.counters = saved.shared;
         for (front, (counters, of_behind)) in self.fronts.iter_mut().zip(saved.fronts) {
             front.counters = counters;
-            for (behind, counters) in front.behind.iter_mut().zip(of_behind) {
-                let reclaimed = behind.counters.groups.reclaimed;
+            for (behind, (counters, of_walkers)) in front.behind.iter_mut().zip(of_behind) {
                 behind.counters = counters;
-                behind.counters.groups.reclaimed = reclaimed;
+                for (walker, counters) in behind.walkers.iter_mut().zip(of_walkers) {
+                    let reclaimed = walker.counters.groups.reclaimed;
+                    walker.counters = counters;
+                    walker.counters.groups.reclaimed = reclaimed;
+                }
             }
         }
     }
@@ -241,9 +248,13 @@ impl Mmu {
         matches!(self.upkeep.flush, Flush::Lazy { cutoff } if many(cutoff)) && self.upkeep.kernel != Some(space)
     }
 
+    fn walkers(&mut self) -> impl Iterator<Item = &mut Walker> {
+        self.fronts.iter_mut().flat_map(Front::walkers)
+    }
+
     /// The hash table of each machine that has one, and what its lines are read through.
     fn each_groups(&mut self) -> impl Iterator<Item = (&mut Groups, Reads<'_>)> {
-        self.fronts.iter_mut().flat_map(|front| &mut front.behind).filter_map(Behind::groups)
+        self.walkers().filter_map(Walker::groups)
     }
 
     /// What has changed is to leave the hash table, or the space gets another number.
@@ -283,9 +294,9 @@ impl Mmu {
             front.counters.shootdown_entries += front.first.drop_space(&self.mappings, space);
             for behind in &mut front.behind {
                 behind.counters.shootdown_entries += behind.tlbs.drop_space(&self.mappings, space);
-                if let Some((groups, _)) = behind.groups() {
-                    groups.renew(space);
-                }
+            }
+            for (groups, _) in front.walkers().filter_map(Walker::groups) {
+                groups.renew(space);
             }
         }
     }
@@ -355,8 +366,8 @@ impl Mmu {
         {
             return false;
         }
-        for behind in self.fronts.iter_mut().flat_map(|front| &mut front.behind) {
-            behind.counters.groups.blocks += 1;
+        for walker in self.walkers() {
+            walker.counters.groups.blocks += 1;
         }
         true
     }
@@ -374,8 +385,8 @@ impl Mmu {
     fn enters_software(&self, request: Request) -> bool {
         self.fronts.iter().any(|front| {
             !front.has(&self.mappings, self.space, request)
-                && front.behind.iter().any(|behind| {
-                    behind.groups_held().is_some_and(|groups| groups.enters_software(self.space, request.page()))
+                && front.behind.iter().flat_map(|behind| &behind.walkers).any(|walker| {
+                    walker.groups_held().is_some_and(|groups| groups.enters_software(self.space, request.page()))
                 })
         })
     }

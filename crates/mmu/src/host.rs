@@ -52,8 +52,8 @@ impl Mmu {
         // Machines with such hosts share no page tables: there is one.
         let trap = fronts.iter_mut().fold(None, |_, front| front.run::<true>(mappings, space, requests));
         let backing = self.mappings.backing.as_mut().expect("the caller has checked it");
-        for behind in self.fronts.iter_mut().flat_map(|front| &mut front.behind) {
-            let reached = behind.reached();
+        for walker in self.fronts.iter_mut().flat_map(Front::walkers) {
+            let reached = walker.reached();
             reached.used.iter().for_each(|head| backing.tables.write(*head));
             self.host.missed |= !reached.unbacked.is_empty();
             backing.touched.extend(reached.unbacked.iter().map(|frame| Vpn(*frame).pages(1)));

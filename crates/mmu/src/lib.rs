@@ -30,6 +30,7 @@ mod request;
 mod segments;
 mod table;
 mod tlb;
+mod walker;
 
 pub use cost::TranslationCycles;
 pub use counters::{Counters, GroupCounts, LineCounts, MAX_LINE_LEVELS, MAX_TLB_LEVELS, MAX_WALK_LEVELS, Remaps};

@@ -3,8 +3,8 @@
 //!
 //! What is mapped and what traps does not depend on TLBs and walkers. So one [`Mmu`] can stand for several machines on which the
 //! same kernel runs the same programs: they share the mappings; machines with the same TLBs of the first level share these, and
-//! the look-up of each request ([`crate::front`]), and what is behind them sees only their misses
-//! ([`crate::behind`]).
+//! the look-up of each request ([`crate::front`]); those that also have the same further levels share these, which see only the misses
+//! of the first ([`crate::behind`]); and a walker sees what misses in all ([`crate::walker`]).
 
 use crate::behind::Behind;
 use crate::cache::Cache;
@@ -22,6 +22,7 @@ use crate::replacement::Replacement;
 use crate::request::{Request, Trap};
 use crate::table::{Groups, TableKind, tables_of_host};
 use crate::tlb::{Held, Tlbs};
+use crate::walker::Walker;
 use std::ops::Range;
 use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
 
@@ -34,8 +35,7 @@ const CHUNK: usize = 4096;
 pub struct Mmu {
     pub(crate) mappings: Mappings,
     pub(crate) fronts: Vec<Front>,
-    /// For each machine, its first level, and which of those behind that it is.
-    places: Vec<(usize, usize)>,
+    places: Vec<Place>,
     /// What is the same for all.
     pub(crate) counters: Counters,
     pub(crate) space: u32,
@@ -48,6 +48,17 @@ pub struct Mmu {
     pub(crate) upkeep: Upkeep,
 }
 
+/// Where a machine is.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// Its first level.
+    front: usize,
+    /// Its further levels, of those behind that.
+    behind: usize,
+    /// Its walker, of those behind both.
+    walker: usize,
+}
+
 impl Mmu {
     /// A core of this machine with empty TLBs, running space 0, which has no page tables yet.
     pub fn new(machine: &Machine) -> Mmu {
@@ -55,8 +66,8 @@ impl Mmu {
     }
 
     /// A core of each of these machines, at least one, which must be alike ([`Machine::shares_mappings`]): they run the
-    /// same. A request costs what it does on one machine, for each different first level; what is behind one only costs
-    /// something where that misses.
+    /// same. A request costs what it does on one machine, for each different first level; different further levels behind one only cost
+    /// something where that misses, and a walker where all miss.
     ///
     /// # Panics
     /// There is no machine, or two differ in their page tables.
@@ -72,9 +83,8 @@ impl Mmu {
             if front == fronts.len() {
                 fronts.push(Front::new(first, machine));
             }
-            fronts[front].behind.push(Behind::new(machine, rest, &shape));
-            fronts[front].compared |= machine.compared_use_bits();
-            places.push((front, fronts[front].behind.len() - 1));
+            let (behind, walker) = fronts[front].add(rest, machine, &shape);
+            places.push(Place { front, behind, walker });
         }
         let mut mappings = Mappings::new(machine.ladder(), &shape);
         if machines.iter().any(|machine| machine.range_tlb.is_some()) {
@@ -127,24 +137,28 @@ impl Mmu {
     }
 
     fn behind(&self, machine: usize) -> &Behind {
-        let (front, place) = self.places[machine];
-        &self.fronts[front].behind[place]
+        let Place { front, behind, .. } = self.places[machine];
+        &self.fronts[front].behind[behind]
+    }
+
+    fn walker(&self, machine: usize) -> &Walker {
+        &self.behind(machine).walkers[self.places[machine].walker]
     }
 
     /// The first level of a machine.
     pub(crate) fn front_of(&self, machine: usize) -> &Front {
-        &self.fronts[self.places[machine].0]
+        &self.fronts[self.places[machine].front]
     }
 
     /// The hash table of groups of a machine, if it has one.
     pub(crate) fn groups_of(&self, machine: usize) -> Option<&Groups> {
-        self.behind(machine).groups_held()
+        self.walker(machine).groups_held()
     }
 
     /// The counts since the start, on the machine of this place in [`Mmu::of`] (0 after [`Mmu::new`]). Here and below,
     /// a place that is none is a bug in the caller, and panics.
     pub fn counters(&self, machine: usize) -> Counters {
-        self.shared() + self.fronts[self.places[machine].0].counters + self.behind(machine).counters
+        self.shared() + self.front_of(machine).counters + self.behind(machine).counters + self.walker(machine).counters
     }
 
     /// The part of them that is the same on all machines: use bits set, page-table entries written and traversed,
@@ -161,12 +175,12 @@ impl Mmu {
 
     /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less cost.
     pub fn misses(&self, machine: usize) -> u64 {
-        self.behind(machine).counters.tlb_misses()
+        self.behind(machine).counters.tlb_misses() + self.walker(machine).counters.tlb_misses()
     }
 
     /// The part of the counts of a machine that is due to walks that found no page, and so ended in a fault.
     pub fn faulting(&self, machine: usize) -> &Counters {
-        &self.behind(machine).faulting
+        &self.walker(machine).faulting
     }
 
     /// The most bytes that page tables took at one time, of all address spaces together, since the start or
@@ -184,7 +198,7 @@ impl Mmu {
 
     /// What each TLB of a machine holds now, by page size.
     pub fn held(&self, machine: usize) -> Vec<Held> {
-        let first = self.fronts[self.places[machine].0].first.held(&self.mappings);
+        let first = self.front_of(machine).first.held(&self.mappings);
         let mut held = [first, self.behind(machine).tlbs.held(&self.mappings)].concat();
         held.sort_by_key(|held| held.tlb);
         held

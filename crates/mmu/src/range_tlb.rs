@@ -22,6 +22,11 @@ impl RangeTlb {
         RangeTlb { entries: Vec::with_capacity(most), most }
     }
 
+    /// The entries that it has, in use or not.
+    pub(crate) fn entries(&self) -> usize {
+        self.most
+    }
+
     /// Uses the entry that has this page; returns whether there is one.
     pub(crate) fn hit(&mut self, space: u32, page: Vpn) -> bool {
         let Some(at) = self.entries.iter().position(|(of, pages)| *of == space && pages.contains(&page.0)) else {

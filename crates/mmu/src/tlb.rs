@@ -167,18 +167,21 @@ impl Tlbs {
         self.levels
     }
 
-    /// Whether all that is asked of them has the same answers: the shapes are the same.
+    /// Whether all that is asked of them has the same answers: the shapes are the same, and what is behind what.
     pub(crate) fn is_like(&self, other: &Tlbs) -> bool {
         let shapes = |tlbs: &Tlbs| -> Vec<_> {
             let shape = |tlb: &Tlb| {
                 let (shape, replacement) = on_entries!(&tlb.entries, cache => (cache.shape, cache.replacement));
                 let kind = std::mem::discriminant(&tlb.entries);
                 let shares = on_entries!(&tlb.entries, cache => cache.shares().cloned());
-                (shares, tlb.kinds, tlb.rungs, tlb.index, tlb.joins, tlb.spaces.clone(), kind, shape, replacement)
+                let place = (tlb.level, tlb.index, tlb.encloses, tlb.pointers);
+                (shares, tlb.kinds, tlb.rungs, place, tlb.joins, tlb.spaces.clone(), kind, shape, replacement)
             };
             tlbs.all.iter().map(shape).collect()
         };
-        (self.orders, self.parts) == (other.orders, other.parts) && shapes(self) == shapes(other)
+        let ranges = |tlbs: &Tlbs| tlbs.ranges.as_ref().map(RangeTlb::entries);
+        let placed = |tlbs: &Tlbs| (tlbs.orders, tlbs.parts, tlbs.by_place);
+        placed(self) == placed(other) && ranges(self) == ranges(other) && shapes(self) == shapes(other)
     }
 
     /// Each as the first level.

@@ -393,3 +393,26 @@ pub(crate) fn with_another_second_level(machine: &Machine) -> Machine {
     other.line_cache.truncate(1);
     other
 }
+
+/// The same but for smaller caches of the walker: it is behind the same TLBs.
+pub(crate) fn with_another_walker(machine: &Machine) -> Machine {
+    let mut other = machine.clone();
+    other.walk_cache.iter_mut().for_each(|cache| cache.entries = cache.entries.min(2));
+    if let Some(host) = &mut other.host {
+        host.nested_tlb = host.nested_tlb.min(2);
+        host.walk_cache.iter_mut().for_each(|cache| cache.entries = 1);
+    }
+    other.line_cache.truncate(1);
+    other
+}
+
+/// The same but for its costs: all that is counted is the same.
+pub(crate) fn with_other_costs(machine: &Machine) -> Machine {
+    let mut other = machine.clone();
+    other.name.push_str(", dear");
+    other.memory.latency_cycles += 100;
+    other.costs.fault *= 2;
+    other.tlb.iter_mut().filter(|tlb| tlb.level > 1).for_each(|tlb| tlb.hit_cycles += 3);
+    other.line_cache.iter_mut().for_each(|cache| cache.hit_cycles += 1);
+    other
+}

@@ -20,7 +20,9 @@ mod shadow;
 mod skewed;
 mod together;
 
-use machines::{machines, selecting, with_another_index, with_another_second_level};
+use machines::{
+    machines, selecting, with_another_index, with_another_second_level, with_another_walker, with_other_costs,
+};
 use naive::{Naive, Stop};
 use proptest::prelude::*;
 use superpage_mmu::{Counters, Host, Index, Machine, Replacement, Request, Trap};
@@ -395,7 +397,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
 
     /// Machines that run the same are one [`superpage_mmu::Mmu`], and each has the counts that it has alone: those of the box and
-    /// made-up ones with the same page tables, some with the same first level, some with another.
+    /// made-up ones with the same page tables, some with the same TLBs, some with the same first level, some with another; of the first two
+    /// also with other walkers and other costs.
     #[test]
     fn machines_count_together_as_alone(
         which in 0..machines().len(),
@@ -407,7 +410,10 @@ proptest! {
         if !first.shares_mappings(first) {
             return Ok(());
         }
-        let mut group = vec![first.clone(), with_another_second_level(first), with_another_index(first)];
+        let second = with_another_second_level(first);
+        let mut group = vec![first.clone(), second.clone(), with_another_index(first)];
+        group.extend([first, &second].map(with_another_walker));
+        group.extend([first, &second].map(with_other_costs));
         let alike = machines.iter().filter(|other| first.shares_mappings(other) && other.name != first.name);
         group.extend(alike.skip(seed as usize % 5).step_by(3).take(4).cloned());
         check(&group, seed, &steps);
