@@ -69,23 +69,7 @@ pub(crate) struct Batch {
     /// The kinds that occur, and which requests are of each.
     groups: [Group; BATCH],
     group_count: usize,
-    /// Hits in first-level TLBs between them, in their order.
-    pub(crate) touches: Vec<Touch>,
 }
-
-/// A hit in a first-level TLB that is known beforehand.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch {
-    /// The request of the batch that comes after it.
-    pub(crate) before: u8,
-    /// The TLB, by its place among those of the first level.
-    pub(crate) tlb: u8,
-    /// What is used.
-    pub(crate) head: u32,
-}
-
-/// The most touches of a batch.
-pub(crate) const TOUCHES: usize = 512;
 
 /// A request whose page is mapped: one row of a batch.
 #[derive(Clone, Copy)]
@@ -110,7 +94,6 @@ impl Batch {
             kinds: [0; BATCH],
             groups: [Group::default(); BATCH],
             group_count: 0,
-            touches: Vec::with_capacity(TOUCHES),
         }
     }
 
@@ -122,6 +105,13 @@ impl Batch {
         self.entries[index] = entry;
         self.numbers[index] = number;
         self.kinds[index] = kind as u8;
+    }
+
+    /// Sets the request after the first `waiting`, whose number that is then. The batch must be completed anew.
+    #[inline(always)]
+    pub(crate) fn add(&mut self, waiting: &mut usize, located: Located) {
+        self.set(*waiting, located);
+        (*waiting, self.len) = (*waiting + 1, 0);
     }
 
     /// Sets the base pages of all requests.
@@ -151,6 +141,13 @@ impl Batch {
     pub(crate) fn close(&mut self, len: usize) {
         (self.len, self.group_count) = (len, 0);
         let mut left = self.all();
+        let first = self.kinds[0];
+        if self.kinds[..len].iter().fold(0, |differs, kind| differs | (kind ^ first)) == 0 {
+            // Most batches are of one kind.
+            self.groups[0] = Group { kind: first, bit: bit_of(first.into()) as u8, requests: left };
+            self.group_count = usize::from(len > 0);
+            return;
+        }
         while left != 0 {
             let kind = self.kinds[left.trailing_zeros() as usize % BATCH];
             let mut alike = 0;

@@ -4,12 +4,13 @@
 //! includes nearer ones it would, so there all levels are behind: this one is empty). So a first level can have what is
 //! behind it of several machines; and further levels that are alike are one, with a walker for each machine.
 
-use crate::batch::{BATCH, Batch, Located, TOUCHES, Touch, each, kind};
+use crate::batch::{BATCH, Batch, Located, each, kind};
 use crate::behind::Behind;
+use crate::cache::prefetch;
 use crate::counters::Counters;
 use crate::machine::Machine;
 use crate::mappings::{Forgotten, Mappings, Shape, Watch};
-use crate::recent::{Recent, Seen};
+use crate::recent::{Place, Recent};
 use crate::record::Record;
 use crate::request::{Request, Trap};
 use crate::tlb::Tlbs;
@@ -23,9 +24,11 @@ pub(crate) struct Front {
     pub(crate) first: Tlbs,
     numbers: Numbers,
     recent: Recent,
-    batch: Batch,
+    /// Whether TLBs of the first level are placed ([`Tlbs::set_placed`]): while requests are taken one by one.
+    placed: bool,
+    batch: Box<Batch>,
     /// Requests that missed, until there are enough of them for a batch or what was asked for is done; and their number.
-    misses: Batch,
+    misses: Box<Batch>,
     waiting: usize,
     /// The use bits that decide what an entry holds, here or behind: what was asked before such a bit is set is served before.
     pub(crate) compared: u32,
@@ -125,8 +128,9 @@ impl Front {
             recent: Recent::new(first.first_level().filter(|_| !by_page)),
             first,
             numbers,
-            batch: Batch::new(),
-            misses: Batch::new(),
+            placed: false,
+            batch: Box::new(Batch::new()),
+            misses: Box::new(Batch::new()),
             waiting: 0,
             compared: 0,
             by_page,
@@ -194,19 +198,23 @@ impl Front {
     ) -> Option<(usize, Trap)> {
         let mut done = 0;
         while done < requests.len() {
-            let (taken, trap) = if self.recent.notes() {
-                self.locate::<true, GUEST>(mappings, space, &requests[done..])
+            if self.placed != self.recent.notes() {
+                self.placed = self.recent.notes();
+                self.first.set_placed(self.placed);
+            }
+            let (taken, trap) = if self.placed {
+                self.take::<GUEST>(mappings, space, &requests[done..])
             } else {
-                let located = self.locate::<false, GUEST>(mappings, space, &requests[done..]);
+                let located = self.locate::<GUEST>(mappings, space, &requests[done..]);
                 self.recent.skip(located.0);
+                if self.by_page {
+                    self.batch.ask(&requests[done..][..self.batch.len]);
+                }
+                if self.batch.len > 0 {
+                    self.translate(mappings);
+                }
                 located
             };
-            if self.by_page {
-                self.batch.ask(&requests[done..][..self.batch.len]);
-            }
-            if self.batch.len > 0 || !self.batch.touches.is_empty() {
-                self.translate(mappings);
-            }
             done += taken;
             if let Some(trap) = trap {
                 self.pass_on(mappings);
@@ -222,11 +230,9 @@ impl Front {
     #[inline(never)]
     pub(crate) fn run_lines(&mut self, mappings: &mut Mappings, space: u32, asked: Lined<'_>) -> Option<(usize, Trap)> {
         let Lined { requests, lines } = asked;
-        // What is known of requests is not kept up here.
-        self.recent.forget();
         let mut done = 0;
         while done < requests.len() {
-            let (taken, trap) = self.locate::<false, false>(mappings, space, &requests[done..]);
+            let (taken, trap) = self.locate::<false>(mappings, space, &requests[done..]);
             if taken > 0 {
                 let now = Lined { requests: &requests[done..done + taken], lines: &lines[done..done + taken] };
                 self.translate_lines(mappings, now);
@@ -288,8 +294,8 @@ impl Front {
     /// As [`crate::Mmu::retry`].
     pub(crate) fn retry(&mut self, mappings: &mut Mappings, space: u32, request: Request) -> Result<(), Trap> {
         let (_, trap) = match mappings.backing.is_some() {
-            true => self.locate::<false, true>(mappings, space, &[request]),
-            false => self.locate::<false, false>(mappings, space, &[request]),
+            true => self.locate::<true>(mappings, space, &[request]),
+            false => self.locate::<false>(mappings, space, &[request]),
         };
         if let Some(trap) = trap {
             return Err(trap);
@@ -297,52 +303,111 @@ impl Front {
         if self.first.translate_first(mappings, &self.batch) != 0 {
             self.behind.iter_mut().for_each(|behind| behind.load(mappings, &self.batch));
         }
-        if self.recent.notes() {
-            self.recent.note(request, &self.batch.located(0));
-        }
         Ok(())
     }
 
-    /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits and makes a batch of
-    /// those that must be translated: all, or without those that `SPARE` leaves out, which are counted. Returns how many it
-    /// took, and why the next one traps.
-    /// Nothing that happens in the TLBs can change these results, so all requests of a batch
-    /// are located before the first is translated: their loads overlap.
+    /// Takes requests one by one, as long as they are noted: those that are known need no translation. Returns how many it took, and why
+    /// the next one traps.
     #[inline(always)]
-    fn locate<const SPARE: bool, const GUEST: bool>(
+    fn take<const GUEST: bool>(
         &mut self,
         mappings: &mut Mappings,
         space: u32,
         requests: &[Request],
     ) -> (usize, Option<Trap>) {
         mappings.refresh();
-        let (mut index, mut taken, mut trap, mut repeated) = (0, 0, None, [0; 4]);
-        self.batch.touches.clear();
-        while taken < requests.len() && index < BATCH {
-            let request = requests[taken];
-            let (page, access) = (request.page(), request.access_bits());
-            match if SPARE { self.recent.see(request) } else { Seen::No } {
-                Seen::No => {}
-                seen => {
-                    repeated[access as usize] += 1;
-                    taken += 1;
-                    if let Seen::Touches { head, tlb } = seen {
-                        self.batch.touches.push(Touch { before: index as u8, tlb, head });
-                        if self.batch.touches.len() == TOUCHES {
-                            break;
-                        }
-                    }
-                    continue;
+        let (mut taken, mut trap, mut translated, mut counts) = (0, None, 0, [0; 4]);
+        for request in requests {
+            if !self.recent.serve(*request, &mut self.first) {
+                if let Err(reason) = self.take_one::<GUEST>(mappings, space, *request) {
+                    trap = Some(reason);
+                    break;
                 }
+                counts[request.access_bits() as usize] += 1;
+                self.recent.judge(taken - translated);
+                taken += 1;
+                translated = taken;
+                if !self.recent.notes() {
+                    break;
+                }
+                continue;
             }
-            let Some(entry) = mappings.entry(space, page) else {
-                trap = Some(Trap::Absent);
-                break;
-            };
+            counts[request.access_bits() as usize] += 1;
+            taken += 1;
+        }
+        self.recent.spare(taken - translated);
+        self.counters.references.iter_mut().zip(counts).for_each(|(count, more)| *count += more);
+        (taken, trap)
+    }
+
+    /// Translates a request that is not known, and notes it. If it misses, it waits.
+    #[inline(never)]
+    fn take_one<const GUEST: bool>(
+        &mut self,
+        mappings: &mut Mappings,
+        space: u32,
+        request: Request,
+    ) -> Result<(), Trap> {
+        let (page, access) = (request.page(), request.access_bits());
+        let entry = mappings.entry(space, page).ok_or(Trap::Absent)?;
+        if self.compared != 0 && mappings.changes(entry, access, self.compared) {
+            self.separate(mappings, entry, access);
+        }
+        let head = mappings.make_ready(entry, page, access)?;
+        let record = if GUEST { mappings.translated(page, head) } else { mappings.records[head as usize] };
+        let (number, kind) = (self.first.number(page, record), kind(record, access));
+        let located = Located { head, entry, number, kind };
+        let missed = match self.recent.serving(kind) {
+            Some(tlb) => {
+                let (hit, at) = self.first.access_one(tlb as usize, number, head);
+                if let Some(at) = at {
+                    self.recent.note(request, Place { tlb, at, head, order: self.first.order(record) });
+                }
+                !hit
+            }
+            None => {
+                self.batch.set(0, located);
+                self.batch.close(1);
+                self.first.translate_first(mappings, &self.batch) != 0
+            }
+        };
+        if missed {
+            if self.waiting == BATCH {
+                self.pass_on(mappings);
+            }
+            self.misses.add(&mut self.waiting, located);
+        }
+        Ok(())
+    }
+
+    /// Finds the mappings of as many requests as do not trap and fill a batch, sets their use bits and makes a batch of
+    /// them. Returns how many it took, and why the next one traps.
+    /// Nothing that happens in the TLBs can change these results, so all requests of a batch
+    /// are located before the first is translated: their loads overlap.
+    #[inline(always)]
+    fn locate<const GUEST: bool>(
+        &mut self,
+        mappings: &mut Mappings,
+        space: u32,
+        requests: &[Request],
+    ) -> (usize, Option<Trap>) {
+        mappings.refresh();
+        let (mut entries, mut found) = ([0; BATCH], 0);
+        for request in requests.iter().take(BATCH) {
+            let Some(entry) = mappings.entry(space, request.page()) else { break };
+            prefetch(&mappings.records, entry as usize);
+            entries[found] = entry;
+            found += 1;
+        }
+        let mut trap = (found < requests.len().min(BATCH)).then_some(Trap::Absent);
+        let mut index = 0;
+        for (request, entry) in requests.iter().zip(entries).take(found) {
+            let (page, access) = (request.page(), request.access_bits());
             let (mut head, mut record) = (entry, mappings.records[entry as usize]);
             if !record.is_ready(access) {
                 if self.compared != 0 && mappings.changes(entry, access, self.compared) {
                     if index > 0 {
+                        trap = None;
                         break;
                     }
                     self.separate(mappings, entry, access);
@@ -359,20 +424,11 @@ impl Front {
                 record = mappings.translated(page, head);
             }
             let number = self.first.number(page, record);
-            let located = Located { head, entry, number, kind: kind(record, access) };
-            if SPARE {
-                self.recent.note(request, &located);
-            }
-            self.batch.set(index, located);
+            self.batch.set(index, Located { head, entry, number, kind: kind(record, access) });
             index += 1;
-            taken += 1;
-        }
-        if SPARE {
-            self.recent.judge((taken - index) as u32, index as u32);
-            self.counters.references.iter_mut().zip(repeated).for_each(|(count, more)| *count += more);
         }
         self.batch.close(index);
-        (taken, trap)
+        (index, trap)
     }
 
     /// This access is about to set a use bit that decides what an entry holds: all before it is served first, and
@@ -400,6 +456,12 @@ impl Front {
     #[inline(always)]
     fn translate(&mut self, mappings: &Mappings) {
         let missed = self.translate_first(mappings);
+        if self.waiting == 0 && missed == self.batch.all() {
+            // Nothing is copied, or put into groups once more.
+            std::mem::swap(&mut self.batch, &mut self.misses);
+            self.waiting = self.misses.len;
+            return;
+        }
         if self.waiting + missed.count_ones() as usize > BATCH {
             self.pass_on(mappings);
         }
@@ -409,8 +471,7 @@ impl Front {
             }
         }
         for index in each(missed) {
-            self.misses.set(self.waiting, self.batch.located(index));
-            self.waiting += 1;
+            self.misses.add(&mut self.waiting, self.batch.located(index));
         }
     }
 
@@ -418,7 +479,9 @@ impl Front {
     #[inline(always)]
     fn pass_on(&mut self, mappings: &Mappings) {
         if self.waiting > 0 {
-            self.misses.close(self.waiting);
+            if self.misses.len != self.waiting {
+                self.misses.close(self.waiting);
+            }
             self.waiting = 0;
             self.behind.iter_mut().for_each(|behind| behind.translate(mappings, &self.misses));
         }
@@ -435,8 +498,6 @@ impl Front {
                 let record = mappings.translated(page, head);
                 let located =
                     Located { head, entry, number: self.first.number(page, record), kind: kind(record, access) };
-                self.recent.note_use(&located);
-                self.batch.touches.clear();
                 self.batch.set(0, located);
                 self.batch.ask(&[request]);
                 self.batch.close(1);
@@ -452,12 +513,12 @@ impl Front {
 
     pub(crate) fn validate(&self, mappings: &Mappings) -> Result<(), String> {
         self.first.validate(mappings)?;
-        for (request, head, number, tlb) in self.recent.certain() {
-            let record = mappings.records[head as usize];
-            let low = self.first.number(request.page(), record) as u32;
-            let ready = record.allows(request.access_bits()) && record.used_by(request.access_bits()) == record;
-            if !ready || low != number || !self.first.holds(tlb, request.page(), (head, record)) {
-                return Err(format!("{request:?} would not hit TLB {tlb} unchanged: {record:?}"));
+        for (request, number, Place { tlb, at, head, .. }) in self.recent.known() {
+            let (record, access) = (mappings.records[head as usize], request.access_bits());
+            let ready = record.allows(access) && record.used_by(access) == record;
+            let right = ready && self.first.number(request.page(), record) == number;
+            if self.first.is_at(tlb as usize, at, number, head) && !right {
+                return Err(format!("{request:?} would be taken to hit TLB {tlb} unchanged: {record:?}"));
             }
         }
         self.behind.iter().try_for_each(|behind| behind.validate(mappings))

@@ -16,7 +16,6 @@ use crate::lines::{Lines, PROGRAM_LINES, SHADOW_LINES};
 use crate::machine::Machine;
 use crate::mappings::{Backing, MappingId, Mappings, Recast, UseBits, Work};
 use crate::reach::Entries;
-use crate::recent::Recent;
 use crate::record::Record;
 use crate::replacement::Replacement;
 use crate::request::{Request, Trap};
@@ -113,8 +112,9 @@ impl Mmu {
     pub fn bytes_of(machine: &Machine) -> (u64, u64) {
         let tlbs = machine.tlb.iter().map(|tlb| {
             let (begun, whole) = Entries::bytes(machine, tlb);
-            let last = if tlb.level == 1 { Recent::bytes(tlb.sets()) } else { 0 };
-            (begun.saturating_add(last), whole.saturating_add(last))
+            // Of the first level they may have ways for a time.
+            let placed = <Cache>::placed_bytes(tlb.sets() as u64, tlb.ways() as u64);
+            if tlb.level == 1 { (begun.max(placed), whole.saturating_add(placed)) } else { (begun, whole) }
         });
         let host = machine.host.as_ref();
         let of_host = host.into_iter().flat_map(|host| host.walk_cache.iter().map(|cache| cache.entries));

@@ -1,29 +1,30 @@
-//! Requests that hit for certain in a first-level TLB, and so need not be translated one by one.
+//! Where in the TLBs of the first level the translations of recent requests were put, so that a request like one of them is a look at one
+//! tag.
 //!
-//! What was used last in its set hits, whatever the TLB replaces: every replacement keeps it, and a second use in a row
-//! changes no state of it. Such a request *repeats*. In a TLB of one set with LRU, what was used within as many uses as
-//! it has ways hits too; there only its use must be put in order: it is a *touch*. Use bits are set, since a request of
-//! the same kind has set them. So neither needs its page-table entry, or a place in a batch.
+//! A request is known by its page and its kind. If the way where its translation was found or put last still holds that, it hits: all
+//! that remains is to note the use. Its use bits are set, since a request of the same kind has set them. So it needs neither its page-table
+//! entry nor a place in a batch. What is taken so is taken one by one, in order, with what misses in between; so counts are those of any other
+//! order of the work.
 //!
-//! Where few requests are so, knowing them costs more than it saves: then nothing is noted for some time.
+//! Where few requests are known, this costs more than it saves: then nothing is noted for some time, and requests
+//! are translated in batches.
 //!
 //! What is known is known of one space, and forgotten with every change of a mapping. Nothing is known where a level
-//! includes nearer ones: what it evicts is dropped from those.
+//! includes nearer ones, which is all behind, and of TLBs whose entries may be several mappings, or pieces of several sizes.
 
-use crate::batch::{KINDS, Located, bit_of};
-use crate::cache::Shape;
+use crate::batch::{KINDS, bit_of};
 use crate::request::Request;
+use crate::tlb::Tlbs;
 use superpage_pages::{Access, MAX_LEVELS, Vpn};
 
 /// How many requests are known at a time.
-const KNOWN: usize = 512;
-/// After so many translated requests it is judged whether that was worth it: if as many needed no translation. To note one
-/// costs about two thirds of what it saves to spare one.
+const KNOWN: usize = 1024;
+/// After so many translated requests it is judged whether noting them was worth it: if as many needed no translation.
 const JUDGED: u32 = 256;
-/// For how many requests nothing is noted if it was not.
-const PAUSE: u32 = 16_384;
-/// A use of nothing: no page-table entry has this number.
-const NOTHING: u64 = u64::MAX;
+/// For how many requests nothing is noted if it was not; each time in a row twice as many, up to the most.
+/// Builds for tests change their ways more often: counts must not depend on it.
+const PAUSE: u32 = if cfg!(debug_assertions) { 512 } else { 16_384 };
+const LONGEST: u32 = 16 * PAUSE;
 
 /// A first-level TLB.
 #[derive(Clone, Copy, Debug)]
@@ -32,102 +33,93 @@ pub(crate) struct FirstLevel {
     pub(crate) index: usize,
     /// The kinds of request that it serves, as a bit set ([`bit_of`]).
     pub(crate) kinds: u64,
-    pub(crate) shape: Shape,
-    /// Whether it is one set with LRU.
-    pub(crate) ordered: bool,
-    /// Whether one entry may hold several mappings, or pieces of several sizes, or it has no sets in which one entry was used last: of such
-    /// a TLB nothing is known.
-    pub(crate) joins: bool,
+    /// Whether an entry of it holds one mapping, or one piece of it, of the size that the mapping says.
+    pub(crate) known: bool,
 }
 
-/// What is known of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Seen {
-    /// Nothing: it must be translated.
-    No,
-    /// It changes nothing.
-    Repeats,
-    /// It is a use of what this mapping has in a TLB with LRU.
-    Touches { head: u32, tlb: u8 },
-}
-
-/// The last uses of the sets of all first-level TLBs.
+/// Where the translations of recent requests were put.
 #[derive(Clone, Debug)]
 pub(crate) struct Recent {
-    /// By kind of request, its first-level TLB: the number of its first set, and its shape; `None` if it has none.
-    serving: [Option<(u32, Shape)>; KINDS],
-    sets: Vec<Set>,
+    /// By kind of request, its first-level TLB; `None` if it has none, or one of which nothing is known.
+    serving: [Option<u8>; KINDS],
     known: Box<[Known; KNOWN]>,
     /// How often all was forgotten: so that is one addition.
-    round: u32,
-    /// Requests until something is noted again.
+    round: u16,
+    /// Requests until something is noted again, and how many there are the next time.
     pause: u32,
-    /// Requests since it was judged last: those that needed no translation, and those that did.
+    next: u32,
+    /// Requests since it was judged last: those that were known, and those that were translated.
     spared: u32,
     translated: u32,
-}
-
-#[derive(Clone, Debug)]
-struct Set {
-    /// What was used last: the key of the mapping, and the low bits of the translation's number.
-    last: u64,
-    /// Uses so far, without those that repeat.
-    uses: u64,
-    /// Within how many uses what was used hits: 0 if that is not certain.
-    certain: u64,
-    /// The TLB's place among those of the level.
-    tlb: u32,
 }
 
 /// A request that was served, and what it used.
 #[derive(Clone, Copy, Debug)]
 struct Known {
     request: Request,
-    used: u64,
-    set: u32,
-    round: u32,
-    /// The number of its last use.
-    at: u64,
+    /// The key of its mapping.
+    head: u32,
+    /// As in [`Place`].
+    at: u32,
+    round: u16,
+    tlb: u8,
+    /// The shift from the number of a base page to that of its translation.
+    order: u8,
+}
+
+impl Known {
+    fn number(&self) -> u64 {
+        self.request.page().0 >> (self.order & 63)
+    }
+}
+
+/// A translation in a TLB of the first level.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) tlb: u8,
+    /// The number of its way in all sets together.
+    pub(crate) at: usize,
+    /// As in [`Known`].
+    pub(crate) head: u32,
+    pub(crate) order: u8,
+}
+
+/// The place of a request in the table. Pages beside each other, and the kinds of access to one page, are apart.
+#[inline(always)]
+fn slot(request: Request) -> usize {
+    let page = request.page().0;
+    (page ^ page >> 10 ^ request.access_bits() << 8) as usize % KNOWN
 }
 
 impl Recent {
     /// Of these first-level TLBs.
     pub(crate) fn new(first_level: impl Iterator<Item = FirstLevel>) -> Recent {
-        let (mut serving, mut sets) = ([None; KINDS], Vec::new());
-        for FirstLevel { index, kinds, shape, ordered, .. } in first_level.filter(|first| !first.joins) {
+        let mut serving = [None; KINDS];
+        for FirstLevel { index, kinds, .. } in first_level.filter(|first| first.known) {
             for kind in (0..MAX_LEVELS * 4).filter(|kind| kind & 3 != 3 && kinds >> bit_of(*kind) & 1 != 0) {
-                serving[kind] = Some((sets.len() as u32, shape));
+                serving[kind] = Some(index as u8);
             }
-            let certain = if ordered { shape.ways() as u64 } else { 0 };
-            let set = Set { last: NOTHING, uses: 0, certain, tlb: index as u32 };
-            sets.resize(sets.len() + shape.sets(), set);
         }
         let request = Request::new(Vpn(0), Access::Read);
-        let unknown = Known { request, used: NOTHING, set: 0, round: 0, at: 0 };
-        Recent { serving, sets, known: Box::new([unknown; KNOWN]), round: 1, pause: 0, spared: 0, translated: 0 }
+        let unknown = Known { request, head: 0, at: 0, round: 0, tlb: 0, order: 0 };
+        let pause = if serving.iter().all(Option::is_none) { u32::MAX } else { 0 };
+        Recent { serving, known: Box::new([unknown; KNOWN]), round: 1, pause, next: PAUSE, spared: 0, translated: 0 }
     }
 
-    /// The bytes for so many sets.
-    pub(crate) fn bytes(sets: usize) -> u64 {
-        (sets as u64).saturating_mul(size_of::<Set>() as u64)
+    /// The TLB that serves a kind of request, if anything is known of it.
+    #[inline(always)]
+    pub(crate) fn serving(&self, kind: usize) -> Option<u8> {
+        self.serving[kind % KINDS]
     }
 
-    /// So many requests were neither seen nor noted.
+    /// So many requests were translated without being noted.
     #[inline(always)]
     pub(crate) fn skip(&mut self, requests: usize) {
-        self.pause = self.pause.saturating_sub(requests as u32);
-        if self.pause == 0 {
-            self.forget();
-        }
-    }
-
-    /// A batch that was noted ends, with so many requests that needed no translation, and that did.
-    #[inline(always)]
-    pub(crate) fn judge(&mut self, spared: u32, translated: u32) {
-        (self.spared, self.translated) = (self.spared.saturating_add(spared), self.translated + translated);
-        if self.translated >= JUDGED {
-            self.pause = if self.spared < self.translated { PAUSE } else { 0 };
-            (self.spared, self.translated) = (0, 0);
+        if self.pause != u32::MAX {
+            self.pause = self.pause.saturating_sub(requests as u32);
+            if self.pause == 0 {
+                self.forget();
+            }
         }
     }
 
@@ -137,57 +129,48 @@ impl Recent {
         self.pause == 0
     }
 
-    /// What is known of the next request, which is one more use.
+    /// One request was translated, and so many before it since the last one that was were known.
     #[inline(always)]
-    pub(crate) fn see(&mut self, request: Request) -> Seen {
-        let known = &mut self.known[request.bits() as usize % KNOWN];
-        if known.request != request || known.round != self.round {
-            return Seen::No;
-        }
-        let set = &mut self.sets[known.set as usize];
-        if set.last == known.used {
-            return Seen::Repeats;
-        }
-        if set.uses - known.at >= set.certain {
-            return Seen::No;
-        }
-        set.last = known.used;
-        set.uses += 1;
-        known.at = set.uses;
-        Seen::Touches { head: (known.used >> 32) as u32, tlb: set.tlb as u8 }
-    }
-
-    /// A request is about to be translated.
-    #[inline(always)]
-    pub(crate) fn note(&mut self, request: Request, located: &Located) {
-        if let Some(set) = self.note_use(located) {
-            let (round, at) = (self.round, self.sets[set as usize].uses);
-            let known = Known { request, used: used(located), set, round, at };
-            self.known[request.bits() as usize % KNOWN] = known;
+    pub(crate) fn judge(&mut self, spared: usize) {
+        self.spare(spared);
+        self.translated += 1;
+        if self.translated == JUDGED {
+            let worth = self.spared >= self.translated;
+            self.pause = if worth { 0 } else { self.next };
+            self.next = if worth { PAUSE } else { LONGEST.min(2 * self.next) };
+            (self.spared, self.translated) = (0, 0);
         }
     }
 
-    /// The same of a request that will trap although its page is mapped. Returns the set that it uses.
+    /// So many requests were known since the last one that was translated.
     #[inline(always)]
-    pub(crate) fn note_use(&mut self, located: &Located) -> Option<u32> {
-        let (first, shape) = self.serving[located.kind % KINDS].as_ref()?;
-        let number = first + shape.set_of(located.number) as u32;
-        let set = &mut self.sets[number as usize];
-        set.last = used(located);
-        set.uses += 1;
-        Some(number)
+    pub(crate) fn spare(&mut self, requests: usize) {
+        self.spared = self.spared.saturating_add(requests as u32);
     }
 
-    /// The requests that need not be translated now: each with the key and the low bits of the number of what it uses, and
-    /// the TLB's place among those of the first level.
-    pub(crate) fn certain(&self) -> impl Iterator<Item = (Request, u32, u32, usize)> {
+    /// Serves a request that is known to hit. Returns whether it is.
+    #[inline(always)]
+    pub(crate) fn serve(&self, request: Request, first: &mut Tlbs) -> bool {
+        let known = &self.known[slot(request)];
+        known.request == request
+            && known.round == self.round
+            && first.use_at(known.tlb as usize, known.at as usize, known.number(), known.head)
+    }
+
+    /// A request was served.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, request: Request, place: Place) {
+        let Place { tlb, at, head, order } = place;
+        self.known[slot(request)] = Known { request, head, at: at as u32, round: self.round, tlb, order };
+    }
+
+    /// The requests that are known now, if their translations are still there.
+    pub(crate) fn known(&self) -> impl Iterator<Item = (Request, u64, Place)> {
         let known = self.known.iter().filter(|known| known.round == self.round && self.notes());
-        let seen = known.map(|known| (known, &self.sets[known.set as usize]));
-        let certain = seen.filter(|(known, set)| {
-            let touches = set.uses - known.at < set.certain;
-            set.last == known.used || touches
-        });
-        certain.map(|(known, set)| (known.request, (known.used >> 32) as u32, known.used as u32, set.tlb as usize))
+        known.map(|known| {
+            let at = known.at as usize;
+            (known.request, known.number(), Place { tlb: known.tlb, at, head: known.head, order: known.order })
+        })
     }
 
     /// Mappings, TLBs or the space have changed.
@@ -201,8 +184,4 @@ impl Recent {
             }
         };
     }
-}
-
-fn used(located: &Located) -> u64 {
-    u64::from(located.head) << 32 | located.number & u64::from(u32::MAX)
 }

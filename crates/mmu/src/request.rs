@@ -30,12 +30,6 @@ impl Request {
         }
     }
 
-    /// All of it.
-    #[inline(always)]
-    pub(crate) const fn bits(self) -> u64 {
-        self.0
-    }
-
     /// The access as a number, as in `Access as u64`.
     #[inline(always)]
     pub(crate) const fn access_bits(self) -> u64 {

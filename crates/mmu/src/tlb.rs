@@ -17,7 +17,6 @@ use crate::reach::joint::Joining;
 use crate::reach::{Asked, Entries, Entry, Holds, Known, Reach, on_entries, use_pointer};
 use crate::recent::FirstLevel;
 use crate::record::{RUNGS, Record};
-use crate::replacement::Replacement;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -34,8 +33,6 @@ struct Tlb {
     level: usize,
     /// Its position in the machine file.
     index: usize,
-    /// Whether it is one set with LRU, in which an entry is a whole mapping.
-    ordered: bool,
     /// How it joins base pages, or the order of perforated pages, if it does one of these.
     joins: Option<Joining>,
     /// For an inclusive TLB: the nearer ones that may hold only what it holds, as a bit set of positions in the file.
@@ -134,21 +131,8 @@ impl Tlbs {
             let order = u32::from(machine.page_table.bits[0]);
             let perforated = perforated.then_some(Joining { order, ..Joining::default() });
             let joins = tlb.joined(machine).map(Joins::joining).or(perforated);
-            let whole = machine.host.is_none() && joins.is_none();
-            let ordered = whole && !tlb.is_skewed() && tlb.sets() == 1 && tlb.replacement == Replacement::Lru;
             let (spaces, pointers) = (tlb.spaces.map(KeptSpaces::new), tlb.holds_pointers(machine));
-            all.push(Tlb {
-                entries,
-                kinds,
-                rungs,
-                level: tlb.level - 1,
-                index,
-                ordered,
-                joins,
-                encloses,
-                pointers,
-                spaces,
-            });
+            all.push(Tlb { entries, kinds, rungs, level: tlb.level - 1, index, joins, encloses, pointers, spaces });
         }
         // What no other TLB serves asks one for pointers.
         all.sort_by_key(|tlb| (tlb.level, tlb.pointers));
@@ -189,9 +173,7 @@ impl Tlbs {
         self.all.iter().enumerate().map(|(index, tlb)| FirstLevel {
             index,
             kinds: tlb.kinds,
-            shape: on_entries!(&tlb.entries, cache => cache.shape),
-            ordered: tlb.ordered,
-            joins: tlb.joins.is_some() || self.by_place || matches!(tlb.entries, Entries::Skewed(_)),
+            known: !self.by_place && matches!(tlb.entries, Entries::Exact(_) | Entries::Fractured(_)),
         })
     }
 
@@ -368,25 +350,56 @@ impl Tlbs {
         }
     }
 
-    /// The same of a first level, with the touches of the batch in between; returns which missed.
+    /// The same of a first level; returns which missed.
     #[inline(always)]
     pub(crate) fn translate_first(&mut self, mappings: &Mappings, batch: &Batch) -> u64 {
         let mut missed = batch.all();
-        for (at, tlb) in self.all.iter_mut().enumerate() {
+        for tlb in &mut self.all {
             let asking = batch.groups().iter().filter(|group| group.is_in(tlb.kinds));
             let asking = asking.fold(0, |asking, group| asking | group.requests);
-            if tlb.ordered && !batch.touches.is_empty() {
-                let touches = batch.touches.iter().filter(|touch| touch.tlb as usize == at);
-                let touches = touches.map(|touch| (touch.before as usize, touch.head));
-                missed &= !asking
-                    | on_entries!(&mut tlb.entries, cache => {
-                        cache.access_touched(asking, |index| batch.entry(index), touches)
-                    });
-            } else if asking != 0 {
+            if asking != 0 {
                 missed &= !asking | tlb.access((asking, 0), batch, mappings, &mut Known::default());
             }
         }
         missed
+    }
+
+    /// Whether small sets have ways, for [`Tlbs::use_at`], or are rows.
+    #[cold]
+    pub(crate) fn set_placed(&mut self, placed: bool) {
+        for tlb in &mut self.all {
+            match &mut tlb.entries {
+                Entries::Exact(cache) => cache.set_placed(placed),
+                Entries::Fractured(cache) => cache.set_placed(placed),
+                // Nothing is known of these beforehand.
+                _ => {}
+            }
+        }
+    }
+
+    /// Uses the translation with this number of the mapping `head` in a place of a TLB, if it is there: as [`Cache::use_at`].
+    #[inline(always)]
+    pub(crate) fn use_at(&mut self, tlb: usize, at: usize, number: u64, head: u32) -> bool {
+        match self.all.get_mut(tlb).map(|tlb| &mut tlb.entries) {
+            Some(Entries::Exact(cache)) => cache.use_at(at, number, head),
+            Some(Entries::Fractured(cache)) => cache.use_at(at, number, head),
+            _ => false,
+        }
+    }
+
+    /// Looks one translation up in a TLB and fills that on a miss: as [`Cache::access_one`].
+    pub(crate) fn access_one(&mut self, tlb: usize, number: u64, head: u32) -> (bool, Option<usize>) {
+        match &mut self.all[tlb].entries {
+            Entries::Exact(cache) => cache.access_one(number, head),
+            Entries::Fractured(cache) => cache.access_one(number, head),
+            _ => unreachable!("nothing is known beforehand of other entries"),
+        }
+    }
+
+    /// By level of the ladder, the shift from a base page's number to that of the translation.
+    #[inline(always)]
+    pub(crate) fn order(&self, record: Record) -> u8 {
+        self.orders[record.rung() % RUNGS]
     }
 
     /// The same where a level includes nearer ones, request by request: the farthest is filled first, and what it
@@ -491,10 +504,12 @@ impl Tlbs {
         self.all.iter().try_for_each(|tlb| on_entries!(&tlb.entries, cache => self.validate_one(tlb, cache, mappings)))
     }
 
-    /// Whether a TLB holds the translation of this page.
-    pub(crate) fn holds(&self, tlb: usize, page: Vpn, (head, record): (u32, Record)) -> bool {
-        let number = self.number(page, record);
-        on_entries!(&self.all[tlb].entries, cache => cache.find(number, head).is_some())
+    /// Whether this place of a TLB holds the translation with this number of the mapping `head`.
+    pub(crate) fn is_at(&self, tlb: usize, at: usize, number: u64, head: u32) -> bool {
+        on_entries!(&self.all[tlb].entries, cache => {
+            let (set, way) = (at / cache.shape.ways(), at % cache.shape.ways());
+            cache.selects(number, set) && cache.find(number, head) == Some(way)
+        })
     }
 
     fn validate_one<C: Reach>(&self, tlb: &Tlb, cache: &Cache<C>, mappings: &Mappings) -> Result<(), String> {

@@ -37,13 +37,14 @@ pub(crate) struct Done {
 
 impl Done {
     fn of(runs: &[Run]) -> Done {
-        let mut done = Done::default();
+        let (mut done, mut fetched) = (Done::default(), 0);
         for run in runs {
             let count = u64::from(run.references);
             done.accesses += count;
-            done.references += if run.access() == Access::Execute { 0 } else { count };
+            fetched += if run.access() == Access::Execute { count } else { 0 };
             done.instructions += u64::from(run.instructions);
         }
+        done.references = done.accesses - fetched;
         done
     }
 }

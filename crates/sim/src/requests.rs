@@ -103,19 +103,20 @@ impl Requests {
         if course.lines {
             return self.extend_lines(runs, course);
         }
+        let (first, mut made) = (self.requests.len(), 0);
+        self.requests.resize(first + runs.len(), Request::new(Vpn(0), Access::Read));
+        let room = &mut self.requests[first..];
+        // Without branches that depend on the stream: which runs make requests is hard to predict.
         for run in runs {
-            if let Some(request) = next(&mut course.last, course.shift, run) {
-                self.add(request, course);
+            let (request, makes) = next(&mut course.last, course.shift, run);
+            room[made] = request;
+            // One that is left out touches nothing that was not touched before.
+            if course.touched.access(request.page().0, request.access()) {
+                self.touches.push(first + made);
             }
+            made += usize::from(makes);
         }
-    }
-
-    #[inline(always)]
-    fn add(&mut self, request: Request, course: &mut Course) {
-        if course.touched.access(request.page().0, request.access()) {
-            self.touches.push(self.requests.len());
-        }
-        self.requests.push(request);
+        self.requests.truncate(first + made);
     }
 
     /// The same with lines: each run makes a request.
@@ -123,7 +124,11 @@ impl Requests {
     fn extend_lines(&mut self, runs: &[Run], course: &mut Course) {
         let in_page = (1 << (self.base_shift - TRACE_LINE_SHIFT)) - 1;
         for run in runs {
-            self.add(Request::new(Vpn(run.page() >> course.shift), run.access()), course);
+            let request = Request::new(Vpn(run.page() >> course.shift), run.access());
+            if course.touched.access(request.page().0, request.access()) {
+                self.touches.push(self.requests.len());
+            }
+            self.requests.push(request);
             self.lines.push((run.line() & in_page) as u32);
         }
     }
@@ -148,7 +153,7 @@ impl Requests {
         }
         let mut last = self.before[index];
         let shift = self.base_shift - TRACE_PAGE_SHIFT;
-        let makes = |run: &Run| next(&mut last, shift, run).is_some();
+        let makes = |run: &Run| next(&mut last, shift, run).1;
         let made: Vec<bool> = runs.iter().map(makes).collect();
         let mut those = made.iter().enumerate().filter(|(_, made)| **made);
         those.nth(request).expect("each request was made by a run").0
@@ -195,9 +200,9 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The request that `run` makes, if it is the first of its kind since its stream came to its page.
-#[inline]
-fn next(last: &mut Last, shift: u32, run: &Run) -> Option<Request> {
+/// The request for `run`, and whether it makes that: it is the first of its kind since its stream came to its page.
+#[inline(always)]
+fn next(last: &mut Last, shift: u32, run: &Run) -> (Request, bool) {
     let (page, access) = (Vpn(run.page() >> shift), run.access());
     let (at, kinds) = &mut last[usize::from(access == Access::Execute)];
     let before = if *at == page { *kinds } else { 0 };
@@ -205,7 +210,7 @@ fn next(last: &mut Last, shift: u32, run: &Run) -> Option<Request> {
     // The first write may change the mapping.
     let kept = if access == Access::Write && !known { 0 } else { before };
     (*at, *kinds) = (page, kept | 1 << access as u8);
-    (!known).then(|| Request::new(page, access))
+    (Request::new(page, access), !known)
 }
 
 #[cfg(test)]

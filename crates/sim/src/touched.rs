@@ -156,8 +156,8 @@ pub(crate) struct Touched {
     process: ProcessId,
     /// The space of the current process.
     current: usize,
-    /// Leaves of the current process by number.
-    recent: Box<[(u64, u32); RECENT]>,
+    /// What is known of leaves of the current process, by number.
+    recent: Box<[Quiet; RECENT]>,
     forked: Vec<Forked>,
     free: Vec<u32>,
     shared: HashMap<Object, Shared, FxBuildHasher>,
@@ -165,7 +165,16 @@ pub(crate) struct Touched {
     owned: BTreeMap<Owner, u64>,
 }
 
-const NOWHERE: (u64, u32) = (u64::MAX, 0);
+/// The pages of one leaf that an access leaves as they are.
+#[derive(Clone, Copy)]
+struct Quiet {
+    number: u64,
+    /// As bit sets: those for which that holds of accesses other than writes, and of writes. As long as the leaf is here a page
+    /// stays in them: only its process's own writes change its state, into one that both leave as it is.
+    by: [u64; 2],
+}
+
+const NOWHERE: Quiet = Quiet { number: u64::MAX, by: [0; 2] };
 
 impl Touched {
     pub(crate) fn new(shift: u32) -> Touched {
@@ -194,25 +203,34 @@ impl Touched {
     /// Records an access of the current process to a base page; returns whether there is one more touched page.
     #[inline(always)]
     pub(crate) fn access(&mut self, page: u64, access: Access) -> bool {
-        let number = page >> LEAF_BITS;
-        let (recent, index) = self.recent[number as usize % RECENT];
-        if recent == number {
-            let known = self.spaces[self.current].leaves[index as usize].pages[(page % LEAF) as usize];
-            // A page of its own, or one that is known and only read.
-            if known.wrapping_sub(OWN) < BEHIND - OWN || known != UNTOUCHED && access != Access::Write {
-                return false;
-            }
+        let (number, write) = (page >> LEAF_BITS, access == Access::Write);
+        let quiet = &self.recent[number as usize % RECENT];
+        if quiet.number == number && quiet.by[usize::from(write)] >> (page % LEAF) & 1 != 0 {
+            return false;
         }
-        self.note(page, access == Access::Write)
+        self.note(page, write)
     }
 
     #[inline(never)]
     fn note(&mut self, page: u64, write: bool) -> bool {
         let number = page >> LEAF_BITS;
+        let leaf = self.spaces[self.current].leaf(number);
+        let more = self.touch(leaf, page, write);
+        let known = self.spaces[self.current].leaves[leaf as usize].pages[(page % LEAF) as usize];
+        let quiet = &mut self.recent[number as usize % RECENT];
+        if quiet.number != number {
+            *quiet = Quiet { number, ..NOWHERE };
+        }
+        // All states but that of an untouched page are left alone by a read; by a write, that of a page of its own.
+        quiet.by[0] |= 1 << (page % LEAF);
+        quiet.by[1] |= u64::from(known == OWN || known == THROUGH) << (page % LEAF);
+        more
+    }
+
+    /// Records an access to a page of this leaf.
+    fn touch(&mut self, leaf: u32, page: u64, write: bool) -> bool {
         let space = &mut self.spaces[self.current];
-        let index = space.leaf(number);
-        self.recent[number as usize % RECENT] = (number, index);
-        let known = space.leaves[index as usize].pages[(page % LEAF) as usize];
+        let known = space.leaves[leaf as usize].pages[(page % LEAF) as usize];
         let (known, more, owner) = match known {
             UNTOUCHED => match space.find(page).and_then(|(start, window)| Some((start, window.object?, window))) {
                 Some((start, (object, offset), Window { private, .. })) if !private || !write => {

@@ -2,7 +2,8 @@
 //!
 //! The tag of an entry is its *key*: the number of a page-table entry, a table or a line, all of which are small. There are two
 //! forms besides skewed structures ([`skewed`]). Small sets with LRU, which nearly all hardware has, are *rows* of tags in the order of their last use
-//! ([`rows`]); all others have ways, and a replacement that chooses one ([`placed`]).
+//! ([`rows`]); all others have ways, and a replacement that chooses one ([`placed`]). Where it pays that what is held stays where it is, the former
+//! have ways for a time too ([`Cache::set_placed`]).
 
 mod placed;
 mod rows;
@@ -19,10 +20,11 @@ use skewed::Skewed;
 use std::ops::Range;
 
 pub(crate) use skewed::{Shares, place};
+pub(crate) use vector::prefetch;
 
 /// The tag of an empty place: no page-table entry, table or line has this number.
 pub(crate) const EMPTY: u32 = u32::MAX;
-/// The most bytes of an entry in a way: tag, payload, and the state of its replacement, of which a journal has most.
+/// The most bytes of an entry in a way: tag, payload, and the state of its replacement, of which the times of use take most.
 const PLACED_BYTES: u64 = 32;
 /// The most ways of a set: they are numbered in 16 bits.
 pub(crate) const MAX_WAYS: usize = (1 << 16) - 1;
@@ -61,12 +63,7 @@ impl Shape {
         Shape { sets, ways, mask, index }
     }
 
-    /// The number of sets.
-    pub(crate) fn sets(&self) -> usize {
-        self.sets
-    }
-
-    /// The number of ways of each.
+    /// The number of ways of each set.
     pub(crate) fn ways(&self) -> usize {
         self.ways
     }
@@ -100,7 +97,7 @@ impl<C: Reach> Cache<C> {
     /// The same with an index function that does not refuse so many sets.
     pub(crate) fn indexed(sets: usize, ways: usize, index: Index, replacement: Replacement) -> Cache<C> {
         let shape = Shape::new(sets, ways, index);
-        let form = match C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS {
+        let form = match Cache::<C>::has_rows(ways, replacement) {
             true => Form::Rows(Rows::new(shape)),
             false => Form::Placed(Placed::new(shape, replacement)),
         };
@@ -135,8 +132,13 @@ impl<C: Reach> Cache<C> {
         let (sets, ways) = (sets as u64, ways as u64);
         match C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS as u64 {
             true => (0, rows::bytes(sets, ways)),
-            false => [sets.saturating_mul(ways).saturating_mul(PLACED_BYTES); 2].into(),
+            false => [Cache::<C>::placed_bytes(sets, ways); 2].into(),
         }
+    }
+
+    /// The bytes that one with ways takes.
+    pub(crate) fn placed_bytes(sets: u64, ways: u64) -> u64 {
+        sets.saturating_mul(ways).saturating_mul(PLACED_BYTES)
     }
 
     /// Looks translations up, in the order of the bits of `asking`, counts each hit as a use and fills on each miss. `entry`
@@ -151,19 +153,45 @@ impl<C: Reach> Cache<C> {
         }
     }
 
-    /// The same of a structure of one set, with *touches* in between: uses of keys that are there for certain, each
-    /// before the request of its number.
+    /// Gives small sets with LRU ways, where what they hold stays, or makes rows of them again. The order of use stays as it is.
+    /// Costs a look at each entry.
+    pub(crate) fn set_placed(&mut self, placed: bool) {
+        let form = match &self.form {
+            Form::Rows(rows) if placed => Some(Form::Placed(Placed::of(rows))),
+            Form::Placed(ways) if !placed && Cache::<C>::has_rows(self.shape.ways, self.replacement) => {
+                ways.rows().map(Form::Rows)
+            }
+            _ => None,
+        };
+        if let Some(form) = form {
+            self.form = form;
+        }
+    }
+
+    /// Whether small sets are rows, if they have no ways now.
+    fn has_rows(ways: usize, replacement: Replacement) -> bool {
+        C::WHOLE && replacement == Replacement::Lru && ways <= rows::WAYS
+    }
+
+    /// Uses the translation of the mapping `key` in this place, which counts the ways of all sets, if it is there. Of structures with ways.
     #[inline(always)]
-    pub(crate) fn access_touched(
-        &mut self,
-        asking: u64,
-        entry: impl Fn(usize) -> (u64, u32),
-        touches: impl Iterator<Item = (usize, u32)>,
-    ) -> u64 {
+    pub(crate) fn use_at(&mut self, place: usize, number: u64, key: u32) -> bool {
         match &mut self.form {
-            Form::Rows(rows) => rows.access_touched(asking, entry, touches.peekable()),
-            Form::Placed(placed) => placed.access_touched(asking, entry, touches.peekable()),
-            Form::Skewed(_) => unreachable!("nothing is known beforehand of a skewed structure"),
+            Form::Placed(placed) => placed.use_at(place, number, key),
+            Form::Rows(_) | Form::Skewed(_) => false,
+        }
+    }
+
+    /// Looks one translation up, counts a hit as a use and fills on a miss. Returns whether it was there and, in a structure with ways, the
+    /// place where it is now.
+    #[inline(always)]
+    pub(crate) fn access_one(&mut self, number: u64, key: u32) -> (bool, Option<usize>) {
+        match &mut self.form {
+            Form::Placed(placed) => {
+                let (hit, place) = placed.access_one(number, key);
+                (hit, Some(place))
+            }
+            _ => (self.access(1, |_| (number, key)) == 0, None),
         }
     }
 
@@ -269,6 +297,69 @@ impl<C: Reach> Cache<C> {
             Form::Rows(rows) => rows.validate(),
             Form::Placed(placed) => placed.validate(),
             Form::Skewed(skewed) => skewed.validate(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::HashMap;
+
+    proptest! {
+        /// A small structure with LRU does the same as rows, with ways, and with ways now and then; where it has ways, what was put
+        /// into one is used there as long as it is there.
+        #[test]
+        fn with_ways_for_a_time_or_without_is_the_same(
+            (sets, ways) in (1usize..5, 1usize..=rows::WAYS),
+            steps in prop::collection::vec((0u8..16, prop::collection::vec(0u32..150, 1..64)), 1..60),
+        ) {
+            let new = || Cache::<Exact>::new(sets, ways, Replacement::Lru);
+            let (mut rows, mut others) = (new(), [new(), new()]);
+            others[1].set_placed(true);
+            let mut places = [HashMap::new(), HashMap::new()];
+            for (what, keys) in steps {
+                let number = |key: u32| u64::from(key) * 7;
+                match what {
+                    0 => others.iter_mut().chain([&mut rows]).for_each(Cache::flush),
+                    1 => {
+                        let (key, some) = (keys[0], number(keys[0])..number(keys[0]) + 1);
+                        let dropped = rows.forget(&some, key);
+                        for other in &mut others {
+                            prop_assert_eq!(other.forget(&some, key), dropped);
+                        }
+                    }
+                    2 => others.iter_mut().chain([&mut rows]).for_each(|cache| cache.drop_where(|key| key % 3 == 0)),
+                    3..6 => others[0].set_placed(what == 3),
+                    6..9 => {
+                        let (asking, entry) = (u64::MAX >> (64 - keys.len()), |at: usize| (number(keys[at]), keys[at]));
+                        let missed = rows.access(asking, entry);
+                        for other in &mut others {
+                            prop_assert_eq!(other.access(asking, entry), missed);
+                        }
+                    }
+                    _ => for key in keys {
+                        let hit = rows.access(1, |_| (number(key), key)) == 0;
+                        for (other, places) in others.iter_mut().zip(&mut places) {
+                            let known = places.get(&key).copied();
+                            if known.is_some_and(|at| other.use_at(at, number(key), key)) {
+                                prop_assert!(hit);
+                                continue;
+                            }
+                            let (found, at) = other.access_one(number(key), key);
+                            prop_assert_eq!(found, hit);
+                            places.extend(at.map(|at| (key, at)));
+                        }
+                    },
+                }
+                for other in &others {
+                    prop_assert_eq!(other.validate(), Ok(()));
+                    let mut other = other.clone();
+                    other.set_placed(false);
+                    prop_assert!(other.entries().eq(rows.entries()));
+                }
+            }
         }
     }
 }

@@ -7,12 +7,18 @@
 //! Many lookups of one structure are made one after the other (see [`crate::batch`]), so its replacement is asked for once, by
 //! [`on_sets`], and what works on the [`Sets`] is compiled for each.
 
+use super::rows::Rows;
+use super::vector::prefetch;
 use super::{EMPTY, Shape};
 use crate::batch::each;
 use crate::reach::Reach;
+use crate::replacement::lru::Times;
 use crate::replacement::{Kept, Replace, Replacement, on_kept};
 use std::marker::PhantomData;
 use std::ops::Range;
+
+/// More places than these are not all in the nearest cache of the host.
+const LARGE: usize = (16 << 10) / size_of::<u16>();
 
 /// Places are made for so many keys at a time.
 const PLACES: usize = 512;
@@ -71,34 +77,71 @@ impl<C: Reach> Placed<C> {
         }
     }
 
+    /// With LRU, holding what these rows hold, in ways in the order of use.
+    pub(super) fn of(rows: &Rows) -> Placed<C> {
+        let shape = rows.shape();
+        let mut times = Times::new(shape.sets, shape.ways).expect("rows are small sets");
+        let mut tags = vec![EMPTY; shape.sets * shape.ways];
+        let held: Vec<(usize, usize, u32)> = rows.entries().collect();
+        for (set, way, key) in held.into_iter().rev() {
+            tags[set * shape.ways + way] = key;
+            times.touch(set, way);
+        }
+        let payloads = vec![C::Payload::default(); tags.len()];
+        let (places, kept) = (Vec::new(), Kept::Times(times));
+        Placed { searches: true, vacant: 0, tags, payloads, places, shape, kept, reach: PhantomData }
+    }
+
+    /// The same as rows, if it has times of use.
+    pub(super) fn rows(&self) -> Option<Rows> {
+        let Kept::Times(times) = &self.kept else { return None };
+        let held = |set| times.recent(set).into_iter().map(|way| self.tags[set * self.shape.ways + way]).collect();
+        Some(Rows::of(self.shape, held))
+    }
+
     /// As [`super::Cache::access`].
     #[inline(always)]
     pub(super) fn access(&mut self, asking: u64, entry: impl Fn(usize) -> (u64, u32)) -> u64 {
-        self.access_touched(asking, entry, std::iter::empty().peekable())
-    }
-
-    /// As [`super::Cache::access_touched`].
-    #[inline(always)]
-    pub(super) fn access_touched(
-        &mut self,
-        asking: u64,
-        entry: impl Fn(usize) -> (u64, u32),
-        mut touches: std::iter::Peekable<impl Iterator<Item = (usize, u32)>>,
-    ) -> u64 {
+        if self.places.len() > LARGE {
+            each(asking).for_each(|index| prefetch(&self.places, entry(index).1 as usize));
+        }
         on_sets!(self, sets => {
             let mut missed = 0;
             for index in each(asking) {
-                while let Some((_, key)) = touches.next_if(|(before, _)| *before <= index) {
-                    sets.touch(0, key);
-                }
                 let (number, key) = entry(index);
                 if !sets.hit(number, key) {
                     sets.fill(number, key, C::fill(number));
                     missed |= 1 << index;
                 }
             }
-            touches.for_each(|(_, key)| sets.touch(0, key));
             missed
+        })
+    }
+
+    /// As [`super::Cache::use_at`].
+    #[inline(always)]
+    pub(super) fn use_at(&mut self, place: usize, number: u64, key: u32) -> bool {
+        let covers = |payload: Option<&C::Payload>| C::covers(payload.copied().unwrap_or_default(), number);
+        if self.tags.get(place) != Some(&key) || !C::WHOLE && !covers(self.payloads.get(place)) {
+            return false;
+        }
+        match &mut self.kept {
+            Kept::Times(times) => times.touch_at(place),
+            kept => {
+                let (set, way) = (place / self.shape.ways, place % self.shape.ways);
+                on_kept!(kept, kept => kept.touch(set, way));
+            }
+        }
+        true
+    }
+
+    /// As [`super::Cache::access_one`].
+    pub(super) fn access_one(&mut self, number: u64, key: u32) -> (bool, usize) {
+        on_sets!(self, sets => {
+            let hit = sets.hit_way(number, key);
+            let set = sets.shape.set_of(C::selector(number));
+            let way = hit.unwrap_or_else(|| sets.fill_way(number, key, C::fill(number)).0);
+            (hit.is_some(), set * sets.shape.ways + way)
         })
     }
 
@@ -216,27 +259,26 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// Looks a translation of the mapping `key` up and counts a hit as a use; on a miss nothing changes.
     #[inline(always)]
     pub(super) fn hit(&mut self, number: u64, key: u32) -> bool {
+        self.hit_way(number, key).is_some()
+    }
+
+    /// The same; returns the way.
+    #[inline(always)]
+    fn hit_way(&mut self, number: u64, key: u32) -> Option<usize> {
         let (set, noted) = (self.shape.set_of(C::selector(number)), self.noted(key));
         let at = set * self.shape.ways + noted;
         if self.tags[at] == key && C::covers(self.payload(at), number) {
             self.kept.touch(set, noted);
-            return true;
+            return Some(noted);
         }
         if C::WHOLE && !self.searches {
-            return false;
+            return None;
         }
         let found = search::<C>(self.tags, self.payloads, self.shape, number, key);
         if let Some(way) = found {
             self.kept.touch(set, way);
         }
-        found.is_some()
-    }
-
-    /// A use of a whole mapping that is there for certain.
-    #[inline(always)]
-    pub(super) fn touch(&mut self, number: u64, key: u32) {
-        let noted = self.noted(key);
-        self.kept.touch(self.shape.set_of(C::selector(number)), noted);
+        found
     }
 
     /// The payload of an entry: no load, and no bounds check, where payloads are `()`.
@@ -249,6 +291,12 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
     /// if nothing was).
     #[inline(always)]
     pub(super) fn fill(&mut self, number: u64, key: u32, new: C::Payload) -> (u32, C::Payload) {
+        self.fill_way(number, key, new).1
+    }
+
+    /// The same; returns the way too.
+    #[inline(always)]
+    fn fill_way(&mut self, number: u64, key: u32, new: C::Payload) -> (usize, (u32, C::Payload)) {
         let set = self.shape.set_of(C::selector(number));
         let first = set * self.shape.ways;
         let way = match self.vacant(set) {
@@ -260,7 +308,7 @@ impl<C: Reach, R: Replace> Sets<'_, C, R> {
         if let Some(held) = self.payloads.get_mut(first + way) {
             *held = new;
         }
-        (std::mem::replace(&mut self.tags[first + way], key), payload)
+        (way, (std::mem::replace(&mut self.tags[first + way], key), payload))
     }
 
     fn extend(&mut self, number: u64, key: u32, change: impl Fn(C::Payload) -> Option<C::Payload>) -> bool {

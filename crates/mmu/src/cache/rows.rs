@@ -6,13 +6,15 @@
 
 use super::Shape;
 use super::vector::{self, Unit};
-use crate::batch::{BATCH, each};
-use std::iter::Peekable;
+use crate::batch::each;
 
 /// The most ways of a row.
 pub(super) const WAYS: usize = 32;
 /// Rows are aligned to so many lanes: a line of the host's cache.
 const ALIGNED: usize = 16;
+
+/// Rows of more tags than these are not all in the nearest cache of the host, which has 32 KB at least.
+const LARGE: usize = (16 << 10) / size_of::<u32>();
 
 fn lanes(ways: usize) -> usize {
     ways.next_power_of_two().max(8)
@@ -66,6 +68,20 @@ impl Rows {
         &mut self.tags[self.start..][..self.shape.sets * self.lanes]
     }
 
+    /// With these keys: for each set those that it holds, the last one used first.
+    pub(super) fn of(shape: Shape, held: impl Fn(usize) -> Vec<u32>) -> Rows {
+        let mut rows = Rows::new(shape);
+        let lanes = rows.lanes;
+        for (set, row) in rows.rows_mut().chunks_mut(lanes).enumerate() {
+            row.iter_mut().zip(held(set)).for_each(|(tag, key)| *tag = key + 1);
+        }
+        rows
+    }
+
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
     /// The ways of the set of this number.
     fn row(&mut self, number: u64) -> &mut [u32] {
         let (first, ways) = (self.shape.set_of(number) * self.lanes, self.shape.ways);
@@ -91,6 +107,10 @@ impl Rows {
             let (number, key) = entry(index);
             (set_of(number), key + 1)
         };
+        if rows.len() > LARGE {
+            // The loads of all rows overlap, whatever is done with each.
+            each(asking).for_each(|index| vector::prefetch(rows, entry(index).0 * lanes));
+        }
         if unit != Unit::Portable {
             return vector::access(unit, rows, (lanes, shape.ways), asking, entry);
         }
@@ -100,40 +120,6 @@ impl Rows {
             missed |= u64::from(!access(&mut rows[set * lanes..][..shape.ways], tag)) << index;
         }
         missed
-    }
-
-    /// As [`super::Cache::access_touched`]: both are uses of one row, one after the other.
-    #[inline(always)]
-    pub(super) fn access_touched(
-        &mut self,
-        asking: u64,
-        entry: impl Fn(usize) -> (u64, u32),
-        mut touches: Peekable<impl Iterator<Item = (usize, u32)>>,
-    ) -> u64 {
-        // Uses that wait: their keys, and the requests that they are; a touch is none.
-        let (mut keys, mut of, mut waiting, mut missed) = ([0; BATCH], [0; BATCH], 0, 0);
-        let mut requests = each(asking);
-        let mut next = requests.next();
-        loop {
-            let touch = touches.next_if(|(before, _)| next.is_none_or(|next| *before <= next));
-            let done = touch.is_none() && next.is_none();
-            if waiting == BATCH || done && waiting > 0 {
-                let those = self.access(u64::MAX >> (BATCH - waiting), |at| (0, keys[at % BATCH]));
-                missed |= each(those).fold(0, |missed, at| missed | of[at]);
-                waiting = 0;
-            }
-            if done {
-                return missed;
-            }
-            (keys[waiting], of[waiting]) = match (touch, next) {
-                (None, Some(index)) => {
-                    next = requests.next();
-                    (entry(index).1, 1 << index)
-                }
-                (touch, _) => (touch.map_or(0, |(_, key)| key), 0),
-            };
-            waiting += 1;
-        }
     }
 
     /// Puts a key that is not there in front; returns the one that is dropped, or [`super::EMPTY`].

@@ -83,6 +83,18 @@ pub(super) fn access(unit: Unit, _: &mut [u32], _: (usize, usize), _: u64, _: im
     unreachable!("{unit:?} is not of this processor")
 }
 
+/// Asks the processor to have an element in its caches soon. Does nothing where there is none, or no such instruction.
+#[inline(always)]
+pub(crate) fn prefetch<T>(from: &[T], index: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(element) = from.get(index) {
+        // SAFETY: every processor of this kind has the instruction, which changes nothing.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(element).cast()) }
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (from, index);
+}
+
 /// The lanes up to the first that is equal, or up to the last way: all of them move.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
@@ -109,9 +121,14 @@ macro_rules! avx512 {
             entry: impl Fn(usize) -> (usize, u32),
         ) -> u64 {
             let (load, store, step) = ($load, $store, $step);
-            let (mut kept, mut missed) = (load(&rows[0]), 0);
+            let (mut kept, mut missed, mut used) = (load(&rows[0]), 0, rows[0][0]);
             for index in each(asking) {
                 let (row, tag) = entry(index);
+                // The upper tables of a batch of walks are often the same: that need not wait for what is before it.
+                if ONE && tag == used {
+                    continue;
+                }
+                used = tag;
                 let held = if ONE { kept } else { load(&rows[row]) };
                 let equal: u32;
                 (kept, equal) = step(held, tag);

@@ -1,6 +1,6 @@
 //! LRU: the least recently used way is replaced; an invalid way counts as the least recent. Small sets of whole mappings are
 //! rows and need none of this ([`crate::cache`]). For others there are three forms: up to 16 ways (of entries that cover parts of a
-//! mapping), one set of any number of ways, and any shape.
+//! mapping), the times of the last uses, of sets of few ways or one set of any number, and any shape.
 
 use super::{Replace, is_permutation, possible};
 use crate::cache::EMPTY;
@@ -87,95 +87,146 @@ impl Replace for Packed {
     }
 }
 
-/// LRU of one set of any number of ways: a journal of uses, in which only the newest entry of a way counts. A use is
-/// two stores; the victim is the oldest entry that counts. A full journal is compacted, so everything is O(1)
-/// amortized.
+/// LRU by the time of the last use of each way, of one set of any number of ways, or of sets of few. A use is one store. The victim of
+/// a small set is found by a look at all its times. The ways of a large one are put in order, the oldest first, whenever
+/// none is left that was not used since; so everything is O(1) amortized, up to the logarithm that sorting may cost.
 #[derive(Clone, Debug)]
-pub(crate) struct Journal {
-    /// Where the newest entry of each way is in the journal; [`Journal::NEVER`] for an invalid way.
-    newest: Vec<u32>,
-    entries: Vec<u16>,
-    /// The first entry that may still count, and the end of the journal.
-    first: usize,
-    end: usize,
-    /// Invalid ways, taken from the end.
+pub(crate) struct Times {
+    ways: usize,
+    /// Of each way of each set; 0 of an invalid one.
+    last: Vec<u64>,
+    now: u64,
+    /// Of one large set: its invalid ways, taken from the end.
     vacant: Vec<u16>,
+    /// Its ways when they were put in order, each with its time above it; and how many of these cannot be victims any more. The
+    /// others are the next ones, but for those whose time has changed.
+    order: Vec<u64>,
+    passed: usize,
 }
 
-impl Journal {
-    const NEVER: u32 = u32::MAX;
+impl Times {
+    /// The most ways of a small set.
+    pub(crate) const FEW: usize = 32;
+    /// The bits of a way in the order: 2^48 uses take days.
+    const WAY_BITS: u32 = 16;
+
+    /// Notes a use of what is in this place: the number of its way in all sets together.
+    #[inline(always)]
+    pub(crate) fn touch_at(&mut self, place: usize) {
+        self.now += 1;
+        self.last[place] = self.now;
+    }
+
+    /// The way of a large set that was used longest ago: all are valid.
+    #[inline(always)]
+    fn oldest(&mut self) -> usize {
+        loop {
+            while let Some(key) = self.order.get(self.passed) {
+                self.passed += 1;
+                let way = *key as u16 as usize;
+                if self.last[way] == key >> Times::WAY_BITS {
+                    return way;
+                }
+            }
+            self.put_in_order();
+        }
+    }
 
     #[cold]
-    fn compact(&mut self) {
-        let mut kept = 0;
-        for at in self.first..self.end {
-            let way = self.entries[at];
-            if self.newest[way as usize] == at as u32 {
-                self.newest[way as usize] = kept as u32;
-                self.entries[kept] = way;
-                kept += 1;
-            }
+    fn put_in_order(&mut self) {
+        if self.order.is_empty() {
+            self.order.extend(0..self.ways as u64);
         }
-        (self.first, self.end) = (0, kept);
+        for key in &mut self.order {
+            let way = *key as u16;
+            *key = self.last[way as usize] << Times::WAY_BITS | u64::from(way);
+        }
+        // Where all miss, ways are filled in the order in which they were victims.
+        if !self.order.is_sorted() {
+            self.order.sort_unstable();
+        }
+        self.passed = 0;
+    }
+
+    /// The ways of a set that are valid, the last one used first.
+    pub(crate) fn recent(&self, set: usize) -> Vec<usize> {
+        let last = &self.last[set * self.ways..][..self.ways];
+        let mut ways: Vec<usize> = (0..self.ways).filter(|way| last[*way] > 0).collect();
+        ways.sort_unstable_by_key(|way| std::cmp::Reverse(last[*way]));
+        ways
+    }
+
+    /// Of one large set: whether each valid way that was not used since the ways were put in order is a victim to come, in that order,
+    /// and whether the others are known.
+    fn has_all_victims(&self) -> bool {
+        let vacant = (0..self.ways).filter(|way| self.last[*way] == 0);
+        let left = &self.order[self.passed..];
+        let since = self.order.last().map_or(0, |key| key >> Times::WAY_BITS);
+        let waiting = self.last.iter().enumerate().filter(|(_, last)| (1..=since).contains(*last));
+        left.is_sorted()
+            && waiting.map(|(way, last)| last << Times::WAY_BITS | way as u64).all(|key| left.contains(&key))
+            && vacant.clone().count() == self.vacant.len()
+            && vacant.clone().all(|way| self.vacant.contains(&(way as u16)))
     }
 }
 
-impl Replace for Journal {
-    fn new(sets: usize, ways: usize) -> Option<Journal> {
-        (sets == 1).then(|| Journal {
-            newest: vec![Journal::NEVER; ways],
-            entries: vec![0; (8 * ways).max(1024)],
-            first: 0,
-            end: 0,
-            vacant: (0..ways as u16).rev().collect(),
+impl Replace for Times {
+    fn new(sets: usize, ways: usize) -> Option<Times> {
+        let large = ways > Times::FEW;
+        let vacant = || if large { (0..ways as u16).rev().collect() } else { Vec::new() };
+        (sets == 1 || !large).then(|| Times {
+            ways,
+            last: vec![0; sets * ways],
+            now: 0,
+            vacant: vacant(),
+            order: Vec::new(),
+            passed: 0,
         })
     }
 
     #[inline(always)]
-    fn touch(&mut self, _: usize, way: usize) {
-        if self.end == self.entries.len() {
-            self.compact();
-        }
-        self.newest[way] = self.end as u32;
-        self.entries[self.end] = way as u16;
-        self.end += 1;
+    fn touch(&mut self, set: usize, way: usize) {
+        self.touch_at(set * self.ways + way);
     }
 
     #[inline(always)]
     fn victim(&mut self, set: usize) -> usize {
-        let way = match self.vacant.pop() {
-            Some(way) => way as usize,
-            None => loop {
-                let way = self.entries[self.first] as usize;
-                self.first += 1;
-                if self.newest[way] == self.first as u32 - 1 {
-                    break way;
-                }
-            },
+        let way = if self.ways > Times::FEW {
+            self.vacant.pop().map_or_else(|| self.oldest(), usize::from)
+        } else {
+            let (mut oldest, mut at) = (u64::MAX, 0);
+            for (way, last) in self.last[set * self.ways..][..self.ways].iter().enumerate() {
+                (oldest, at) = if *last < oldest { (*last, way) } else { (oldest, at) };
+            }
+            at
         };
         self.touch(set, way);
         way
     }
 
-    fn invalidate(&mut self, _: usize, way: usize) {
-        self.newest[way] = Journal::NEVER;
-        self.vacant.push(way as u16);
+    fn invalidate(&mut self, set: usize, way: usize) {
+        self.last[set * self.ways + way] = 0;
+        if self.ways > Times::FEW {
+            self.vacant.push(way as u16);
+        }
     }
 
     fn flush(&mut self) {
-        *self = Journal::new(1, self.newest.len()).expect("one set");
+        let sets = self.last.len() / self.ways;
+        *self = Times::new(sets, self.ways).expect("it was made so");
     }
 
     fn validate(&self, tags: &[u32]) -> Result<(), String> {
-        let counts = |way: usize| {
-            let at = self.newest[way] as usize;
-            (self.first..self.end).contains(&at) && self.entries[at] as usize == way
+        let sound = |set: usize| {
+            let (first, end) = (set * self.ways, (set + 1) * self.ways);
+            let mut times: Vec<u64> = self.last[first..end].iter().copied().filter(|last| *last > 0).collect();
+            let valid = (first..end).all(|at| (tags[at] != EMPTY) == (self.last[at] > 0));
+            times.sort_unstable();
+            valid && times.is_sorted_by(|sooner, later| sooner < later) && times.last() <= Some(&self.now)
         };
-        let sound = |way: usize| {
-            let valid = tags[way] != EMPTY;
-            valid == counts(way) && valid != self.vacant.contains(&(way as u16))
-        };
-        possible((0..self.newest.len()).any(|way| !sound(way)).then_some(0))
+        let wrong = (0..self.last.len() / self.ways).find(|set| !sound(*set));
+        let complete = self.ways <= Times::FEW || self.has_all_victims();
+        possible(wrong.or((!complete).then_some(0)))
     }
 }
 
@@ -237,12 +288,12 @@ impl Replace for Listed {
 mod tests {
     use super::*;
 
-    /// The three forms of LRU choose the same victims.
+    /// The forms of LRU choose the same victims.
     #[test]
     fn the_forms_of_lru_agree() {
-        for ways in [1usize, 2, 3, 5, 12, 16] {
-            let mut packed = Packed::new(1, ways).unwrap();
-            let mut journal = Journal::new(1, ways).unwrap();
+        for ways in [1usize, 2, 3, 5, 12, 16, 31, 33, 96] {
+            let mut packed = Packed::new(1, ways);
+            let mut times = Times::new(1, ways).unwrap();
             let mut listed = Listed::new(1, ways).unwrap();
             let mut state = 88172645463325252u64;
             let mut tags = vec![EMPTY; ways];
@@ -251,36 +302,38 @@ mod tests {
                 state ^= state >> 7;
                 state ^= state << 17;
                 let way = (state >> 40) as usize % ways;
-                let vacant = tags.iter().position(|tag| *tag == EMPTY);
-                match (state % 16, vacant) {
-                    (0, _) if tags[way] != EMPTY => {
-                        packed.invalidate(0, way);
-                        journal.invalidate(0, way);
+                match state % 16 {
+                    0 if tags[way] != EMPTY => {
+                        packed.iter_mut().for_each(|packed| packed.invalidate(0, way));
+                        times.invalidate(0, way);
                         listed.invalidate(0, way);
                         tags[way] = EMPTY;
                     }
-                    (1..8, None) => {
-                        let chosen = packed.victim(0);
-                        assert_eq!((journal.victim(0), listed.victim(0)), (chosen, chosen));
+                    1..8 if tags.contains(&EMPTY) => {
+                        // Which of several invalid ways is filled makes no difference.
+                        let chosen = times.victim(0);
+                        assert_eq!(std::mem::take(&mut tags[chosen]), EMPTY);
+                        packed.iter_mut().for_each(|packed| packed.touch(0, chosen));
+                        listed.touch(0, chosen);
                     }
-                    (1..8, Some(way)) => {
-                        // Which of several invalid ways is filled makes no difference; let all have the same one.
-                        journal.vacant.retain(|vacant| *vacant as usize != way);
-                        tags[way] = 0;
-                        packed.touch(0, way);
-                        journal.touch(0, way);
-                        listed.touch(0, way);
+                    1..8 => {
+                        let chosen = times.victim(0);
+                        assert_eq!(listed.victim(0), chosen);
+                        assert!(packed.iter_mut().all(|packed| packed.victim(0) == chosen));
                     }
                     _ if tags[way] != EMPTY => {
-                        packed.touch(0, way);
-                        journal.touch(0, way);
+                        packed.iter_mut().for_each(|packed| packed.touch(0, way));
+                        times.touch(0, way);
                         listed.touch(0, way);
                     }
                     _ => {}
                 }
-                packed.validate(&tags).unwrap();
-                journal.validate(&tags).unwrap();
+                packed.iter().for_each(|packed| packed.validate(&tags).unwrap());
+                times.validate(&tags).unwrap();
                 listed.validate(&tags).unwrap();
+                let order: Vec<usize> = listed.order.iter().map(|way| *way as usize).collect();
+                let valid = order.iter().copied().filter(|way| tags[*way] != EMPTY);
+                assert!(times.recent(0).into_iter().eq(valid));
             }
         }
     }

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-mod lru;
+pub(crate) mod lru;
 mod mru3_plru4;
 mod nru;
 mod random;
@@ -79,7 +79,7 @@ macro_rules! replacements {
 
 // Name in the code, name in machine files, module: its forms, of which the first that supports the shape is used.
 replacements! { $
-    Lru "lru" => lru: Packed Journal Listed;
+    Lru "lru" => lru: Packed Times Listed;
     RoundRobin "round-robin" => round_robin: RoundRobin;
     Random "random" => random: Random;
     TreePlru "tree-plru" => tree_plru: TreePlru;
@@ -102,8 +102,8 @@ pub(crate) trait Replace: Sized {
     /// shape.
     fn new(sets: usize, ways: usize) -> Option<Self>;
 
-    /// The way was used: a hit, or the fill of a way that was vacant. A second use in a row must change nothing, since it may
-    /// be left out (see [`crate::recent`]).
+    /// The way was used: a hit, or the fill of a way that was vacant. A second use in a row must change nothing that matters, since it may
+    /// be left out: streams are made of runs.
     fn touch(&mut self, set: usize, way: usize);
 
     /// Chooses the way to fill and counts the fill as a use of it.
