@@ -306,7 +306,7 @@ def sweep(
     spec : path or dict
         A file of a sweep, or a dict with its keys: ``{"sweep": {"name": "mine"}, "axes": {"workload": [...], "policy": [...]}}``. In a dict,
         machines and policies may be dicts as `simulate` takes them, and policies objects of your own (`Policy`): what tells those apart,
-        when a sweep goes on, is their source and their attributes.
+        when a sweep goes on, is their source, that of what they inherit from and call, the values that these name, and their attributes.
     output : path
         The folder for cells, ``rows.parquet`` and ``index.html``. Without it, a temporary one that is gone afterwards.
     jobs : int
@@ -321,6 +321,8 @@ def sweep(
     """
     import tempfile
 
+    if output is None and shard != "1/1":
+        raise ValueError("shard: needs output=, the folder that all shards share")
     plan = _plan(spec)
     with tempfile.TemporaryDirectory(prefix="superpage-") as folder, _watched(progress, "cells") as bar:
         place = _os.path.join(folder, "sweep") if output is None else _os.fspath(output)
@@ -461,7 +463,7 @@ def _toml_value(item, key) -> str:
         return float.__repr__(item)
     if isinstance(item, (str, _os.PathLike)):
         return _toml_text(_os.fspath(item))
-    if isinstance(item, (list, tuple)):
+    if isinstance(item, (list, tuple, range)):
         return "[" + ", ".join(_toml_value(each, key) for each in item) + "]"
     if isinstance(item, dict):
         return "{" + ", ".join(f"{_toml_text(str(k))} = {_toml_value(v, k)}" for k, v in item.items()) + "}"
@@ -505,13 +507,26 @@ def _policy(policy):
         policy = policy()
     if isinstance(policy, Policy) or hasattr(policy, "tick"):
         answers = getattr(policy, "answers", {}) or {}
+        if not isinstance(answers, (str, dict)):
+            raise TypeError(f"answers: expected the text or the dict of a policy, not {type(answers).__name__}")
         text = answers if isinstance(answers, str) else _policy_text({"from": "base", **answers})
-        return getattr(policy, "name", None) or type(policy).__name__.lower(), text, policy
+        name = getattr(policy, "name", None) or type(policy).__name__.lower()
+        if name == "base":
+            raise ValueError("base: this is the name of what all policies are compared with: give your policy another name")
+        return name, text, policy
     return _policy_text(policy)
 
 
 def _streams(workload, writes, words, up_to_cut):
     array = hasattr(workload, "__array_interface__") or isinstance(workload, (_array.array, memoryview))
+    named = isinstance(workload, (str, _os.PathLike)) or (
+        isinstance(workload, (list, tuple)) and all(isinstance(each, (str, _os.PathLike)) for each in workload)
+    )
+    if named and (words["name"], words["bytes"], words["instructions"]) != ("accesses", 8, 1):
+        raise TypeError("instructions, access_bytes, name: go with arrays of addresses, not with workloads that have a name")
+    for word, most in (("instructions", 2**32 - 1), ("bytes", 2**20)):
+        if not isinstance(words[word], int) or not 0 <= words[word] <= most:
+            raise ValueError(f"{'access_bytes' if word == 'bytes' else word}: expected a whole number from 0 to {most}, not {words[word]!r}")
     if writes is not None and not array:
         raise TypeError("writes: goes with one array of addresses; a generator yields pairs (addresses, writes)")
     if isinstance(workload, (list, tuple)) and all(isinstance(each, (str, _os.PathLike)) for each in workload):

@@ -73,6 +73,9 @@ impl Vm {
     }
 }
 
+/// Page numbers are below this.
+const PAGES: u64 = 1 << 62;
+
 /// [`System`] on a [`Vm`]: the manager with its hardware and memory, at one time `now`, with `spent` processor time
 /// used.
 struct Managed<'a, P, M> {
@@ -84,8 +87,9 @@ struct Managed<'a, P, M> {
 }
 
 impl<P: Pmap, M: Memory> Managed<'_, P, M> {
-    fn start(&self, level: Level, region: u64) -> Vpn {
-        Vpn(region * self.vm.frames.ladder.pages(level))
+    /// The first page of a region, if a region has this number.
+    fn start(&self, level: Level, region: u64) -> Option<Vpn> {
+        region.checked_mul(self.vm.frames.ladder.pages(level)).filter(|page| *page < PAGES).map(Vpn)
     }
 }
 
@@ -152,7 +156,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     }
 
     fn accessed(&mut self, space: SpaceId, level: Level, region: u64) -> Option<u32> {
-        let (start, pages) = (self.start(level, region), self.vm.frames.ladder.pages(level));
+        let Some(start) = self.start(level, region) else { return Some(0) };
+        let pages = self.vm.frames.ladder.pages(level);
         let (mut at, mut accessed) = (start, 0);
         while at < start + pages {
             let Some(mapped) = self.pmap.lookup(space, at) else {
@@ -177,7 +182,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     }
 
     fn check(&mut self, space: SpaceId, level: Level, region: u64) -> Check {
-        let (start, pages) = (self.start(level, region), self.vm.frames.ladder.pages(level));
+        let Some(start) = self.start(level, region) else { return Check::Populated(0) };
+        let pages = self.vm.frames.ladder.pages(level);
         let entry = self.vm.space(space).ok().and_then(|map| map.find(start.0));
         let fits = |entry: &Entry| start.0 + pages <= entry.end && entry.hint != Hint::Base;
         let Some(entry) = entry.filter(fits) else { return Check::Populated(0) };
@@ -187,9 +193,8 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     }
 
     fn promote(&mut self, space: SpaceId, level: Level, regions: &[Candidate], how: How) -> Vec<Outcome> {
-        let pages = self.vm.frames.ladder.pages(level);
         let each = |candidate: &Candidate| {
-            let start = Vpn(candidate.region * pages);
+            let Some(start) = self.start(level, candidate.region) else { return Outcome::Changed };
             match self.vm.promote_region(self.pmap, self.memory, Region { space, start, level }, how) {
                 Ok(_) => Outcome::Promoted,
                 Err(Refused::NoExtent) => Outcome::NoExtent,
@@ -205,7 +210,7 @@ impl<P: Pmap, M: Memory> System for Managed<'_, P, M> {
     }
 
     fn demote(&mut self, space: SpaceId, level: Level, region: u64) -> bool {
-        let start = self.start(level, region);
+        let Some(start) = self.start(level, region) else { return false };
         let Some(entry) = self.vm.space(space).ok().and_then(|map| map.find(start.0)) else { return false };
         let mapped = self.pmap.lookup(space, start).map(|mapped| self.vm.level(mapped.size));
         let holder = self.vm.holder(entry.object, entry.index(start.0));
