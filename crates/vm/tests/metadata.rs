@@ -43,3 +43,14 @@ fn what_it_says_it_holds_is_what_is_freed_with_it() {
         );
     }
 }
+
+#[test]
+fn with_everything_on_it_takes_at_most_four_thousandths_of_memory() {
+    for (sizes, policy) in [("4K 2M", "base"), ("4K 64K 2M", "reservation"), (ALPHA, "reservation")] {
+        let frames = 1 << 15;
+        let (said, _) = said_and_held(sizes, frames, policy, 0..frames);
+        let base: u64 = if sizes == ALPHA { 8192 } else { 4096 };
+        let share = said / (frames * base) as f64;
+        assert!(share < 0.004, "{sizes}, {policy}: {said} bytes, {share} of memory");
+    }
+}
