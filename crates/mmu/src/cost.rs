@@ -40,8 +40,10 @@ impl Machine {
             counters.tlb_misses() * self.walk.refill_cycles + counters.line_misses * self.memory.latency_cycles;
         if let Some(groups) = &self.groups {
             let done = &counters.groups;
-            cycles.walks +=
-                done.entered * groups.enter_cycles + (done.looked + done.looked_to_flush) * groups.entry_cycles;
+            let by_software = done.looked_to_place + done.looked_to_flush;
+            cycles.walks += done.entered * groups.enter_cycles
+                + done.looked * groups.search_entry_cycles()
+                + by_software * groups.software_entry_cycles;
         }
         for (cache, hits) in self.line_cache.iter().zip(counters.line_hits) {
             cycles.walks += hits * cache.hit_cycles;

@@ -65,8 +65,10 @@ pub struct GroupCounts {
     pub searches: u64,
     /// Searches that found the page: the hit rate of the table.
     pub found: u64,
-    /// Entries that these searches, and those for a place, looked at.
+    /// Entries that these searches looked at.
     pub looked: u64,
+    /// Entries that software looked at for a place.
+    pub looked_to_place: u64,
     /// Times that software read the tree.
     pub tree_walks: u64,
     /// Entries placed in the table.
@@ -100,6 +102,7 @@ impl GroupCounts {
             searches: both(self.searches, other.searches),
             found: both(self.found, other.found),
             looked: both(self.looked, other.looked),
+            looked_to_place: both(self.looked_to_place, other.looked_to_place),
             tree_walks: both(self.tree_walks, other.tree_walks),
             reloads: both(self.reloads, other.reloads),
             evicts: both(self.evicts, other.evicts),

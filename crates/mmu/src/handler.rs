@@ -7,6 +7,7 @@ use crate::behind::Behind;
 use crate::counters::Counters;
 use crate::front::Front;
 use crate::lines::Reads;
+use crate::mappings::Watch;
 use crate::mmu::Mmu;
 use crate::request::{Request, Trap};
 use crate::table::Groups;
@@ -231,6 +232,11 @@ impl Mmu {
         self.groups_of(machine).map(|groups| groups.use_of())
     }
 
+    /// The most entries of the hash table of a machine that ever were in use; `None` without one.
+    pub fn most_groups_in_use(&self, machine: usize) -> Option<u64> {
+        self.groups_of(machine).map(Groups::most_in_use)
+    }
+
     /// The entries in use of each group of the hash table of a machine; none without one.
     pub fn entries_by_group(&self, machine: usize) -> Vec<u64> {
         self.groups_of(machine).map_or(Vec::new(), |groups| groups.by_group().collect())
@@ -275,6 +281,7 @@ impl Mmu {
             }
             false => pages.collect(),
         };
+        self.drop_from_tlbs(space, &pages);
         if !self.upkeep.table {
             // Each page is one; the first was counted.
             self.counters.shootdowns += (pages.len() as u64).saturating_sub(1);
@@ -282,6 +289,16 @@ impl Mmu {
         }
         for (groups, mut reads) in self.each_groups() {
             pages.iter().for_each(|page| groups.flush_page((space, *page), &mut reads));
+        }
+    }
+
+    /// Drops pages of a space from the TLBs, whether their mappings change or not: what is flushed from the hash table is flushed there.
+    fn drop_from_tlbs(&mut self, space: u32, pages: &[u64]) {
+        self.fronts.iter_mut().for_each(Front::forget);
+        for page in pages {
+            if let Some((head, record, first)) = self.mappings.mapping(space, Vpn(*page)) {
+                self.fronts.leaf(head, first, record);
+            }
         }
     }
 
@@ -311,7 +328,7 @@ impl Mmu {
     /// A space ends: its VSIDs are nobody's.
     pub(crate) fn end_contexts(&mut self, space: u32) {
         for (groups, _) in self.each_groups() {
-            groups.segments.renew(space);
+            groups.end(space);
         }
     }
 

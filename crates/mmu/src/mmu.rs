@@ -132,7 +132,8 @@ impl Mmu {
         let remapping =
             shadow.map(|shadow| <Cache>::bytes(shadow.entries / shadow.ways, shadow.ways, Replacement::Lru));
         let buckets = machine.clustered.iter().map(|clustered| (clustered.buckets * 4, clustered.buckets * 4));
-        let all = tlbs.chain(walks).chain(lines).chain(remapping).chain(buckets);
+        let groups = machine.groups.iter().map(|of| Groups::bytes(of.groups));
+        let all = tlbs.chain(walks).chain(lines).chain(remapping).chain(buckets).chain(groups);
         all.fold((0, 0), |(begun, whole), (more, most)| (begun.saturating_add(more), whole.saturating_add(most)))
     }
 

@@ -10,7 +10,7 @@
 /// The bits of a page index: a segment has 256 MB.
 const INDEX_BITS: u32 = 16;
 /// Context numbers are below this, and 0 is the kernel's.
-const CONTEXTS: u32 = 1 << 20;
+pub(crate) const CONTEXTS: u32 = 1 << 20;
 /// The segments of a program that one context number serves; the others are the kernel's.
 const OF_CONTEXT: usize = 8;
 /// Numbers of processes are below this in Linux.
@@ -18,6 +18,11 @@ const PROCESSES: u32 = 1 << 15;
 
 /// The page under its VSID: `vsid << 16 | index`.
 pub(crate) type VirtualPage = u64;
+
+/// The context of a page's VSID.
+pub(crate) fn context_of(page: VirtualPage) -> usize {
+    (page >> (INDEX_BITS + 4)) as usize
+}
 
 /// The segments of all spaces.
 #[derive(Clone, Debug)]
@@ -105,6 +110,11 @@ impl Segments {
         Some(vsid << INDEX_BITS | index)
     }
 
+    /// The contexts that a space has.
+    pub(crate) fn contexts_of(&self, space: u32) -> &[u32] {
+        self.spaces.get(space as usize).map_or(&[], |(_, contexts)| contexts)
+    }
+
     /// The page under its VSID, if its segment has one.
     pub(crate) fn known(&self, space: u32, page: u64) -> Option<VirtualPage> {
         let (segment, index) = (page >> INDEX_BITS, page & ((1 << INDEX_BITS) - 1));
@@ -119,7 +129,7 @@ impl Segments {
 
     /// Whether a space has the VSID of this page.
     pub(crate) fn lives(&self, page: VirtualPage) -> bool {
-        let context = (page >> (INDEX_BITS + 4)) as usize;
+        let context = context_of(page);
         self.live[context] || context == 0
     }
 

@@ -4,6 +4,9 @@ use super::{Machine, bytes};
 use crate::table::TableKind;
 use serde::Deserialize;
 
+/// The bits of a page number: 16 segments, each with 16 bits of page index.
+const ADDRESS_BITS: u32 = 20;
+
 /// Who looks for a page in the hash table at a TLB miss.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -24,8 +27,11 @@ pub struct Groups {
     pub groups: u64,
     /// Who searches them.
     pub search: Search,
-    /// Cycles of each entry that is looked at, besides its line.
-    pub entry_cycles: u64,
+    /// Cycles of each entry that the processor looks at, besides its line; where software searches there is no such value.
+    #[serde(default)]
+    pub entry_cycles: Option<u64>,
+    /// Cycles of each entry that software looks at, besides its line: in searches of its own, for a place, and to flush a page.
+    pub software_entry_cycles: u64,
     /// Cycles to enter software and to leave it: at each miss of a TLB where software searches, else where the hardware has found nothing.
     pub enter_cycles: u64,
     /// Block address translation: registers for data, and as many for instructions, each of which maps a block without any TLB; 0 without.
@@ -45,6 +51,13 @@ fn largest() -> u64 {
     256 << 20
 }
 
+impl Groups {
+    /// Cycles of each entry that a search for a TLB miss looks at, whoever searches.
+    pub(crate) fn search_entry_cycles(&self) -> u64 {
+        self.entry_cycles.unwrap_or(self.software_entry_cycles)
+    }
+}
+
 impl Machine {
     pub(super) fn check_groups(&self) -> Result<(), (&'static str, String)> {
         if (self.page_table.kind == TableKind::Groups) != self.groups.is_some() {
@@ -54,7 +67,16 @@ impl Machine {
             };
             return Err(("page-table.kind", what.into()));
         }
-        let Some(Groups { groups, block_size, .. }) = &self.groups else { return Ok(()) };
+        let Some(Groups { groups, block_size, search, entry_cycles, .. }) = &self.groups else { return Ok(()) };
+        if (*search == Search::Hardware) != entry_cycles.is_some() {
+            let what = match search {
+                Search::Hardware => "a processor that searches (search = \"hardware\") has its cycles for each entry",
+                Search::Software => {
+                    "software searches here (search = \"software\"): its cycles are software-entry-cycles"
+                }
+            };
+            return Err(("groups.entry-cycles", what.into()));
+        }
         if !groups.is_power_of_two() {
             return Err(("groups.groups", format!("expected a power of two, not {groups}")));
         }
@@ -66,6 +88,13 @@ impl Machine {
             let what =
                 "a machine with groups has a tree of two levels, written as three of which nobody reads the root";
             return Err(("page-table.bits", what.into()));
+        }
+        let bits: u32 = self.page_table.bits.iter().map(|bits| u32::from(*bits)).sum();
+        if bits != ADDRESS_BITS {
+            let what = format!(
+                "expected {ADDRESS_BITS} bits of page number, of 16 segments with 65536 pages each, not {bits}"
+            );
+            return Err(("page-table.bits", what));
         }
         if self.pages.sizes.len() > 1 {
             return Err(("pages.sizes", "a machine with a hash table of groups does not have superpages".into()));

@@ -27,6 +27,7 @@ const RANGES: [(&str, &str, i64, i64); 35] = [
     ("clustered", "buckets", 1, 1 << 24),
     ("groups", "groups", 1, 1 << 20),
     ("groups", "entry-cycles", 0, STEP_CYCLES),
+    ("groups", "software-entry-cycles", 0, STEP_CYCLES),
     ("groups", "enter-cycles", 0, STEP_CYCLES),
     ("groups", "blocks", 0, 64),
     ("perforated", "most-holes-percent", 0, 60),

@@ -17,7 +17,7 @@ use crate::machine::{Machine, Search};
 use crate::mappings::{Mappings, Shape};
 use crate::reach::Known;
 use crate::record::Record;
-use crate::segments::{Segments, VirtualPage};
+use crate::segments::{CONTEXTS, Segments, VirtualPage, context_of};
 use std::ops::Range;
 use superpage_pages::{Ladder, Vpn};
 
@@ -55,7 +55,12 @@ pub(crate) struct Groups {
     turn: usize,
     /// Where a reclaim goes on.
     hand: usize,
+    /// Entries in use, the most that ever were, and those of them that are no zombies.
     in_use: u64,
+    most_in_use: u64,
+    live: u64,
+    /// The entries of each context, so that they are known when it ends.
+    of_context: Vec<u32>,
 }
 
 impl TableFormat for Groups {
@@ -80,6 +85,9 @@ impl TableFormat for Groups {
             turn: 0,
             hand: 0,
             in_use: 0,
+            most_in_use: 0,
+            live: 0,
+            of_context: vec![0; CONTEXTS as usize],
         }
     }
 
@@ -115,6 +123,12 @@ impl TableFormat for Groups {
         found.dedup();
         if found.len() != count || count as u64 != self.in_use {
             return Err(format!("{count} entries, {} of different pages, {} counted", found.len(), self.in_use));
+        }
+        let live = found.iter().filter(|page| self.segments.lives(**page)).count() as u64;
+        let of_contexts: u64 = self.of_context.iter().map(|entries| u64::from(*entries)).sum();
+        if live != self.live || of_contexts != self.in_use || self.most_in_use < self.in_use {
+            let (counted, most) = (self.live, self.most_in_use);
+            return Err(format!("{live} live entries, {counted} counted; {of_contexts} of contexts; {most} at most"));
         }
         let mapped: std::collections::BTreeSet<_> =
             mappings.all().filter_map(|(space, page, _)| self.segments.known(space, page.0)).collect();
@@ -152,7 +166,8 @@ impl Groups {
         self.segments.page(space, page).unwrap_or_else(|| {
             self.segments.begin_again();
             self.entries.fill(FREE);
-            self.in_use = 0;
+            self.of_context.fill(0);
+            (self.in_use, self.live) = (0, 0);
             self.zombies = false;
             self.segments.page(space, page).expect("there are numbers again")
         })
@@ -210,7 +225,7 @@ impl Groups {
         let primary = self.groups(page)[0].start;
         let mut free = self.look_for_free(page, counts, reads);
         if free.is_none() && self.on_demand && self.zombies {
-            counts.looked += self.entries.len() as u64;
+            counts.looked_to_place += self.entries.len() as u64;
             self.reclaim(self.entries.len() as u64, self.cached, reads);
             self.zombies = false;
             free = self.look_for_free(page, counts, reads);
@@ -220,14 +235,25 @@ impl Groups {
             primary + self.turn
         });
         counts.reloads += 1;
-        match self.entries[at] {
-            FREE => self.in_use += 1,
-            held => {
-                counts.evicts += 1;
-                counts.live_evicts += u64::from(self.segments.lives(held));
-            }
+        let held = self.entries[at];
+        if held != FREE {
+            counts.evicts += 1;
+            counts.live_evicts += u64::from(self.segments.lives(held));
+            self.empty(at);
         }
         self.entries[at] = page;
+        self.in_use += 1;
+        self.most_in_use = self.most_in_use.max(self.in_use);
+        self.live += u64::from(self.segments.lives(page));
+        self.of_context[context_of(page)] += 1;
+    }
+
+    /// An entry that is in use is free from now on.
+    fn empty(&mut self, at: usize) {
+        let page = std::mem::replace(&mut self.entries[at], FREE);
+        self.in_use -= 1;
+        self.live -= u64::from(self.segments.lives(page));
+        self.of_context[context_of(page)] -= 1;
     }
 
     /// Looks at the entries of both groups for one that is free.
@@ -237,7 +263,7 @@ impl Groups {
             looked.push(TABLE + *at as u32);
             self.entries[*at] == FREE
         });
-        counts.looked += looked.len() as u64;
+        counts.looked_to_place += looked.len() as u64;
         self.read(looked, reads);
         free
     }
@@ -254,8 +280,15 @@ impl Groups {
 
     /// All pages of a space have other names from now on; what the table has of it are zombies.
     pub(crate) fn renew(&mut self, space: u32) {
-        self.segments.renew(space);
+        self.end(space);
         self.zombies = true;
+    }
+
+    /// A space ends: its VSIDs are nobody's.
+    pub(crate) fn end(&mut self, space: u32) {
+        let contexts = self.segments.contexts_of(space).iter();
+        self.live -= contexts.map(|context| u64::from(self.of_context[*context as usize])).sum::<u64>();
+        self.segments.renew(space);
     }
 
     /// The entry of a page, if it has one, is free from now on, at no cost.
@@ -267,8 +300,7 @@ impl Groups {
 
     fn free(&mut self, page: VirtualPage) {
         if let Some(at) = self.find(page) {
-            self.entries[at] = FREE;
-            self.in_use -= 1;
+            self.empty(at);
         }
     }
 
@@ -280,20 +312,29 @@ impl Groups {
             self.read([TABLE + self.hand as u32], reads);
             let held = self.entries[self.hand];
             if held != FREE && !self.segments.lives(held) {
-                self.entries[self.hand] = FREE;
+                self.empty(self.hand);
                 freed += 1;
             }
             self.hand = (self.hand + 1) % self.entries.len();
         }
-        self.in_use -= freed;
         self.cached = before;
         reads.counters.groups.add(&GroupCounts { reclaimed: freed, ..GroupCounts::default() });
     }
 
-    /// Entries that are in use, how many of them are of pages that a space has, and all.
+    /// Entries that are in use, how many of them are of pages that a space has, and all. O(1).
     pub(crate) fn use_of(&self) -> [u64; 3] {
-        let lives = |page: &&VirtualPage| **page != FREE && self.segments.lives(**page);
-        [self.in_use, self.entries.iter().filter(lives).count() as u64, self.entries.len() as u64]
+        [self.in_use, self.live, self.entries.len() as u64]
+    }
+
+    /// The most entries that ever were in use.
+    pub(crate) fn most_in_use(&self) -> u64 {
+        self.most_in_use
+    }
+
+    /// Bytes that the table and the segments of this many groups take, as far as they are written to at once, and at most.
+    pub(crate) fn bytes(groups: u64) -> (u64, u64) {
+        let entries = groups.saturating_mul((WAYS * size_of::<VirtualPage>()) as u64);
+        (entries, entries.saturating_add(u64::from(CONTEXTS) * (size_of::<u32>() + size_of::<bool>()) as u64))
     }
 
     /// The entries in use of each group.

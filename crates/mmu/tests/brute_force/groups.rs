@@ -21,6 +21,8 @@ pub(crate) struct Groups {
     turn: usize,
     hand: usize,
     zombies: bool,
+    /// The most entries that ever were in use.
+    pub(crate) most: u64,
     pub(crate) counts: GroupCounts,
 }
 
@@ -38,6 +40,7 @@ impl Groups {
             turn: 0,
             hand: 0,
             zombies: false,
+            most: 0,
             counts: GroupCounts::default(),
         })
     }
@@ -124,13 +127,13 @@ impl Groups {
     pub(crate) fn insert(&mut self, space: u32, page: u64) -> Vec<u64> {
         let place = self.place(space, page);
         let (mut all, mut free) = self.upto(place, None);
-        self.counts.looked += all.len() as u64;
+        self.counts.looked_to_place += all.len() as u64;
         if free.is_none() && self.upkeep.reclaims_on_demand && self.zombies {
-            self.counts.looked += self.table.len() as u64 * 8;
+            self.counts.looked_to_place += self.table.len() as u64 * 8;
             all.extend(self.reclaim(self.table.len() * 8));
             self.zombies = false;
             let (again, now) = self.upto(place, None);
-            self.counts.looked += again.len() as u64;
+            self.counts.looked_to_place += again.len() as u64;
             all.extend(again);
             free = now;
         }
@@ -144,6 +147,7 @@ impl Groups {
             self.counts.live_evicts += u64::from(self.lives(old));
         }
         self.table[group][way] = Some(place);
+        self.most = self.most.max(self.table.iter().flatten().flatten().count() as u64);
         all
     }
 
@@ -285,6 +289,7 @@ pub(crate) fn step(mmu: &mut Mmu, naive: &mut Naive, random: &mut Random) {
     assert_eq!(mmu.entries_by_group(0), used);
     let live = table.table.iter().flatten().flatten().filter(|place| table.lives(**place)).count() as u64;
     assert_eq!(mmu.groups_in_use(0), Some([used.iter().sum(), live, used.len() as u64 * 8]));
+    assert_eq!(mmu.most_groups_in_use(0), Some(table.most));
     let kernel = naive.held_by(KERNEL);
     assert_eq!(mmu.held_by_kernel(0).0, kernel);
 }
@@ -296,6 +301,28 @@ fn touches(random: &mut Random) -> Vec<Touch> {
         access: [Access::Read, Access::Write, Access::Execute][random.below(3) as usize],
     };
     (0..random.below(12)).map(|_| touch(random)).collect()
+}
+
+/// An eager flush of a space, as at a fork, takes its pages out of the table and out of the TLBs, those too whose mappings stay as they are.
+#[test]
+fn what_is_flushed_leaves_the_tlbs_with_the_table() {
+    for (name, table) in [("ppc604", true), ("ppc603", true), ("ppc603", false)] {
+        let mut mmu = Mmu::new(&Machine::builtin(name).unwrap());
+        mmu.set_upkeep(Upkeep { table, ..Upkeep::default() });
+        let to = Mapped { frame: Pfn(1), size: "4K".parse().unwrap(), protection: Protection::READ };
+        mmu.enter(0, Vpn(16), to, Access::Read);
+        let read = |mmu: &mut Mmu| {
+            assert_eq!(mmu.run(&[Request::new(Vpn(16), Access::Read)]), None);
+            let counters = mmu.counters(0);
+            (counters.data_misses(), counters.groups.reloads)
+        };
+        let reloads = u64::from(table);
+        assert_eq!((read(&mut mmu), read(&mut mmu)), ((1, reloads), (1, reloads)), "{name}");
+        for (range, misses) in [(0..u64::MAX, 2), (10..20, 3), (17..40, 3)] {
+            mmu.flush_range(0, range);
+            assert_eq!(read(&mut mmu), (misses, misses * reloads), "{name}");
+        }
+    }
 }
 
 /// Kernels of every kind on both processors, with tables so small that pages meet.

@@ -60,6 +60,13 @@ impl Naive {
             if !self.groups.as_ref().unwrap().upkeep.table {
                 self.counts.shootdowns += pages.iter().skip(1).count() as u64;
             }
+            // What leaves the table leaves the TLBs, whatever becomes of its mapping.
+            for page in &pages {
+                if let Some(mapping) = self.mappings.get(&(space, *page)) {
+                    let size = mapping.size;
+                    self.shoot(space, *page, size);
+                }
+            }
             for page in pages {
                 let looked = self.groups.as_mut().unwrap().flush_page(space, page);
                 self.read_all(looked);
