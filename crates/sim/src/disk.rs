@@ -139,6 +139,18 @@ impl Memory for Disk {
         Ok(Filled::Now)
     }
 
+    fn read_private(&mut self, from: Backed, to: Pfn, page: Page) -> Result<Filled, NoContents> {
+        let Backed::File { file, page: index } = from else { return self.read(from, to, page) };
+        if let Some(contents) = &mut self.contents {
+            contents.load(from, to);
+        }
+        // The page of the file itself comes into no frame, and is as warm as it was.
+        if self.files == Files::Cold || self.known.contains(&(file, index)) {
+            self.transfer(Way::In, from);
+        }
+        Ok(Filled::Now)
+    }
+
     fn write(&mut self, to: Backed, frame: Pfn) {
         if let Some(contents) = &mut self.contents {
             contents.save(to, frame);
@@ -198,9 +210,14 @@ mod tests {
         disk.read(file(0), AT, PAGE).unwrap();
         assert_eq!(disk.requests, 1);
         disk.forget(1);
+        // Copies leave a page as warm as it is.
+        disk.read_private(file(0), AT, PAGE).unwrap();
+        disk.read_private(file(0), AT, PAGE).unwrap();
         disk.read(file(0), AT, PAGE).unwrap();
         assert_eq!(disk.requests, 1, "another file has the number");
+        disk.read_private(file(0), AT, PAGE).unwrap();
+        assert_eq!(disk.requests, 2, "it has been in memory since");
         disk.read(Backed::Swap { slot: 0 }, AT, PAGE).unwrap();
-        assert_eq!(disk.requests, 2, "swap always costs");
+        assert_eq!(disk.requests, 3, "swap always costs");
     }
 }

@@ -4,9 +4,9 @@ use crate::script;
 
 use script::{Script, run_script};
 use std::sync::atomic::AtomicBool;
-use superpage_pages::Access;
+use superpage_pages::{Access, Protection};
 use superpage_sim::{Conditions, Files, Row, Watch, plan, run, run_parts};
-use superpage_trace::{Event, ProcessId, workload};
+use superpage_trace::{Backing, Event, Growth, ProcessId, workload};
 
 const PLENTY: u64 = 64 << 20;
 
@@ -40,6 +40,30 @@ fn the_first_read_of_a_warm_file_is_free_and_of_a_cold_one_is_one_request() {
         assert!((cold.io_seconds - (0.009 + 409_600.0 / 25e6)).abs() < 1e-8, "{}", cold.io_seconds);
         assert!((cold.seconds - warm.seconds - cold.io_seconds).abs() < 1e-8);
     }
+}
+
+/// Five times a process maps a file privately, writes to its pages before it has read them, and goes; in between another reads them. The file
+/// is warm: nothing is read from the disk. Of a cold one each copy is read, since the file's own page was in no frame.
+#[test]
+fn a_private_write_to_a_page_of_a_warm_file_reads_nothing_from_the_disk() {
+    let mut script = Script::new();
+    let backing = Backing::File { file: 7, file_pages: 16, offset: 0 };
+    let (protection, growth) = (Protection::READ_WRITE, Growth::Fixed);
+    for round in 0..5 {
+        script.process(round);
+        script.event(Event::Map { start: 64, pages: 16, protection, shared: false, backing, growth });
+        script.touch(64..80, Access::Write);
+        script.event(Event::Exit);
+    }
+    script.process(9);
+    script.map_file(64, 7, 16);
+    script.touch(64..80, Access::Read);
+    script.event(Event::Exit);
+    let requests = |files: Files| {
+        let row = run_script(&mut script.clone(), "zen5", &["base"], &Conditions { files, ..plenty() }).pop().unwrap();
+        (row.io_requests, row.page_ins, row.frames_leaked)
+    };
+    assert_eq!([Files::Warm, Files::Cold].map(requests), [(0, 6 * 16, 0), (6, 6 * 16, 0)]);
 }
 
 #[test]

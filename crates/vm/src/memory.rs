@@ -77,6 +77,15 @@ pub trait Memory {
     /// As for [`Memory::zero`]; the contents in the store stay there.
     fn read(&mut self, from: Backed, to: Pfn, page: Page) -> Result<Filled, NoContents>;
 
+    /// As [`Memory::read`], of a private page that is first touched by a write: the frame gets a copy of what the file has, and the file's own
+    /// page stays in no frame. Kernels with a page cache would bring that in too; the default reads.
+    ///
+    /// # Errors
+    /// As [`Memory::read`].
+    fn read_private(&mut self, from: Backed, to: Pfn, page: Page) -> Result<Filled, NoContents> {
+        self.read(from, to, page)
+    }
+
     /// Writes out the contents of the frame; when this returns, the frame may be reused. It cannot fail: if the store
     /// fails, the implementation must keep the contents in some other way, or end the process.
     fn write(&mut self, to: Backed, frame: Pfn);

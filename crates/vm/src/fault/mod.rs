@@ -101,6 +101,8 @@ impl Site {
 #[derive(Clone, Copy)]
 pub(crate) struct Destination {
     pub(crate) page: Page,
+    /// The object that gets the page.
+    pub(crate) object: ObjectId,
     pub(crate) frames: Extent,
 }
 
@@ -358,7 +360,7 @@ impl Vm {
         let one = taken > Level::BASE && context.pmap.contiguity(self.frames.ladder.size(taken)).is_whole();
         let mappable = !one || self.give_tables(context.pmap, space, at, taken);
         let filled = if mappable {
-            let to = Destination { page: context.site.page(), frames };
+            let to = Destination { page: context.site.page(), object, frames };
             self.provide(context.memory, to, content, &populated).map_err(|NoContents| FaultError::Contents(at))
         } else {
             Err(FaultError::OutOfMemory(at))
@@ -450,7 +452,7 @@ impl Vm {
     pub(crate) fn provide(
         &self,
         memory: &mut impl Memory,
-        Destination { page, frames: to }: Destination,
+        Destination { page, object, frames: to }: Destination,
         content: Content,
         populated: &Populated,
     ) -> Result<Filled, NoContents> {
@@ -464,6 +466,9 @@ impl Vm {
             (_, Some(from)) => memory.copy(from, to.start, page),
             (Content::Zero, None) if populated.zeroed && to.level == populated.allocated => {}
             (Content::Zero, None) => memory.zero(to.start, self.frames.ladder.pages(to.level), page)?,
+            (Content::Read { from: from @ Backed::File { .. }, of }, None) if of != object => {
+                return memory.read_private(from, to.start, page);
+            }
             (Content::Read { from, .. }, None) => return memory.read(from, to.start, page),
             // The contents are there, or the caller brings them.
             (Content::Overwritten | Content::Cached(_) | Content::Copy(_) | Content::Left, None) => {}

@@ -101,7 +101,7 @@ impl Vm {
         };
         let populated = populated.ok_or(FaultError::OutOfMemory(Vpn(page)))?;
         let frames = Extent { start: Pfn(u64::from(walk.frame)), level: Level::BASE };
-        let to = Destination { page: Page::File { file, page }, frames };
+        let to = Destination { page: Page::File { file, page }, object, frames };
         let Ok(filled) = self.provide(memory, to, content, &populated) else {
             self.frames.unpopulate(object, page, page + 1);
             return Err(FaultError::Contents(Vpn(page)));
