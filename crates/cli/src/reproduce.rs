@@ -46,6 +46,10 @@ pub(crate) struct Reproduce {
     #[arg(long)]
     long: bool,
 
+    /// Threads to use, instead of one for each core; the rows are the same with any number
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+
     /// List what the names select, and run nothing
     #[arg(long)]
     list: bool,
@@ -63,6 +67,9 @@ impl Reproduce {
             };
             print(all.iter().map(line).collect::<String>())?;
             return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(threads) = self.threads {
+            superpage_sim::use_threads(threads.into())?;
         }
         if let Some(page) = &self.export_html {
             self.names.iter().try_for_each(|name| export::apart(Path::new(name), page))?;

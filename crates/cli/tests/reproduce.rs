@@ -105,6 +105,19 @@ fn an_unknown_name_is_answered_with_those_that_there_are() {
 }
 
 #[test]
+fn the_rows_are_the_same_with_any_number_of_threads() {
+    let _turn = superpage_testing::turn_of("reproduce");
+    let folder = tempfile::tempdir().unwrap();
+    let path = file(folder.path(), SMALL);
+    let run =
+        |threads: &str| superpage(&["reproduce", path.to_str().unwrap(), "--format", "json", "--threads", threads]);
+    let [one, two] = ["1", "2"].map(run);
+    assert!(one.status.success() && two.status.success(), "{}", text(&two.stderr));
+    assert_eq!(text(&one.stdout), text(&two.stdout));
+    assert_eq!(run("0").status.code(), Some(2));
+}
+
+#[test]
 fn every_row_has_its_keys_and_its_verdict() {
     let _turn = superpage_testing::turn_of("reproduce");
     let folder = tempfile::tempdir().unwrap();

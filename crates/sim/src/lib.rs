@@ -54,4 +54,4 @@ pub use report::{Format, columns_of, write};
 pub use room::{Extent, Limit, check_memory};
 pub use row::{Row, Sampled};
 pub use setup::{Digest, Setup};
-pub use workers::use_threads;
+pub use workers::{threads, use_threads};

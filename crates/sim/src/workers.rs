@@ -26,6 +26,12 @@ pub fn use_threads(threads: usize) -> Result<(), Error> {
     }
 }
 
+/// The threads that simulations of this process run on.
+pub fn threads() -> usize {
+    let begun = POOL.get().map(|pool| pool.as_ref().map_or(1, ThreadPool::current_num_threads));
+    begun.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get))
+}
+
 /// Calls `work` where rayon's functions use the threads, and says whether there are any: without them they must not be used.
 pub(crate) fn with<T: Send>(work: impl FnOnce(bool) -> T + Send) -> T {
     // Within a pool of the caller's.

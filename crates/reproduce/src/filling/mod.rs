@@ -151,10 +151,10 @@ pub(crate) fn compute(experiment: &Experiment, stop: &AtomicBool, watch: &dyn Wa
     found
 }
 
-/// The results in the order of the jobs, on all cores; `None` for what was not run.
+/// The results in the order of the jobs, on all threads; `None` for what was not run.
 fn run(jobs: &[Job], rounds: u64, stop: &AtomicBool, watch: &dyn Watch) -> Vec<Option<(f64, f64)>> {
     let (next, results) = (AtomicUsize::new(0), Mutex::new(vec![None; jobs.len()]));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = superpage_sim::threads();
     let work = || {
         loop {
             let index = next.fetch_add(1, Ordering::Relaxed);

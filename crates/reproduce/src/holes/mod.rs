@@ -238,7 +238,7 @@ fn run(
     });
     let jobs: Vec<Job> = jobs.collect::<std::collections::BTreeSet<Job>>().into_iter().collect();
     let (next, results) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = superpage_sim::threads();
     let work = || {
         while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
             let item = &experiment.items[job.item];
