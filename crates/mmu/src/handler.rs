@@ -105,9 +105,12 @@ impl Default for Upkeep {
 #[derive(Clone, Debug)]
 pub struct SavedCounts {
     shared: Counters,
-    /// Of each first level, of each of the further levels behind it, and of each walker behind these.
-    fronts: Vec<(Counters, Vec<(Counters, Vec<Counters>)>)>,
+    /// Of each first level, and what is behind it.
+    fronts: Vec<(Counters, Vec<SavedBehind>)>,
 }
+
+/// Counts of TLBs of further levels, and of each walker behind them.
+type SavedBehind = (Counters, Vec<Counters>);
 
 impl Upkeep {
     /// Whether accesses to lines are made one by one: what the kernel does comes between them.
