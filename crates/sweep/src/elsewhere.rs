@@ -103,6 +103,6 @@ impl Store {
     /// # Errors
     /// [`Error::Output`]: a cell cannot be read, or a file not be written.
     pub fn finish(&self, ran: usize, command: &str) -> Result<Done, Error> {
-        finish(&self.plan, &self.folder, ran, command, processors(), &AtomicBool::new(false))
+        finish(&self.plan, &self.folder, ran, command, (processors(), &AtomicBool::new(false)))
     }
 }

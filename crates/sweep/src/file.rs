@@ -309,7 +309,10 @@ fn set(key: &str, value: &Value, axes: &mut Vec<Axis>) -> Result<(), String> {
     let values = values(&said, value)?;
     match values.iter().find(|value| value.contains(',')) {
         Some(value) => Err(format!("axes.{said}: {value:?}: expected one value without a comma; several are a list")),
-        None => Ok(axes.push(Axis { name, values })),
+        None => {
+            axes.push(Axis { name, values });
+            Ok(())
+        }
     }
 }
 

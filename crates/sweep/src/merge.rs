@@ -101,7 +101,7 @@ pub(crate) fn write(plan: &Plan, folder: &Folder, jobs: usize, stop: &AtomicBool
             merged.add(&plan.streams[part.stream].name, &rows);
             rows.iter().try_for_each(|row| file.push(row)).map_err(of_file)
         };
-        if !parts(plan, folder.path(), &of_cells, jobs, stop, each)? {
+        if !parts(plan, folder.path(), &of_cells, (jobs, stop), each)? {
             return Ok(None);
         }
         let seen = file.finish().map_err(of_file)?;
@@ -119,7 +119,7 @@ pub(crate) fn write(plan: &Plan, folder: &Folder, jobs: usize, stop: &AtomicBool
 /// [`Error::Output`]: a cell cannot be read.
 pub(crate) fn rows(plan: &Plan, path: &Path, jobs: usize) -> Result<Vec<Row>, Error> {
     let mut all = Vec::with_capacity(plan.rows());
-    parts(plan, path, &cells(plan), jobs, &AtomicBool::new(false), |_, rows| {
+    parts(plan, path, &cells(plan), (jobs, &AtomicBool::new(false)), |_, rows| {
         all.extend(rows);
         Ok(())
     })?;
@@ -150,8 +150,7 @@ fn parts(
     plan: &Plan,
     path: &Path,
     cells: &[Vec<usize>],
-    jobs: usize,
-    stop: &AtomicBool,
+    (jobs, stop): (usize, &AtomicBool),
     mut each: impl FnMut(&Part, Vec<Row>) -> Result<(), Error>,
 ) -> Result<bool, Error> {
     let pool = ThreadPoolBuilder::new().num_threads(jobs).build();

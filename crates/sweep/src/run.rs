@@ -137,7 +137,7 @@ pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch
     if let Some(error) = failed {
         return Err(error);
     }
-    finish(plan, &folder, ran, &options.command, options.jobs, stop)
+    finish(plan, &folder, ran, &options.command, (options.jobs, stop))
 }
 
 /// What is in the folder after so many cells ran; when it has all, writes what is made of them.
@@ -146,8 +146,7 @@ pub(crate) fn finish(
     folder: &Folder,
     ran: usize,
     command: &str,
-    jobs: usize,
-    stop: &AtomicBool,
+    (jobs, stop): (usize, &AtomicBool),
 ) -> Result<Done, Error> {
     let there = folder::cells(folder.path());
     let there = plan.cells.iter().filter(|cell| there.contains(&cell.name)).count();
