@@ -11,6 +11,9 @@ use crate::schedule::{Phase, Schedule, Stage};
 use crate::touched::Touched;
 use crate::wire::{EXECUTE, READ, code};
 
+/// Calls a function with each thread and what it has left out.
+type EachThread = fn(&mut dyn FnMut(u32, &LeftOut));
+
 /// Decides which accesses of each period are kept.
 #[derive(Clone, Copy)]
 pub(crate) struct Sampler {
@@ -27,7 +30,7 @@ pub(crate) struct Gaps {
     /// What the thread itself leaves out.
     pub(crate) left_out: &'static LeftOut,
     /// Calls a function with what each thread of the process leaves out, and perhaps some that have ended, and its number.
-    pub(crate) each_thread: fn(&mut dyn FnMut(u32, &LeftOut)),
+    pub(crate) each_thread: EachThread,
 }
 
 impl Runs {
