@@ -158,7 +158,7 @@ struct Model {
 }
 
 impl Model {
-    fn access(&mut self, page: u64, fetch: bool, write: bool, count: u64, gap: bool) {
+    fn access(&mut self, page: u64, (fetch, write): (bool, bool), count: u64, gap: bool) {
         self.totals[usize::from(fetch)] += count;
         let news = match self.marks.insert(page, write || self.marks.get(&page) == Some(&true)) {
             None => true,
@@ -208,14 +208,14 @@ fn what_is_left_out_is_that_of_a_plain_model() {
                 model.window();
             }
         }
-        model.access(page, true, false, number, !runs.recording.get());
+        model.access(page, (true, false), number, !runs.recording.get());
         for _ in 0..numbers.below(4) {
             let (page, offset, size) = (some_page(&mut numbers), numbers.below(PAGE), numbers.below(6));
             let rw = [1, 1, 2, 3][numbers.below(4) as usize];
             runs.data((size as u32) << 4 | rw << 16, page * PAGE + offset);
             let pages = if offset + (1 << size) > PAGE { page..page + 2 } else { page..page + 1 };
             for write in [false, true].into_iter().filter(|write| rw >> u32::from(*write) & 1 != 0) {
-                pages.clone().for_each(|page| model.access(page, false, write, 1, !runs.recording.get()));
+                pages.clone().for_each(|page| model.access(page, (false, write), 1, !runs.recording.get()));
             }
         }
         if step % 1000 == 999 {
