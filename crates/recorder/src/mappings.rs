@@ -56,16 +56,25 @@ impl Mapping {
     }
 }
 
+/// Forgets which pages of a range were touched; in bytes, as system calls have it.
+pub(crate) fn forget(address: u64, length: u64) {
+    TOUCHED.forget(address / PAGE, length.div_ceil(PAGE));
+}
+
+/// Applies new rights to what is known of a range.
+pub(crate) fn restrict(address: u64, length: u64, rights: u64) {
+    TOUCHED.restrict(address / PAGE, length.div_ceil(PAGE), rights & 1 != 0, rights & 4 != 0);
+}
+
 /// Reports that a range was unmapped or, with [`code::DISCARD`], has lost its contents.
 pub(crate) fn tell_range(runs: &Runs, code: u64, address: u64, length: u64) {
-    let (start, pages) = (address / PAGE, length.div_ceil(PAGE));
-    TOUCHED.forget(start, pages);
-    runs.event(code, &[[start, pages]]);
+    forget(address, length);
+    runs.event(code, &[[address / PAGE, length.div_ceil(PAGE)]]);
 }
 
 /// Reports new rights.
 pub(crate) fn tell_protect(runs: &Runs, address: u64, length: u64, rights: u64) {
-    TOUCHED.restrict(address / PAGE, length.div_ceil(PAGE), rights & 1 != 0, rights & 4 != 0);
+    restrict(address, length, rights);
     runs.event(code::PROTECT, &[[address / PAGE, length.div_ceil(PAGE)], [rights & 7, 0]]);
 }
 
@@ -118,9 +127,10 @@ impl Heap {
         Heap { start: address.div_ceil(PAGE), pages: 0 }
     }
 
-    /// Whether moving the break to `address` would unmap something.
-    pub(crate) fn shrinks(&self, address: u64) -> bool {
-        address != 0 && address.div_ceil(PAGE) < self.start + self.pages
+    /// What moving the break to `address` would unmap: the first page and how many.
+    pub(crate) fn lost(&self, address: u64) -> Option<(u64, u64)> {
+        let (start, end) = (address.div_ceil(PAGE).max(self.start), self.start + self.pages);
+        (address != 0 && start < end).then(|| (start, end - start))
     }
 
     /// Reports that the break is now at `address`.

@@ -3,7 +3,7 @@
 //! A thread's accesses go to its own buffer without a lock. In a process with one thread events are in the same buffer,
 //! and the order is right by itself. With more, three rules ensure it: a thread sends what it has before each system
 //! call, and every event at once; a call that changes mappings holds [`mapping`] until its event is sent; and one that
-//! unmaps something first waits until all others have sent what they did before ([`gather`]).
+//! unmaps something first waits until all others have sent what they did before ([`gather_before`]).
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -263,6 +263,16 @@ pub(crate) fn gather(cpu: u32) {
                 break;
             }
         }
+    }
+}
+
+/// The same before a call that takes pages from all threads: from then on, no other begins a window with them.
+pub(crate) fn gather_before(cpu: u32, take: impl Fn()) {
+    if several() {
+        take();
+        gather(cpu);
+        // Another thread may just have been telling when it used them last.
+        take();
     }
 }
 

@@ -8,7 +8,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::connection::Connection;
 use crate::execute;
-use crate::mappings::{Heap, Mapping, PAGE, file_behind, tell_advice, tell_protect, tell_range, tell_remap};
+use crate::mappings::{
+    Heap, Mapping, PAGE, file_behind, forget, restrict, tell_advice, tell_protect, tell_range, tell_remap,
+};
 use crate::process::{self, TOUCHED};
 use crate::runs::Runs;
 use crate::wire::{PATHS, SHARED, code};
@@ -94,6 +96,7 @@ const MAP_TYPE: u64 = 3;
 const MAP_PRIVATE: u64 = 2;
 const MAP_FIXED: u64 = 0x10;
 const MAP_ANONYMOUS: u64 = 0x20;
+const MREMAP_FIXED: u64 = 2;
 const SHM_RDONLY: u64 = 0x1000;
 /// `MADV_DONTNEED`, `MADV_FREE`, `MADV_REMOVE`, `MADV_DONTNEED_LOCKED`.
 const DISCARDING: [u64; 4] = [4, 8, 9, 24];
@@ -166,7 +169,15 @@ static SEGMENTS: Mutex<Vec<(u64, u64)>> = Mutex::new(Vec::new());
 
 /// Sets where the heap begins.
 pub(crate) fn set_heap(heap: Heap) {
-    *HEAP.lock().unwrap_or_else(PoisonError::into_inner) = heap;
+    *self::heap() = heap;
+}
+
+fn heap() -> MutexGuard<'static, Heap> {
+    HEAP.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn segments() -> MutexGuard<'static, Vec<(u64, u64)>> {
+    SEGMENTS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Called before a system call.
@@ -181,24 +192,42 @@ pub(crate) fn enter(cpu: u32, runs: &Runs, number: i64, arguments: [u64; 6]) {
         Call::Map => {
             pending._mapping = Some(process::mapping());
             if fourth & MAP_FIXED != 0 {
-                process::gather(cpu);
+                process::gather_before(cpu, || forget(first, second));
             }
             if fourth & MAP_ANONYMOUS == 0 {
                 pending.file = file_behind(fifth as RawFd);
             }
         }
-        Call::Unmap | Call::Protect | Call::Remap | Call::DetachSegment => {
+        Call::Unmap | Call::Remap => {
             pending._mapping = Some(process::mapping());
-            process::gather(cpu);
+            process::gather_before(cpu, || {
+                forget(first, second);
+                if call == Call::Remap && fourth & MREMAP_FIXED != 0 {
+                    forget(fifth, third);
+                }
+            });
         }
-        Call::Advise if DISCARDING.contains(&third) || hint(third).is_some() => {
+        Call::Protect => {
+            pending._mapping = Some(process::mapping());
+            process::gather_before(cpu, || restrict(first, second, third));
+        }
+        Call::DetachSegment => {
+            pending._mapping = Some(process::mapping());
+            let length = segments().iter().find(|(address, _)| *address == first).map_or(0, |(_, length)| *length);
+            process::gather_before(cpu, || forget(first, length));
+        }
+        Call::Advise if DISCARDING.contains(&third) => {
+            pending._mapping = Some(process::mapping());
+            process::gather_before(cpu, || forget(first, second));
+        }
+        Call::Advise if hint(third).is_some() => {
             pending._mapping = Some(process::mapping());
             process::gather(cpu);
         }
         Call::Break => {
             pending._mapping = Some(process::mapping());
-            if HEAP.lock().unwrap_or_else(PoisonError::into_inner).shrinks(first) {
-                process::gather(cpu);
+            if let Some((start, pages)) = heap().lost(first) {
+                process::gather_before(cpu, || TOUCHED.forget(start, pages));
             }
         }
         Call::AttachSegment => pending._mapping = Some(process::mapping()),
@@ -286,7 +315,7 @@ pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
             None => tell_range(runs, code::DISCARD, first, second),
         },
         Call::Remap => tell_remap(runs, first, second, result, third),
-        Call::Break => HEAP.lock().unwrap_or_else(PoisonError::into_inner).tell_break(runs, result),
+        Call::Break => heap().tell_break(runs, result),
         Call::AttachSegment => {
             let length = segment_length(first as i32);
             let rights = if third & SHM_RDONLY != 0 { 1 } else { 3 };
@@ -294,10 +323,10 @@ pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
             mapping.flags |= SHARED;
             mapping.set_segment(first);
             mapping.tell(runs);
-            SEGMENTS.lock().unwrap_or_else(PoisonError::into_inner).push((result, length));
+            segments().push((result, length));
         }
         Call::DetachSegment => {
-            let mut segments = SEGMENTS.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut segments = segments();
             if let Some(place) = segments.iter().position(|(address, _)| *address == first) {
                 let (address, length) = segments.swap_remove(place);
                 tell_range(runs, code::UNMAP, address, length);
