@@ -197,6 +197,13 @@ impl Sim {
         for path in &self.trace {
             let reader = crate::trace::open(path, self.up_to_cut)?;
             check_memory(&setups, &Watch::default(), Extent::of(&reader), &limits)?;
+            if self.lines && !self.kernels.is_empty() && !superpage_trace::Source::info(&reader).calls {
+                eprintln!(
+                    "superpage: {} was recorded without its system calls: the kernel's model runs at other events alone; \
+                     record it with --lines --calls",
+                    path.display()
+                );
+            }
             sources.push(Box::new(reader));
         }
         let stop = if self.command.is_empty() { Stop::catch() } else { Stop::catch_for_recording() };
@@ -224,8 +231,9 @@ impl Sim {
 
     /// Records and simulates at once. Standard output is for the rows; the program's goes to standard error.
     fn program(&self, setups: &[Setup], stop: &Stop) -> Result<(Vec<Row>, ExitCode), Failure> {
+        let calls = self.lines && !self.kernels.is_empty();
         let command =
-            record::Command { output_to_stderr: true, lines: self.lines, ..record::Command::new(&self.command) };
+            record::Command { output_to_stderr: true, lines: self.lines, calls, ..record::Command::new(&self.command) };
         let mut recording = stop.recording(&command)?;
         let bar = Bar::new(String::new());
         // Only the program is stopped: what it did until then is simulated completely.

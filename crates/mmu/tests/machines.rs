@@ -394,3 +394,17 @@ fn values_are_set_by_name() {
     );
     assert_ne!(text("zen5"), text("zen5:costs.fault=7"));
 }
+
+#[test]
+fn a_hash_table_of_groups_is_of_four_gigabytes_and_names_who_searches() {
+    let refused = |machine: &str, overlay: &str| {
+        let text = format!("name = \"mine\"\ndescription = \"d\"\n{overlay}");
+        Machine::named(&format!("{machine}+mine.toml"), |_| Ok(text.clone())).unwrap_err().to_string()
+    };
+    let bits = refused("ppc604", "[page-table]\nbits = [1, 1, 1]\n");
+    assert!(bits.contains("page-table.bits: expected 20 bits of page number") && bits.contains("not 3"), "{bits}");
+    let software = refused("ppc603", "[groups]\nentry-cycles = 7\n");
+    assert!(software.contains("groups.entry-cycles: software searches here"), "{software}");
+    let hardware = refused("ppc603", "[groups]\nsearch = \"hardware\"\n");
+    assert!(hardware.contains("groups.entry-cycles: a processor that searches"), "{hardware}");
+}

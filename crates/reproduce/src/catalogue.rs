@@ -53,6 +53,7 @@ static FILES: &[(&str, &str, &str)] = &files![
     "dougan99" / "table1",
     "dougan99" / "table2",
     "dougan99" / "effects",
+    "dougan99" / "operations",
     "dougan99" / "table",
     "dougan99" / "idle",
     "dougan99" / "proposed",

@@ -1,5 +1,6 @@
 //! Modelled time: counts times the costs in the machine file.
 
+use crate::KernelModel;
 use crate::estimate::Whole;
 use std::ops::{Add, Sub};
 use superpage_mmu::{Counters, Machine, Remaps};
@@ -150,9 +151,12 @@ impl Kernel {
 }
 
 /// The values of the machine file that nobody has published and that matter with or without lines, as `key = value`.
-pub(crate) fn assumed(machine: &Machine, lines: bool) -> Vec<String> {
+/// With a model of the kernel, its own in place of the costs that it replaces.
+pub(crate) fn assumed(machine: &Machine, lines: bool, kernel: Option<&KernelModel>) -> Vec<String> {
     let of_lines =
         |key: &str| key.starts_with("instruction-cache") || key == "memory.overlap" || key == "memory.streams";
-    let those = machine.assumed().iter().filter(|(key, _)| lines || !of_lines(key));
-    those.map(|(key, value)| format!("{key} = {value}")).collect()
+    let replaced = |key: &str| kernel.is_some() && (key == "costs.fault" || key == "costs.switch");
+    let those = machine.assumed().iter().filter(|(key, _)| (lines || !of_lines(key)) && !replaced(key));
+    let of_kernel = kernel.into_iter().flat_map(|kernel| kernel.assumed.iter().cloned());
+    those.map(|(key, value)| format!("{key} = {value}")).chain(of_kernel).collect()
 }

@@ -124,7 +124,8 @@ fn table(rows: &[Row], screen: Screen) -> String {
             let (number, which) = (row.assumed.len(), shorten(&row.assumed));
             out += &format!(
                 "{machine}: its modelled times depend on {number} values that nobody has published, assumed in its machine \
-                 file: {which}; --format json has each\n"
+                 file{}: {which}; --format json has each\n",
+                if row.kernel.is_some() { " and in its kernel's" } else { "" }
             );
         }
     }
@@ -341,7 +342,8 @@ fn short(workload: &str) -> String {
 fn notes(group: &[Row]) -> Vec<String> {
     let mut notes = approximate::notes(group);
     for row in group {
-        let name = format!("{} {}", row.machine, row.policies());
+        let kernel = row.kernel.as_ref().map_or(String::new(), |kernel| format!(" {kernel}"));
+        let name = format!("{} {}{kernel}", row.machine, row.policies());
         if let Some(error) = &row.error {
             notes.push(format!("{name}: ended early: {error}"));
         }
@@ -361,7 +363,8 @@ fn notes(group: &[Row]) -> Vec<String> {
     notes
 }
 
-/// What saved or cost a row time against `base`, if walks are less than half of it.
+/// What saved or cost a row time against `base`, if walks are less than half of it; of several kernels against the first, however much walks
+/// are.
 fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     let base = group.iter().find(|base| base.machine == row.machine && base.is_base())?;
     let known = |row: &Row| row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact);
@@ -371,7 +374,8 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     let percent = |then: u64, now: u64| 100.0 * (then as f64 - now as f64) / base.cycles as f64;
     let gained = percent(base.cycles, row.cycles);
     let walks = percent(base.walk_cycles, row.walk_cycles);
-    if gained.abs() < 1.0 || walks / gained >= 0.5 {
+    let other = base.kernel.as_ref().filter(|kernel| row.kernel.as_ref() != Some(kernel));
+    if gained.abs() < 1.0 || other.is_none() && walks / gained >= 0.5 {
         return None;
     }
     let parts = [
@@ -392,7 +396,8 @@ fn where_from(row: &Row, group: &[Row]) -> Option<String> {
     parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
     let less = |percent: f64| format!("{:.1} % {}", percent.abs(), if percent < 0.0 { "more" } else { "less" });
     let parts: Vec<String> = parts.iter().map(|(what, part)| format!("{} in {what}", less(*part))).collect();
-    Some(format!("{} time: {}", less(gained), parts.join(", ")))
+    let than = other.map_or(String::new(), |kernel| format!(" than with {kernel}"));
+    Some(format!("{} time{than}: {}", less(gained), parts.join(", ")))
 }
 
 /// Assumed values by the table of the machine file that they are in: `costs (13), memory.latency-cycles`.

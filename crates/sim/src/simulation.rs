@@ -597,7 +597,7 @@ impl Simulation {
             seed: self.setup.seed,
             trace_digest: None,
             version: crate::row::VERSION.into(),
-            assumed: cost::assumed(machine, self.record.watch.lines),
+            assumed: cost::assumed(machine, self.record.watch.lines, self.setup.kernel.as_ref()),
         }
     }
 }

@@ -98,7 +98,7 @@ fn vsids_of_processes_do_what_those_of_a_counter_do() {
 fn programs_do_the_same_with_any_kernel() {
     let old = "linux-ppc:blocks=off,handlers=c,flush=eager,reclaim=no,clear=no";
     for (machine, kernels) in [
-        ("ppc603", vec!["linux-ppc", old, "linux-ppc:table=off,tables=uncached,reclaim=demand"]),
+        ("ppc603", vec!["linux-ppc", old, "linux-ppc:table=off,tables=uncached"]),
         ("ppc604", vec!["linux-ppc:device-blocks=on,idle=uncached", old, "linux-ppc:clear=cached,list=off"]),
         ("zen5", vec!["linux-ppc", "linux-ppc:blocks=off"]),
     ] {
@@ -132,9 +132,14 @@ fn what_is_no_kernel_is_told() {
         ("linux-ppc:blocks=on,blocks=off", "switch \"blocks\" is there twice"),
         ("linux-ppc:flush=never", "expected `eager` or `lazy`"),
         ("linux-ppc:scatter=1024", "no multiple of 512"),
-        ("linux-ppc:cutoff=-1", "cutoff"),
+        ("linux-ppc:cutoff=-1", "switch cutoff = -1: "),
         ("linux-ppc:flush=eager,cutoff=20", "cutoff goes with flush=lazy"),
         ("linux-ppc:vsids=process", "vsids=process goes with flush=eager"),
+        ("linux-ppc:flush=eager,reclaim=idle", "eager flushes leave none"),
+        ("linux-ppc:table=off,reclaim=demand", "it goes with table=on"),
+        ("linux-ppc:table=off,scatter=16", "scatter is for the hash table"),
+        ("linux-ppc:clear=no,list=off", "it goes with clear="),
+        ("linux-ppc:blocks=yes", "switch blocks = \"yes\": unknown variant `yes`, expected `on` or `off`"),
         ("missing.toml", "missing.toml"),
     ] {
         let error = KernelModel::named(text).unwrap_err().to_string();
@@ -150,7 +155,92 @@ fn what_is_no_kernel_is_told() {
         assert!(refused("ppc604", "linux-ppc", kilobytes << 10).contains(&told), "{kilobytes}");
     }
     assert!(refused("zen5", "linux-ppc:program-blocks=on", 32 << 20).contains("machines with blocks"));
-    assert!(refused("zen5", "linux-ppc:flush=eager,vsids=process", 32 << 20).contains("machines with VSIDs"));
+    assert!(
+        refused("zen5", "linux-ppc:flush=eager,vsids=process", 32 << 20)
+            .contains("vsids is for machines with a hash table")
+    );
     assert!(refused("ppc604", "linux-ppc", 512 << 20).contains("its largest block has 256 MB"));
     assert!(refused("alpha-21264", "linux-ppc", 32 << 20).contains("base pages of 4K, not 8K"));
+    for (machine, what) in
+        [("skylake-sp", "a TLB with `spaces`"), ("zen5+nested", "a host"), ("zen5+shadow", "shadow superpages")]
+    {
+        let told = refused(machine, "linux-ppc", 32 << 20);
+        assert!(told.contains(&format!("--kernel is for machines without {what}")), "{told}");
+    }
+    for switch in ["tables=uncached", "handlers=c", "scatter=128", "reclaim=no"] {
+        let told = refused("neoverse-v2", &format!("linux-ppc:{switch}"), 32 << 20);
+        assert!(told.contains("is for machines with a hash table, as ppc603: here it would do nothing"), "{told}");
+    }
+    for (blocks, kernel, need) in [
+        (0, "linux-ppc", 1),
+        (1, "linux-ppc:device-blocks=on", 2),
+        (2, "linux-ppc:device-blocks=on,program-blocks=on", 3),
+    ] {
+        let told = refused(&format!("ppc604:groups.blocks={blocks}"), kernel, 32 << 20);
+        assert!(
+            told.contains(&format!("of registers for blocks of data it has {blocks}, and {need} are needed")),
+            "{told}"
+        );
+    }
+}
+
+/// Where there are no zombies, all idle time is for clearing: without a hash table, and with eager flushes.
+#[test]
+fn an_idle_task_without_zombies_clears_pages_at_once() {
+    let pairs = [
+        ["linux-ppc:table=off", "linux-ppc:table=off,reclaim=no"],
+        ["linux-ppc:flush=eager", "linux-ppc:flush=eager,reclaim=no"],
+    ];
+    for kernels in pairs {
+        let all = rows("ppc603", &kernels, "start:times=6,idle=1000");
+        let of = |row: &Row| (row.cycles, row.kernel_counts.clone());
+        assert_eq!(of(&all[0][1]), of(&all[1][1]), "{kernels:?}");
+        let kernel = all[0][1].kernel_counts.as_ref().unwrap();
+        assert!(kernel.cleared_pages > 20 && kernel.taken_pages > 20 && kernel.reclaimed == 0, "{kernel:?}");
+    }
+    // With zombies the table comes first, a round of which takes longer than that.
+    let all = rows("ppc603", &["linux-ppc"], "start:times=6,idle=1000");
+    assert_eq!(all[0][1].kernel_counts.as_ref().unwrap().cleared_pages, 0);
+}
+
+/// The most entries are those of any moment, also where none are left at the end, as of an eager kernel, which leaves no zombies either.
+#[test]
+fn the_most_entries_are_of_any_moment() {
+    for kernel in ["linux-ppc", "linux-ppc:flush=eager", "linux-ppc:reclaim=no"] {
+        let [[_, row]] = &rows("ppc604", &[kernel], "start:times=40")[..] else { panic!() };
+        let counts = row.kernel_counts.as_ref().unwrap();
+        let (most, mean) = (counts.most_valid_entries, counts.valid_entries as f64 / counts.looks as f64);
+        assert!(10.0 < mean && mean < most as f64 && most <= counts.reloads, "{kernel} {counts:?}");
+        let eager = kernel.ends_with("eager");
+        assert_eq!((counts.live_entries == counts.valid_entries, counts.valid_now == 0), (eager, eager), "{kernel}");
+        assert!(counts.live_entries <= counts.valid_entries && counts.valid_now <= most, "{kernel}");
+    }
+}
+
+/// What the processor looks at costs what it does, and what software looks at what that does.
+#[test]
+fn entries_cost_what_looks_at_them() {
+    let cycles = |values: &str, text: &str| {
+        let [[measured, _]] = &rows(&format!("ppc604:{values}"), &["linux-ppc:flush=eager"], text)[..] else {
+            panic!()
+        };
+        (measured.walk_cycles, measured.kernel_counts.as_ref().unwrap().flush_references)
+    };
+    let text = "mmap-latency:bytes=1M,times=5";
+    let [before, after] = [3, 5].map(|each| cycles(&format!("groups.software-entry-cycles={each}"), text));
+    // Whatever is placed meanwhile is looked at too.
+    let flushed = before.1;
+    assert!(flushed == 5 * 256 * 16 && after.0 - before.0 >= 2 * flushed && after.0 - before.0 < 3 * flushed);
+    let [before, after] = [6, 7].map(|each| cycles(&format!("groups.entry-cycles={each}"), text));
+    assert!(after.0 - before.0 < flushed / 10, "no flush is by the processor");
+}
+
+/// Tables that do not fit are told before they are made.
+#[test]
+fn hash_tables_count_as_memory_of_the_simulation() {
+    let conditions = Conditions { kernels: vec!["linux-ppc".into()], memory: Some(32 << 20), ..Conditions::default() };
+    let setups = superpage_sim::plan(&["ppc603:groups.groups=1048576".into()], &[], &conditions).unwrap();
+    let limit = superpage_sim::Limit { bytes: 60 << 20, of: "the test".into(), counts_untouched: false };
+    let told = superpage_sim::check_memory(&setups, &Watch::default(), superpage_sim::Extent::default(), &[limit]);
+    assert!(told.unwrap_err().to_string().contains("machine ppc603"));
 }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use superpage_mmu::GroupCounts;
 
-/// What a kernel with a model has done, itself and to the hash table. Shares are of 1; `None` where there is nothing to divide by.
+/// What a kernel with a model has done, itself and to the hash table. Entries are of 8 bytes; what is zero of machines without such a table
+/// is said in docs/kernels.md. Sums and `sampled_` counts are of *looks*: each time that the kernel has run a path.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct KernelCounts {
     /// Instructions that the kernel ran, with those of handlers.
@@ -36,21 +37,19 @@ pub struct KernelCounts {
     pub cleared_pages: u64,
     /// Those that faults took.
     pub taken_pages: u64,
-    /// Times that the TLBs and the table were looked at for the sums below.
+    /// Times that the kernel has run a path, when the TLBs and the table were looked at for the sums below.
     pub looks: u64,
-    /// At these: entries of TLBs that are the kernel's, in all.
+    /// The sum over these of the entries of TLBs of the first level that are the kernel's.
     pub kernel_entries: u64,
-    /// Entries of TLBs that are in use, in all.
+    /// The same of all that are in use.
     pub tlb_entries: u64,
-    /// The most that were the kernel's.
-    pub most_kernel_entries: u64,
-    /// Times that the table was looked at.
-    pub table_looks: u64,
-    /// At these: entries of the table that are valid, in all, zombies too.
+    /// The most that were the kernel's at one of these times.
+    pub sampled_most_kernel_entries: u64,
+    /// The sum over these times of entries of the table that are valid, zombies too.
     pub valid_entries: u64,
-    /// Entries of pages that a space had, in all.
+    /// The same of those of pages that a space has.
     pub live_entries: u64,
-    /// The most entries of the table that were valid at one of these times, or now.
+    /// The most entries of the table that ever were valid, zombies too: exact, and of the whole run, in its parts too.
     pub most_valid_entries: u64,
     /// Entries of the table that are valid now.
     pub valid_now: u64,
@@ -97,8 +96,7 @@ impl KernelCounts {
             looks: self.looks - then.looks,
             kernel_entries: self.kernel_entries - then.kernel_entries,
             tlb_entries: self.tlb_entries - then.tlb_entries,
-            most_kernel_entries: self.most_kernel_entries,
-            table_looks: self.table_looks - then.table_looks,
+            sampled_most_kernel_entries: self.sampled_most_kernel_entries,
             valid_entries: self.valid_entries - then.valid_entries,
             live_entries: self.live_entries - then.live_entries,
             most_valid_entries: self.most_valid_entries,

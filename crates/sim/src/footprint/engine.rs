@@ -29,9 +29,6 @@ const SMALLEST_BLOCK: u64 = 32;
 /// A call copies no more bytes than these.
 const MOST_COPIED: u64 = 1 << 30;
 
-/// The hash table is looked at, which takes long, at each of so many looks at the TLBs.
-const TABLE_LOOKS: u64 = 64;
-
 /// The kernel of a simulation, where it has a model.
 pub(crate) struct Footprint {
     model: KernelModel,
@@ -232,15 +229,10 @@ impl Simulation {
         counts.looks += 1;
         counts.kernel_entries += kernel;
         counts.tlb_entries += all;
-        counts.most_kernel_entries = counts.most_kernel_entries.max(kernel);
-        if counts.looks.is_multiple_of(TABLE_LOOKS)
-            && let Some([valid, live, _]) = self.mmu.groups_in_use(0)
-        {
-            counts.table_looks += 1;
-            counts.valid_entries += valid;
-            counts.live_entries += live;
-            counts.most_valid_entries = counts.most_valid_entries.max(valid);
-        }
+        counts.sampled_most_kernel_entries = counts.sampled_most_kernel_entries.max(kernel);
+        let [valid, live, _] = self.mmu.groups_in_use(0).unwrap_or_default();
+        counts.valid_entries += valid;
+        counts.live_entries += live;
     }
 
     /// A fault or trap of the current process begins.
@@ -505,9 +497,8 @@ impl Simulation {
         let groups = self.mmu.counters(0).groups;
         let [valid_now, live_now, _] = self.mmu.groups_in_use(0).unwrap_or_default();
         let instructions = self.kernel_instructions();
-        let counts = KernelCounts { instructions, valid_now, live_now, ..footprint.counts.clone() };
-        let most_valid_entries = counts.most_valid_entries.max(valid_now);
-        let counts = KernelCounts { most_valid_entries, ..counts };
+        let most_valid_entries = self.mmu.most_groups_in_use(0).unwrap_or_default();
+        let counts = KernelCounts { instructions, valid_now, live_now, most_valid_entries, ..footprint.counts.clone() };
         Some(counts.with_groups(&groups))
     }
 

@@ -1,0 +1,90 @@
+//! On which machines a model runs, and with which of its switches.
+
+use super::{KernelModel, LEFT, PAGE};
+use crate::{Error, Setup};
+use superpage_mmu::{Groups, Search};
+use superpage_pages::Bytes;
+
+/// The switches that are of the hash table and of handlers: of machines without, they change nothing.
+const OF_GROUPS: [&str; 5] = ["handlers", "reclaim", "scatter", "tables", "vsids"];
+
+impl KernelModel {
+    /// Why this kernel cannot run on the machine of a setup, if it cannot.
+    pub(crate) fn refuses(&self, setup: &Setup) -> Result<(), Error> {
+        let machine = &setup.machine;
+        let refused = |problem: String| Err(Error::Usage(format!("machine {}: {problem}", machine.name)));
+        if setup.ladder.base().bytes() != PAGE {
+            let base = setup.ladder.base();
+            return refused(format!("a model of the kernel (--kernel) is for base pages of 4K, not {base}"));
+        }
+        let without = [
+            (machine.host.is_some(), "a host: its kernel would be the guest's alone"),
+            (machine.shadow.is_some(), "shadow superpages: they are made of programs' pages alone"),
+            (
+                machine.tlb.iter().any(|tlb| tlb.spaces.is_some()),
+                "a TLB with `spaces`: its kernel would be one of them",
+            ),
+        ];
+        if let Some((_, what)) = without.into_iter().find(|(has, _)| *has) {
+            return refused(format!("--kernel is for machines without {what}"));
+        }
+        if setup.frames < self.pages() + LEFT {
+            let kilobytes = |pages: u64| pages * PAGE / 1024;
+            let (need, left) = (kilobytes(self.pages()), kilobytes(setup.frames.saturating_sub(self.pages())));
+            return refused(format!(
+                "the kernel itself takes {need} KB of memory, which leaves {left} KB for programs: give at least {} KB with --memory",
+                kilobytes(self.pages() + LEFT)
+            ));
+        }
+        let Some(groups) = &machine.groups else {
+            if self.switches.program_blocks.is_on() {
+                return refused("program-blocks=on is for machines with blocks, as ppc603".into());
+            }
+            if !self.switches.table.is_on() {
+                return refused("table=off is for machines whose TLBs software refills, as ppc603".into());
+            }
+            let given = OF_GROUPS.iter().find(|key| self.given.iter().any(|given| given == *key));
+            return given.map_or(Ok(()), |key| {
+                refused(format!("{key} is for machines with a hash table, as ppc603: here it would do nothing"))
+            });
+        };
+        if !self.switches.table.is_on() && groups.search != Search::Software {
+            return refused("table=off is for machines whose TLBs software refills, as ppc603".into());
+        }
+        self.refuses_blocks(setup, groups).or_else(refused)
+    }
+
+    /// Whether the kernel's memory lies where segments and blocks can translate it.
+    fn refuses_blocks(&self, setup: &Setup, groups: &Groups) -> Result<(), String> {
+        let (first, switches) = (self.memory.first_page, &self.switches);
+        if (first + setup.frames).max(self.memory.device_page + self.memory.device_pages) > 1 << 20 {
+            return Err("the kernel's memory and devices end within its first 4 GB: give less with --memory".into());
+        }
+        let wanted = [
+            ("blocks", switches.blocks),
+            ("device-blocks", switches.device_blocks),
+            ("program-blocks", switches.program_blocks),
+        ];
+        let on: Vec<&str> = wanted.iter().filter(|(_, switch)| switch.is_on()).map(|(key, _)| *key).collect();
+        if on.len() > groups.blocks {
+            let (has, need) = (groups.blocks, on.len());
+            return Err(format!(
+                "of registers for blocks of data it has {has}, and {need} are needed: switch off some of {}",
+                on.join(", ")
+            ));
+        }
+        if !switches.blocks.is_on() {
+            return Ok(());
+        }
+        if !first.is_multiple_of(setup.frames.next_power_of_two()) {
+            return Err("memory.first-page of the kernel's model is aligned to a block that holds all memory".into());
+        }
+        if setup.frames * PAGE > groups.block_size {
+            let (block, memory) = (Bytes(groups.block_size), Bytes(setup.frames * PAGE));
+            return Err(format!(
+                "its largest block has {block}, less than the {memory} of memory: give less with --memory, or blocks=off"
+            ));
+        }
+        Ok(())
+    }
+}
