@@ -17,6 +17,8 @@ use superpage_pages::{Access, Vpn};
 
 /// All pages of a space.
 const WHOLE: Range<u64> = 0..u64::MAX;
+/// So many pages of a range are flushed at once.
+const FLUSHED_AT_ONCE: u64 = 1 << 16;
 
 /// How pages leave the TLBs, and the hash table, when their mappings change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -274,24 +276,34 @@ impl Mmu {
         if !self.walks_again() {
             return;
         }
-        // Of a whole space those that are mapped, which software goes through in the tree.
-        let pages: Vec<u64> = match pages == WHOLE {
-            true => {
-                let mut mapped: Vec<u64> =
-                    self.mappings.all().filter(|(of, ..)| *of == space).map(|(_, page, _)| page.0).collect();
-                mapped.sort_unstable();
-                mapped
+        let flushed = if pages == WHOLE {
+            // Those that are mapped, which software goes through in the tree.
+            let mut mapped: Vec<u64> =
+                self.mappings.all().filter(|(of, ..)| *of == space).map(|(_, page, _)| page.0).collect();
+            mapped.sort_unstable();
+            self.flush_pages(space, &mapped);
+            mapped.len() as u64
+        } else {
+            // In pieces: of what a program only reserves there may be a terabyte.
+            for start in pages.clone().step_by(FLUSHED_AT_ONCE as usize) {
+                let piece: Vec<u64> = (start..pages.end.min(start + FLUSHED_AT_ONCE)).collect();
+                self.flush_pages(space, &piece);
             }
-            false => pages.collect(),
+            pages.end - pages.start
         };
-        self.drop_from_tlbs(space, &pages);
         if !self.upkeep.table {
             // Each page is one; the first was counted.
-            self.counters.shootdowns += (pages.len() as u64).saturating_sub(1);
-            return;
+            self.counters.shootdowns += flushed.saturating_sub(1);
         }
-        for (groups, mut reads) in self.each_groups() {
-            pages.iter().for_each(|page| groups.flush_page((space, *page), &mut reads));
+    }
+
+    /// Pages leave the TLBs and the table, one by one.
+    fn flush_pages(&mut self, space: u32, pages: &[u64]) {
+        self.drop_from_tlbs(space, pages);
+        if self.upkeep.table {
+            for (groups, mut reads) in self.each_groups() {
+                pages.iter().for_each(|page| groups.flush_page((space, *page), &mut reads));
+            }
         }
     }
 

@@ -405,7 +405,7 @@ impl Simulation {
         footprint.counts.instructions += bytes.div_ceil(LINE) * each;
         let (mine, theirs) = if to_program { (Access::Read, Access::Write) } else { (Access::Write, Access::Read) };
         let lines_in_page = self.setup.ladder.base().bytes() / LINE;
-        for (number, line) in (at / LINE..(at + bytes).div_ceil(LINE)).enumerate() {
+        for (number, line) in (at / LINE..at.saturating_add(bytes).div_ceil(LINE)).enumerate() {
             let own = number as u64;
             let page = Vpn(first + if pages > 1 { (begin + own / LINES) % pages } else { begin });
             let touch = Touch { page, line: (own % LINES) as u32, access: mine };
