@@ -3,7 +3,7 @@
 use crate::streams::stream;
 use std::collections::BTreeMap;
 use superpage_pages::Access;
-use superpage_trace::{Event, Run};
+use superpage_trace::{Event, ProcessId, Run};
 
 /// The runs and the events of the part `measured` of a workload.
 fn measured(text: &str) -> (Vec<Run>, Vec<Event>) {
@@ -93,6 +93,24 @@ fn a_start_maps_a_program_its_linker_and_the_library() {
         _ => None,
     });
     assert_eq!(lengths.take(10).collect::<Vec<_>>(), [1, 1, 1, 22, 2, 2048, 4, 110, 4, 4]);
+}
+
+/// Between starts another process runs, which reads a word of each page, and whose process is not one of those that start.
+#[test]
+fn a_process_beside_those_that_start_reads_its_pages_after_each() {
+    let (alone, with) = ("start:times=3,idle=70", "start:times=3,idle=70,beside=100K");
+    let (runs, events) = measured(with);
+    let counts = kinds(&events);
+    let count = |kind: &str| counts.get(kind).map_or(0, |(count, _)| *count);
+    assert_eq!((count("fork"), count("exit"), count("idle"), count("switch")), (3, 3, 3, 3 * 4));
+    let loads = |runs: &[Run]| {
+        let loads = runs.iter().filter(|run| run.access() == Access::Read);
+        loads.map(|run| u64::from(run.references)).sum::<u64>()
+    };
+    assert_eq!(loads(&runs), loads(&measured(alone).0) + 3 * 25);
+    let idle = events.iter().position(|event| matches!(event, Event::Idle { .. })).unwrap();
+    let before = events[..idle].iter().rev().find(|event| matches!(event, Event::Switch { .. }));
+    assert!(matches!(before, Some(Event::Switch { process: ProcessId(1), .. })), "it sleeps while all is idle");
 }
 
 #[test]

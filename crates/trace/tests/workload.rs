@@ -155,6 +155,7 @@ fn the_smallest_of_each_kind_keeps_the_rules() {
         ("pipe-latency", "times=1"),
         ("pipe-bandwidth", "bytes=1"),
         ("start", "times=1"),
+        ("start", "times=1,beside=1"),
         ("reread", "bytes=1,times=1"),
         ("draw", "bytes=128K,row=16K,times=1"),
     ] {
@@ -368,7 +369,7 @@ fn any_workload() -> impl Strategy<Value = String> {
         14 => format!("store:bytes={}K,value={},share=0.9,reads={}", 64 * a, 8 * (1 + c % 500), c % 50),
         15 => format!("switch:processes={b},bytes={c},times={b}"),
         16 => format!("pipe-bandwidth:bytes={}", 100 * a),
-        17 => format!("start:times={b}"),
+        17 => format!("start:times={b},beside={}K", a - 1).replace("=0K", "=0"),
         19 => format!("draw:bytes=128K,row=512,times={b},seed={a}"),
         18 => format!("reread:bytes={}K,times={b}", a),
         13 => format!("c4:nodes={c}", c = c + 1),

@@ -17,7 +17,7 @@ use crate::machine::{Machine, Search};
 use crate::mappings::{Mappings, Shape};
 use crate::reach::Known;
 use crate::record::Record;
-use crate::segments::{CONTEXTS, Segments, VirtualPage, context_of};
+use crate::segments::{CONTEXTS, Segments, VirtualPage, context_of, nobodys};
 use std::ops::Range;
 use superpage_pages::{Ladder, Vpn};
 
@@ -268,9 +268,12 @@ impl Groups {
         free
     }
 
-    /// Software looks for a page that is to be flushed, and frees its entry.
+    /// Software looks for a page that is to be flushed, and frees its entry. It looks for one that was never used just as well.
     pub(crate) fn flush_page(&mut self, (space, page): (u32, u64), reads: &mut Reads<'_>) {
-        let Some(page) = self.segments.known(space, page).filter(|_| self.used) else { return };
+        if !self.used {
+            return;
+        }
+        let page = self.segments.known(space, page).unwrap_or_else(|| nobodys(page));
         let mut counts = GroupCounts::default();
         self.search(page, &mut counts, reads);
         let GroupCounts { looked, .. } = counts;

@@ -153,7 +153,11 @@ impl Groups {
 
     /// Frees the page's entry; returns what was looked at for it.
     pub(crate) fn flush_page(&mut self, space: u32, page: u64) -> Vec<u64> {
-        let Some(place) = self.known(space, page).filter(|_| self.upkeep.table) else { return Vec::new() };
+        if !self.upkeep.table {
+            return Vec::new();
+        }
+        // A segment that was never used has a number too; nothing is in the table under it.
+        let place = self.known(space, page).unwrap_or((0, (page >> 16) % 8, page % (1 << 16)));
         let (looked, at) = self.upto(place, Some(place));
         self.counts.flushed += 1;
         self.counts.looked_to_flush += looked.len() as u64;

@@ -17,9 +17,6 @@ use superpage_vm::Vm;
 /// The lines of a page.
 const LINES: u64 = PAGE / LINE;
 
-/// Where devices begin behind memory, where that is larger than the file expects: at a multiple of so many pages.
-const DEVICES_ALIGNED: u64 = 1 << 18;
-
 /// Pages that the idle task keeps cleared at most, and that it clears at most each time.
 const MOST_CLEARED: u64 = 128;
 
@@ -67,8 +64,7 @@ impl Footprint {
         let text = model.memory.first_page + setup.frames;
         let data = text + model.memory.text.div_ceil(PAGE);
         let processes = data + model.memory.data.div_ceil(PAGE);
-        let beyond = (model.memory.first_page + memory).next_multiple_of(DEVICES_ALIGNED);
-        let devices = model.memory.device_page.max(beyond);
+        let devices = model.device_page(memory);
         let mut places = BTreeMap::new();
         let mut at = (0, 0);
         for (name, path) in &model.paths {

@@ -215,12 +215,20 @@ impl KernelModel {
         let Memory { text, data, processes, .. } = self.memory;
         text.div_ceil(PAGE) + data.div_ceil(PAGE) + (processes * PROCESS).div_ceil(PAGE)
     }
+
+    /// The first page of devices, beside so many pages of memory: what the file says or, where memory reaches that far, the next gigabyte.
+    pub(crate) fn device_page(&self, memory: u64) -> u64 {
+        let end = self.memory.first_page + memory;
+        if end <= self.memory.device_page { self.memory.device_page } else { end.next_multiple_of(GIGABYTE) }
+    }
 }
 
 /// Bytes of a line, of a page, and of the structures of a process.
 const LINE: u64 = 64;
 const PAGE: u64 = 4096;
 const PROCESS: u64 = 8192;
+/// Pages of a gigabyte.
+const GIGABYTE: u64 = 1 << 18;
 
 /// Pages that are left for programs at least.
 const LEFT: u64 = 256;

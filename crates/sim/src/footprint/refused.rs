@@ -8,6 +8,9 @@ use superpage_pages::Bytes;
 /// The switches that are of the hash table and of handlers: of machines without, they change nothing.
 const OF_GROUPS: [&str; 5] = ["handlers", "reclaim", "scatter", "tables", "vsids"];
 
+/// The most pages of memory with a hashed page table.
+const MOST_IN_CHAINS: u64 = 1 << 18;
+
 impl KernelModel {
     /// Why this kernel cannot run on the machine of a setup, if it cannot.
     pub(crate) fn refuses(&self, setup: &Setup) -> Result<(), Error> {
@@ -36,6 +39,13 @@ impl KernelModel {
                 kilobytes(self.pages() + LEFT)
             ));
         }
+        let chains = machine.clustered.as_ref().is_some_and(|table| table.pages == 1);
+        if chains && setup.frames > MOST_IN_CHAINS {
+            let most = Bytes(MOST_IN_CHAINS * PAGE);
+            return refused(format!(
+                "the kernel maps all memory, and a hashed page table then has chains that it takes minutes to go through: give at most {most} with --memory"
+            ));
+        }
         let Some(groups) = &machine.groups else {
             if self.switches.program_blocks.is_on() {
                 return refused("program-blocks=on is for machines with blocks, as ppc603".into());
@@ -57,7 +67,7 @@ impl KernelModel {
     /// Whether the kernel's memory lies where segments and blocks can translate it.
     fn refuses_blocks(&self, setup: &Setup, groups: &Groups) -> Result<(), String> {
         let (first, switches) = (self.memory.first_page, &self.switches);
-        if (first + setup.frames).max(self.memory.device_page + self.memory.device_pages) > 1 << 20 {
+        if self.device_page(setup.frames) + self.memory.device_pages > 1 << 20 {
             return Err("the kernel's memory and devices end within its first 4 GB: give less with --memory".into());
         }
         let wanted = [
