@@ -157,6 +157,54 @@ fn shards_make_what_one_run_makes_and_that_is_what_sim_prints() {
     }
 }
 
+/// Eight processes that find no folder, or locks that nobody holds, none of which may take another for a sweep that is in the way.
+#[test]
+fn shards_that_begin_at_the_same_moment_do_not_refuse_each_other() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let head =
+        "[sweep]\nname = \"at once\"\n[axes]\nworkload = \"touch:bytes=64K\"\nmachine = \"zen5\"\nmemory = \"64M\"\n";
+    let place = Place::new(&format!("{head}policy = \"thp\"\nfragment = 0.5\nseed = [1, 2, 3, 4, 5, 6, 7, 8]\n"));
+    place.sweep("whole", &[]);
+    for round in 0..10 {
+        let out = format!("out{round}");
+        if round % 2 == 1 {
+            fs::create_dir_all(place.path(&out).join("locks")).unwrap();
+            (2..40).for_each(|of| fs::write(place.path(&out).join(format!("locks/of-{of}")), "").unwrap());
+        }
+        let begin = |shard: String| {
+            let mut command = place.command(&["sweep", "a.toml", "-o", &out, "--jobs", "1", "--shard", &shard]);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let all: Vec<_> = (1..=8).map(|index| begin(format!("{index}/8"))).collect();
+        for child in all {
+            let done = child.wait_with_output().unwrap();
+            assert!(done.status.success(), "round {round}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        assert_eq!(place.rows(&out), place.rows("whole"));
+    }
+    // A folder is of one sweep, also if two were begun in it at once.
+    fs::write(place.path("b.toml"), format!("{head}policy = \"reservation\"\n")).unwrap();
+    for round in 0..10 {
+        let out = format!("one{round}");
+        let begin = |index: usize| {
+            let (file, shard) = (["a.toml", "b.toml"][index % 2], format!("{}/8", index + 1));
+            let mut command = place.command(&["sweep", file, "-o", &out, "--jobs", "1", "--shard", &shard]);
+            (file, command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+        };
+        let all: Vec<_> = (0..8).map(begin).collect();
+        let mut taken = Vec::new();
+        for (file, child) in all {
+            let done = child.wait_with_output().unwrap();
+            let said = String::from_utf8(done.stderr).unwrap();
+            match done.status.success() {
+                true => taken.push(file),
+                false => assert!(said.contains("it is of another sweep: there "), "{said}"),
+            }
+        }
+        assert!(taken.len() == 4 && taken.iter().all(|file| *file == taken[0]), "{taken:?}");
+    }
+}
+
 #[test]
 fn what_a_sweep_was_made_from_does_not_change() {
     let _turn = superpage_testing::turn_of("sweep");

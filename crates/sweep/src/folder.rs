@@ -1,7 +1,8 @@
 //! The folder of a sweep: what it was made from, the cells that are done, and who works on it.
 //!
 //! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet` and `index.html` are made
-//! of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and each its own number.
+//! of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and each its own number. Whoever comes
+//! holds one more lock until that is done and `sweep.json` is there.
 
 use crate::plan::VERSION;
 use crate::{Plan, Shard};
@@ -99,6 +100,8 @@ impl Folder {
             Some(then) => {
                 if let Some(difference) = then.differs(&now) {
                     let way_out = "give a new folder with -o, or remove this one; rows of both are not mixed";
+        // Until what the folder is of and who works on it are settled, no other process looks: shards are started together.
+        let entry = enter(&path.join(LOCKS)).map_err(|problem| wrong(&problem))?;
                     return Err(wrong(&format_args!("it {difference}; {way_out}")));
                 }
             }
@@ -121,6 +124,7 @@ impl Folder {
 
     /// The path of a file in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
+        drop(entry);
         self.path.join(name)
     }
 
@@ -167,41 +171,56 @@ fn manifest(folder: &Path) -> Result<Option<Manifest>, String> {
 fn refuse_others(path: &Path) -> Result<(), String> {
     let ours: &[&str] = match path.join(MANIFEST).exists() {
         true => &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html"],
-        // Results come after the manifest.
         false => &[CELLS, LOCKS],
     };
-    for file in std::fs::read_dir(path).into_iter().flatten().flatten() {
-        let name = file.file_name();
-        let name = name.to_string_lossy();
-        if !ours.contains(&name.as_ref()) && !name.starts_with('.') {
-            return Err(format!("it has {name}, which is no sweep's; give a new folder with -o"));
-        }
+    match names.iter().find(|name| !ours.contains(&name.as_str()) && !name.starts_with('.')) {
+        Some(name) => Err(format!("it has {name}, which is no sweep's; give a new folder with -o")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let written = Output::create(path).and_then(|mut output| {
         output.write_all(bytes)?;
         output.commit()
+    let files = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    // Results come after the manifest, which another process may have written since: so this is asked after the names.
     });
     written.map_err(explain)
 }
 
-/// Locks the folder: whole, or a shard of it.
+/// The file of a lock, made if it is not there.
+fn lock_file(folder: &Path, name: &str) -> Result<File, String> {
+    let open = File::options().create(true).truncate(false).read(true).write(true).open(folder.join(name));
+    open.map_err(|error| format!("{}/{name}: {error}; {WAY_OUT}", folder.display()))
+}
+
+/// Waits for the lock that each process holds while it looks around: a moment.
+fn enter(folder: &Path) -> Result<File, String> {
+    let file = lock_file(folder, "entry")?;
+    loop {
+        match file.lock() {
+            Ok(()) => return Ok(file),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(no_locks(&error)),
+        }
+    }
+}
+
+fn no_locks(error: &io::Error) -> String {
+    format!("its file system has no locks ({error}); give another folder with -o")
+}
+
+/// Locks the folder: whole, or a shard of it. The caller has entered it: what is asked of locks for a moment would otherwise refuse others.
 fn lock(folder: &Path, Shard { index, of }: Shard) -> Result<Vec<File>, String> {
-    let open = |name: &str| {
-        let open = File::options().create(true).truncate(false).read(true).write(true).open(folder.join(name));
-        open.map_err(|error| format!("{}/{name}: {error}; {WAY_OUT}", folder.display()))
-    };
+    let open = |name: &str| lock_file(folder, name);
     let held = |file: File, locked: Result<(), TryLockError>, by: &str| match locked {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             Err(format!("{by}; wait for it, end it, or share the work: --shard 1/2 and --shard 2/2"))
         }
-        Err(TryLockError::Error(error)) => {
-            Err(format!("its file system has no locks ({error}); give another folder with -o"))
-        }
+        Err(TryLockError::Error(error)) => Err(no_locks(&error)),
     };
     let whole = open("all")?;
     if of == 1 {
