@@ -49,7 +49,7 @@ pub use grouped::RowFile;
 pub use kept::{Kept, keep};
 pub use machine::{machine, machine_with_text, machines, overlays, with_values};
 pub use parts::{Part, Run, Sample, Watch, rows};
-pub use policy::{SIMULATOR, expand, policies, policy, policy_help};
+pub use policy::{SIMULATOR, expand, policies, policy, policy_help, policy_with_text};
 pub use report::{Format, columns_of, write};
 pub use room::{Extent, Limit, check_memory};
 pub use row::{Row, Sampled};

@@ -3,6 +3,7 @@
 
 use crate::Sweep;
 use crate::axis::{Point, TRACE};
+use crate::files::Files;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::io::Read;
@@ -79,7 +80,7 @@ pub(crate) struct Cell {
 
 impl Plan {
     /// Lays the sweep out and checks it: each cell must fit into the memory that `limits` leave. Reads every machine and
-    /// policy file, and every trace once from end to end.
+    /// policy file once, and every trace once from end to end.
     ///
     /// # Errors
     /// [`Error::Usage`]: something named does not exist, or does not fit where the axes put it; or an error of a trace.
@@ -94,7 +95,7 @@ impl Plan {
     pub fn with_policies(sweep: Sweep, own: HashMap<String, OwnPolicy>, limits: &[Limit]) -> Result<Plan, Error> {
         let (mut streams, mut parts) = (Vec::new(), Parts::default());
         let (mut machines, mut policies) = (HashMap::new(), HashMap::new());
-        let (mut inputs, mut texts) = (BTreeMap::new(), Texts::default());
+        let (mut inputs, mut texts, files) = (BTreeMap::new(), Texts::default(), Files::default());
         let axis = sweep.axes.iter().find(|axis| axis.name == "workload").expect("every sweep has one");
         for name in &axis.values {
             let stream = Stream::open(name, sweep.lines)?;
@@ -106,7 +107,7 @@ impl Plan {
         for point in sweep.points() {
             let name = point.machine();
             if !machines.contains_key(&name) {
-                let (machine, text) = sweep.machine(&name)?;
+                let (machine, text) = sweep.machine(&name, &files)?;
                 texts.machines.insert(name.clone(), hex(text.as_bytes()));
                 inputs.insert(format!("machine {name}"), hex(text.as_bytes()));
                 machines.insert(name.clone(), machine);
@@ -114,7 +115,7 @@ impl Plan {
             if !texts.policies.contains_key(&point.policy) {
                 let (policy, text) = match own.get(&point.policy) {
                     Some(own) => (own.policy.clone(), own.text.clone()),
-                    None => (superpage_sim::policy(&point.policy)?, superpage_sim::expand(&point.policy)?),
+                    None => superpage_sim::policy_with_text(&point.policy, |path| files.read(path))?,
                 };
                 policies.insert(point.policy.clone(), policy);
                 inputs.insert(format!("policy {}", point.policy), hex(text.as_bytes()));
