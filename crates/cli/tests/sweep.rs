@@ -395,3 +395,57 @@ fn sim_sets_what_a_sweep_sets() {
     let both = place.run(&[&both[..], &["--format", "parquet"]].concat());
     assert_eq!(place.rows("out"), both.stdout);
 }
+
+/// A machine of the sweep's own and a file of that name are two machines.
+#[test]
+fn a_machine_file_is_not_hidden_by_a_machine_of_the_sweep() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(
+        "[sweep]\nname = \"both\"\n[axes]\nworkload = \"touch:bytes=64K\"\nmachine = [\"mine\", \"mine.toml\"]\npolicy = \"thp\"\n\
+         [machines.mine]\nfrom = \"mine.toml\"\nname = \"changed\"\ncosts = { fault = 9000 }\n",
+    );
+    let machine = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/zen5.toml")).unwrap();
+    fs::write(place.path("mine.toml"), machine.replacen("\"zen5\"", "\"mine\"", 1)).unwrap();
+    fs::write(place.path("over.toml"), "name = \"changed\"\ndescription = \"dear\"\n[costs]\nfault = 9000\n").unwrap();
+    place.sweep("out", &[]);
+    let words =
+        ["sim", "touch:bytes=64K", "-m", "mine.toml+over.toml", "-m", "mine.toml", "-p", "thp", "--format", "parquet"];
+    assert_eq!(place.rows("out"), place.run(&words).stdout);
+}
+
+/// Hosts with policies, `base` among them: the rows of `sim`, which the page names one by one.
+#[test]
+fn policies_of_hosts_are_an_axis() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let head = "[sweep]\nname = \"hosts\"\n[axes]\nworkload = [\"touch:bytes=4M\", \"random:bytes=8M,references=50K\"]\n\
+        machine = [\"zen5+nested\", \"golden-cove+nested\"]\npolicy = [\"thp\", \"reservation\"]\nmemory = \"64M\"\n";
+    let sim = ["-m", "zen5+nested", "-m", "golden-cove+nested", "-p", "thp", "-p", "reservation", "--memory", "64M"];
+    let place = Place::new(head);
+    fs::write(place.path("host.toml"), "from = \"reservation\"\n[parameters]\npreempt = false\n").unwrap();
+    for (number, hosts) in [&["thp", "host.toml"][..], &["thp", "base"][..]].into_iter().enumerate() {
+        fs::write(place.path("a.toml"), format!("{head}host-policy = {hosts:?}\n")).unwrap();
+        let out = format!("out{number}");
+        place.sweep(&out, &[]);
+        let of_hosts: Vec<&str> = hosts.iter().flat_map(|host| ["--host-policy", host]).collect();
+        // Streams are the slowest axis, and a file of Parquet is of one schema.
+        for workload in ["touch:bytes=4M", "random:bytes=8M,references=50K"] {
+            let one =
+                head.replace("[\"touch:bytes=4M\", \"random:bytes=8M,references=50K\"]", &format!("{workload:?}"));
+            fs::write(place.path("one.toml"), format!("{one}host-policy = {hosts:?}\n")).unwrap();
+            let alone = format!("{out}-{}", &workload[..5]);
+            let done = place.run(&["sweep", "one.toml", "-o", &alone]);
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            let rows = place.run(&[&["sim", workload, "--format", "parquet"], &sim[..], &of_hosts].concat()).stdout;
+            assert_eq!(place.rows(&alone), rows, "{workload} {hosts:?}");
+            assert!(cells(&place.path(&alone)).keys().all(|cell| cells(&place.path(&out)).contains_key(cell)));
+        }
+        let page = fs::read_to_string(place.path(&out).join("index.html")).unwrap();
+        assert!(page.contains("--host-policy ") && !page.contains("NaN"));
+    }
+    for (host, part) in [("nobody", "nobody"), ("thp\", \"thp", "axes.host-policy: thp is there twice")] {
+        fs::write(place.path("a.toml"), format!("{head}host-policy = [\"{host}\"]\n")).unwrap();
+        assert!(place.refused(&["sweep", "a.toml", "-o", "no"]).contains(part));
+    }
+    fs::write(place.path("a.toml"), format!("{}host-policy = \"thp\"\n", head.replace("zen5+nested", "zen5"))).unwrap();
+    assert!(place.refused(&["sweep", "a.toml", "-o", "no"]).contains("give every machine as zen5+nested is"));
+}

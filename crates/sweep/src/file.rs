@@ -416,9 +416,9 @@ fn bundles(axes: &[Axis], zip: &[Vec<String>]) -> Result<Vec<Vec<usize>>, String
 
 /// The part of `--help` about axes.
 pub fn axes_help() -> String {
-    let kind = |kind: &axis::Kind| format!("  {:9} {}\n", kind.name, kind.help);
+    let kind = |kind: &axis::Kind| format!("  {:11} {}\n", kind.name, kind.help);
     let mut help: String = KINDS.iter().map(kind).collect();
-    help += "  set.KEY   a value of the machine file, as in set.\"tlb.L2 DTLB.entries\" = [1024, 2048]\n";
+    help += "  set.KEY     a value of the machine file, as in set.\"tlb.L2 DTLB.entries\" = [1024, 2048]\n";
     help
 }
 

@@ -10,7 +10,9 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use superpage_mmu::Machine;
-use superpage_sim::{Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, plan_policies};
+use superpage_sim::{
+    Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, plan_on_host, plan_policies,
+};
 use superpage_trace::file::Reader;
 use superpage_trace::{Source, workload};
 use superpage_vm::Policy;
@@ -35,6 +37,8 @@ pub struct Plan {
     /// The setups of the part whose cells were asked for last: those of one part run one after the other.
     last: Mutex<Option<(usize, Arc<Vec<Setup>>)>>,
     /// The parts by their streams and conditions.
+    /// The policies of hosts, with their names, by the words of their axis.
+    hosts: HashMap<String, (String, Policy)>,
     places: HashMap<String, usize>,
     /// The digest of everything that is read from files, by a name for people.
     pub(crate) inputs: BTreeMap<String, String>,
@@ -62,8 +66,8 @@ pub(crate) struct Part {
     /// The place of the stream.
     pub(crate) stream: usize,
     pub(crate) conditions: Conditions,
-    /// The machines with their policies, in the order of rows.
-    pub(crate) grid: Vec<(String, Vec<String>)>,
+    /// The machines with their policies on each host, in the order of rows.
+    grid: Vec<(String, Vec<OnHost>)>,
     /// The number of rows.
     pub(crate) rows: usize,
 }
@@ -71,6 +75,17 @@ pub(crate) struct Part {
 /// What runs at once and is kept in a file of its own: machines on which the same kernel does the same.
 pub(crate) struct Cell {
     /// The digest of all its inputs.
+/// The policy of a host, if it has one, and policies on it.
+type OnHost = (Option<String>, Vec<String>);
+
+/// Those of a machine with the policy that all are compared with.
+fn with_base(policies: &[String]) -> usize {
+    policies.len() + usize::from(!policies.iter().any(|policy| policy == BASE))
+}
+
+/// The policy that all are compared with, also of hosts.
+const BASE: &str = "base";
+
     pub(crate) name: String,
     /// The place of its part.
     pub(crate) part: usize,
@@ -94,7 +109,7 @@ impl Plan {
     /// As for [`Plan::new`].
     pub fn with_policies(sweep: Sweep, own: HashMap<String, OwnPolicy>, limits: &[Limit]) -> Result<Plan, Error> {
         let (mut streams, mut parts) = (Vec::new(), Parts::default());
-        let (mut machines, mut policies) = (HashMap::new(), HashMap::new());
+        let (mut machines, mut policies, mut hosts) = (HashMap::new(), HashMap::new(), HashMap::new());
         let (mut inputs, mut texts, files) = (BTreeMap::new(), Texts::default(), Files::default());
         let axis = sweep.axes.iter().find(|axis| axis.name == "workload").expect("every sweep has one");
         for name in &axis.values {
@@ -124,9 +139,17 @@ impl Plan {
             let stream = axis.values.iter().position(|value| *value == point.stream).expect("a value of the axis");
             parts.add(stream, point, name);
         }
-        let Parts { parts, places } = parts;
+            if let Some(host) = point.host.as_ref().filter(|host| !hosts.contains_key(*host)) {
+                for name in [BASE, host] {
+                    let (policy, text) = superpage_sim::policy_with_text(name, |path| files.read(path))?;
+                    inputs.insert(format!("host-policy {name}"), hex(text.as_bytes()));
+                    texts.hosts.insert(name.into(), text);
+                    hosts.insert(name.into(), (name.into(), policy));
+                }
+            }
+        let Parts { parts, places } = parts.compared();
         let (cells, last) = (Vec::new(), Mutex::default());
-        let mut plan = Plan { sweep, parts, cells, streams, machines, policies, last, places, inputs };
+        let mut plan = Plan { sweep, parts, cells, streams, machines, policies, hosts, last, places, inputs };
         plan.find_cells(&texts, limits)?;
         Ok(plan)
     }
@@ -136,9 +159,9 @@ impl Plan {
         for place in 0..self.parts.len() {
             let part = &self.parts[place];
             let setups = self.setups(part)?;
-            let rows = |(machine, policies): &(String, Vec<String>)| {
-                let with_base = policies.len() + usize::from(!policies.iter().any(|policy| policy == "base"));
-                std::iter::repeat_n(texts.machines[machine].as_str(), with_base)
+            let rows = |(machine, hosts): &(String, Vec<OnHost>)| {
+                let rows = hosts.iter().map(|(_, policies)| with_base(policies)).sum();
+                std::iter::repeat_n(texts.machines[machine].as_str(), rows)
             };
             let machines: Vec<&str> = part.grid.iter().flat_map(rows).collect();
             let (rows, all) = (setups.len(), groups(&setups, &watch));
@@ -172,13 +195,23 @@ impl Plan {
         }
         hex(text.as_bytes())
     }
+            if let Some(host) = setup.host_policy() {
+                let _ = writeln!(text, "host-policy {host} {}", texts.hosts[host]);
+            }
 
     /// The setups of all rows of a part, in their order.
     pub(crate) fn setups(&self, part: &Part) -> Result<Vec<Setup>, Error> {
         let mut all = Vec::new();
-        for (name, policies) in &part.grid {
-            let policies: Vec<_> = policies.iter().map(|name| (name.clone(), self.policies[name].clone())).collect();
-            all.extend(plan_policies(std::slice::from_ref(&self.machines[name]), &policies, &part.conditions)?);
+        for (name, hosts) in &part.grid {
+            let machine = std::slice::from_ref(&self.machines[name]);
+            for (host, policies) in hosts {
+                let policies: Vec<_> =
+                    policies.iter().map(|name| (name.clone(), self.policies[name].clone())).collect();
+                all.extend(match host {
+                    Some(host) => plan_on_host(machine, &policies, &self.hosts[host], &part.conditions)?,
+                    None => plan_policies(machine, &policies, &part.conditions)?,
+                });
+            }
         }
         // Rows are compared with base by their machine's name.
         let names: Vec<&str> = part.grid.iter().map(|(name, _)| self.machines[name].name.as_str()).collect();
@@ -194,13 +227,15 @@ impl Plan {
     pub(crate) fn find(&self, point: &Point) -> (usize, usize) {
         let (machine, mut row) = (point.machine(), 0);
         let part = self.places[&key(&point.stream, &point.conditions)];
-        for (name, policies) in &self.parts[part].grid {
-            let with_base = usize::from(!policies.iter().any(|policy| policy == "base"));
-            if *name == machine {
-                let policy = policies.iter().position(|policy| *policy == point.policy);
-                return (part, row + with_base + policy.expect("a point of the sweep"));
+        for (name, hosts) in &self.parts[part].grid {
+            for (host, policies) in hosts {
+                let all = with_base(policies);
+                if *name == machine && *host == point.host {
+                    let policy = policies.iter().position(|policy| *policy == point.policy);
+                    return (part, row + all - policies.len() + policy.expect("a point of the sweep"));
+                }
+                row += all;
             }
-            row += policies.len() + with_base;
         }
         unreachable!("a point of the sweep")
     }
@@ -259,6 +294,8 @@ struct Texts {
 }
 
 /// Parts in the order of the first point of each.
+    /// The same of hosts.
+    hosts: HashMap<String, String>,
 #[derive(Default)]
 struct Parts {
     parts: Vec<Part>,
@@ -267,19 +304,41 @@ struct Parts {
 
 impl Parts {
     /// Adds a point to its part. The points of one need not be next to each other.
-    fn add(&mut self, stream: usize, Point { stream: name, conditions, policy, .. }: Point, machine: String) {
+    fn add(&mut self, stream: usize, Point { stream: name, conditions, host, policy, .. }: Point, machine: String) {
         let place = *self.places.entry(key(&name, &conditions)).or_insert(self.parts.len());
         if place == self.parts.len() {
             self.parts.push(Part { stream, conditions, grid: Vec::new(), rows: 0 });
         }
         let grid = &mut self.parts[place].grid;
         match grid.iter_mut().find(|(name, _)| *name == machine) {
-            Some((_, policies)) => policies.push(policy),
-            None => grid.push((machine, vec![policy])),
+            Some((_, hosts)) => match hosts.iter_mut().find(|(name, _)| *name == host) {
+                Some((_, policies)) => policies.push(policy),
+                None => hosts.push((host, vec![policy])),
+            },
+            None => grid.push((machine, vec![(host, vec![policy])])),
+        }
+    }
+
+    /// The same where each policy that runs on a host with a policy runs on one with `base` too, as by `superpage sim`.
+    fn compared(mut self) -> Parts {
+        let base = Some(BASE.to_string());
+        let machines = self.parts.iter_mut().flat_map(|part| &mut part.grid);
+        for (_, hosts) in machines.filter(|(_, hosts)| hosts.iter().any(|(host, _)| host.is_some())) {
+            let place = hosts.iter().position(|(host, _)| *host == base).unwrap_or_else(|| {
+                hosts.insert(0, (base.clone(), Vec::new()));
+                0
+            });
+            for policy in hosts.iter().flat_map(|(_, policies)| policies.clone()).collect::<Vec<_>>() {
+                let there = &mut hosts[place].1;
+                if !there.contains(&policy) {
+                    there.push(policy);
+                }
+            }
         }
     }
 }
 
+        self
 /// What tells one part from the others.
 fn key(stream: &str, conditions: &Conditions) -> String {
     format!("{stream} {conditions:?}")
