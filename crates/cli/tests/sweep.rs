@@ -232,6 +232,14 @@ fn what_a_sweep_was_made_from_does_not_change() {
     let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
     fs::write(place.path("out/sweep.json"), manifest.replace(&version, "\"version\": \"0.0.9\"")).unwrap();
     assert!(place.refused(&sweep).contains("was made by superpage 0.0.9, and this is "));
+    // Of another build of this version that is only said.
+    let build = manifest.split("\"build\": \"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(build.len(), 16, "{build}");
+    fs::write(place.path("out/sweep.json"), manifest.replace(build, "0123456789abcdef")).unwrap();
+    let done = place.run(&sweep);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.starts_with("superpage: out was begun by another build of superpage "), "{said}");
     assert_eq!(place.rows("out"), rows);
 }
 

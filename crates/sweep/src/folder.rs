@@ -4,7 +4,7 @@
 //! of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and each its own number. Whoever comes
 //! holds one more lock until that is done and `sweep.json` is there.
 
-use crate::plan::VERSION;
+use crate::plan::{BUILD, VERSION};
 use crate::{Plan, Shard};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +24,8 @@ const WAY_OUT: &str = "name a folder with -o where this user may write";
 /// The folder of a sweep, which this process works on.
 pub(crate) struct Folder {
     path: PathBuf,
+    /// What its user should know, in words.
+    note: Option<String>,
     /// Held until the process is done.
     _locks: Vec<File>,
 }
@@ -32,6 +34,9 @@ pub(crate) struct Folder {
 #[derive(Debug, Serialize, Deserialize, PartialEq)]
 struct Manifest {
     version: String,
+    /// Which build of it; empty if that is not known.
+    #[serde(default)]
+    build: String,
     title: String,
     cells: usize,
     /// The digest of all cells' names.
@@ -46,6 +51,7 @@ impl Manifest {
     fn of(plan: &Plan) -> Manifest {
         Manifest {
             version: VERSION.into(),
+            build: BUILD.into(),
             title: plan.sweep.name.clone(),
             cells: plan.cells.len(),
             digest: plan.digest(),
@@ -94,15 +100,23 @@ impl Folder {
             }
             std::fs::create_dir_all(&folder).map_err(|error| wrong(&format_args!("{error}; {WAY_OUT}")))?;
         }
+        // Until what the folder is of and who works on it are settled, no other process looks: shards are started together.
+        let entry = enter(&path.join(LOCKS)).map_err(|problem| wrong(&problem))?;
         let locks = lock(&path.join(LOCKS), shard).map_err(|problem| wrong(&problem))?;
         let now = Manifest::of(plan);
+        let mut note = None;
         match manifest(path).map_err(|error| wrong(&error))? {
             Some(then) => {
                 if let Some(difference) = then.differs(&now) {
                     let way_out = "give a new folder with -o, or remove this one; rows of both are not mixed";
-        // Until what the folder is of and who works on it are settled, no other process looks: shards are started together.
-        let entry = enter(&path.join(LOCKS)).map_err(|problem| wrong(&problem))?;
                     return Err(wrong(&format_args!("it {difference}; {way_out}")));
+                }
+                if !then.build.is_empty() && !now.build.is_empty() && then.build != now.build {
+                    note = Some(format!(
+                        "{} was begun by another build of superpage {VERSION}, and cells of both are taken for the same: if what simulations \
+                         do has changed between them, give a new folder with -o",
+                        path.display()
+                    ));
                 }
             }
             None => {
@@ -110,11 +124,12 @@ impl Folder {
                 write(&path.join(MANIFEST), text.as_bytes()).map_err(|error| wrong(&error))?;
             }
         }
+        drop(entry);
         // What runs without shards has the folder to itself.
         let alone = shard.of == 1;
         remove_leftovers(path, alone);
         remove_leftovers(&path.join(CELLS), alone);
-        Ok(Folder { path: path.into(), _locks: locks })
+        Ok(Folder { path: path.into(), note, _locks: locks })
     }
 
     /// Its path.
@@ -122,9 +137,13 @@ impl Folder {
         &self.path
     }
 
+    /// What its user should know before cells run, in words.
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
+    }
+
     /// The path of a file in it.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
-        drop(entry);
         self.path.join(name)
     }
 
@@ -169,6 +188,9 @@ fn manifest(folder: &Path) -> Result<Option<Manifest>, String> {
 
 /// A folder with files of somebody else's is none for a sweep.
 fn refuse_others(path: &Path) -> Result<(), String> {
+    let files = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    // Results come after the manifest, which another process may have written since: so this is asked after the names.
     let ours: &[&str] = match path.join(MANIFEST).exists() {
         true => &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html"],
         false => &[CELLS, LOCKS],
@@ -183,9 +205,6 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let written = Output::create(path).and_then(|mut output| {
         output.write_all(bytes)?;
         output.commit()
-    let files = std::fs::read_dir(path).into_iter().flatten().flatten();
-    let names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
-    // Results come after the manifest, which another process may have written since: so this is asked after the names.
     });
     written.map_err(explain)
 }

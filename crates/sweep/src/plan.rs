@@ -24,6 +24,9 @@ const MACHINES: usize = 64;
 /// The version of superpage, which is an input of every row.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// What tells builds of one version from each other: a digest of sources, or nothing in a published package (build.rs).
+pub(crate) const BUILD: &str = env!("SUPERPAGE_BUILD");
+
 /// A sweep, checked completely: everything named exists and fits.
 pub struct Plan {
     pub(crate) sweep: Sweep,
@@ -34,11 +37,11 @@ pub struct Plan {
     machines: HashMap<String, Machine>,
     /// The policies, by the words of their axis.
     policies: HashMap<String, Policy>,
+    /// The policies of hosts, with their names, by the words of their axis.
+    hosts: HashMap<String, (String, Policy)>,
     /// The setups of the part whose cells were asked for last: those of one part run one after the other.
     last: Mutex<Option<(usize, Arc<Vec<Setup>>)>>,
     /// The parts by their streams and conditions.
-    /// The policies of hosts, with their names, by the words of their axis.
-    hosts: HashMap<String, (String, Policy)>,
     places: HashMap<String, usize>,
     /// The digest of everything that is read from files, by a name for people.
     pub(crate) inputs: BTreeMap<String, String>,
@@ -72,9 +75,6 @@ pub(crate) struct Part {
     pub(crate) rows: usize,
 }
 
-/// What runs at once and is kept in a file of its own: machines on which the same kernel does the same.
-pub(crate) struct Cell {
-    /// The digest of all its inputs.
 /// The policy of a host, if it has one, and policies on it.
 type OnHost = (Option<String>, Vec<String>);
 
@@ -86,6 +86,9 @@ fn with_base(policies: &[String]) -> usize {
 /// The policy that all are compared with, also of hosts.
 const BASE: &str = "base";
 
+/// What runs at once and is kept in a file of its own: machines on which the same kernel does the same.
+pub(crate) struct Cell {
+    /// The digest of all its inputs.
     pub(crate) name: String,
     /// The place of its part.
     pub(crate) part: usize,
@@ -136,9 +139,6 @@ impl Plan {
                 inputs.insert(format!("policy {}", point.policy), hex(text.as_bytes()));
                 texts.policies.insert(point.policy.clone(), text);
             }
-            let stream = axis.values.iter().position(|value| *value == point.stream).expect("a value of the axis");
-            parts.add(stream, point, name);
-        }
             if let Some(host) = point.host.as_ref().filter(|host| !hosts.contains_key(*host)) {
                 for name in [BASE, host] {
                     let (policy, text) = superpage_sim::policy_with_text(name, |path| files.read(path))?;
@@ -147,6 +147,9 @@ impl Plan {
                     hosts.insert(name.into(), (name.into(), policy));
                 }
             }
+            let stream = axis.values.iter().position(|value| *value == point.stream).expect("a value of the axis");
+            parts.add(stream, point, name);
+        }
         let Parts { parts, places } = parts.compared();
         let (cells, last) = (Vec::new(), Mutex::default());
         let mut plan = Plan { sweep, parts, cells, streams, machines, policies, hosts, last, places, inputs };
@@ -192,12 +195,12 @@ impl Plan {
         for (setup, machine) in rows {
             let policy = texts.policies.get(setup.policy()).map_or("base", String::as_str);
             let _ = writeln!(text, "machine {} {machine}\npolicy {} {policy}", setup.machine(), setup.policy());
-        }
-        hex(text.as_bytes())
-    }
             if let Some(host) = setup.host_policy() {
                 let _ = writeln!(text, "host-policy {host} {}", texts.hosts[host]);
             }
+        }
+        hex(text.as_bytes())
+    }
 
     /// The setups of all rows of a part, in their order.
     pub(crate) fn setups(&self, part: &Part) -> Result<Vec<Setup>, Error> {
@@ -291,11 +294,11 @@ struct Texts {
     machines: HashMap<String, String>,
     /// Policies with the contents of policy files.
     policies: HashMap<String, String>,
+    /// The same of hosts.
+    hosts: HashMap<String, String>,
 }
 
 /// Parts in the order of the first point of each.
-    /// The same of hosts.
-    hosts: HashMap<String, String>,
 #[derive(Default)]
 struct Parts {
     parts: Vec<Part>,
@@ -335,10 +338,10 @@ impl Parts {
                 }
             }
         }
+        self
     }
 }
 
-        self
 /// What tells one part from the others.
 fn key(stream: &str, conditions: &Conditions) -> String {
     format!("{stream} {conditions:?}")
