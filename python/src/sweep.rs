@@ -44,7 +44,7 @@ impl Watch for Bar<'_> {
     }
 
     fn on_thread(&self, work: &mut (dyn FnMut() + Send)) {
-        work::known_to_python(work);
+        work::known_to_python(self.ticket, work);
     }
 }
 
@@ -133,7 +133,7 @@ impl Plan {
     ) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
         // Workers of clusters call this from threads of their own, where no signal arrives.
         let run = |ticket: &work::Ticket| {
-            work::with_threads(Some(threads), false, || self.plan.run_cells(&places, &ticket.stop).map_err(failed))?
+            work::with_threads(Some(threads), None, || self.plan.run_cells(&places, &ticket.stop).map_err(failed))?
         };
         let kept = work::run(py, None, run)??.unwrap_or_default();
         Ok(kept.into_iter().map(|(name, bytes)| (name, PyBytes::new(py, &bytes))).collect())

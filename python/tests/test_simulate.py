@@ -196,6 +196,46 @@ def test_ctrl_c_ends_a_simulation():
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert b"KeyboardInterrupt" in err and child.returncode != 0
+INTERRUPTED = {
+    "an array": "superpage.simulate(addresses, machines='zen5')",
+    "a tick that does not return": "superpage.simulate('touch:bytes=4M', machines='zen5', policies=Endless())",
+    "one in a sweep": "superpage.sweep({'sweep': {'name': 'one'}, 'axes': {'workload': 'touch:bytes=4M', 'machine': 'zen5', 'policy': Endless()}}, FOLDER)",
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("what", INTERRUPTED)
+def test_ctrl_c_ends(what, tmp_path):
+    code = f"""
+import numpy, superpage, time
+FOLDER = {str(tmp_path / "sweep")!r}
+class Endless(superpage.Policy):
+    interval = 1e-5
+    def tick(self, now, system):
+        print("begun", flush=True)
+        while True:
+            pass
+if {what == "an array"}:
+    addresses = numpy.arange(1 << 26, dtype=numpy.uint64)
+    addresses <<= 12
+    print("begun", flush=True)
+{INTERRUPTED[what]}
+"""
+    (tmp_path / "script.py").write_text(code)
+    child = subprocess.Popen([sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout.readline() == b"begun\n"
+    time.sleep(1)
+    assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    _, err = child.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in err and child.returncode != 0, err
+    assert time.monotonic() - begun < 30
+    # What was ended is none of the cells.
+    kept = [file.name for file in tmp_path.glob("sweep/cells/*.parquet")]
+    assert len(kept) <= 1, kept
+
+
 
 
 def test_the_interpreter_is_free_while_it_simulates():
