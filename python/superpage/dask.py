@@ -420,8 +420,9 @@ class _Run:
     def came(self, future, result):
         """Takes what a task came back with."""
         _, passes = self.tasks.pop(future.key)
-        if future.status != "finished":
-            if future.status != "error":
+        # The future may have been lost since, with its worker: the result is here.
+        if not isinstance(result, _Answer):
+            if not isinstance(result, tuple):
                 self.gone = True
                 self.problems.append("Dask's scheduler is gone, or its tasks were cancelled")
             elif sum(map(len, passes)) > 1:
