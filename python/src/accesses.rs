@@ -21,7 +21,10 @@ pub(crate) struct Accesses<'py> {
     instructions: u64,
 }
 
-/// The stream of these accesses; all are taken from Python now. Signals are let in between pieces.
+/// The accesses between two looks at signals: some hundredths of a second.
+const CHUNK: usize = 1 << 20;
+
+/// The stream of these accesses; all are taken from Python now. Signals are let in meanwhile.
 pub(crate) fn source(accesses: &Accesses<'_>, lines: bool) -> PyResult<Box<dyn Source>> {
     let Accesses { name, pieces, bytes, instructions } = accesses;
     let py = pieces.py();
@@ -31,14 +34,17 @@ pub(crate) fn source(accesses: &Accesses<'_>, lines: bool) -> PyResult<Box<dyn S
         let (addresses, writes) = piece?.extract::<(Bound<'_, PyAny>, Option<Bound<'_, PyAny>>)>()?;
         let addresses = read_addresses(&addresses)?;
         let writes = writes.map(|writes| read_writes(&writes, addresses.len())).transpose()?;
-        let push = || {
-            addresses.iter().enumerate().try_for_each(|(place, address)| {
-                let write = writes.as_ref().is_some_and(|writes| writes[place] != 0);
-                let access = if write { Access::Write } else { Access::Read };
-                collected.push(access, *address, *bytes, *instructions)
-            })
-        };
-        py.detach(push).map_err(of_trace)?;
+        for (number, some) in addresses.chunks(CHUNK).enumerate() {
+            py.check_signals()?;
+            let push = || {
+                some.iter().zip(number * CHUNK..).try_for_each(|(address, place)| {
+                    let write = writes.as_ref().is_some_and(|writes| writes[place] != 0);
+                    let access = if write { Access::Write } else { Access::Read };
+                    collected.push(access, *address, *bytes, *instructions)
+                })
+            };
+            py.detach(push).map_err(of_trace)?;
+        }
     }
     py.detach(|| collected.finish()).map_err(of_trace)
 }

@@ -123,13 +123,13 @@ impl Object {
             let own = py.import("copy")?.call_method1("deepcopy", (object,))?;
             let has = |name: &str| own.hasattr(name);
             let events = Events { faulted: has("faulted")?, missed: has("missed")?, gone: has("gone")? };
-            let interval: Option<f64> = own.getattr("interval")?.extract()?;
-            let interval = match interval {
+            let interval = own.getattr("interval")?;
+            let wrong =
+                |said| PyValueError::new_err(format!("interval: expected seconds above 0, or None, not {said}"));
+            let seconds = interval.extract::<Option<f64>>().map_err(|_| wrong(interval.to_string()))?;
+            let interval = match seconds {
                 Some(seconds) if seconds.is_finite() && seconds > 0.0 => Some(((seconds * 1e9) as Time).max(1)),
-                Some(seconds) => {
-                    let problem = format!("interval: expected seconds above 0, or None, not {seconds}");
-                    return Err(PyValueError::new_err(problem));
-                }
+                Some(seconds) => return Err(wrong(seconds.to_string())),
                 None => None,
             };
             Ok((own.unbind(), events, interval))
@@ -154,7 +154,16 @@ impl Object {
             return;
         }
         Python::attach(|py| {
-            let call = || object.bind(py).call_method1(method, arguments(py)?)?.extract::<Option<Time>>();
+            let call = || {
+                let answer = object.bind(py).call_method1(method, arguments(py)?)?;
+                let wrong = |_| {
+                    let (said, kind) = (answer.repr()?, answer.get_type().name()?);
+                    let problem =
+                        format!("{method}: expected None or a time in whole nanoseconds, not {said} ({kind})");
+                    Err(PyTypeError::new_err(problem))
+                };
+                answer.extract::<Option<Time>>().or_else(wrong)
+            };
             match call() {
                 Ok(Some(time)) => self.next = Some(time),
                 Ok(None) => {}
@@ -223,10 +232,21 @@ impl Region {
 }
 
 /// A region, or its number.
-#[derive(FromPyObject)]
 enum Place<'py> {
     Region(Bound<'py, Region>),
     Number(u64),
+}
+
+impl<'py> FromPyObject<'_, 'py> for Place<'py> {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, 'py, PyAny>) -> PyResult<Place<'py>> {
+        if let Ok(region) = given.cast::<Region>() {
+            return Ok(Place::Region(region.to_owned()));
+        }
+        let wrong = |_| PyTypeError::new_err(format!("expected a region of a scan, or its number, not {}", *given));
+        given.extract().map(Place::Number).map_err(wrong)
+    }
 }
 
 impl Place<'_> {

@@ -7,15 +7,15 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, Schema};
 use arrow_schema::{DataType, Field, ffi::FFI_ArrowSchema};
-use pyo3::exceptions::{PyIndexError, PyRuntimeError};
+use pyo3::exceptions::{PyIndexError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyList};
+use pyo3::types::{PyBytes, PyCapsule, PyList, PyType};
 use serde_json::json;
 use std::sync::Arc;
 use superpage_report::{Figure, Point, Screen, Series};
 use superpage_reproduce::{Experiment, Report};
 use superpage_sim::columns::{Column, Values};
-use superpage_sim::{Format, Row};
+use superpage_sim::{Format, Kept, Row, Run, keep};
 
 /// Rows, one for each simulation or finding, with the keys of the command's rows in their order.
 #[pyclass(frozen, module = "superpage")]
@@ -122,6 +122,25 @@ impl Rows {
             Kind::Sim(rows) => rows.len(),
             Kind::Reproduce(report) => report.findings().count(),
         }
+    }
+
+    /// The rows that pickle has kept.
+    #[new]
+    fn new(kept: Vec<u8>) -> PyResult<Rows> {
+        let wrong = |problem| PyValueError::new_err(format!("rows that were pickled: {problem}"));
+        let Kept { runs, .. } = Kept::read(kept).map_err(wrong)?;
+        Ok(Rows::from(runs.into_iter().map(|run| run.row).collect::<Vec<_>>()))
+    }
+
+    /// What pickle and copy keep of simulations: the bytes of a sweep's cell.
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyType>, (Bound<'py, PyBytes>,))> {
+        let (py, rows) = (slf.py(), slf.get());
+        let Kind::Sim(rows) = &rows.0 else {
+            let problem = "rows of papers cannot be pickled: keep what to_parquet() or to_json() returns";
+            return Err(PyTypeError::new_err(problem));
+        };
+        let kept = py.detach(|| keep(&rows.iter().cloned().map(Run::from).collect::<Vec<_>>(), &[]));
+        Ok((slf.get_type(), (PyBytes::new(py, &kept.map_err(failed)?),)))
     }
 
     /// The row at a place as a dict; nested values are dicts and lists.

@@ -116,7 +116,7 @@ pub(crate) fn simulate(
     }
     let called = policies.iter().any(GivenPolicy::is_object);
     let run = |ticket: &work::Ticket| {
-        work::with_threads(threads, called, || {
+        work::with_threads(threads, called.then_some(ticket), || {
             let mut all = Vec::new();
             for mut source in sources {
                 let progress = |progress: superpage_sim::Progress| ticket.progress(progress.runs, progress.of);

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::num::NonZero;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use superpage_sweep::{Done, Options, OwnPolicy, Shard, Store, Sweep, Watch};
 
 /// A sweep, checked completely.
@@ -24,9 +24,14 @@ struct Bar<'a> {
     ticket: &'a work::Ticket,
     cells: AtomicU64,
     done: AtomicU64,
+    notes: Mutex<Vec<String>>,
 }
 
 impl Watch for Bar<'_> {
+    fn note(&self, text: &str) {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner).push(text.into());
+    }
+
     fn begins(&self, cells: usize, there: usize) {
         self.cells.store((cells + there) as u64, Ordering::Relaxed);
         self.done.store(there as u64, Ordering::Relaxed);
@@ -39,15 +44,15 @@ impl Watch for Bar<'_> {
     }
 
     fn on_thread(&self, work: &mut (dyn FnMut() + Send)) {
-        work::known_to_python(work);
+        work::known_to_python(self.ticket, work);
     }
 }
 
-/// Cells that ran, cells that are there, whether rows were written, and rows with an error as sentences.
+/// Cells that ran, cells that are there, whether rows were written, and what users are warned of: rows with an error, as sentences.
 type Outcome = (usize, usize, bool, Vec<String>);
 
-fn outcome(done: Done) -> Outcome {
-    (done.ran, done.there, done.rows.is_some(), done.failed)
+fn outcome(done: Done, notes: impl IntoIterator<Item = String>) -> Outcome {
+    (done.ran, done.there, done.rows.is_some(), notes.into_iter().chain(done.failed).collect())
 }
 
 #[pymethods]
@@ -105,10 +110,12 @@ impl Plan {
         };
         let options = Options { jobs, shard, limits: limits(), command };
         let run = |ticket: &work::Ticket| {
-            let bar = Bar { ticket, cells: AtomicU64::new(0), done: AtomicU64::new(0) };
-            superpage_sweep::run(&self.plan, &output, &options, &ticket.stop, &bar)
+            let notes = Mutex::default();
+            let bar = Bar { ticket, cells: AtomicU64::new(0), done: AtomicU64::new(0), notes };
+            let done = superpage_sweep::run(&self.plan, &output, &options, &ticket.stop, &bar)?;
+            Ok(outcome(done, bar.notes.into_inner().unwrap_or_else(PoisonError::into_inner)))
         };
-        work::run(py, progress.as_ref(), run)?.map(outcome).map_err(failed)
+        work::run(py, progress.as_ref(), run)?.map_err(failed)
     }
 
     /// The rows of a folder that has all cells.
@@ -126,7 +133,7 @@ impl Plan {
     ) -> PyResult<Vec<(String, Bound<'py, PyBytes>)>> {
         // Workers of clusters call this from threads of their own, where no signal arrives.
         let run = |ticket: &work::Ticket| {
-            work::with_threads(Some(threads), false, || self.plan.run_cells(&places, &ticket.stop).map_err(failed))?
+            work::with_threads(Some(threads), None, || self.plan.run_cells(&places, &ticket.stop).map_err(failed))?
         };
         let kept = work::run(py, None, run)??.unwrap_or_default();
         Ok(kept.into_iter().map(|(name, bytes)| (name, PyBytes::new(py, &bytes))).collect())
@@ -157,6 +164,7 @@ impl Folder {
 
     /// Writes rows.parquet and index.html if all cells are there.
     fn finish(&self, py: Python<'_>, ran: usize, command: &str) -> PyResult<Outcome> {
-        py.detach(|| self.0.finish(ran, command)).map(outcome).map_err(failed)
+        let done = py.detach(|| self.0.finish(ran, command)).map_err(failed)?;
+        Ok(outcome(done, self.0.note().map(String::from)))
     }
 }

@@ -11,6 +11,9 @@ use std::time::Duration;
 /// How often the calling thread looks.
 const STEP: Duration = Duration::from_millis(50);
 
+/// How many steps an exception waits for work to end by itself, before it is raised in what that has called in Python, and again.
+const PATIENCE: u32 = 20;
+
 /// The most threads, as of `superpage sim --threads`.
 const MOST: usize = 1024;
 
@@ -21,6 +24,8 @@ pub(crate) struct Ticket {
     pub(crate) stop: Arc<AtomicBool>,
     done: AtomicU64,
     of: AtomicU64,
+    /// The threads that call into Python, by the numbers that Python knows them by.
+    threads: Mutex<Vec<u64>>,
     ended: Mutex<bool>,
     told: Condvar,
 }
@@ -30,6 +35,14 @@ impl Ticket {
     pub(crate) fn progress(&self, done: u64, of: Option<u64>) {
         self.done.store(done, Ordering::Relaxed);
         self.of.store(of.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Raises an exception in whatever its threads run in Python: a policy that does not return sees no flag.
+    fn interrupt(&self, py: Python<'_>) {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let raised = py.import("superpage._interrupt").and_then(|module| module.call_method1("interrupt", (threads,)));
+        // An interpreter without it waits, as long as the policy takes.
+        drop(raised);
     }
 
     fn end(&self) {
@@ -68,13 +81,18 @@ pub(crate) fn run<T: Send>(
             work(&ticket)
         });
         let thread = thread.map_err(|error| PyRuntimeError::new_err(format!("cannot start a thread: {error}")))?;
-        let mut raised = Ok(());
+        let (mut raised, mut steps) = (Ok(()), 0);
         while !py.detach(|| ticket.wait()) {
             if raised.is_ok() {
                 raised = look(py, progress, &ticket);
                 if raised.is_err() {
                     ticket.stop.store(true, Ordering::Relaxed);
                 }
+                continue;
+            }
+            steps += 1;
+            if steps % PATIENCE == 0 {
+                ticket.interrupt(py);
             }
         }
         let worked = py.detach(|| thread.join());
@@ -93,18 +111,26 @@ fn look(py: Python<'_>, progress: Option<&Bound<'_, PyAny>>, ticket: &Ticket) ->
 
 /// Calls `work` with a thread state of Python's that lasts as long as it: calls into Python find it, where each would otherwise make and
 /// delete one. The interpreter's lock is free meanwhile.
-pub(crate) fn known_to_python(work: &mut (dyn FnMut() + Send)) {
-    Python::attach(|py| py.detach(work));
+pub(crate) fn known_to_python(ticket: &Ticket, work: &mut (dyn FnMut() + Send)) {
+    let threads = || ticket.threads.lock().unwrap_or_else(PoisonError::into_inner);
+    Python::attach(|py| {
+        let number = py.import("threading").and_then(|module| module.call_method0("get_ident")?.extract::<u64>());
+        let number = number.ok();
+        threads().extend(number);
+        py.detach(work);
+        threads().retain(|other| Some(*other) != number);
+    });
 }
 
-/// Calls `work` with so many threads for simulations, or with those of the process. Where Python is `called`, from threads that it knows.
+/// Calls `work` with so many threads for simulations, or with those of the process. Where Python is `called` for a ticket, from
+/// threads that it knows.
 pub(crate) fn with_threads<T: Send>(
     threads: Option<usize>,
-    called: bool,
+    called: Option<&Ticket>,
     work: impl FnOnce() -> T + Send,
 ) -> PyResult<T> {
     let threads = match threads {
-        None if !called => return Ok(work()),
+        None if called.is_none() => return Ok(work()),
         None => std::thread::available_parallelism().map_or(1, NonZero::get).min(MOST),
         Some(threads @ 1..=MOST) => threads,
         Some(_) => return Err(PyValueError::new_err(format!("threads: expected 1 to {MOST}"))),
@@ -112,7 +138,10 @@ pub(crate) fn with_threads<T: Send>(
     let known = |thread: ThreadBuilder| {
         let mut thread = Some(thread);
         let mut run = || thread.take().into_iter().for_each(ThreadBuilder::run);
-        if called { known_to_python(&mut run) } else { run() }
+        match called {
+            Some(ticket) => known_to_python(ticket, &mut run),
+            None => run(),
+        }
     };
     let pool = ThreadPoolBuilder::new().num_threads(threads);
     pool.build_scoped(known, |pool| pool.install(work))

@@ -24,7 +24,9 @@ from collections.abc import Sequence as _Sequence
 from typing import Any as _Any
 
 from . import _built as _built  # first: whether the rest can be used
-from . import _native
+from . import _given, _native
+from ._given import listed as _list
+from ._given import optional as _optional
 from ._native import Region, Rows, System
 from ._native import __version__ as __version__
 from ._policy import Policy
@@ -93,7 +95,7 @@ def experiments() -> dict[str, str]:
 
 def trace_info(path: str | _os.PathLike[str]) -> dict[str, _Any]:
     """What a trace holds: the dict that ``superpage trace info --format json`` prints."""
-    return _json.loads(_native.trace_info(_os.fspath(path)))
+    return _json.loads(_native.trace_info(_given.path("path", path, "the path of a trace")))
 
 
 def simulate(
@@ -174,20 +176,23 @@ def simulate(
         Ctrl-C: the simulation has ended, and its rows are gone.
     """
     words = dict(
-        sizes=[str(size) for size in _list(sizes)] if sizes is not None else None,
-        memory=None if memory is None else str(memory),
-        swap=None if swap is None else str(swap),
-        files=files,
-        digest=digest,
-        fragment=str(fragment),
-        seed=seed,
-        host_policies=[_policy_text(policy) for policy in _list(host_policies)],
-        kernels=[str(kernel) for kernel in _list(kernels)],
-        parts=parts,
-        contiguity=contiguity,
-        lines=lines,
+        sizes=None if sizes is None else [_given.size("sizes", size) for size in _list(sizes)],
+        memory=_optional(_given.size, "memory", memory),
+        swap=_optional(_given.size, "swap", swap),
+        files=_given.text("files", files, "warm or cold"),
+        digest=_given.text("digest", digest, "fast or sha1"),
+        fragment=_given.share("fragment", fragment),
+        seed=_given.whole("seed", seed),
+        host_policies=[_policy_text(policy, "host_policies") for policy in _list(host_policies)],
+        kernels=_given.texts("kernels", kernels, "the name of a kernel's model with its switches"),
+        parts=_given.truth("parts", parts),
+        contiguity=_given.truth("contiguity", contiguity),
+        lines=_given.truth("lines", lines),
     )
-    streams = _streams(workload, writes, {"name": name, "bytes": access_bytes, "instructions": instructions}, up_to_cut)
+    up_to_cut = _given.truth("up_to_cut", up_to_cut)
+    threads = _optional(_given.whole, "threads", threads, 1024, 1)
+    words_of_accesses = {"name": _given.text("name", name), "bytes": access_bytes, "instructions": instructions}
+    streams = _streams(workload, writes, words_of_accesses, up_to_cut)
     given = [_machine(machine) for machine in _list(machines)]
     chosen = [_policy(policy) for policy in _list(policies)]
     with _watched(progress, "runs") as bar:
@@ -238,18 +243,25 @@ def record(
     RuntimeError
         The program has failed.
     """
-    words = _shlex.split(command) if isinstance(command, str) else [_os.fspath(word) for word in command]
+    expected = "a program and its arguments, as text or a list of texts"
+    words = _shlex.split(command) if isinstance(command, str) else _given.texts("command", command, expected)
     if not words:
-        raise ValueError("command: expected a program and its arguments")
+        raise ValueError(f"command: expected {expected}, not nothing")
     if isinstance(stdout, int):
         import subprocess
 
         if stdout != subprocess.DEVNULL:
             raise ValueError("stdout: expected a path or subprocess.DEVNULL")
         stdout = _os.devnull
-    path = _pathlib.Path(output)
+    path = _pathlib.Path(_given.path("output", output, "the path of the trace"))
+    flags = _given.truth("lines", lines), _given.truth("calls", calls)
+    sample = _optional(_given.text, "sample", sample, "text as of superpage record --sample")
+    seed = _optional(_given.whole, "seed", seed)
+    cwd = _optional(_given.path, "cwd", cwd, "the path of a folder")
+    stdout = _optional(_given.path, "stdout", stdout, "a path or subprocess.DEVNULL")
+    check = _given.truth("check", check)
     with _watched(progress, "runs") as bar:
-        status, notes = _native.record(words, path, lines, calls, sample, seed, cwd, stdout, bar)
+        status, notes = _native.record(words, path, *flags, sample, seed, cwd, stdout, bar)
     for note in notes:
         _warnings.warn(note, stacklevel=2)
     if check and status != 0:
@@ -282,9 +294,11 @@ def reproduce(
         One row for each finding: ``paper experiment item quantity paper_value measured tolerance verdict reason``. What could not be run is
         told by warnings.
     """
-    chosen = [str(name) for name in _list(names)]
+    chosen = _given.texts("names", names, "the name of a paper, of an experiment, or the path of an experiment file")
+    folders = _given.path("corpus", corpus, "the path of a folder"), _given.path("programs", programs, "the path of a folder")
+    long = _given.truth("long", long)
     with _watched(progress, "runs") as bar:
-        rows, notes, failures = _native.reproduce(chosen, _os.fspath(corpus), _os.fspath(programs), long, bar)
+        rows, notes, failures = _native.reproduce(chosen, *folders, long, bar)
     for note in [*notes, *failures]:
         _warnings.warn(note, stacklevel=2)
     return rows
@@ -321,19 +335,17 @@ def sweep(
     """
     import tempfile
 
-    if output is None and shard != "1/1":
+    jobs = _optional(_given.whole, "jobs", jobs, 1024, 1)
+    output = _optional(_given.path, "output", output, "the path of a folder")
+    if _given.text("shard", shard, 'text as "3/8"') != "1/1" and output is None:
         raise ValueError("shard: needs output=, the folder that all shards share")
     plan = _plan(spec)
     with tempfile.TemporaryDirectory(prefix="superpage-") as folder, _watched(progress, "cells") as bar:
-        place = _os.path.join(folder, "sweep") if output is None else _os.fspath(output)
+        place = _os.path.join(folder, "sweep") if output is None else output
         _, _, whole, failed = plan.run(place, f"superpage.sweep(..., {str(place)!r})", jobs, shard, bar)
         for row in failed:
             _warnings.warn(row, stacklevel=2)
         return plan.merged(place) if whole else None
-
-
-def _list(value) -> list:
-    return list(value) if isinstance(value, (list, tuple, set, frozenset)) else [value]
 
 
 def _plan(spec) -> _native.Plan:
@@ -344,15 +356,24 @@ def _plan(spec) -> _native.Plan:
 def _spec(spec) -> tuple[str, str, list]:
     """The text of a sweep's file, its name for errors, and policies that are objects, each with what tells it from others."""
     if not isinstance(spec, dict):
-        path = _os.fspath(spec)
+        path = _given.path("spec", spec, "the path of a sweep's file, or a dict with its keys")
         with open(path, encoding="utf-8") as file:
             return file.read(), path, []
+    for key, item in spec.items():
+        if not isinstance(item, dict):
+            raise _given.wrong(f"spec: {key}", "a dict", item)
     axes, own = dict(spec.get("axes", {})), []
     machines = dict(spec.get("machines", {}))
     if "machine" in axes:
-        axes["machine"] = [_named(machine, machines) if isinstance(machine, dict) else machine for machine in _list(axes["machine"])]
+        expected = "a name, the path of a file, or a dict"
+        axes["machine"] = [
+            _named(machine, machines) if isinstance(machine, dict) else _given.path("axes.machine", machine, expected)
+            for machine in _list(axes["machine"])
+        ]
+    if "host-policy" in axes:
+        axes["host-policy"] = [_policy_text(policy, "axes.host-policy") for policy in _list(axes["host-policy"])]
     if "policy" in axes:
-        chosen = [_policy(policy) for policy in _list(axes["policy"])]
+        chosen = [_policy(policy, "axes.policy") for policy in _list(axes["policy"])]
         own = [(policy, _told_apart(policy)) for policy in chosen if not isinstance(policy, str)]
         axes["policy"] = [policy if isinstance(policy, str) else policy[0] for policy in chosen]
     return _toml({**spec, "axes": axes} | ({"machines": machines} if machines else {})), "dict", own
@@ -474,47 +495,48 @@ def _toml_value(item, key) -> str:
 
 def _machine(machine):
     """A name, or a name with parts that are texts of files."""
-    if isinstance(machine, (str, _os.PathLike)):
-        return _os.fspath(machine)
     if not isinstance(machine, dict):
-        raise TypeError(f"machines: expected a name or a dict, not {type(machine).__name__}")
+        return _given.path("machines", machine, "a name, the path of a file, or a dict")
     own = {key: value for key, value in machine.items() if key != "from"}
     if "from" not in machine:
         return "dict.toml", {"dict.toml": _toml(own)}
     own.setdefault("name", "dict")
     own.setdefault("description", "What a dict says.")
-    return f"{_os.fspath(machine['from'])}+dict.toml", {"dict.toml": _toml(own)}
+    return f"{_given.path('machines: from', machine['from'], 'the name of a machine, or the path of a file')}+dict.toml", {"dict.toml": _toml(own)}
 
 
-def _policy_text(policy) -> str:
-    if isinstance(policy, (str, _os.PathLike)):
-        return _os.fspath(policy)
+def _policy_text(policy, argument="policies") -> str:
     if not isinstance(policy, dict):
-        raise TypeError(f"policies: expected a name, a dict or a superpage.Policy, not {type(policy).__name__}")
-    own = {**policy, **policy.get("parameters", {})}
+        kinds = "or a dict" if "host" in argument else "a dict, or an object of a superpage.Policy"
+        return _given.path(argument, policy, f"a name, the path of a file, {kinds}")
+    parameters = policy.get("parameters", {})
+    if not isinstance(parameters, dict):
+        raise _given.wrong(f"{argument}: parameters", "a dict", parameters)
+    own = {**policy, **parameters}
     named = own.pop("name", None)
     name = own.pop("from", None) or named
     own.pop("parameters", None)
     if name is None:
-        raise ValueError('policies: a dict needs "from", the policy that it differs from, as {"from": "reservation"}')
+        raise ValueError(f'{argument}: a dict needs "from", the policy that it differs from, as {{"from": "reservation"}}')
+    name = _given.path(f"{argument}: from", name, "the name of a policy, or the path of a file")
     words = {True: "on", False: "off"}
     pairs = ",".join(f"{key}={words[value] if isinstance(value, bool) else value}" for key, value in own.items())
     return f"{name}{',' if ':' in name else ':'}{pairs}" if pairs else name
 
 
-def _policy(policy):
+def _policy(policy, argument="policies"):
     if isinstance(policy, type) and issubclass(policy, Policy):
         policy = policy()
     if isinstance(policy, Policy) or hasattr(policy, "tick"):
         answers = getattr(policy, "answers", {}) or {}
         if not isinstance(answers, (str, dict)):
-            raise TypeError(f"answers: expected the text or the dict of a policy, not {type(answers).__name__}")
+            raise _given.wrong("answers", "the text or the dict of a policy", answers)
         text = answers if isinstance(answers, str) else _policy_text({"from": "base", **answers})
-        name = getattr(policy, "name", None) or type(policy).__name__.lower()
+        name = _given.text("name", getattr(policy, "name", None) or type(policy).__name__.lower())
         if name == "base":
             raise ValueError("base: this is the name of what all policies are compared with: give your policy another name")
         return name, text, policy
-    return _policy_text(policy)
+    return _policy_text(policy, argument)
 
 
 def _streams(workload, writes, words, up_to_cut):
@@ -524,9 +546,8 @@ def _streams(workload, writes, words, up_to_cut):
     )
     if named and (words["name"], words["bytes"], words["instructions"]) != ("accesses", 8, 1):
         raise TypeError("instructions, access_bytes, name: go with arrays of addresses, not with workloads that have a name")
-    for word, most in (("instructions", 2**32 - 1), ("bytes", 2**20)):
-        if not isinstance(words[word], int) or not 0 <= words[word] <= most:
-            raise ValueError(f"{'access_bytes' if word == 'bytes' else word}: expected a whole number from 0 to {most}, not {words[word]!r}")
+    words["instructions"] = _given.whole("instructions", words["instructions"], 2**32 - 1)
+    words["bytes"] = _given.whole("access_bytes", words["bytes"], 2**20)
     if writes is not None and not array:
         raise TypeError("writes: goes with one array of addresses; a generator yields pairs (addresses, writes)")
     if isinstance(workload, (list, tuple)) and all(isinstance(each, (str, _os.PathLike)) for each in workload):
@@ -537,11 +558,14 @@ def _streams(workload, writes, words, up_to_cut):
         return [_stream(workload, up_to_cut)]
     if array:
         pieces = [(workload, writes)]
-    elif hasattr(workload, "__iter__"):
+    elif isinstance(workload, (list, tuple)) and any(isinstance(each, (str, bytes, int, float, _os.PathLike)) for each in workload):
+        other = next(each for each in workload if not isinstance(each, (str, _os.PathLike)))
+        expected = "names and paths in a list, or an array of addresses, as numpy.array([...], numpy.uint64)"
+        raise _given.wrong("workload", expected, other)
+    elif hasattr(workload, "__iter__") and not isinstance(workload, (bytes, dict)):
         pieces = workload
     else:
-        kind = type(workload).__name__
-        raise TypeError(f"workload: expected a name, a path, an array of addresses or a generator of them, not {kind}")
+        raise _given.wrong("workload", "a name, a path, an array of addresses or a generator of them", workload)
     return [{"pieces": (_piece(piece) for piece in pieces), **words}]
 
 

@@ -10,8 +10,12 @@ class Rows:
 
     pandas, polars, DuckDB and pyarrow take it as it is (``pandas.DataFrame.from_arrow(rows)``, ``polars.DataFrame(rows)``,
     ``duckdb.sql("select * from rows")``, ``pyarrow.table(rows)``): whole numbers are int64, others float64, nested values JSON as text.
+    Those of simulations can be pickled, and so come back from other processes; pickle needs the same version of superpage to read them.
     """
 
+    def __init__(self, kept: bytes) -> None:
+        """The rows that pickle has kept."""
+    def __reduce__(self) -> tuple[type[Rows], tuple[bytes]]: ...
     def __len__(self) -> int: ...
     def __getitem__(self, index: int) -> dict[str, Any]:
         """The row at a place as a dict; nested values are dicts and lists."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import time
 
+from . import _given
+
 
 @contextlib.contextmanager
 def watched(progress, unit):
     """A function of what is done and of how much (0: not known), or `None`."""
+    progress = _given.progress(progress)
     if progress is False:
         yield None
         return

@@ -75,7 +75,29 @@ def test_a_killed_worker_changes_nothing(client, expected, tmp_path):
 
     rows = superpage.dask.sweep(client, SPEC, tmp_path / "dask", progress=kill)
     assert len(pids) == 1 and rows.to_parquet() == expected
-    client.wait_for_workers(2, timeout=30)
+    client.wait_for_workers(2, timeout=120)
+
+
+def test_an_answer_outlives_its_worker(client, expected, monkeypatch):
+    """What has come back is kept, also where Dask has lost it since and runs the task once more."""
+    pids, lost = client.run(os.getpid), []
+    own = superpage.dask._Run.wait
+
+    def wait(run):
+        came = own(run)
+        if came and not lost:
+            future, answer = came[0]
+            os.kill(pids[answer.worker], signal.SIGKILL)
+            until = time.monotonic() + 60
+            while future.status == "finished" and time.monotonic() < until:
+                time.sleep(0.01)
+            lost.append(future.status)
+        return came
+
+    monkeypatch.setattr(superpage.dask._Run, "wait", wait)
+    assert superpage.dask.sweep(client, SPEC).to_parquet() == expected
+    assert lost and lost[0] != "finished"
+    client.wait_for_workers(2, timeout=120)
 
 
 def test_it_goes_on_where_it_was_ended(client, expected, tmp_path):

@@ -159,9 +159,7 @@ def test_errors_are_sentences():
     raises(ValueError, 'a dict needs "from"', policies={"preempt": False})
     raises(ValueError, "memory: expected digits", memory="3x")
     raises(ValueError, "fragment", fragment=1.5)
-    raises(ValueError, "threads: expected 1 to 1024", threads=0)
-    raises(TypeError, "not int", workload=3)
-    raises(TypeError, "policies: expected a name", policies=3)
+    raises(ValueError, "threads: expected a whole number from 1 to 1024", threads=0)
     raises(ValueError, "64-bit whole numbers", workload=np.array([1.5]))
     raises(ValueError, "one is negative", workload=np.array([-1]))
     raises(ValueError, "2 of them for 3 addresses", workload=np.array([1, 2, 3]), writes=[True, False])
@@ -196,6 +194,46 @@ def test_ctrl_c_ends_a_simulation():
     child.send_signal(signal.SIGINT)
     _, err = child.communicate(timeout=60)
     assert b"KeyboardInterrupt" in err and child.returncode != 0
+
+
+INTERRUPTED = {
+    "an array": "superpage.simulate(addresses, machines='zen5')",
+    "a tick that does not return": "superpage.simulate('touch:bytes=4M', machines='zen5', policies=Endless())",
+    "one in a sweep": "superpage.sweep({'sweep': {'name': 'one'}, 'axes': {'workload': 'touch:bytes=4M', 'machine': 'zen5', 'policy': Endless()}}, FOLDER)",
+}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.parametrize("what", INTERRUPTED)
+def test_ctrl_c_ends(what, tmp_path):
+    code = f"""
+import numpy, superpage, time
+FOLDER = {str(tmp_path / "sweep")!r}
+class Endless(superpage.Policy):
+    interval = 1e-5
+    def tick(self, now, system):
+        print("begun", flush=True)
+        while True:
+            pass
+if {what == "an array"}:
+    addresses = numpy.arange(1 << 26, dtype=numpy.uint64)
+    addresses <<= 12
+    print("begun", flush=True)
+{INTERRUPTED[what]}
+"""
+    (tmp_path / "script.py").write_text(code)
+    child = subprocess.Popen([sys.executable, tmp_path / "script.py"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout.readline() == b"begun\n"
+    time.sleep(1)
+    assert child.poll() is None
+    child.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    _, err = child.communicate(timeout=60)
+    assert b"KeyboardInterrupt" in err and child.returncode != 0, err
+    assert time.monotonic() - begun < 30
+    # What was ended is none of the cells.
+    kept = [file.name for file in tmp_path.glob("sweep/cells/*.parquet")]
+    assert len(kept) <= 1, kept
 
 
 def test_the_interpreter_is_free_while_it_simulates():

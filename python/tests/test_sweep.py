@@ -1,5 +1,6 @@
 """Sweeps, recordings and papers' figures from Python: the rows of the command."""
 
+import json
 import shutil
 import subprocess
 import tomllib
@@ -99,6 +100,24 @@ def test_machines_of_sweeps_are_names_or_dicts():
     # Values are set in them too, and a folder tells one dict from another.
     spec["axes"] |= {"machine": [dear], "set": {"costs.fault": [9000, 10000]}}
     assert superpage.sweep(spec).column("machine")[::2] == ["zen5+dict:costs.fault=9000", "zen5+dict:costs.fault=10000"]
+
+
+def test_policies_of_hosts_are_an_axis():
+    hosts = ["thp", {"from": "reservation", "preempt": False}]
+    axes = {"workload": "matrix:n=60", "machine": "zen5+nested", "policy": "thp", "memory": "64M", "host-policy": hosts}
+    swept = superpage.sweep({"sweep": {"name": "hosts"}, "axes": axes})
+    alone = superpage.simulate("matrix:n=60", machines="zen5+nested", policies="thp", memory="64M", host_policies=hosts)
+    assert swept.column("host_policy") == [host for host in ("base", "thp", "reservation:preempt=off") for _ in range(2)]
+    assert swept.to_json() == alone.to_json()
+
+
+def test_a_folder_of_another_build_is_told(tmp_path):
+    spec = {"sweep": {"name": "one"}, "axes": {"workload": "touch:bytes=64K", "machine": "zen5", "policy": "thp"}}
+    rows = superpage.sweep(spec, tmp_path)
+    manifest = json.loads((tmp_path / "sweep.json").read_text())
+    (tmp_path / "sweep.json").write_text(json.dumps(manifest | {"build": "0123456789abcdef"}))
+    with pytest.warns(UserWarning, match="was begun by another build of superpage"):
+        assert superpage.sweep(spec, tmp_path).to_parquet() == rows.to_parquet()
 
 
 def test_errors_of_sweeps(tmp_path):

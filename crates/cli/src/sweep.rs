@@ -145,6 +145,10 @@ fn said(plan: &Plan, estimate: &Estimate, jobs: usize) -> String {
 struct Bar(OnceLock<ProgressBar>);
 
 impl Watch for Bar {
+    fn note(&self, text: &str) {
+        eprintln!("superpage: {text}");
+    }
+
     fn begins(&self, cells: usize, there: usize) {
         let target =
             if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };

@@ -157,6 +157,54 @@ fn shards_make_what_one_run_makes_and_that_is_what_sim_prints() {
     }
 }
 
+/// Eight processes that find no folder, or locks that nobody holds, none of which may take another for a sweep that is in the way.
+#[test]
+fn shards_that_begin_at_the_same_moment_do_not_refuse_each_other() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let head =
+        "[sweep]\nname = \"at once\"\n[axes]\nworkload = \"touch:bytes=64K\"\nmachine = \"zen5\"\nmemory = \"64M\"\n";
+    let place = Place::new(&format!("{head}policy = \"thp\"\nfragment = 0.5\nseed = [1, 2, 3, 4, 5, 6, 7, 8]\n"));
+    place.sweep("whole", &[]);
+    for round in 0..10 {
+        let out = format!("out{round}");
+        if round % 2 == 1 {
+            fs::create_dir_all(place.path(&out).join("locks")).unwrap();
+            (2..40).for_each(|of| fs::write(place.path(&out).join(format!("locks/of-{of}")), "").unwrap());
+        }
+        let begin = |shard: String| {
+            let mut command = place.command(&["sweep", "a.toml", "-o", &out, "--jobs", "1", "--shard", &shard]);
+            command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+        };
+        let all: Vec<_> = (1..=8).map(|index| begin(format!("{index}/8"))).collect();
+        for child in all {
+            let done = child.wait_with_output().unwrap();
+            assert!(done.status.success(), "round {round}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        assert_eq!(place.rows(&out), place.rows("whole"));
+    }
+    // A folder is of one sweep, also if two were begun in it at once.
+    fs::write(place.path("b.toml"), format!("{head}policy = \"reservation\"\n")).unwrap();
+    for round in 0..10 {
+        let out = format!("one{round}");
+        let begin = |index: usize| {
+            let (file, shard) = (["a.toml", "b.toml"][index % 2], format!("{}/8", index + 1));
+            let mut command = place.command(&["sweep", file, "-o", &out, "--jobs", "1", "--shard", &shard]);
+            (file, command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap())
+        };
+        let all: Vec<_> = (0..8).map(begin).collect();
+        let mut taken = Vec::new();
+        for (file, child) in all {
+            let done = child.wait_with_output().unwrap();
+            let said = String::from_utf8(done.stderr).unwrap();
+            match done.status.success() {
+                true => taken.push(file),
+                false => assert!(said.contains("it is of another sweep: there "), "{said}"),
+            }
+        }
+        assert!(taken.len() == 4 && taken.iter().all(|file| *file == taken[0]), "{taken:?}");
+    }
+}
+
 #[test]
 fn what_a_sweep_was_made_from_does_not_change() {
     let _turn = superpage_testing::turn_of("sweep");
@@ -184,6 +232,14 @@ fn what_a_sweep_was_made_from_does_not_change() {
     let version = format!("\"version\": \"{}\"", env!("CARGO_PKG_VERSION"));
     fs::write(place.path("out/sweep.json"), manifest.replace(&version, "\"version\": \"0.0.9\"")).unwrap();
     assert!(place.refused(&sweep).contains("was made by superpage 0.0.9, and this is "));
+    // Of another build of this version that is only said.
+    let build = manifest.split("\"build\": \"").nth(1).unwrap().split('"').next().unwrap();
+    assert_eq!(build.len(), 16, "{build}");
+    fs::write(place.path("out/sweep.json"), manifest.replace(build, "0123456789abcdef")).unwrap();
+    let done = place.run(&sweep);
+    let said = String::from_utf8(done.stderr).unwrap();
+    assert!(done.status.success() && said.lines().count() == 1, "{said}");
+    assert!(said.starts_with("superpage: out was begun by another build of superpage "), "{said}");
     assert_eq!(place.rows("out"), rows);
 }
 
@@ -346,4 +402,58 @@ fn sim_sets_what_a_sweep_sets() {
     let both = ["sim", "touch:bytes=64K", "-m", rows[0]["machine"].as_str().unwrap(), "-m", other, "-p", "thp"];
     let both = place.run(&[&both[..], &["--format", "parquet"]].concat());
     assert_eq!(place.rows("out"), both.stdout);
+}
+
+/// A machine of the sweep's own and a file of that name are two machines.
+#[test]
+fn a_machine_file_is_not_hidden_by_a_machine_of_the_sweep() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let place = Place::new(
+        "[sweep]\nname = \"both\"\n[axes]\nworkload = \"touch:bytes=64K\"\nmachine = [\"mine\", \"mine.toml\"]\npolicy = \"thp\"\n\
+         [machines.mine]\nfrom = \"mine.toml\"\nname = \"changed\"\ncosts = { fault = 9000 }\n",
+    );
+    let machine = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../machines/zen5.toml")).unwrap();
+    fs::write(place.path("mine.toml"), machine.replacen("\"zen5\"", "\"mine\"", 1)).unwrap();
+    fs::write(place.path("over.toml"), "name = \"changed\"\ndescription = \"dear\"\n[costs]\nfault = 9000\n").unwrap();
+    place.sweep("out", &[]);
+    let words =
+        ["sim", "touch:bytes=64K", "-m", "mine.toml+over.toml", "-m", "mine.toml", "-p", "thp", "--format", "parquet"];
+    assert_eq!(place.rows("out"), place.run(&words).stdout);
+}
+
+/// Hosts with policies, `base` among them: the rows of `sim`, which the page names one by one.
+#[test]
+fn policies_of_hosts_are_an_axis() {
+    let _turn = superpage_testing::turn_of("sweep");
+    let head = "[sweep]\nname = \"hosts\"\n[axes]\nworkload = [\"touch:bytes=4M\", \"random:bytes=8M,references=50K\"]\n\
+        machine = [\"zen5+nested\", \"golden-cove+nested\"]\npolicy = [\"thp\", \"reservation\"]\nmemory = \"64M\"\n";
+    let sim = ["-m", "zen5+nested", "-m", "golden-cove+nested", "-p", "thp", "-p", "reservation", "--memory", "64M"];
+    let place = Place::new(head);
+    fs::write(place.path("host.toml"), "from = \"reservation\"\n[parameters]\npreempt = false\n").unwrap();
+    for (number, hosts) in [&["thp", "host.toml"][..], &["thp", "base"][..]].into_iter().enumerate() {
+        fs::write(place.path("a.toml"), format!("{head}host-policy = {hosts:?}\n")).unwrap();
+        let out = format!("out{number}");
+        place.sweep(&out, &[]);
+        let of_hosts: Vec<&str> = hosts.iter().flat_map(|host| ["--host-policy", host]).collect();
+        // Streams are the slowest axis, and a file of Parquet is of one schema.
+        for workload in ["touch:bytes=4M", "random:bytes=8M,references=50K"] {
+            let one =
+                head.replace("[\"touch:bytes=4M\", \"random:bytes=8M,references=50K\"]", &format!("{workload:?}"));
+            fs::write(place.path("one.toml"), format!("{one}host-policy = {hosts:?}\n")).unwrap();
+            let alone = format!("{out}-{}", &workload[..5]);
+            let done = place.run(&["sweep", "one.toml", "-o", &alone]);
+            assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+            let rows = place.run(&[&["sim", workload, "--format", "parquet"], &sim[..], &of_hosts].concat()).stdout;
+            assert_eq!(place.rows(&alone), rows, "{workload} {hosts:?}");
+            assert!(cells(&place.path(&alone)).keys().all(|cell| cells(&place.path(&out)).contains_key(cell)));
+        }
+        let page = fs::read_to_string(place.path(&out).join("index.html")).unwrap();
+        assert!(page.contains("--host-policy ") && !page.contains("NaN"));
+    }
+    for (host, part) in [("nobody", "nobody"), ("thp\", \"thp", "axes.host-policy: thp is there twice")] {
+        fs::write(place.path("a.toml"), format!("{head}host-policy = [\"{host}\"]\n")).unwrap();
+        assert!(place.refused(&["sweep", "a.toml", "-o", "no"]).contains(part));
+    }
+    fs::write(place.path("a.toml"), format!("{}host-policy = \"thp\"\n", head.replace("zen5+nested", "zen5"))).unwrap();
+    assert!(place.refused(&["sweep", "a.toml", "-o", "no"]).contains("give every machine as zen5+nested is"));
 }

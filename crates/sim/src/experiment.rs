@@ -70,14 +70,43 @@ pub fn plan_policies(
     policies: &[(String, Policy)],
     conditions: &Conditions,
 ) -> Result<Vec<Setup>, Error> {
+    let hosts = conditions.host_policies.iter().map(|text| Ok(Some((text.clone(), crate::policy(text)?))));
+    let mut hosts = hosts.collect::<Result<Vec<Option<Host>>, Error>>()?;
+    if !conditions.host_policies.iter().any(|host| host == "base") {
+        let base =
+            (!hosts.is_empty()).then(|| Ok::<Host, Error>(("base".into(), crate::policy("base")?))).transpose()?;
+        hosts.insert(0, base);
+    }
+    on_hosts(machines, policies, &hosts, conditions)
+}
+
+/// Like [`plan_policies`], on a host with this policy alone: rows are compared with those of a plan whose host has `base`. The hosts of the
+/// conditions are not used.
+///
+/// # Errors
+/// As for [`plan_machines`].
+pub fn plan_on_host(
+    machines: &[Machine],
+    policies: &[(String, Policy)],
+    host: &(String, Policy),
+    conditions: &Conditions,
+) -> Result<Vec<Setup>, Error> {
+    on_hosts(machines, policies, &[Some(host.clone())], conditions)
+}
+
+/// The policy of a host, with its name in rows.
+type Host = (String, Policy);
+
+fn on_hosts(
+    machines: &[Machine],
+    policies: &[(String, Policy)],
+    hosts: &[Option<Host>],
+    conditions: &Conditions,
+) -> Result<Vec<Setup>, Error> {
     let base = ("base".to_string(), crate::policy("base")?);
     // Every comparison names base, so it runs even if it was not requested.
     let own = (!policies.iter().any(|(name, _)| name == "base")).then_some(&base);
     let policies: Vec<&(String, Policy)> = own.into_iter().chain(policies).collect();
-    let mut hosts: Vec<Option<&str>> = conditions.host_policies.iter().map(|host| Some(host.as_str())).collect();
-    if !hosts.contains(&Some("base")) {
-        hosts.insert(0, if hosts.is_empty() { None } else { Some("base") });
-    }
     // Rows are compared with `base` by their machine's name.
     for (i, machine) in machines.iter().enumerate() {
         if machines[..i].iter().any(|other| other.name == machine.name) {
@@ -97,7 +126,7 @@ pub fn plan_policies(
             Some(sizes) => only(machine, &machine.ladder(), sizes)?,
             None => machine.ladder(),
         };
-        for host in &hosts {
+        for host in hosts {
             for (name, policy) in &policies {
                 let ladder = crate::experiment::ladder(machine, &ladder, policy)?;
                 let setup = Setup::new(Arc::clone(&shared), ladder, name, policy.clone(), conditions)?;

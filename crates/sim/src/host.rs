@@ -27,7 +27,11 @@ pub(crate) struct HostSetup {
 
 impl HostSetup {
     /// The host of a guest on this machine, which has so many frames. Its kernel may use all sizes of the machine that the policy does.
-    pub(crate) fn new(machine: &Machine, name: &str, guest_frames: u64) -> Result<HostSetup, Error> {
+    pub(crate) fn new(
+        machine: &Machine,
+        (name, policy): &(String, Policy),
+        guest_frames: u64,
+    ) -> Result<HostSetup, Error> {
         let refused = |problem: &str| Error::Usage(format!("machine {}: {problem}", machine.name));
         if machine.host.as_ref().is_none_or(|host| host.page_table_bits.is_empty()) {
             let base = machine.name.split('+').next().unwrap_or_default();
@@ -43,17 +47,16 @@ impl HostSetup {
                 "--host-policy takes no perforated pages: a host backs these by pages of one size, +nested or +nested-2m",
             ));
         }
-        let policy = crate::policy(name)?;
         if policy.background().is_some_and(|background| background.events().missed) {
             return Err(refused(&format!(
                 "policy {name} goes by TLB misses, which a host does not see: give another one with --host-policy"
             )));
         }
-        let ladder = crate::experiment::ladder(machine, &machine.ladder(), &policy)?;
+        let ladder = crate::experiment::ladder(machine, &machine.ladder(), policy)?;
         // As much as the guest has, its tables, and room to copy pages into extents.
         let largest = ladder.pages(ladder.largest());
         let frames = guest_frames.next_multiple_of(largest) + guest_frames / 8 + 2 * largest;
-        Ok(HostSetup { name: name.into(), policy, ladder, frames })
+        Ok(HostSetup { name: name.clone(), policy: policy.clone(), ladder, frames })
     }
 }
 

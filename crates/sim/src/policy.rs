@@ -54,12 +54,20 @@ fn layered(layers: &[&str]) -> String {
 /// # Errors
 /// The file cannot be read, or is malformed.
 pub fn expand(text: &str) -> Result<String, Error> {
+    expanded(text, read)
+}
+
+/// The contents of a policy file.
+fn read(path: &str) -> std::io::Result<String> {
+    superpage_output::read_text(path.as_ref())
+}
+
+fn expanded(text: &str, read: impl Fn(&str) -> std::io::Result<String>) -> Result<String, Error> {
     let (name, more) = text.split_once(':').unwrap_or((text, ""));
     if !name.ends_with(".toml") {
         return Ok(text.to_string());
     }
-    let file =
-        superpage_output::read_text(name.as_ref()).map_err(|error| Error::Usage(format!("policy {name}: {error}")))?;
+    let file = read(name).map_err(|error| Error::Usage(format!("policy {name}: {error}")))?;
     let wrong = |problem: String| Error::Usage(format!("policy {name}: {problem}"));
     let Differences { from, parameters, .. } = toml::from_str(&file).map_err(|error| wrong(one_line(&error, &file)))?;
     let from = from.ok_or_else(|| {
@@ -104,13 +112,23 @@ pub fn policy_help() -> String {
 /// # Errors
 /// A sentence that lists the names, keys or values that exist.
 pub fn policy(text: &str) -> Result<Policy, Error> {
+    policy_with_text(text, read).map(|(policy, _)| policy)
+}
+
+/// Like [`policy`], with the text that [`expand`] returns; `read` returns the contents of a file by its path, and is called once at most.
+///
+/// # Errors
+/// As for [`policy`], or those of `read`.
+pub fn policy_with_text(text: &str, read: impl Fn(&str) -> std::io::Result<String>) -> Result<(Policy, String), Error> {
     let file = text.split(':').next().filter(|name| name.ends_with(".toml"));
-    Policy::parse(&expand(text)?, &SIMULATOR).map_err(|error| {
+    let whole = expanded(text, read)?;
+    let policy = Policy::parse(&whole, &SIMULATOR).map_err(|error| {
         Error::Usage(match file {
             Some(file) => format!("policy {file}: {error}"),
             None => error.to_string(),
         })
-    })
+    })?;
+    Ok((policy, whole))
 }
 
 /// The names of the policies that can be simulated.

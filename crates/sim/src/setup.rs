@@ -64,6 +64,11 @@ impl Setup {
         &self.name
     }
 
+    /// The policy of the host as the user wrote it, if it has one of its own.
+    pub fn host_policy(&self) -> Option<&str> {
+        self.host.as_ref().map(|host| host.name.as_str())
+    }
+
     /// The same under a policy that is not one of the built-in ones, such as [`Policy::of`] returns. The ladder stays: the sizes
     /// that the policy names ([`Policy::sizes`]) are not applied.
     #[must_use]
@@ -122,8 +127,8 @@ impl Setup {
     }
 
     /// The same on a host with this policy.
-    pub(crate) fn on_host(mut self, policy: &str) -> Result<Setup, Error> {
-        self.host = Some(HostSetup::new(&self.machine, policy, self.frames)?);
+    pub(crate) fn on_host(mut self, host: &(String, Policy)) -> Result<Setup, Error> {
+        self.host = Some(HostSetup::new(&self.machine, host, self.frames)?);
         Arc::make_mut(&mut self.machine).host.iter_mut().for_each(|host| host.managed = true);
         Ok(self)
     }

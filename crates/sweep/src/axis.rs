@@ -18,6 +18,8 @@ pub(crate) struct Point {
     pub(crate) machine: String,
     /// Keys and values that are set in it.
     pub(crate) set: Vec<(String, String)>,
+    /// The policy of the machine's host, if that is to have one.
+    pub(crate) host: Option<String>,
     pub(crate) policy: String,
     pub(crate) conditions: Conditions,
 }
@@ -42,7 +44,7 @@ pub(crate) struct Kind {
 
 /// All axes but those of values that are set, the slowest first: rows are in this order. Those of one stream and one set of
 /// conditions are next to each other, since one base is theirs.
-pub(crate) static KINDS: [Kind; 9] = [
+pub(crate) static KINDS: [Kind; 10] = [
     Kind {
         name: "workload",
         help: "a built-in workload with its parameters; `trace` and suites give more values of this axis",
@@ -106,6 +108,15 @@ pub(crate) static KINDS: [Kind; 9] = [
         numeric: false,
         apply: |point, text| {
             point.machine = text.into();
+            Ok(())
+        },
+    },
+    Kind {
+        name: "host-policy",
+        help: "a policy of the host, on machines as zen5+nested is, as sim --host-policy; base is always run too",
+        numeric: false,
+        apply: |point, text| {
+            point.host = Some(text.into());
             Ok(())
         },
     },

@@ -76,6 +76,11 @@ impl Store {
         Ok(Store { plan, folder, rows })
     }
 
+    /// What its user should know, a sentence without a full stop.
+    pub fn note(&self) -> Option<&str> {
+        self.folder.note()
+    }
+
     /// The places of the cells that it does not have.
     pub fn missing(&self) -> Vec<usize> {
         let there = folder::cells(self.folder.path());

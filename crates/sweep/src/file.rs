@@ -1,6 +1,7 @@
 //! The file of a sweep: `docs/sweep.md` explains how to write one.
 
 use crate::axis::{self, KINDS, Point, SET, TRACE, apply, is_known, rank};
+use crate::files::Files;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,8 +25,17 @@ pub struct Sweep {
     pub(crate) axes: Vec<Axis>,
     /// Which of them go together, the slowest first; each is in one of these.
     bundles: Vec<Vec<usize>>,
-    /// The texts of machine files and overlays that the file itself has, by the paths that machines name.
-    texts: BTreeMap<String, String>,
+    /// The machines that the file itself has.
+    own: BTreeMap<String, Own>,
+}
+
+/// A machine of the sweep's own.
+#[derive(Clone, Debug)]
+struct Own {
+    /// What it is from, if it says only what differs.
+    from: Option<String>,
+    /// The text of the machine file or overlay.
+    text: String,
 }
 
 /// An axis with its values.
@@ -125,11 +135,11 @@ impl Sweep {
                 return Err(format!("axes.{name} is missing: give at least one, as in {name} = [\"{default}\"]"));
             }
         }
-        let texts = own_machines(machines, axes.iter_mut().find(|axis| axis.name == "machine"))?;
+        let own = machines.into_iter().map(own_machine).collect::<Result<_, String>>()?;
         axes.sort_by(|a, b| (rank(&a.name), &a.name).cmp(&(rank(&b.name), &b.name)));
         let bundles = bundles(&axes, &sweep.zip)?;
         let Head { name, lines, contiguity, .. } = sweep;
-        let sweep = Sweep { name, lines, contiguity, axes, bundles, texts };
+        let sweep = Sweep { name, lines, contiguity, axes, bundles, own };
         let most = sweep.bundles.iter().map(|bundle| sweep.length(bundle) as u64);
         let points = most.fold(1u64, u64::saturating_mul);
         if points > MOST {
@@ -149,13 +159,23 @@ impl Sweep {
         self.axes[bundle[0]].values.len()
     }
 
-    /// The machine of a name, with the text of one file that says the same; parts of the name may be of the sweep's own.
-    pub(crate) fn machine(&self, name: &str) -> Result<(Machine, String), Error> {
-        let read = |path: &str| match self.texts.get(path) {
-            Some(text) => Ok(text.clone()),
-            None => superpage_output::read_text(path.as_ref()).map_err(|error| MachineError::unread(path, error)),
+    /// The machine of a name, with the text of one file that says the same. What the name begins with may be of the sweep's own; files are
+    /// what other parts name, also a file `NAME.toml` beside `[machines.NAME]`.
+    pub(crate) fn machine(&self, name: &str, files: &Files) -> Result<(Machine, String), Error> {
+        let (first, more) = name.split_at(name.find(['+', ':']).unwrap_or(name.len()));
+        let own = self.own.get(first);
+        // As errors call it. Files are not called so.
+        let here = format!("[machines.{first}].toml");
+        let name = match own {
+            Some(Own { from: Some(from), .. }) => format!("{from}+{here}{more}"),
+            Some(Own { from: None, .. }) => format!("{here}{more}"),
+            None => name.to_string(),
         };
-        Machine::with_text(name, read).map_err(|error| Error::Usage(error.to_string()))
+        let read = |path: &str| match own {
+            Some(own) if path == here => Ok(own.text.clone()),
+            _ => files.read(path).map_err(|error| MachineError::unread(path, error)),
+        };
+        Machine::with_text(&name, read).map_err(|error| Error::Usage(error.to_string()))
     }
 
     /// All points, in the order of the grid: of axes that go together the slowest says where.
@@ -256,40 +276,29 @@ fn streams(named: &[String], suites: &BTreeMap<String, Suite>, tables: &toml::Ta
     Ok(vec![Axis { name: "workload".into(), values: all }])
 }
 
-/// The texts of `[machines.NAME]`, by the paths that values of the axis name now in place of `NAME`: `NAME.toml`, laid over what it is `from`.
-fn own_machines(
-    machines: BTreeMap<String, toml::Table>,
-    axis: Option<&mut Axis>,
-) -> Result<BTreeMap<String, String>, String> {
-    let (mut texts, mut names) = (BTreeMap::new(), BTreeMap::new());
-    for (name, mut table) in machines {
-        let wrong = |problem: &str| Err(format!("machines.{name}: {problem}"));
-        if Machine::names().any(|known| known == name) {
-            return wrong("a built-in machine has this name: choose another");
-        }
-        if !name.chars().all(|c| c.is_alphanumeric() || "-_".contains(c)) {
-            return wrong("expected a name of letters, digits, - and _");
-        }
-        let path = format!("{name}.toml");
-        let whole = match table.remove("from") {
-            None => path.clone(),
-            Some(Value::String(from)) => {
-                table.entry("name").or_insert_with(|| Value::String(name.clone()));
-                table.entry("description").or_insert_with(|| Value::String(format!("what [machines.{name}] says")));
-                format!("{from}+{path}")
-            }
-            Some(_) => return wrong("from: expected the name of a machine, as in from = \"zen5\""),
-        };
-        texts.insert(path, table.to_string());
-        names.insert(name, whole);
+/// What `[machines.NAME]` says.
+fn own_machine((name, mut table): (String, toml::Table)) -> Result<(String, Own), String> {
+    let wrong = |problem: &str| Err(format!("machines.{name}: {problem}"));
+    // Silently, one of both would be simulated where the other is meant.
+    if Machine::names().any(|known| known == name) {
+        return wrong("a built-in machine has this name: choose another");
     }
-    for value in axis.into_iter().flat_map(|axis| &mut axis.values) {
-        let (name, more) = value.split_at(value.find(['+', ':']).unwrap_or(value.len()));
-        if let Some(whole) = names.get(name) {
-            *value = format!("{whole}{more}");
-        }
+    if Machine::overlays().any(|known| known == name) {
+        return wrong("a built-in overlay has this name: choose another");
     }
-    Ok(texts)
+    if !name.chars().all(|c| c.is_alphanumeric() || "-_".contains(c)) {
+        return wrong("expected a name of letters, digits, - and _");
+    }
+    let from = match table.remove("from") {
+        None => None,
+        Some(Value::String(from)) => {
+            table.entry("name").or_insert_with(|| Value::String(name.clone()));
+            table.entry("description").or_insert_with(|| Value::String(format!("what [machines.{name}] says")));
+            Some(from)
+        }
+        Some(_) => return wrong("from: expected the name of a machine, as in from = \"zen5\""),
+    };
+    Ok((name, Own { from, text: table.to_string() }))
 }
 
 fn listed(names: &[&str]) -> String {
@@ -407,9 +416,9 @@ fn bundles(axes: &[Axis], zip: &[Vec<String>]) -> Result<Vec<Vec<usize>>, String
 
 /// The part of `--help` about axes.
 pub fn axes_help() -> String {
-    let kind = |kind: &axis::Kind| format!("  {:9} {}\n", kind.name, kind.help);
+    let kind = |kind: &axis::Kind| format!("  {:11} {}\n", kind.name, kind.help);
     let mut help: String = KINDS.iter().map(kind).collect();
-    help += "  set.KEY   a value of the machine file, as in set.\"tlb.L2 DTLB.entries\" = [1024, 2048]\n";
+    help += "  set.KEY     a value of the machine file, as in set.\"tlb.L2 DTLB.entries\" = [1024, 2048]\n";
     help
 }
 
@@ -457,7 +466,7 @@ mod tests {
         let dear = sweep("[machines.dear]\nfrom = \"zen5\"\ncosts = { fault = 9000 }\n").unwrap();
         let machines: Vec<(String, u64)> = dear
             .points()
-            .map(|point| dear.machine(&point.machine()).unwrap().0)
+            .map(|point| dear.machine(&point.machine(), &Files::default()).unwrap().0)
             .map(|machine| (machine.name, machine.costs.fault))
             .collect();
         let usual = Machine::named("zen5", |_| unreachable!()).unwrap().costs.fault;
@@ -466,6 +475,8 @@ mod tests {
         assert_eq!(machines[3], ("zen5+dear:costs.zero-per-kb=7".to_string(), 9000));
         let error = sweep("[machines.zen5]\nfrom = \"zen4\"\n").unwrap_err();
         assert!(error.contains("machines.zen5: a built-in machine has this name"), "{error}");
+        let error = sweep("[machines.fractured]\nfrom = \"zen4\"\n").unwrap_err();
+        assert!(error.contains("machines.fractured: a built-in overlay has this name"), "{error}");
         let error = sweep("[machines.\"a+b\"]\nfrom = \"zen4\"\n").unwrap_err();
         assert!(error.contains("expected a name of letters"), "{error}");
         let error = sweep("[machines.a]\nfrom = 3\n").unwrap_err();

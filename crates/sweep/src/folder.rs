@@ -1,9 +1,10 @@
 //! The folder of a sweep: what it was made from, the cells that are done, and who works on it.
 //!
 //! `sweep.json` says what the folder is of; `cells/NAME.parquet` is a cell, whole; `rows.parquet` and `index.html` are made
-//! of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and each its own number.
+//! of all cells. A run without `--shard` locks the folder for itself; shards lock it together, and each its own number. Whoever comes
+//! holds one more lock until that is done and `sweep.json` is there.
 
-use crate::plan::VERSION;
+use crate::plan::{BUILD, VERSION};
 use crate::{Plan, Shard};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,6 +24,8 @@ const WAY_OUT: &str = "name a folder with -o where this user may write";
 /// The folder of a sweep, which this process works on.
 pub(crate) struct Folder {
     path: PathBuf,
+    /// What its user should know, in words.
+    note: Option<String>,
     /// Held until the process is done.
     _locks: Vec<File>,
 }
@@ -31,6 +34,9 @@ pub(crate) struct Folder {
 #[derive(Debug, Serialize, Deserialize, PartialEq)]
 struct Manifest {
     version: String,
+    /// Which build of it; empty if that is not known.
+    #[serde(default)]
+    build: String,
     title: String,
     cells: usize,
     /// The digest of all cells' names.
@@ -45,6 +51,7 @@ impl Manifest {
     fn of(plan: &Plan) -> Manifest {
         Manifest {
             version: VERSION.into(),
+            build: BUILD.into(),
             title: plan.sweep.name.clone(),
             cells: plan.cells.len(),
             digest: plan.digest(),
@@ -93,13 +100,23 @@ impl Folder {
             }
             std::fs::create_dir_all(&folder).map_err(|error| wrong(&format_args!("{error}; {WAY_OUT}")))?;
         }
+        // Until what the folder is of and who works on it are settled, no other process looks: shards are started together.
+        let entry = enter(&path.join(LOCKS)).map_err(|problem| wrong(&problem))?;
         let locks = lock(&path.join(LOCKS), shard).map_err(|problem| wrong(&problem))?;
         let now = Manifest::of(plan);
+        let mut note = None;
         match manifest(path).map_err(|error| wrong(&error))? {
             Some(then) => {
                 if let Some(difference) = then.differs(&now) {
                     let way_out = "give a new folder with -o, or remove this one; rows of both are not mixed";
                     return Err(wrong(&format_args!("it {difference}; {way_out}")));
+                }
+                if !then.build.is_empty() && !now.build.is_empty() && then.build != now.build {
+                    note = Some(format!(
+                        "{} was begun by another build of superpage {VERSION}, and cells of both are taken for the same: if what simulations \
+                         do has changed between them, give a new folder with -o",
+                        path.display()
+                    ));
                 }
             }
             None => {
@@ -107,16 +124,22 @@ impl Folder {
                 write(&path.join(MANIFEST), text.as_bytes()).map_err(|error| wrong(&error))?;
             }
         }
+        drop(entry);
         // What runs without shards has the folder to itself.
         let alone = shard.of == 1;
         remove_leftovers(path, alone);
         remove_leftovers(&path.join(CELLS), alone);
-        Ok(Folder { path: path.into(), _locks: locks })
+        Ok(Folder { path: path.into(), note, _locks: locks })
     }
 
     /// Its path.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// What its user should know before cells run, in words.
+    pub(crate) fn note(&self) -> Option<&str> {
+        self.note.as_deref()
     }
 
     /// The path of a file in it.
@@ -165,19 +188,17 @@ fn manifest(folder: &Path) -> Result<Option<Manifest>, String> {
 
 /// A folder with files of somebody else's is none for a sweep.
 fn refuse_others(path: &Path) -> Result<(), String> {
+    let files = std::fs::read_dir(path).into_iter().flatten().flatten();
+    let names: Vec<String> = files.map(|file| file.file_name().to_string_lossy().into_owned()).collect();
+    // Results come after the manifest, which another process may have written since: so this is asked after the names.
     let ours: &[&str] = match path.join(MANIFEST).exists() {
         true => &[MANIFEST, CELLS, LOCKS, "rows.parquet", "index.html"],
-        // Results come after the manifest.
         false => &[CELLS, LOCKS],
     };
-    for file in std::fs::read_dir(path).into_iter().flatten().flatten() {
-        let name = file.file_name();
-        let name = name.to_string_lossy();
-        if !ours.contains(&name.as_ref()) && !name.starts_with('.') {
-            return Err(format!("it has {name}, which is no sweep's; give a new folder with -o"));
-        }
+    match names.iter().find(|name| !ours.contains(&name.as_str()) && !name.starts_with('.')) {
+        Some(name) => Err(format!("it has {name}, which is no sweep's; give a new folder with -o")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -188,20 +209,37 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written.map_err(explain)
 }
 
-/// Locks the folder: whole, or a shard of it.
+/// The file of a lock, made if it is not there.
+fn lock_file(folder: &Path, name: &str) -> Result<File, String> {
+    let open = File::options().create(true).truncate(false).read(true).write(true).open(folder.join(name));
+    open.map_err(|error| format!("{}/{name}: {error}; {WAY_OUT}", folder.display()))
+}
+
+/// Waits for the lock that each process holds while it looks around: a moment.
+fn enter(folder: &Path) -> Result<File, String> {
+    let file = lock_file(folder, "entry")?;
+    loop {
+        match file.lock() {
+            Ok(()) => return Ok(file),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(no_locks(&error)),
+        }
+    }
+}
+
+fn no_locks(error: &io::Error) -> String {
+    format!("its file system has no locks ({error}); give another folder with -o")
+}
+
+/// Locks the folder: whole, or a shard of it. The caller has entered it: what is asked of locks for a moment would otherwise refuse others.
 fn lock(folder: &Path, Shard { index, of }: Shard) -> Result<Vec<File>, String> {
-    let open = |name: &str| {
-        let open = File::options().create(true).truncate(false).read(true).write(true).open(folder.join(name));
-        open.map_err(|error| format!("{}/{name}: {error}; {WAY_OUT}", folder.display()))
-    };
+    let open = |name: &str| lock_file(folder, name);
     let held = |file: File, locked: Result<(), TryLockError>, by: &str| match locked {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => {
             Err(format!("{by}; wait for it, end it, or share the work: --shard 1/2 and --shard 2/2"))
         }
-        Err(TryLockError::Error(error)) => {
-            Err(format!("its file system has no locks ({error}); give another folder with -o"))
-        }
+        Err(TryLockError::Error(error)) => Err(no_locks(&error)),
     };
     let whole = open("all")?;
     if of == 1 {

@@ -12,6 +12,7 @@ mod elsewhere;
 mod estimate;
 mod figures;
 mod file;
+mod files;
 mod folder;
 mod merge;
 mod page;

@@ -65,6 +65,7 @@ fn of_row(plan: &Plan, point: &Point) -> String {
         }
     };
     option("-m", Some(point.machine()));
+    option("--host-policy", point.host.clone());
     option("-p", Some(point.policy.clone()).filter(|policy| policy != "base"));
     let sizes = |sizes: &Vec<superpage_pages::PageSize>| {
         sizes.iter().map(|size| size.to_string()).collect::<Vec<_>>().join(",")

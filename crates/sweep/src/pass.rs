@@ -2,7 +2,7 @@
 
 use crate::Plan;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 use superpage_sim::{Error, Row, Run, Setup, keep, run_parts};
 
@@ -32,7 +32,9 @@ pub(crate) fn pass(plan: &Plan, cells: &[Running], stop: &AtomicBool) -> Result<
     };
     let (mut runs, seconds) = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(runs)) => {
-            if runs.iter().any(|run| !run.row.complete && run.row.error.is_none()) {
+            // What fails while it is being stopped may fail because of that.
+            let stopped = stop.load(Ordering::Relaxed);
+            if runs.iter().any(|run| !run.row.complete && (stopped || run.row.error.is_none())) {
                 return Ok(None);
             }
             (runs.into_iter().map(Run::alone).collect::<Vec<_>>(), Some(begun.elapsed().as_secs_f64()))

@@ -3,13 +3,16 @@
 
 use crate::Sweep;
 use crate::axis::{Point, TRACE};
+use crate::files::Files;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
 use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use superpage_mmu::Machine;
-use superpage_sim::{Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, plan_policies};
+use superpage_sim::{
+    Conditions, Error, Extent, Limit, Setup, Watch, check_memory, groups, plan_on_host, plan_policies,
+};
 use superpage_trace::file::Reader;
 use superpage_trace::{Source, workload};
 use superpage_vm::Policy;
@@ -21,6 +24,9 @@ const MACHINES: usize = 64;
 /// The version of superpage, which is an input of every row.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// What tells builds of one version from each other: a digest of sources, or nothing in a published package (build.rs).
+pub(crate) const BUILD: &str = env!("SUPERPAGE_BUILD");
+
 /// A sweep, checked completely: everything named exists and fits.
 pub struct Plan {
     pub(crate) sweep: Sweep,
@@ -31,6 +37,8 @@ pub struct Plan {
     machines: HashMap<String, Machine>,
     /// The policies, by the words of their axis.
     policies: HashMap<String, Policy>,
+    /// The policies of hosts, with their names, by the words of their axis.
+    hosts: HashMap<String, (String, Policy)>,
     /// The setups of the part whose cells were asked for last: those of one part run one after the other.
     last: Mutex<Option<(usize, Arc<Vec<Setup>>)>>,
     /// The parts by their streams and conditions.
@@ -61,11 +69,22 @@ pub(crate) struct Part {
     /// The place of the stream.
     pub(crate) stream: usize,
     pub(crate) conditions: Conditions,
-    /// The machines with their policies, in the order of rows.
-    pub(crate) grid: Vec<(String, Vec<String>)>,
+    /// The machines with their policies on each host, in the order of rows.
+    grid: Vec<(String, Vec<OnHost>)>,
     /// The number of rows.
     pub(crate) rows: usize,
 }
+
+/// The policy of a host, if it has one, and policies on it.
+type OnHost = (Option<String>, Vec<String>);
+
+/// Those of a machine with the policy that all are compared with.
+fn with_base(policies: &[String]) -> usize {
+    policies.len() + usize::from(!policies.iter().any(|policy| policy == BASE))
+}
+
+/// The policy that all are compared with, also of hosts.
+const BASE: &str = "base";
 
 /// What runs at once and is kept in a file of its own: machines on which the same kernel does the same.
 pub(crate) struct Cell {
@@ -79,7 +98,7 @@ pub(crate) struct Cell {
 
 impl Plan {
     /// Lays the sweep out and checks it: each cell must fit into the memory that `limits` leave. Reads every machine and
-    /// policy file, and every trace once from end to end.
+    /// policy file once, and every trace once from end to end.
     ///
     /// # Errors
     /// [`Error::Usage`]: something named does not exist, or does not fit where the axes put it; or an error of a trace.
@@ -93,8 +112,8 @@ impl Plan {
     /// As for [`Plan::new`].
     pub fn with_policies(sweep: Sweep, own: HashMap<String, OwnPolicy>, limits: &[Limit]) -> Result<Plan, Error> {
         let (mut streams, mut parts) = (Vec::new(), Parts::default());
-        let (mut machines, mut policies) = (HashMap::new(), HashMap::new());
-        let (mut inputs, mut texts) = (BTreeMap::new(), Texts::default());
+        let (mut machines, mut policies, mut hosts) = (HashMap::new(), HashMap::new(), HashMap::new());
+        let (mut inputs, mut texts, files) = (BTreeMap::new(), Texts::default(), Files::default());
         let axis = sweep.axes.iter().find(|axis| axis.name == "workload").expect("every sweep has one");
         for name in &axis.values {
             let stream = Stream::open(name, sweep.lines)?;
@@ -106,7 +125,7 @@ impl Plan {
         for point in sweep.points() {
             let name = point.machine();
             if !machines.contains_key(&name) {
-                let (machine, text) = sweep.machine(&name)?;
+                let (machine, text) = sweep.machine(&name, &files)?;
                 texts.machines.insert(name.clone(), hex(text.as_bytes()));
                 inputs.insert(format!("machine {name}"), hex(text.as_bytes()));
                 machines.insert(name.clone(), machine);
@@ -114,18 +133,26 @@ impl Plan {
             if !texts.policies.contains_key(&point.policy) {
                 let (policy, text) = match own.get(&point.policy) {
                     Some(own) => (own.policy.clone(), own.text.clone()),
-                    None => (superpage_sim::policy(&point.policy)?, superpage_sim::expand(&point.policy)?),
+                    None => superpage_sim::policy_with_text(&point.policy, |path| files.read(path))?,
                 };
                 policies.insert(point.policy.clone(), policy);
                 inputs.insert(format!("policy {}", point.policy), hex(text.as_bytes()));
                 texts.policies.insert(point.policy.clone(), text);
             }
+            if let Some(host) = point.host.as_ref().filter(|host| !hosts.contains_key(*host)) {
+                for name in [BASE, host] {
+                    let (policy, text) = superpage_sim::policy_with_text(name, |path| files.read(path))?;
+                    inputs.insert(format!("host-policy {name}"), hex(text.as_bytes()));
+                    texts.hosts.insert(name.into(), text);
+                    hosts.insert(name.into(), (name.into(), policy));
+                }
+            }
             let stream = axis.values.iter().position(|value| *value == point.stream).expect("a value of the axis");
             parts.add(stream, point, name);
         }
-        let Parts { parts, places } = parts;
+        let Parts { parts, places } = parts.compared();
         let (cells, last) = (Vec::new(), Mutex::default());
-        let mut plan = Plan { sweep, parts, cells, streams, machines, policies, last, places, inputs };
+        let mut plan = Plan { sweep, parts, cells, streams, machines, policies, hosts, last, places, inputs };
         plan.find_cells(&texts, limits)?;
         Ok(plan)
     }
@@ -135,9 +162,9 @@ impl Plan {
         for place in 0..self.parts.len() {
             let part = &self.parts[place];
             let setups = self.setups(part)?;
-            let rows = |(machine, policies): &(String, Vec<String>)| {
-                let with_base = policies.len() + usize::from(!policies.iter().any(|policy| policy == "base"));
-                std::iter::repeat_n(texts.machines[machine].as_str(), with_base)
+            let rows = |(machine, hosts): &(String, Vec<OnHost>)| {
+                let rows = hosts.iter().map(|(_, policies)| with_base(policies)).sum();
+                std::iter::repeat_n(texts.machines[machine].as_str(), rows)
             };
             let machines: Vec<&str> = part.grid.iter().flat_map(rows).collect();
             let (rows, all) = (setups.len(), groups(&setups, &watch));
@@ -168,6 +195,9 @@ impl Plan {
         for (setup, machine) in rows {
             let policy = texts.policies.get(setup.policy()).map_or("base", String::as_str);
             let _ = writeln!(text, "machine {} {machine}\npolicy {} {policy}", setup.machine(), setup.policy());
+            if let Some(host) = setup.host_policy() {
+                let _ = writeln!(text, "host-policy {host} {}", texts.hosts[host]);
+            }
         }
         hex(text.as_bytes())
     }
@@ -175,9 +205,16 @@ impl Plan {
     /// The setups of all rows of a part, in their order.
     pub(crate) fn setups(&self, part: &Part) -> Result<Vec<Setup>, Error> {
         let mut all = Vec::new();
-        for (name, policies) in &part.grid {
-            let policies: Vec<_> = policies.iter().map(|name| (name.clone(), self.policies[name].clone())).collect();
-            all.extend(plan_policies(std::slice::from_ref(&self.machines[name]), &policies, &part.conditions)?);
+        for (name, hosts) in &part.grid {
+            let machine = std::slice::from_ref(&self.machines[name]);
+            for (host, policies) in hosts {
+                let policies: Vec<_> =
+                    policies.iter().map(|name| (name.clone(), self.policies[name].clone())).collect();
+                all.extend(match host {
+                    Some(host) => plan_on_host(machine, &policies, &self.hosts[host], &part.conditions)?,
+                    None => plan_policies(machine, &policies, &part.conditions)?,
+                });
+            }
         }
         // Rows are compared with base by their machine's name.
         let names: Vec<&str> = part.grid.iter().map(|(name, _)| self.machines[name].name.as_str()).collect();
@@ -193,13 +230,15 @@ impl Plan {
     pub(crate) fn find(&self, point: &Point) -> (usize, usize) {
         let (machine, mut row) = (point.machine(), 0);
         let part = self.places[&key(&point.stream, &point.conditions)];
-        for (name, policies) in &self.parts[part].grid {
-            let with_base = usize::from(!policies.iter().any(|policy| policy == "base"));
-            if *name == machine {
-                let policy = policies.iter().position(|policy| *policy == point.policy);
-                return (part, row + with_base + policy.expect("a point of the sweep"));
+        for (name, hosts) in &self.parts[part].grid {
+            for (host, policies) in hosts {
+                let all = with_base(policies);
+                if *name == machine && *host == point.host {
+                    let policy = policies.iter().position(|policy| *policy == point.policy);
+                    return (part, row + all - policies.len() + policy.expect("a point of the sweep"));
+                }
+                row += all;
             }
-            row += policies.len() + with_base;
         }
         unreachable!("a point of the sweep")
     }
@@ -255,6 +294,8 @@ struct Texts {
     machines: HashMap<String, String>,
     /// Policies with the contents of policy files.
     policies: HashMap<String, String>,
+    /// The same of hosts.
+    hosts: HashMap<String, String>,
 }
 
 /// Parts in the order of the first point of each.
@@ -266,16 +307,38 @@ struct Parts {
 
 impl Parts {
     /// Adds a point to its part. The points of one need not be next to each other.
-    fn add(&mut self, stream: usize, Point { stream: name, conditions, policy, .. }: Point, machine: String) {
+    fn add(&mut self, stream: usize, Point { stream: name, conditions, host, policy, .. }: Point, machine: String) {
         let place = *self.places.entry(key(&name, &conditions)).or_insert(self.parts.len());
         if place == self.parts.len() {
             self.parts.push(Part { stream, conditions, grid: Vec::new(), rows: 0 });
         }
         let grid = &mut self.parts[place].grid;
         match grid.iter_mut().find(|(name, _)| *name == machine) {
-            Some((_, policies)) => policies.push(policy),
-            None => grid.push((machine, vec![policy])),
+            Some((_, hosts)) => match hosts.iter_mut().find(|(name, _)| *name == host) {
+                Some((_, policies)) => policies.push(policy),
+                None => hosts.push((host, vec![policy])),
+            },
+            None => grid.push((machine, vec![(host, vec![policy])])),
         }
+    }
+
+    /// The same where each policy that runs on a host with a policy runs on one with `base` too, as by `superpage sim`.
+    fn compared(mut self) -> Parts {
+        let base = Some(BASE.to_string());
+        let machines = self.parts.iter_mut().flat_map(|part| &mut part.grid);
+        for (_, hosts) in machines.filter(|(_, hosts)| hosts.iter().any(|(host, _)| host.is_some())) {
+            let place = hosts.iter().position(|(host, _)| *host == base).unwrap_or_else(|| {
+                hosts.insert(0, (base.clone(), Vec::new()));
+                0
+            });
+            for policy in hosts.iter().flat_map(|(_, policies)| policies.clone()).collect::<Vec<_>>() {
+                let there = &mut hosts[place].1;
+                if !there.contains(&policy) {
+                    there.push(policy);
+                }
+            }
+        }
+        self
     }
 }
 

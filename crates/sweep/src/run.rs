@@ -59,6 +59,8 @@ pub struct Options {
 
 /// Receives reports of progress.
 pub trait Watch: Sync {
+    /// What the user should know, a sentence without a full stop: before [`Watch::begins`].
+    fn note(&self, text: &str);
     /// So many cells are to be run, and so many others of the shard were there already.
     fn begins(&self, cells: usize, there: usize);
     /// A cell has ended.
@@ -113,6 +115,7 @@ struct Work<'a> {
 /// there is damaged, or one cannot be written.
 pub fn run(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool, watch: &dyn Watch) -> Result<Done, Error> {
     let folder = Folder::open(path, plan, options.shard)?;
+    folder.note().into_iter().for_each(|note| watch.note(note));
     let there = folder::cells(path);
     let (there, waiting): (Vec<usize>, Vec<usize>) = (0..plan.cells.len())
         .filter(|place| options.shard.has(*place))
