@@ -20,7 +20,18 @@ pub(crate) const KINDS: usize = RUNGS * 4;
 pub(crate) fn bit_of(kind: usize) -> usize {
     (kind >> 2) * 3 + (kind & 3)
 }
-const _: () = assert!(MAX_LEVELS * 3 <= u64::BITS as usize);
+const _: () = assert!(MAX_LEVELS * 3 <= ABSENT_BIT as usize);
+
+/// Of the kinds of walks to absent entries, which no TLB serves; with the level of the entry in place of the page's.
+const ABSENT: u8 = 1 << 7;
+const _: () = assert!(KINDS <= ABSENT as usize);
+/// Their bit, which no set of kinds has.
+const ABSENT_BIT: u8 = 63;
+
+/// The kind of a walk by this access that ends at an absent entry of this level of the index.
+pub(crate) fn absent_kind(level: usize, access: u64) -> usize {
+    usize::from(ABSENT) | level << 2 | access as usize
+}
 
 /// The requests of a batch that are of one kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -32,10 +43,22 @@ pub(crate) struct Group {
 }
 
 impl Group {
+    #[inline(always)]
+    fn new(kind: u8, requests: u64) -> Group {
+        let bit = if kind & ABSENT == 0 { bit_of(kind.into()) as u8 } else { ABSENT_BIT };
+        Group { kind, bit, requests }
+    }
+
     /// Whether a set of kinds has this one.
     #[inline(always)]
     pub(crate) fn is_in(&self, kinds: u64) -> bool {
         kinds >> (self.bit & 63) & 1 != 0
+    }
+
+    /// Of walks to absent entries: the level of these in the index.
+    #[inline(always)]
+    pub(crate) fn absent(&self) -> Option<usize> {
+        (self.kind & ABSENT != 0).then_some((self.kind & !ABSENT) as usize >> 2)
     }
 
     /// The level of the ladder.
@@ -69,6 +92,10 @@ pub(crate) struct Batch {
     /// The kinds that occur, and which requests are of each.
     groups: [Group; BATCH],
     group_count: usize,
+    /// Which of them end at absent entries, as a bit set.
+    pub(crate) absent: u64,
+    /// Which of them are not counted, and walked for nobody: what trapped is asked for again.
+    pub(crate) uncounted: u64,
 }
 
 /// A request whose page is mapped: one row of a batch.
@@ -94,6 +121,8 @@ impl Batch {
             kinds: [0; BATCH],
             groups: [Group::default(); BATCH],
             group_count: 0,
+            absent: 0,
+            uncounted: 0,
         }
     }
 
@@ -139,12 +168,13 @@ impl Batch {
     /// Completes the batch, whose first `len` requests were all set.
     #[inline(always)]
     pub(crate) fn close(&mut self, len: usize) {
-        (self.len, self.group_count) = (len, 0);
+        (self.len, self.group_count, self.absent) = (len, 0, 0);
         let mut left = self.all();
         let first = self.kinds[0];
         if self.kinds[..len].iter().fold(0, |differs, kind| differs | (kind ^ first)) == 0 {
             // Most batches are of one kind.
-            self.groups[0] = Group { kind: first, bit: bit_of(first.into()) as u8, requests: left };
+            self.groups[0] = Group::new(first, left);
+            self.absent = if first & ABSENT == 0 { 0 } else { left };
             self.group_count = usize::from(len > 0);
             return;
         }
@@ -154,8 +184,8 @@ impl Batch {
             for (index, other) in self.kinds[..len].iter().enumerate() {
                 alike |= ((*other == kind) as u64) << index;
             }
-            self.groups[self.group_count % BATCH] =
-                Group { kind, bit: bit_of(kind.into()) as u8, requests: alike & left };
+            self.groups[self.group_count % BATCH] = Group::new(kind, alike & left);
+            self.absent |= if kind & ABSENT == 0 { 0 } else { alike & left };
             self.group_count += 1;
             left &= !alike;
         }

@@ -34,8 +34,9 @@ impl Behind {
     /// Takes a batch of requests that missed in the first level through all others, and walks for those that miss in all.
     #[inline(always)]
     pub(crate) fn translate(&mut self, mappings: &Mappings, batch: &Batch) {
-        let served = self.tlbs.translate(mappings, batch);
+        let mut served = self.tlbs.translate(mappings, batch);
         self.count(batch, &served);
+        served.missed &= !batch.uncounted;
         if served.missed != 0 {
             self.walkers.iter_mut().for_each(|walker| walker.walk(mappings, batch, &served));
         }
@@ -53,7 +54,7 @@ impl Behind {
     #[inline(always)]
     fn count(&mut self, batch: &Batch, served: &Served) {
         for group in batch.groups() {
-            let (access, requests) = (group.access(), group.requests);
+            let (access, requests) = (group.access(), group.requests & !batch.uncounted);
             self.counters.walks[access] += (requests & served.missed).count_ones() as u64;
             for (counts, hits) in self.counters.lower_hits.iter_mut().zip(served.hits).take(self.tlbs.levels()).skip(1)
             {

@@ -28,8 +28,10 @@ pub(crate) struct Front {
     placed: bool,
     batch: Box<Batch>,
     /// Requests that missed, until there are enough of them for a batch or what was asked for is done; and their number.
-    misses: Box<Batch>,
-    waiting: usize,
+    pub(crate) misses: Box<Batch>,
+    pub(crate) waiting: usize,
+    /// Whether they wait across traps too ([`crate::waiting`]).
+    pub(crate) defers: bool,
     /// The use bits that decide what an entry holds, here or behind: what was asked before such a bit is set is served before.
     pub(crate) compared: u32,
     /// Whether walks look at the base pages that were asked for: then each request is in a batch.
@@ -132,6 +134,7 @@ impl Front {
             batch: Box::new(Batch::new()),
             misses: Box::new(Batch::new()),
             waiting: 0,
+            defers: false,
             compared: 0,
             by_page,
             counters: Counters::default(),
@@ -217,7 +220,9 @@ impl Front {
             };
             done += taken;
             if let Some(trap) = trap {
-                self.pass_on(mappings);
+                if !self.defers {
+                    self.pass_on(mappings);
+                }
                 self.count_trap(mappings, space, requests[done], trap);
                 return Some((done, trap));
             }
@@ -240,6 +245,7 @@ impl Front {
             done += taken;
             if let Some(trap) = trap {
                 self.count_trap(mappings, space, requests[done], trap);
+                self.pass_on(mappings);
                 return Some((done, trap));
             }
         }
@@ -285,6 +291,7 @@ impl Front {
         (request, line): (Request, u32),
     ) -> Result<(), Trap> {
         self.retry(mappings, space, request)?;
+        self.pass_on(mappings);
         let frame = mappings.frame_of(self.batch.heads[0], request.page());
         let (line, fetch) = (self.physical.line(frame, line), request.access_bits() >> 1 != 0);
         self.walkers().for_each(|walker| walker.access_line(line, fetch));
@@ -301,7 +308,10 @@ impl Front {
             return Err(trap);
         }
         if self.first.translate_first(mappings, &self.batch) != 0 {
-            self.behind.iter_mut().for_each(|behind| behind.load(mappings, &self.batch));
+            match self.defers {
+                true => self.wait_uncounted(mappings, self.batch.located(0)),
+                false => self.behind.iter_mut().for_each(|behind| behind.load(mappings, &self.batch)),
+            }
         }
         Ok(())
     }
@@ -477,13 +487,14 @@ impl Front {
 
     /// Passes on what has missed: to what is behind, one after the other.
     #[inline(always)]
-    fn pass_on(&mut self, mappings: &Mappings) {
+    pub(crate) fn pass_on(&mut self, mappings: &Mappings) {
         if self.waiting > 0 {
             if self.misses.len != self.waiting {
                 self.misses.close(self.waiting);
             }
             self.waiting = 0;
             self.behind.iter_mut().for_each(|behind| behind.translate(mappings, &self.misses));
+            self.misses.uncounted = 0;
         }
     }
 
@@ -502,10 +513,15 @@ impl Front {
                 self.batch.ask(&[request]);
                 self.batch.close(1);
                 self.translate(mappings);
-                self.pass_on(mappings);
+                if !self.defers {
+                    self.pass_on(mappings);
+                }
             }
             Trap::Absent => {
                 mappings.make_root(space, page);
+                if self.defers {
+                    return self.wait_absent(mappings, space, request);
+                }
                 self.behind.iter_mut().for_each(|behind| behind.walk_absent(mappings, (space, page), access as usize));
             }
         }

@@ -187,6 +187,7 @@ impl Mmu {
     }
 
     fn run_in(&mut self, space: u32) -> u32 {
+        self.catch_up();
         self.mappings.forget_stretches();
         self.fronts.iter_mut().for_each(|front| front.forget());
         std::mem::replace(&mut self.space, space)

@@ -30,6 +30,7 @@ mod request;
 mod segments;
 mod table;
 mod tlb;
+mod waiting;
 mod walker;
 
 pub use cost::TranslationCycles;

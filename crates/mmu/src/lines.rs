@@ -86,6 +86,25 @@ impl Remapping {
 pub(crate) struct Reads<'a> {
     pub(crate) lines: &'a mut Lines,
     pub(crate) counters: &'a mut Counters,
+    /// The part of it that is due to walks to absent pages, for those in a batch.
+    pub(crate) faulting: &'a mut Counters,
+}
+
+impl Reads<'_> {
+    /// The same for a part of what is read.
+    #[inline(always)]
+    pub(crate) fn part(&mut self) -> Reads<'_> {
+        Reads { lines: &mut *self.lines, counters: &mut *self.counters, faulting: &mut *self.faulting }
+    }
+
+    /// Reads the first `count` queued lines for a walk to an absent page.
+    pub(crate) fn read_absent(&mut self, count: usize) {
+        let (hits, misses) = (self.counters.line_hits, self.counters.line_misses);
+        self.lines.read(count, self.counters);
+        let levels = self.faulting.line_hits.iter_mut().zip(self.counters.line_hits.iter().zip(hits));
+        levels.for_each(|(sum, (now, before))| *sum += now - before);
+        self.faulting.line_misses += self.counters.line_misses - misses;
+    }
 }
 
 impl Lines {

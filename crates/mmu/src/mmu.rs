@@ -35,6 +35,8 @@ pub struct Mmu {
     pub(crate) mappings: Mappings,
     pub(crate) fronts: Vec<Front>,
     places: Vec<Place>,
+    /// Whether requests of all of them may wait ([`Mmu::defer`]).
+    pub(crate) may_defer: bool,
     /// What is the same for all.
     pub(crate) counters: Counters,
     pub(crate) space: u32,
@@ -98,6 +100,7 @@ impl Mmu {
             mappings,
             fronts,
             places,
+            may_defer: machines.iter().all(|machine| machine.may_defer()),
             counters: Counters::default(),
             space: 0,
             shot: None,
@@ -159,6 +162,7 @@ impl Mmu {
     /// The counts since the start, on the machine of this place in [`Mmu::of`] (0 after [`Mmu::new`]). Here and below,
     /// a place that is none is a bug in the caller, and panics.
     pub fn counters(&self, machine: usize) -> Counters {
+        self.expect_served();
         self.shared() + self.front_of(machine).counters + self.behind(machine).counters + self.walker(machine).counters
     }
 
@@ -176,11 +180,13 @@ impl Mmu {
 
     /// Requests that no TLB of this machine could serve: the sum of [`Counters::walks`], at less cost.
     pub fn misses(&self, machine: usize) -> u64 {
+        self.expect_served();
         self.behind(machine).counters.tlb_misses() + self.walker(machine).counters.tlb_misses()
     }
 
     /// The part of the counts of a machine that is due to walks that found no page, and so ended in a fault.
     pub fn faulting(&self, machine: usize) -> &Counters {
+        self.expect_served();
         &self.walker(machine).faulting
     }
 
@@ -199,6 +205,7 @@ impl Mmu {
 
     /// What each TLB of a machine holds now, by page size.
     pub fn held(&self, machine: usize) -> Vec<Held> {
+        self.expect_served();
         let first = self.front_of(machine).first.held(&self.mappings);
         let mut held = [first, self.behind(machine).tlbs.held(&self.mappings)].concat();
         held.sort_by_key(|held| held.tlb);
@@ -221,6 +228,7 @@ impl Mmu {
         if space == self.space {
             return;
         }
+        self.catch_up();
         self.space = space;
         self.counters.switches += 1;
         self.mappings.forget_stretches();
@@ -237,6 +245,7 @@ impl Mmu {
     /// The machine has shadow superpages, which are for streams with lines ([`Mmu::run_lines`]).
     pub fn run(&mut self, requests: &[Request]) -> Option<(usize, Trap)> {
         if requests.is_empty() {
+            self.catch_up();
             return None;
         }
         assert!(!self.mappings.shadows(), "a stream without lines on a machine with shadow superpages");
@@ -271,6 +280,7 @@ impl Mmu {
     /// [`Mmu::refuses_lines`] has nothing against them.
     pub fn run_lines(&mut self, requests: &[Request], lines: &[u32]) -> Option<(usize, Trap)> {
         assert_eq!(requests.len(), lines.len(), "a line for each request");
+        self.catch_up();
         assert!(self.mappings.backing.is_none(), "lines of a guest whose memory a manager of the host maps");
         if !self.changed.is_empty() {
             self.settle();
@@ -434,6 +444,7 @@ impl Mmu {
     /// Drops these pages from the TLBs; does nothing if none of them was loaded since the last shootdown of the same
     /// pages.
     pub(crate) fn shoot(&mut self, space: u32, pages: Range<u64>) {
+        self.catch_up();
         let shot = self.shot.as_ref().filter(|(of, _)| *of == space).map(|(_, shot)| shot);
         if !shot.is_some_and(|shot| shot.start <= pages.start && pages.end <= shot.end) {
             self.counters.shootdowns += 1;
@@ -461,6 +472,7 @@ impl Mmu {
     /// Removes the mapping of `size` at `at`; returns whether it was referenced, and whether modified. Panics if there
     /// is none, as all operations on a mapping do.
     pub fn remove(&mut self, space: u32, at: Vpn, size: PageSize) -> Used {
+        self.catch_up();
         self.uncover(space, at, size);
         let (record, work) = self.mappings.remove(MappingId { space, at, size }, &mut self.fronts);
         self.count_shootdown(space, at, size);
@@ -470,6 +482,7 @@ impl Mmu {
 
     /// Changes the rights of a mapping.
     pub fn protect(&mut self, space: u32, at: Vpn, size: PageSize, protection: Protection) {
+        self.catch_up();
         self.uncover(space, at, size);
         let work = self.mappings.protect(MappingId { space, at, size }, protection, &mut self.fronts);
         self.count_shootdown(space, at, size);
@@ -479,6 +492,7 @@ impl Mmu {
     /// Replaces all mappings of `from` in a region, which have contiguous frames and equal rights, by one mapping of
     /// `to`. Reads all their page-table entries, as real kernels do to gather the use bits.
     pub fn promote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
+        self.catch_up();
         self.uncover(space, at, to);
         let work = self.mappings.promote(MappingId { space, at, size: from }, to, &mut self.fronts);
         self.count_shootdown(space, at, to);
@@ -487,6 +501,7 @@ impl Mmu {
 
     /// Replaces one mapping of `from` by mappings of `to`, each with its rights and use bits.
     pub fn demote(&mut self, space: u32, at: Vpn, from: PageSize, to: PageSize) {
+        self.catch_up();
         let work = self.mappings.demote(MappingId { space, at, size: from }, to, &mut self.fronts);
         self.count_shootdown(space, at, from);
         self.follow(work, space, at, from);
@@ -519,6 +534,7 @@ impl Mmu {
     }
 
     fn clear(&mut self, space: u32, at: Vpn, size: PageSize, change: fn(Record) -> Record) -> Used {
+        self.catch_up();
         let (before, work) = self.mappings.clear(MappingId { space, at, size }, change, &mut self.fronts);
         if work != Work::default() {
             self.count_shootdown(space, at, size);
@@ -545,6 +561,7 @@ impl Mmu {
 
     /// Frees the tables of a space, whose number may be reused.
     pub fn destroy(&mut self, space: u32) {
+        self.catch_up();
         for front in &mut self.fronts {
             front.forget();
             front.behind.iter_mut().for_each(|behind| behind.forget_ranges(space, &(0..u64::MAX)));

@@ -49,7 +49,14 @@ impl Walker {
     /// Walks for those of a batch that missed in all TLBs.
     #[inline(always)]
     pub(crate) fn walk(&mut self, mappings: &Mappings, batch: &Batch, served: &Served) {
-        let reads = Reads { lines: &mut self.lines, counters: &mut self.counters };
+        if batch.absent != 0 {
+            for group in batch.groups().iter().filter(|group| group.absent().is_some()) {
+                let walks = group.requests.count_ones() as u64;
+                self.faulting.references[group.access()] += walks;
+                self.faulting.walks[group.access()] += walks;
+            }
+        }
+        let reads = Reads { lines: &mut self.lines, counters: &mut self.counters, faulting: &mut self.faulting };
         on_format!(&mut self.format, format => format.walk(mappings, batch, (served.missed, served.known), reads));
     }
 
@@ -77,7 +84,7 @@ impl Walker {
         let mut walk = Counters::default();
         walk.references[access] += 1;
         walk.walks[access] += 1;
-        let reads = Reads { lines: &mut self.lines, counters: &mut walk };
+        let reads = Reads { lines: &mut self.lines, counters: &mut walk, faulting: &mut Counters::default() };
         on_format!(&mut self.format, format => format.walk_absent(mappings, page, known, reads));
         self.counters.add_walks(&walk);
         self.faulting.add_walks(&walk);
@@ -96,7 +103,10 @@ impl Walker {
     /// The hash table of groups and what its lines are read through, if there is one.
     pub(crate) fn groups(&mut self) -> Option<(&mut Groups, Reads<'_>)> {
         match &mut self.format {
-            Format::Groups(groups) => Some((groups, Reads { lines: &mut self.lines, counters: &mut self.counters })),
+            Format::Groups(groups) => {
+                let (lines, counters, faulting) = (&mut self.lines, &mut self.counters, &mut self.faulting);
+                Some((groups, Reads { lines, counters, faulting }))
+            }
             _ => None,
         }
     }

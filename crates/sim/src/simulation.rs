@@ -7,7 +7,7 @@ use crate::estimate::{self, Evidence, Translated, Whole};
 use crate::files::Held;
 use crate::footprint::Footprint;
 use crate::fragment::{Fragmented, fragment};
-use crate::group::Member;
+use crate::group::{Member, asks_the_machine};
 use crate::hardware::Hardware;
 use crate::host::{Host, HostCounts};
 use crate::memory::contiguity;
@@ -157,6 +157,9 @@ impl Simulation {
         let physical = setup.machine.ladder();
         let fragmented = fragment(&mut vm, &physical, setup.frames, setup.fragment, setup.seed).map_err(cannot)?;
         let mut mmu = Mmu::of(&group.iter().map(|(_, setup)| setup.machine.as_ref()).collect::<Vec<_>>());
+        if !asks_the_machine(setup) && watch.sample_seconds.is_none() {
+            mmu.defer();
+        }
         let footprint = Footprint::new(setup, &mut vm, &mut mmu);
         let mut simulation = Simulation {
             vm,
@@ -205,6 +208,7 @@ impl Simulation {
             if !self.processes.dead {
                 let mut done = stretch.done;
                 if let Err((request, problem)) = self.requests(requests.stretch(index)) {
+                    self.mmu.catch_up();
                     done = piece.until(self.base_shift(), index, request);
                     self.note_touched(requests.touched(index, request, &self.processes.ended));
                     self.leave_peak();

@@ -56,7 +56,7 @@ impl TableFormat for Clustered {
 }
 
 /// Reads the lines of a search. What is read twice in a row is read once.
-fn search(mappings: &Mappings, (space, page): (u32, Vpn), Reads { lines, counters }: &mut Reads<'_>) {
+fn search(mappings: &Mappings, (space, page): (u32, Vpn), Reads { lines, counters, .. }: &mut Reads<'_>) {
     let clusters = mappings.clusters().expect("clustered tables have nodes");
     let (mut last, mut count) = (None, 0);
     clusters.search(space, page, |word| {

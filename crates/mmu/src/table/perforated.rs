@@ -66,9 +66,9 @@ impl TableFormat for Perforated {
         Perforated(Radix::new(machine, shape))
     }
 
-    fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, known): (u64, Known), reads: Reads<'_>) {
+    fn walk(&mut self, mappings: &Mappings, batch: &Batch, (walks, known): (u64, Known), mut reads: Reads<'_>) {
         for index in each(walks) {
-            let one = Reads { lines: &mut *reads.lines, counters: &mut *reads.counters };
+            let one = reads.part();
             match Target::of(mappings, batch, index, known) {
                 None => self.0.walk(mappings, batch, (1 << index, known), one),
                 Some(target) => self.walk_into(mappings, target, one),
@@ -98,13 +98,13 @@ impl TableFormat for Perforated {
 
 impl Perforated {
     /// Walks to a page of a region, or to its absent entry.
-    fn walk_into(&mut self, mappings: &Mappings, target: Target<'_>, Reads { lines, counters }: Reads<'_>) {
+    fn walk_into(&mut self, mappings: &Mappings, target: Target<'_>, mut reads: Reads<'_>) {
         if !target.region_known {
             let (mut entries, mut levels) = ([0; BATCH], [0; MAX_WALK_LEVELS]);
             (entries[0], levels[1]) = (target.above(mappings), 1);
-            let reads = Reads { lines: &mut *lines, counters: &mut *counters };
-            self.0.climb(mappings, &entries, (levels, 0), reads);
+            self.0.climb(mappings, &entries, (levels, 0, 0), reads.part());
         }
+        let Reads { lines, counters, .. } = reads;
         let mut count = 0;
         for id in target.further(mappings, &mut self.0, counters).into_iter().flatten() {
             lines.want(count, id);

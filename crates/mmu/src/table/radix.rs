@@ -13,7 +13,7 @@ use super::TableFormat;
 use crate::batch::{BATCH, Batch, each};
 use crate::cache::Cache;
 use crate::counters::MAX_WALK_LEVELS;
-use crate::lines::Reads;
+use crate::lines::{Lines, Reads};
 use crate::machine::Machine;
 use crate::mappings::{Found, Mappings, Shape};
 use crate::reach::Known;
@@ -72,9 +72,10 @@ impl TableFormat for Radix {
     fn walk(&mut self, mappings: &Mappings, batch: &Batch, walks: (u64, Known), reads: Reads<'_>) {
         let mut levels = [0; MAX_LEVELS];
         for group in batch.groups() {
-            levels[self.leaf_levels[group.rung() % RUNGS] as usize - 1] |= group.requests & walks.0;
+            let level = group.absent().unwrap_or(self.leaf_levels[group.rung() % RUNGS].into());
+            levels[level - 1] |= group.requests & walks.0;
         }
-        self.climb(mappings, &batch.entries, (levels, walks.1.pointers), reads);
+        self.climb(mappings, &batch.entries, (levels, walks.1.pointers, batch.absent & walks.0), reads);
     }
 
     fn walk_absent(&mut self, mappings: &Mappings, (space, page): (u32, Vpn), known: Known, reads: Reads<'_>) {
@@ -143,14 +144,15 @@ impl Radix {
     }
 
     /// Walks to the leaves `entries`; `levels` says which of them are
-    /// at each level (index 0: the lowest), as bit sets, and `known` of which a TLB has the pointer at level 2.
+    /// at each level (index 0: the lowest), as bit sets, `known` of which a TLB has the pointer at level 2, and `absent` which are no
+    /// leaves but absent.
     #[inline(always)]
     pub(super) fn climb(
         &mut self,
         mappings: &Mappings,
         entries: &[u32; BATCH],
-        (levels, known): ([u64; MAX_LEVELS], u64),
-        Reads { lines, counters }: Reads<'_>,
+        (levels, known, absent): ([u64; MAX_LEVELS], u64, u64),
+        mut reads: Reads<'_>,
     ) {
         // From the lowest level up, the walks that reach each level: those that no cache below it shortened.
         let mut coming = levels;
@@ -173,20 +175,40 @@ impl Radix {
             for index in each(missed) {
                 here[index] = mappings.parents[(below[index] >> bits) as usize];
             }
-            counters.walk_cache_hits[level] += (climbing & !missed).count_ones() as u64;
+            reads.counters.walk_cache_hits[level] += (climbing & !missed).count_ones() as u64;
+            if absent != 0 {
+                reads.faulting.walk_cache_hits[level] += (climbing & !missed & absent).count_ones() as u64;
+            }
             coming[level] |= missed;
             if coming[level] != 0 {
                 reached = level + 1;
             }
         }
 
+        // What is read for walks to absent entries is counted once more, so all before such a walk is read first.
+        let mut left = levels.iter().fold(0, |all, level| all | level);
+        for index in each(absent & left) {
+            let before = left & ((1 << index) - 1);
+            let count = self.want(before, &coming[..reached], reads.lines);
+            reads.lines.read(count, reads.counters);
+            let count = self.want(1 << index, &coming[..reached], reads.lines);
+            reads.read_absent(count);
+            left &= !(before | 1 << index);
+        }
+        let count = self.want(left, &coming[..reached], reads.lines);
+        reads.lines.read(count, reads.counters);
+    }
+
+    /// Queues the lines of these walks, from the highest level down: `coming` are those that reach each. Returns their number.
+    #[inline(always)]
+    fn want(&self, walks: u64, coming: &[u64], lines: &mut Lines) -> usize {
         let mut count = 0;
-        for index in each(levels.iter().fold(0, |all, level| all | level)) {
-            for level in (0..reached).rev() {
-                lines.want(count, self.pointers[level][index]);
-                count += (coming[level] >> index & 1) as usize;
+        for index in each(walks) {
+            for (coming, pointers) in coming.iter().zip(&self.pointers).rev() {
+                lines.want(count, pointers[index]);
+                count += (coming >> index & 1) as usize;
             }
         }
-        lines.read(count, counters);
+        count
     }
 }

@@ -3,7 +3,7 @@
 use superpage_mmu::{Counters, Held, Machine, Mmu, Request, Trap, Used};
 use superpage_pages::{Access, Mapped, PageSize, Protection, Vpn};
 
-/// One [`Mmu`] of several machines, and one of each. If there is one machine, it alone.
+/// One [`Mmu`] of several machines, whose requests may wait across traps, and one of each, whose requests do not. If there is one machine, it alone.
 pub(crate) struct Together {
     all: Mmu,
     alone: Vec<Mmu>,
@@ -26,7 +26,8 @@ macro_rules! both {
 
 impl Together {
     pub(crate) fn new(machines: &[Machine]) -> Together {
-        let all = Mmu::of(&machines.iter().collect::<Vec<_>>());
+        let mut all = Mmu::of(&machines.iter().collect::<Vec<_>>());
+        all.defer();
         let alone = if machines.len() > 1 { machines.iter().map(Mmu::new).collect() } else { Vec::new() };
         Together { all, alone }
     }
@@ -89,6 +90,11 @@ impl Together {
 
     pub(crate) fn lookup(&mut self, space: u32, at: Vpn) -> Option<Mapped> {
         both!(self, mmu => mmu.lookup(space, at))
+    }
+
+    /// Serves what waits.
+    pub(crate) fn catch_up(&mut self) {
+        self.all.catch_up();
     }
 
     /// The one machine.
