@@ -9,7 +9,7 @@ use crate::behind::Behind;
 use crate::cache::prefetch;
 use crate::counters::Counters;
 use crate::machine::Machine;
-use crate::mappings::{Forgotten, Mappings, Shape, Watch};
+use crate::mappings::{Forgotten, Mappings, Watch};
 use crate::recent::{Place, Recent};
 use crate::record::Record;
 use crate::request::{Request, Trap};
@@ -151,15 +151,14 @@ impl Front {
             && self.first.is_like(first)
     }
 
-    /// Adds a machine with these further TLBs, which it shares with those that have the same; returns their place, and that of its
-    /// walker.
-    pub(crate) fn add(&mut self, tlbs: Tlbs, machine: &Machine, shape: &Shape) -> (usize, usize) {
+    /// The place of a machine's further TLBs, which it shares with those that have the same.
+    pub(crate) fn add(&mut self, tlbs: Tlbs, machine: &Machine) -> usize {
+        self.compared |= machine.compared_use_bits();
         let at = self.behind.iter().position(|behind| behind.tlbs.is_like(&tlbs)).unwrap_or(self.behind.len());
         if at == self.behind.len() {
             self.behind.push(Behind::new(tlbs));
         }
-        self.compared |= machine.compared_use_bits();
-        (at, self.behind[at].add(machine, shape))
+        at
     }
 
     /// The walkers of all machines.

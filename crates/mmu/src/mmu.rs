@@ -49,7 +49,7 @@ pub struct Mmu {
     pub(crate) upkeep: Upkeep,
 }
 
-/// Where a machine is.
+/// Where a machine is. Those that differ in costs alone are at the same place.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// Its first level.
@@ -68,7 +68,7 @@ impl Mmu {
 
     /// A core of each of these machines, at least one, which must be alike ([`Machine::shares_mappings`]): they run the
     /// same. A request costs what it does on one machine, for each different first level; different further levels behind one only cost
-    /// something where that misses, and a walker where all miss.
+    /// something where that misses, and a walker where all miss; machines that differ in costs alone cost nothing.
     ///
     /// # Panics
     /// There is no machine, or two differ in their page tables.
@@ -77,14 +77,19 @@ impl Mmu {
         let alike = machines[1..].iter().all(|other| machine.shares_mappings(other));
         assert!(alike, "machines with different page tables, or whose TLBs look at use bits");
         let shape = machine.page_table.kind.shape(machine);
-        let (mut fronts, mut places): (Vec<Front>, Vec<_>) = (Vec::new(), Vec::new());
+        let (mut fronts, mut places): (Vec<Front>, Vec<Place>) = (Vec::new(), Vec::new());
         for machine in machines {
             let [first, rest] = Tlbs::new(machine);
             let front = fronts.iter().position(|front| front.is_like(&first, machine)).unwrap_or(fronts.len());
             if front == fronts.len() {
                 fronts.push(Front::new(first, machine));
             }
-            let (behind, walker) = fronts[front].add(rest, machine, &shape);
+            let behind = fronts[front].add(rest, machine);
+            let alike = places.iter().zip(machines).find_map(|(place, other)| {
+                let near = (place.front, place.behind) == (front, behind);
+                (near && other.counts_like(machine)).then_some(place.walker)
+            });
+            let walker = alike.unwrap_or_else(|| fronts[front].behind[behind].add(machine, &shape));
             places.push(Place { front, behind, walker });
         }
         let mut mappings = Mappings::new(machine.ladder(), &shape);

@@ -5,6 +5,7 @@
 //! Nothing about a specific machine is in the code. An *overlay* is a file of differences that applies to any machine:
 //! see [`overlay`].
 
+mod alike;
 mod check;
 mod groups;
 mod joins;
