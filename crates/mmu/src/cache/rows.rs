@@ -132,7 +132,9 @@ impl Rows {
 
     pub(super) fn find(&self, number: u64, key: u32) -> Option<usize> {
         let row = &self.rows()[self.shape.set_of(number) * self.lanes..][..self.shape.ways];
-        row.iter().position(|tag| *tag == key + 1)
+        // Most are not there; a loop without an exit looks at several lanes at once.
+        let held = row.iter().fold(false, |held, tag| held | (*tag == key + 1));
+        if held { row.iter().position(|tag| *tag == key + 1) } else { None }
     }
 
     /// Drops a key, if it is there; returns how many were dropped.
