@@ -3,12 +3,14 @@
 
 use crate::script::Marked;
 use proptest::prelude::*;
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use superpage_mmu::{Host, Machine, Replacement, UseBit, Ways};
 use superpage_sim::{Conditions, Run, Setup, Watch, plan_machines, run_parts};
 use superpage_trace::{Sample, Sampling, Source, workload};
 
-/// Four built-in machines with five variants of each: those share page tables, and some of them the first level. And overlays.
+/// Four built-in machines with six variants of each: those share page tables, and some of them the first level, all TLBs, or all that is
+/// counted. And overlays, some of them also with other walkers.
 fn machines() -> Vec<Machine> {
     let variant = |machine: &Machine, name: &str, change: fn(&mut Machine)| {
         let mut machine = machine.clone();
@@ -30,6 +32,10 @@ fn machines() -> Vec<Machine> {
                 (tlb.entries, tlb.ways, tlb.replacement) = (8, Ways::Of(2), Replacement::Lru);
             }
         }));
+        all.push(variant(&machine, "with a small walker", |machine| {
+            machine.walk_cache.iter_mut().for_each(|cache| cache.entries = cache.entries.min(2));
+            machine.line_cache.truncate(1);
+        }));
         all.push(variant(&machine, "with other costs", |machine| {
             machine.clock.hertz /= 3;
             machine.costs.fault *= 2;
@@ -47,9 +53,25 @@ fn machines() -> Vec<Machine> {
         all.push(machine);
     }
     // Overlays: some share page tables with the machine that they are laid on, some have tables of their own.
-    let overlays =
-        ["coalescing", "colt", "partial-subblock", "complete-subblock", "perforated", "nested", "nested-2m", "lru"];
+    let overlays = [
+        "coalescing",
+        "colt",
+        "partial-subblock",
+        "complete-subblock",
+        "perforated",
+        "nested",
+        "nested-2m",
+        "lru",
+        "range",
+        "clustered",
+    ];
     all.extend(overlays.map(|overlay| Machine::builtin(&format!("zen5+{overlay}")).unwrap()));
+    for overlay in ["coalescing", "perforated", "nested", "range", "clustered"] {
+        all.push(variant(&Machine::builtin(&format!("zen5+{overlay}")).unwrap(), "with another walker", |machine| {
+            machine.walk_cache.truncate(1);
+            machine.line_cache.truncate(1);
+        }));
+    }
     all.push(variant(&Machine::builtin("zen5+coalescing").unwrap(), "if the bits agree", |machine| {
         for joins in machine.tlb.iter_mut().filter_map(|tlb| tlb.joins.as_mut()) {
             joins.alike = vec![UseBit::Referenced, UseBit::Dirty];
@@ -100,12 +122,16 @@ proptest! {
 
     #[test]
     fn each_row_is_that_of_its_machine_and_policy_alone(
-        which in prop::sample::subsequence((0..machines().len()).collect::<Vec<_>>(), 2..7),
+        (first, near) in (0..machines().len(), prop::sample::subsequence((0..7).collect::<Vec<_>>(), 2..5)),
+        far in prop::sample::subsequence((0..machines().len()).collect::<Vec<_>>(), 0..3),
         policies in prop::sample::subsequence(POLICIES.to_vec(), 1..4),
         workload in prop::sample::select(WORKLOADS.to_vec()),
         (sampled, scarce, samples) in (any::<bool>(), any::<bool>(), prop::bool::weighted(0.2)),
     ) {
-        let machines: Vec<Machine> = which.into_iter().map(|which| machines()[which].clone()).collect();
+        // Those that are near each other are mostly of one make, so that they share TLBs.
+        let all = machines();
+        let which: BTreeSet<usize> = near.iter().map(|near| (first + near) % all.len()).chain(far).collect();
+        let machines: Vec<Machine> = which.into_iter().map(|which| all[which].clone()).collect();
         let memory = if scarce { 12 << 20 } else { 128 << 20 };
         let conditions = Conditions { memory: Some(memory), ..Conditions::default() };
         let policies: Vec<String> = policies.into_iter().map(String::from).collect();
