@@ -26,7 +26,7 @@ pub(crate) fn context_of(page: VirtualPage) -> usize {
 
 /// The page under a VSID that no space has: one of context 0, in a segment that the kernel does not use.
 pub(crate) fn nobodys(page: u64) -> VirtualPage {
-    page & ((OF_CONTEXT as u64) << INDEX_BITS) - 1
+    page & (((OF_CONTEXT as u64) << INDEX_BITS) - 1)
 }
 
 /// The segments of all spaces.
