@@ -11,6 +11,7 @@ use crate::{Digest, Error, Files, Fragment, KernelModel, Row, Run, Setup, Watch}
 use rayon::prelude::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use superpage_mmu::{Machine, Mmu};
 use superpage_pages::{Ladder, PageSize};
 use superpage_trace::{Info, Source};
@@ -203,6 +204,9 @@ pub fn run(
     Ok(runs.into_iter().map(|run| run.row).collect())
 }
 
+/// So long the threads work at least before the caller hears of the progress: to wake them takes as long as a batch of one machine.
+const TURN: Duration = Duration::from_millis(20);
+
 /// Like [`run`], and also returns the named parts of the stream each by itself, and samples of the state of memory if
 /// `watch` asks for them.
 ///
@@ -239,25 +243,32 @@ pub fn run_parts(
     let mut done = Progress { runs: 0, of: info.runs };
     let mut more = now.fill(source, &mut phases, &mut courses)?;
     let mut complete = true;
-    while more {
-        if stop.load(Ordering::Relaxed) {
-            complete = false;
-            break;
-        }
-        let filled = workers::with(|threads| match threads {
-            true => {
-                let fill = || next.fill(source, &mut phases, &mut courses);
-                rayon::join(fill, || simulations.par_iter_mut().for_each(|simulation| simulation.step(&now, stop))).0
+    while more && complete {
+        workers::with(|threads| -> Result<(), Error> {
+            let begun = Instant::now();
+            while more && begun.elapsed() < TURN {
+                if stop.load(Ordering::Relaxed) {
+                    complete = false;
+                    break;
+                }
+                let filled = match threads {
+                    true => {
+                        let fill = || next.fill(source, &mut phases, &mut courses);
+                        let step = || simulations.par_iter_mut().for_each(|simulation| simulation.step(&now, stop));
+                        rayon::join(fill, step).0
+                    }
+                    false => {
+                        simulations.iter_mut().for_each(|simulation| simulation.step(&now, stop));
+                        next.fill(source, &mut phases, &mut courses)
+                    }
+                };
+                more = filled?;
+                done.runs += now.batch.runs.len() as u64;
+                std::mem::swap(&mut now, &mut next);
             }
-            false => {
-                simulations.iter_mut().for_each(|simulation| simulation.step(&now, stop));
-                next.fill(source, &mut phases, &mut courses)
-            }
-        });
-        more = filled?;
-        done.runs += now.batch.runs.len() as u64;
+            Ok(())
+        })?;
         progress(done);
-        std::mem::swap(&mut now, &mut next);
     }
     let info = source.info().clone();
     let finish = |simulation: Simulation| simulation.finish(&info, complete);
