@@ -266,6 +266,17 @@ fn files_that_are_not_of_the_sweep_are_not_taken_for_its_own() {
     let said = String::from_utf8(done.stderr).unwrap();
     assert!(done.status.code() == Some(1) && said.contains(&format!("{one}: ")), "{said}");
     assert!(said.contains("remove that file and give the same command again") && !path(third).exists(), "{said}");
+    // Nothing is waited for, nor read for ever.
+    for put in [["-s", "/dev/zero"], ["-s", "pipe"]] {
+        fs::remove_file(path(one)).unwrap();
+        Command::new("mkfifo").arg(path("pipe")).status().unwrap();
+        assert!(Command::new("ln").args(put).arg(path(one)).status().unwrap().success());
+        let done = place.run(&["sweep", "a.toml", "-o", "out"]);
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.code() == Some(1) && said.contains("it is not a regular file; remove that file"), "{said}");
+    }
+    fs::remove_file(path("pipe")).unwrap();
+    fs::remove_file(path(one)).unwrap();
     fs::write(path(one), kept).unwrap();
     // What a kill has left just now goes, where no shard may be about to name it.
     fs::write(path(".superpage-0123456789abcdef"), "").unwrap();

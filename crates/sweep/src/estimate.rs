@@ -5,7 +5,6 @@ use crate::folder;
 use crate::pass::SECONDS;
 use crate::run::{Options, PASS, stopped};
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -81,7 +80,7 @@ pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) 
     let all_there: Vec<_> = plan.cells.iter().filter(|cell| there.contains(&cell.name)).collect();
     // From all over the sweep.
     for cell in all_there.iter().step_by(all_there.len().div_ceil(READ).max(1)) {
-        let kept = File::open(folder::cell(path, &cell.name)).map_err(|error| error.to_string()).and_then(Kept::notes);
+        let kept = folder::open_cell(path, &cell.name).and_then(Kept::notes);
         let notes = kept.unwrap_or_default();
         let seconds = notes.iter().find(|(key, _)| key == SECONDS).and_then(|(_, value)| value.parse().ok());
         if let Some(seconds) = seconds {
@@ -92,7 +91,7 @@ pub fn estimate(plan: &Plan, path: &Path, options: &Options, stop: &AtomicBool) 
     if !missing.is_empty() {
         let runs = try_streams(plan, &missing, &mut means, stop)?;
         tried = means.all.1 - measured;
-        let one = all_there.first().and_then(|cell| std::fs::read(folder::cell(path, &cell.name)).ok());
+        let one = all_there.first().and_then(|cell| folder::read_cell(path, &cell.name).ok());
         let runs = one.and_then(|file| Kept::read(file).ok()).map_or(runs, |kept| kept.runs);
         beside = beside_simulations(plan, path, &missing, &runs)?;
     }

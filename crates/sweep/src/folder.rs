@@ -9,7 +9,7 @@ use crate::{Plan, Shard};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use superpage_output::{Output, explain, remove_leftovers};
 use superpage_sim::Error;
@@ -169,6 +169,21 @@ pub(crate) fn cells(folder: &Path) -> BTreeSet<String> {
 /// The file of a cell.
 pub(crate) fn cell(folder: &Path, name: &str) -> PathBuf {
     folder.join(CELLS).join(format!("{name}.parquet"))
+}
+
+/// Opens the file of a cell, a regular one: whatever else lies there under its name is not waited for.
+pub(crate) fn open_cell(folder: &Path, name: &str) -> Result<File, String> {
+    superpage_output::open_regular(&cell(folder, name)).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => "it is not a regular file".into(),
+        _ => error.to_string(),
+    })
+}
+
+/// Its contents.
+pub(crate) fn read_cell(folder: &Path, name: &str) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    open_cell(folder, name)?.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    Ok(bytes)
 }
 
 /// Whether a folder was made for another sweep, in words; a folder that is not there yet is for any.

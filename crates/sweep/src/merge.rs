@@ -190,7 +190,7 @@ fn kept(plan: &Plan, path: &Path, place: usize) -> Result<Kept, Error> {
         what: "all rows".into(),
         problem: format!("{}: {problem}; remove that file and give the same command again", file.display()),
     };
-    let kept = std::fs::read(&file).map_err(|error| error.to_string()).and_then(Kept::read).map_err(wrong)?;
+    let kept = folder::read_cell(path, &cell.name).and_then(Kept::read).map_err(wrong)?;
     let of = kept.notes.iter().find(|(key, _)| key == CELL).map_or("", |(_, name)| name);
     if of != cell.name {
         return Err(wrong("it is of another cell".into()));
