@@ -267,9 +267,9 @@ fn files_that_are_not_of_the_sweep_are_not_taken_for_its_own() {
     assert!(done.status.code() == Some(1) && said.contains(&format!("{one}: ")), "{said}");
     assert!(said.contains("remove that file and give the same command again") && !path(third).exists(), "{said}");
     // Nothing is waited for, nor read for ever.
+    assert!(Command::new("mkfifo").arg(path("pipe")).status().unwrap().success());
     for put in [["-s", "/dev/zero"], ["-s", "pipe"]] {
         fs::remove_file(path(one)).unwrap();
-        Command::new("mkfifo").arg(path("pipe")).status().unwrap();
         assert!(Command::new("ln").args(put).arg(path(one)).status().unwrap().success());
         let done = place.run(&["sweep", "a.toml", "-o", "out"]);
         let said = String::from_utf8(done.stderr).unwrap();
