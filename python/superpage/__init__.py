@@ -133,7 +133,7 @@ def simulate(
         - a built-in workload with its parameters: ``"tree:nodes=20K"`` (see `workloads`);
         - the path of a trace: a string that ends in ``.sp``, or any ``os.PathLike``;
         - a mix of workloads: ``"matrix+sequential"`` at once, ``"matrix;sequential"`` one after the other;
-        - an array of addresses in bytes, of 64-bit whole numbers (``numpy.uint64``), in the order of the accesses, with `writes`;
+        - an array of addresses in bytes, of 64-bit whole numbers (``numpy.uint64``, or a column of pandas, polars or pyarrow), in the order of the accesses, with `writes`;
         - a generator of such arrays, or of pairs ``(addresses, writes)``.
 
         What an array or a generator touches is mapped before the first access, as for imported traces. Its accesses are kept in memory,
@@ -540,6 +540,7 @@ def _policy(policy, argument="policies"):
 
 
 def _streams(workload, writes, words, up_to_cut):
+    workload, writes = _column(workload), _column(writes)
     array = hasattr(workload, "__array_interface__") or isinstance(workload, (_array.array, memoryview))
     named = isinstance(workload, (str, _os.PathLike)) or (
         isinstance(workload, (list, tuple)) and all(isinstance(each, (str, _os.PathLike)) for each in workload)
@@ -575,9 +576,25 @@ def _stream(workload, up_to_cut):
     return _os.fspath(workload), up_to_cut
 
 
+def _column(given):
+    """What a column of pandas or polars, or an array of pyarrow, holds; anything else as it is."""
+    if hasattr(given, "mask") and hasattr(given, "compressed"):
+        raise ValueError("a masked array: give what counts, as .compressed()")
+    if not hasattr(given, "to_numpy"):
+        return given
+    try:
+        values = given.to_numpy(zero_copy_only=False)
+    except TypeError:
+        values = given.to_numpy()
+    if values.ndim != 1:
+        raise ValueError(f"a table of {values.ndim} dimensions: give one column")
+    return values
+
+
 def _piece(piece):
     """Addresses and writes, as memory of 64-bit numbers and of bytes."""
-    addresses, writes = piece if isinstance(piece, tuple) else (piece, None)
+    addresses, writes = map(_column, piece) if isinstance(piece, tuple) and len(piece) == 2 else (piece, None)
+    addresses = _column(addresses)
     if isinstance(addresses, (list, range)):
         addresses = _array.array("Q", addresses)
     if writes is not None:

@@ -168,6 +168,27 @@ def test_errors_are_sentences():
     raises(RuntimeError, "from the generator", workload=broken())
 
 
+class Column:
+    """As a column of pandas or polars."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def to_numpy(self):
+        return self.values
+
+
+def test_columns_are_arrays():
+    addresses, writes = np.arange(0, 1 << 20, 4096, dtype=np.uint64), np.arange(256) % 2 == 0
+    simulated = [
+        superpage.simulate(column(addresses), writes=column(writes), machines="zen5").to_json()
+        for column in (lambda values: values, Column)
+    ]
+    assert simulated[0] == simulated[1]
+    raises(ValueError, "give one column", workload=Column(np.zeros((2, 2), np.uint64)))
+    raises(ValueError, "as .compressed()", workload=np.ma.array([1, 2, 3], mask=True))
+
+
 def broken():
     yield np.array([1, 2, 3])
     raise RuntimeError("from the generator")
