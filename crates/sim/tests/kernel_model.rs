@@ -140,6 +140,7 @@ fn what_is_no_kernel_is_told() {
         ("linux-ppc:table=off,scatter=16", "scatter is for the hash table"),
         ("linux-ppc:clear=no,list=off", "it goes with clear="),
         ("linux-ppc:blocks=yes", "switch blocks = \"yes\": unknown variant `yes`, expected `on` or `off`"),
+        ("linux-ppc:blocks=1", "switch blocks = \"1\": unknown variant `1`, expected `on` or `off`"),
         ("missing.toml", "missing.toml"),
     ] {
         let error = KernelModel::named(text).unwrap_err().to_string();

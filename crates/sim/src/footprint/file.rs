@@ -67,7 +67,9 @@ impl KernelModel {
                 return Err(wrong(&format!("switch \"{key}\" is there twice")));
             }
             given.push(key.to_string());
-            let value = value.parse().map_or_else(|_| toml::Value::String(value.into()), toml::Value::Integer);
+            // A number only where numbers go: of anything else what is expected is told.
+            let number = value.parse().ok().filter(|_| switches[key].is_integer());
+            let value = number.map_or_else(|| toml::Value::String(value.into()), toml::Value::Integer);
             switches.insert(key.into(), value);
         }
         let mut switches = Switches::of(switches).map_err(|problem| wrong(&problem))?;
