@@ -17,7 +17,8 @@ use superpage_pages::{Access, Vpn};
 
 /// All pages of a space.
 const WHOLE: Range<u64> = 0..u64::MAX;
-/// So many pages of a range are flushed at once.
+/// So many pages of a range are flushed one by one, 4 GB, and so many at once.
+const MOST_FLUSHED: u64 = 1 << 20;
 const FLUSHED_AT_ONCE: u64 = 1 << 16;
 
 /// How pages leave the TLBs, and the hash table, when their mappings change.
@@ -277,21 +278,26 @@ impl Mmu {
         if !self.walks_again() {
             return;
         }
-        let flushed = if pages == WHOLE {
-            // Those that are mapped, which software goes through in the tree.
-            let mut mapped: Vec<u64> =
-                self.mappings.all().filter(|(of, ..)| *of == space).map(|(_, page, _)| page.0).collect();
-            mapped.sort_unstable();
-            self.flush_pages(space, &mapped);
-            mapped.len() as u64
+        // Page by page, as far as the addresses of 32 bits reach; of a whole space, and of what a program has reserved beyond that, those
+        // that are mapped, which software goes through in the tree.
+        let near = if pages == WHOLE {
+            pages.start..pages.start
         } else {
-            // In pieces: of what a program only reserves there may be a terabyte.
-            for start in pages.clone().step_by(FLUSHED_AT_ONCE as usize) {
-                let piece: Vec<u64> = (start..pages.end.min(start + FLUSHED_AT_ONCE)).collect();
-                self.flush_pages(space, &piece);
-            }
-            pages.end - pages.start
+            pages.start..pages.end.min(pages.start + MOST_FLUSHED)
         };
+        for start in near.clone().step_by(FLUSHED_AT_ONCE as usize) {
+            let piece: Vec<u64> = (start..near.end.min(start + FLUSHED_AT_ONCE)).collect();
+            self.flush_pages(space, &piece);
+        }
+        let mut far = Vec::new();
+        if near.end < pages.end {
+            let all =
+                self.mappings.all().filter(|(of, page, _)| *of == space && (near.end..pages.end).contains(&page.0));
+            far.extend(all.map(|(_, page, _)| page.0));
+            far.sort_unstable();
+            self.flush_pages(space, &far);
+        }
+        let flushed = if pages == WHOLE { far.len() as u64 } else { pages.end - pages.start };
         if !self.upkeep.table {
             // Each page is one; the first was counted.
             self.counters.shootdowns += flushed.saturating_sub(1);

@@ -24,9 +24,9 @@ pub(crate) fn context_of(page: VirtualPage) -> usize {
     (page >> (INDEX_BITS + 4)) as usize
 }
 
-/// The page under a VSID that no space has: one of context 0, in a segment that the kernel does not use.
+/// The page under a VSID that no space has: of the first context that is not given. It lies in the groups of those of context 0.
 pub(crate) fn nobodys(page: u64) -> VirtualPage {
-    page & (((OF_CONTEXT as u64) << INDEX_BITS) - 1)
+    u64::from(CONTEXTS) << (INDEX_BITS + 4) | page & (((OF_CONTEXT as u64) << INDEX_BITS) - 1)
 }
 
 /// The segments of all spaces.
@@ -184,6 +184,7 @@ mod tests {
         assert!(!segments.lives(old) && segments.known(7, 9).is_none());
         assert_eq!(segments.page(7, 9), Some(((4 * 897) << 4) << 16 | 9));
         segments.validate().unwrap();
+        assert_eq!(nobodys(0x19_0003), (1 << 24 | 1) << 16 | 3);
     }
 
     #[test]

@@ -296,6 +296,8 @@ pub(crate) fn leave(cpu: u32, runs: &Runs, result: i64) {
             }
             return;
         }
+        // Its rights are what they were, which nobody has noted.
+        Call::Protect if failed && process::several() => forget(first, second),
         _ if failed => {}
         Call::Map => {
             let mut mapping = Mapping::anonymous(result / PAGE, second.div_ceil(PAGE), third);

@@ -157,7 +157,7 @@ impl Groups {
             return Vec::new();
         }
         // A segment that was never used has a number too; nothing is in the table under it.
-        let place = self.known(space, page).unwrap_or((0, (page >> 16) % 8, page % (1 << 16)));
+        let place = self.known(space, page).unwrap_or((1 << 20, (page >> 16) % 8, page % (1 << 16)));
         let (looked, at) = self.upto(place, Some(place));
         self.counts.flushed += 1;
         self.counts.looked_to_flush += looked.len() as u64;

@@ -97,10 +97,14 @@ impl KernelModel {
         }
         let Memory { first_page, text, data, device_page, device_pages, .. } = self.memory;
         if [first_page, device_page].iter().any(|page| *page >= 1 << 20) || device_pages > 1 << 16 {
-            return Err("first-page and device-page are below 2^20, device-pages at most 65536".into());
+            return Err(
+                "memory.first-page and memory.device-page must be below 2^20, memory.device-pages at most 65536".into(),
+            );
         }
         if device_page <= first_page {
-            return Err("memory.device-page is behind memory, which begins at memory.first-page".into());
+            return Err(format!(
+                "memory.device-page is {device_page:#x}: it must be behind memory, which begins at memory.first-page, {first_page:#x}"
+            ));
         }
         if text.max(data) > 1 << 30 {
             return Err("memory.text and memory.data are at most 1G".into());

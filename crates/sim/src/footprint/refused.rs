@@ -68,7 +68,9 @@ impl KernelModel {
     fn refuses_blocks(&self, setup: &Setup, groups: &Groups) -> Result<(), String> {
         let (first, switches) = (self.memory.first_page, &self.switches);
         if self.device_page(setup.frames) + self.memory.device_pages > 1 << 20 {
-            return Err("the kernel's memory and devices end within its first 4 GB: give less with --memory".into());
+            return Err(
+                "the kernel's memory and devices must end within its first 4 GB: give less with --memory".into()
+            );
         }
         let wanted = [
             ("blocks", switches.blocks),
@@ -87,7 +89,9 @@ impl KernelModel {
             return Ok(());
         }
         if !first.is_multiple_of(setup.frames.next_power_of_two()) {
-            return Err("memory.first-page of the kernel's model is aligned to a block that holds all memory".into());
+            return Err(format!(
+                "memory.first-page of the kernel's model, {first:#x}, must be aligned to a block that holds all memory"
+            ));
         }
         if setup.frames * PAGE > groups.block_size {
             let (block, memory) = (Bytes(groups.block_size), Bytes(setup.frames * PAGE));
