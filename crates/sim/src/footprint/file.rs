@@ -262,7 +262,7 @@ mod tests {
         let wrong = told(&built_in().replace("\ncutoff = 20", "\ncutoff = 20\ncolour = 1"));
         assert!(wrong.contains("colour"), "{wrong}");
         let wrong = told(&built_in().replace("device-page = 0xf0000", "device-page = 0xc0000"));
-        assert!(wrong.contains("memory.device-page is behind memory"), "{wrong}");
+        assert!(wrong.contains("it must be behind memory"), "{wrong}");
     }
 
     #[test]
