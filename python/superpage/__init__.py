@@ -13,6 +13,7 @@ rows, to the byte, as the command's.
 from __future__ import annotations
 
 import array as _array
+import difflib as _difflib
 import json as _json
 import os as _os
 import pathlib as _pathlib
@@ -533,10 +534,26 @@ def _policy(policy, argument="policies"):
             raise _given.wrong("answers", "the text or the dict of a policy", answers)
         text = answers if isinstance(answers, str) else _policy_text({"from": "base", **answers})
         name = _given.text("name", getattr(policy, "name", None) or type(policy).__name__.lower())
+        _refuse_misspelt(name, type(policy))
         if name == "base":
             raise ValueError("base: this is the name of what all policies are compared with: give your policy another name")
         return name, text, policy
     return _policy_text(policy, argument)
+
+
+def _refuse_misspelt(name, kind):
+    """Refuses a class whose names nobody looks for: it would run as its answers alone."""
+    called = ("tick", "faulted", "missed", "gone")
+    known = (*called, "name", "answers", "interval")
+    own = {name: item for each in kind.__mro__ if each not in (Policy, object) for name, item in vars(each).items()}
+    public = {name: item for name, item in own.items() if not name.startswith("_") and name not in known}
+    for given in public:
+        near = _difflib.get_close_matches(given, [each for each in known if each not in own], 1, 0.75)
+        if near:
+            raise TypeError(f"policy {name}: superpage looks for {near[0]}, not for {given}: was that meant?")
+    methods = [given for given, item in public.items() if callable(item)]
+    if methods and not any(each in own for each in called):
+        raise TypeError(f"policy {name}: nobody calls {', '.join(methods)}; expected one of {', '.join(called)}")
 
 
 def _streams(workload, writes, words, up_to_cut):

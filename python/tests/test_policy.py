@@ -139,6 +139,29 @@ def test_what_is_no_policy_is_told():
     with pytest.raises(TypeError, match="two policies are called thp"):
         superpage.simulate(WORKLOAD, policies=["thp", Twice])
 
+    class Misspelt(superpage.Policy):
+        def tik(self, now, system):
+            pass
+
+    with pytest.raises(TypeError, match="policy misspelt: superpage looks for tick, not for tik: was that meant"):
+        superpage.simulate(WORKLOAD, policies=Misspelt)
+
+    class Unheard(superpage.Policy):
+        def on_fault(self, space, page, level):
+            pass
+
+    with pytest.raises(TypeError, match="policy unheard: nobody calls on_fault; expected one of tick, faulted"):
+        superpage.simulate(WORKLOAD, policies=Unheard)
+
+    class Helped(superpage.Policy):
+        def ticks(self):
+            return 1
+
+        def tick(self, now, system):
+            self.ticks()
+
+    assert superpage.simulate(WORKLOAD, machines="zen5", policies=Helped).column("error") == [None, None]
+
     class Never(superpage.Policy):
         interval = -1
 
