@@ -90,12 +90,13 @@ impl From<superpage_linux::Error> for Failure {
 
 fn main() -> ExitCode {
     stop::outlive_file_limit();
-    let done = Command::try_parse().map_or_else(explained, |command| match command.verb {
-        Verb::Sim(verb) => verb.run(),
-        Verb::Sweep(verb) => verb.run(),
+    let done = with_stack(&Command::try_parse).map_or_else(explained, |command| match command.verb {
+        Verb::Sim(verb) => with_stack(&|| verb.run()),
+        Verb::Sweep(verb) => with_stack(&|| verb.run()),
         Verb::Record(verb) => verb.run(),
-        Verb::Trace(verb) => verb.run(),
-        Verb::Reproduce(verb) => verb.run(),
+        Verb::Trace(verb) => with_stack(&|| verb.run()),
+        Verb::Reproduce(verb) => with_stack(&|| verb.run()),
+        // `run` holds signals back in the one thread that this process has.
         Verb::Live(verb) => verb.run(),
     });
     match done {
@@ -110,6 +111,17 @@ fn main() -> ExitCode {
             ExitCode::from(status)
         }
     }
+}
+
+/// Calls `work` on a thread with the stack that a main thread has by default. The parser's description of all verbs takes a quarter of
+/// a megabyte, and simulations nearly as much: more than `ulimit -s` may leave the main thread. Where no thread can be had, `work` is
+/// called on this one.
+fn with_stack<T: Send>(work: &(impl Fn() -> T + Sync)) -> T {
+    const STACK: usize = 8 << 20;
+    std::thread::scope(|scope| match std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work) {
+        Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+        Err(_) => work(),
+    })
 }
 
 /// Prints the requested --help or --version on standard output, or a usage error on standard error.
