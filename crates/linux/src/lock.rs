@@ -95,14 +95,17 @@ fn trusted_way(folder: &Path) -> Result<(), Error> {
         // A missing folder is reported when it is created.
         let Ok(there) = fs::symlink_metadata(way) else { continue };
         let trusted = there.uid() == 0 || there.uid() == rustix::process::geteuid().as_raw();
-        let open = there.is_dir() && there.mode() & 0o002 != 0 && there.mode() & STICKY == 0;
+        // The group of root is root's.
+        let others = if there.gid() == 0 { 0o002 } else { 0o022 };
+        let open = there.is_dir() && there.mode() & others != 0 && there.mode() & STICKY == 0;
         if !trusted || open {
             return Err(Error::Unable(format!(
                 "{} cannot hold locks: {} {}, so others could replace it; set SUPERPAGE_RUN_DIR to another",
                 folder.display(),
                 way.display(),
                 if trusted {
-                    "may be written to by all".to_string()
+                    let whose = if there.mode() & 0o002 != 0 { "all" } else { "its group" };
+                    format!("may be written to by {whose}")
                 } else {
                     format!("belongs to user {}", there.uid())
                 },
@@ -383,6 +386,15 @@ mod tests {
         fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
         for path in [open.join("locks"), open.join("below/locks"), way.join("locks")] {
             assert!(refused(&path).contains("may be written to by all"), "{}", path.display());
+        }
+        // A group is others too, except root's.
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o775)).unwrap();
+        if rustix::process::geteuid().is_root() {
+            make_folder(&open.join("of root")).unwrap();
+            std::os::unix::fs::chown(&open, None, Some(65534)).unwrap();
+        }
+        for path in [open.join("locks"), open.join("below/locks"), way.join("locks")] {
+            assert!(refused(&path).contains("may be written to by its group"), "{}", path.display());
         }
         fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
         make_folder(&open.join("locks")).unwrap();
