@@ -345,12 +345,13 @@ fn a_row_measured_under_other_settings_gets_no_verdict() {
     let comparison = command.env("SUPERPAGE_RUN_DIR", folder.path().join("run")).spawn().unwrap();
     wait_for(&begun);
     let before = settings.system().get(THP_ENABLED).unwrap();
-    if let Err(error) = settings.set(THP_ENABLED, if before == "always" { "madvise" } else { "always" }) {
-        return superpage_testing::skip!("system", "{error}");
-    }
+    let set = settings.set(THP_ENABLED, if before == "always" { "madvise" } else { "always" });
     std::thread::sleep(Duration::from_secs(1));
     settings.restore().unwrap();
     let output = comparison.wait_with_output().unwrap();
+    if let Err(error) = set {
+        return superpage_testing::skip!("system", "{error}");
+    }
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
     let rows: Value = serde_json::from_slice(&output.stdout).unwrap();

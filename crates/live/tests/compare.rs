@@ -24,5 +24,5 @@ fn the_lock_is_taken_first_where_only_the_reference_changes_settings() {
         held
     };
     assert_eq!(held(&options), [true, false], "nothing is changed, and nobody else may change anything");
-    assert_eq!([true; 2], held(&Options { reference: Policy::Thp { malloc: false }, ..options }));
+    assert_eq!([true; 2], held(&Options { reference: Policy::Thp { malloc: false, shared: false }, ..options }));
 }

@@ -26,6 +26,9 @@ use std::path::{Path, PathBuf};
 
 /// The system-wide setting of transparent huge pages: `always`, `madvise` or `never`.
 pub const THP_ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
+/// The setting of huge pages for shared memory that no mounted file system rules: `never`, `advise`, `within_size`, ...
+/// It also decides where such memory is mapped: with `never`, at addresses where no huge page fits.
+pub const SHMEM_ENABLED: &str = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
 /// The number of huge pages of the default size in the static pool.
 pub const HUGETLB_POOL: &str = "proc/sys/vm/nr_hugepages";
 /// The number of huge pages of the default size that may be allocated beyond the pool.
@@ -368,6 +371,13 @@ impl Settings {
         self.changes.extend(undone.kept);
         let journal = self.journal();
         undone.failed.map_or(journal, Err)
+    }
+
+    /// Gives up the lock, if no change is left to restore.
+    pub fn release(&mut self) {
+        if self.changes.is_empty() {
+            (self.lock, self.shared) = (None, None);
+        }
     }
 
     /// Checks that changes are under the lock, and that the journal on disk matches them. Reads one file.

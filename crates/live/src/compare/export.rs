@@ -89,6 +89,7 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
         ("did", row.did.clone()),
         ("settings_differed", row.settings_differed.to_string()),
         ("ended_early", row.ended_early.to_string()),
+        ("looked_bytes", some(row.looked_bytes)),
     ]
 }
 

@@ -23,6 +23,7 @@ pub use columns::{did_table, table};
 pub use html::html;
 pub use row::{Row, Run, Verdict};
 
+use crate::inspect::Reach;
 use crate::sample::{self, Budget};
 use crate::session;
 use constant::Constant;
@@ -40,6 +41,7 @@ use superpage_linux::pagemap::huge_page_bytes;
 use superpage_linux::rules::Rules;
 use superpage_linux::settings::Settings;
 use superpage_linux::tree::exits;
+use superpage_linux::why::SHARED_WAY_OUT;
 use superpage_linux::{Error, Policy};
 use superpage_output::quoted;
 use superpage_vm::Sizes;
@@ -320,6 +322,8 @@ pub fn compare_with(
     }));
     let rows = rows(options, &entries, rounds, (memory_before, &rules));
     notes.extend(unseen(options, &rows, comparing.traces.err()));
+    let misplaced = |entry: &Entry| entry.seen.reach.as_ref().is_some_and(Reach::is_misplaced);
+    notes.extend(entries.iter().any(misplaced).then(|| SHARED_WAY_OUT.to_string()));
     if rows.iter().any(|row| row.counted_share.is_some_and(|share| share < 1.0)) {
         notes.push("hardware counters took turns: counts are scaled to the whole time".into());
     }

@@ -2,6 +2,7 @@
 
 use super::counters::{Count, Event};
 use super::statistics::{LEVEL, Ratio, Spread};
+use crate::inspect::part;
 use crate::sample::Memory;
 use serde::Serialize;
 
@@ -57,7 +58,9 @@ pub struct Row {
     pub peak_rss_bytes: u64,
     /// How much of it was mapped by huge pages near the peak.
     pub huge_bytes: Option<u64>,
-    /// The share of what was resident near the peak that was mapped by huge pages.
+    /// How much was resident then.
+    pub looked_bytes: Option<u64>,
+    /// The share of it that was mapped by huge pages.
     pub huge_coverage_percent: Option<f64>,
     /// The most bytes that were seen mapped by huge pages at once, in any run, near the peak or not.
     pub most_huge_bytes: Option<u64>,
@@ -189,6 +192,7 @@ impl Row {
             major_faults: whole(&|run| Some(run.major_faults)).expect("there are runs"),
             peak_rss_bytes: whole(&|run| Some(run.memory.peak)).expect("there are runs"),
             huge_bytes: huge(&|memory| memory.huge.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
+            looked_bytes: huge(&|memory| memory.looked.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
             huge_coverage_percent: huge(&|memory| memory.coverage.map(|share| 100.0 * share)),
             most_huge_bytes: memories().filter_map(|memory| memory.most_huge).max(),
             folio_bytes: huge(&|memory| memory.folios.map(|bytes| bytes as f64)).map(|median| median.round() as u64),
@@ -230,6 +234,11 @@ impl Row {
             ratio if ratio.high < 1.0 => Verdict::Faster,
             _ => Verdict::Slower,
         });
+    }
+
+    /// So many bytes of what was resident when huge pages were looked at, in words; of the peak where that was not seen.
+    pub(super) fn part(&self, huge: u64) -> String {
+        part(huge, self.looked_bytes.filter(|looked| *looked >= huge).unwrap_or(self.peak_rss_bytes))
     }
 
     /// Whether the policy is the reference.
