@@ -1,4 +1,4 @@
-//! `superpage.simulate`.
+//! `superpages.simulate`.
 
 use crate::accesses::{self, Accesses};
 use crate::policy::{GivenPolicy, check_names};

@@ -26,7 +26,7 @@ class Rows:
         """All values of one key, a list as long as there are rows; `KeyError` lists the keys."""
     @property
     def figures(self) -> list[dict[str, Any]]:
-        """Of findings (`superpage.reproduce`), the figures of the experiments, as dicts: ``experiment title x y``, where ``x`` and ``y`` are
+        """Of findings (`superpages.reproduce`), the figures of the experiments, as dicts: ``experiment title x y``, where ``x`` and ``y`` are
         the labels of axes, and ``series``, a list of ``name x y paper`` with lists of as many values. Empty for simulations."""
     def to_json(self) -> str:
         """What ``--format json`` prints."""
@@ -103,11 +103,12 @@ class Plan:
         command: str,
         jobs: int | None = None,
         shard: str = "1/1",
+        repair: bool = False,
         progress: Callable[[int, int], object] | None = None,
     ) -> tuple[int, int, bool, list[str]]: ...
     def merged(self, output: str | PathLike[str]) -> Rows: ...
     def run_cells(self, places: list[int], threads: int = 1) -> list[tuple[str, bytes]]: ...
-    def open(self, output: str | PathLike[str]) -> Folder: ...
+    def open(self, output: str | PathLike[str], repair: bool = False) -> Folder: ...
 
 class Folder:
     """The folder of a sweep, held until this object is gone."""
