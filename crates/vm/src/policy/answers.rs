@@ -152,7 +152,8 @@ pub enum Resident {
     /// That page.
     Page,
     /// Unless it is written: the largest extent around it that is all in memory, in the map entry, aligned there as in
-    /// physical memory, and of which nothing is mapped yet; as a superpage. FreeBSD's `vm_fault_soft_fast`.
+    /// physical memory, and of which nothing is mapped yet; as a superpage. FreeBSD's `vm_fault_soft_fast`. No other page of
+    /// the extent may be a cache page: its frame counts as available, and others may take it without looking for mappings.
     Extent,
 }
 
