@@ -30,6 +30,10 @@ pub struct Finding {
     pub verdict: Verdict,
     /// Why it is only shown, or why it differs, if that is known.
     pub reason: Option<String>,
+    /// The options that changed the machines it was computed on; `None` if all values are the experiment's own.
+    pub settings: Option<String>,
+    /// The verdict that it would have if those were the experiment's own.
+    pub settings_verdict: Option<Verdict>,
 }
 
 /// The source of values, whatever the kind of the experiment.
@@ -112,6 +116,8 @@ pub(crate) fn shown(experiment: &Experiment, shown: Shown) -> Finding {
         tolerance: None,
         verdict: Verdict::Shown,
         reason: Some(shown.reason),
+        settings: experiment.settings_of(None),
+        settings_verdict: None,
     }
 }
 
@@ -178,13 +184,19 @@ fn answer(
         measure.names(&mut |name| error = error.or_else(|| values.error(item, name)));
         reason = reason.or_else(|| error.map(|error| format!("a process was killed in the run: {error}")));
     }
+    let settings = measured.and(measure).and_then(|measure| experiment.settings_of(Some(measure)));
+    let mut settings_verdict = None;
     let mut tolerance = None;
     if let (None, Some(paper), Some(measured), Some(by)) =
         (question.shown, question.paper, measured, question.tolerance)
     {
         verdict = by.judge(paper, measured, question.steps);
         tolerance = Some(by.describe(paper, question.steps));
-        if verdict == Verdict::Differs {
+        if let Some(settings) = &settings {
+            // Neither a verdict on the experiment, nor the reason for one, holds for other values.
+            reason = reason.or_else(|| Some(format!("with {settings} it {}", verdict.conditional())));
+            settings_verdict = Some(std::mem::replace(&mut verdict, Verdict::Shown));
+        } else if verdict == Verdict::Differs {
             reason = question.because.cloned().or(reason);
         }
     }
@@ -198,5 +210,7 @@ fn answer(
         tolerance,
         verdict,
         reason,
+        settings,
+        settings_verdict,
     })
 }

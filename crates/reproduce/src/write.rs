@@ -7,8 +7,19 @@ use superpage_sim::columns::{self, Values, parquet};
 use superpage_sim::{Error, Format};
 
 /// The keys of a row, in order.
-const KEYS: [&str; 9] =
-    ["paper", "experiment", "item", "quantity", "paper_value", "measured", "tolerance", "verdict", "reason"];
+const KEYS: [&str; 11] = [
+    "paper",
+    "experiment",
+    "item",
+    "quantity",
+    "paper_value",
+    "measured",
+    "tolerance",
+    "verdict",
+    "reason",
+    "settings",
+    "settings_verdict",
+];
 
 /// Writes the findings to `out`; a table is formatted for `screen`.
 ///
@@ -58,7 +69,8 @@ fn table(report: &Report, screen: Screen) -> String {
     for done in &report.done {
         let experiment = &done.experiment;
         let (title, section) = (&experiment.title, &experiment.section);
-        out += &screen.paragraph(&format!("{}: {title} (section {section})", experiment.full_name()));
+        let with = experiment.settings_of_all().map(|settings| format!(", with {settings}")).unwrap_or_default();
+        out += &screen.paragraph(&format!("{}: {title} (section {section}){with}", experiment.full_name()));
         let mut reasons: Vec<&str> = Vec::new();
         let mut table = Table::new([
             Column::prose("item"),
@@ -96,15 +108,24 @@ fn table(report: &Report, screen: Screen) -> String {
 
 /// The number of findings of each verdict, in words.
 pub(crate) fn summary<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
-    let mut counts = [0; 3];
-    findings.for_each(|finding| counts[finding.verdict as usize] += 1);
+    let (mut counts, mut changed) = ([0; 3], [0; 3]);
+    for finding in findings {
+        counts[finding.verdict as usize] += 1;
+        if let Some(verdict) = finding.settings_verdict {
+            changed[verdict as usize] += 1;
+        }
+    }
     let [agrees, differs, shown] = counts;
     debug_assert_eq!(Verdict::Shown as usize, 2);
-    format!("{} findings: {agrees} agree, {differs} differ, {shown} are shown", agrees + differs + shown)
+    let all = format!("{} findings: {agrees} agree, {differs} differ, {shown} are shown", agrees + differs + shown);
+    match changed {
+        [0, 0, _] => all,
+        [agree, differ, _] => format!("{all}; with the changed values {agree} would agree, {differ} would differ"),
+    }
 }
 
 /// A finding as strings, in the order of the keys.
-fn fields(finding: &Finding) -> [String; 9] {
+fn fields(finding: &Finding) -> [String; 11] {
     [
         finding.paper.clone(),
         finding.experiment.clone(),
@@ -115,6 +136,8 @@ fn fields(finding: &Finding) -> [String; 9] {
         finding.tolerance.clone().unwrap_or_default(),
         finding.verdict.to_string(),
         finding.reason.clone().unwrap_or_default(),
+        finding.settings.clone().unwrap_or_default(),
+        finding.settings_verdict.map(|verdict| verdict.to_string()).unwrap_or_default(),
     ]
 }
 
@@ -131,7 +154,7 @@ fn csv(rows: &[&Finding], out: &mut impl Write) -> Result<(), csv::Error> {
 /// One column per key; the values are numbers, with 1 and 0 for true and false.
 pub fn columns(report: &Report) -> Vec<columns::Column> {
     let findings: Vec<&Finding> = report.findings().collect();
-    let texts: Vec<[String; 9]> = findings.iter().map(|finding| fields(finding)).collect();
+    let texts: Vec<[String; 11]> = findings.iter().map(|finding| fields(finding)).collect();
     let number = |value: Option<Value>| match value? {
         Value::Number(number) => Some(number),
         Value::Truth(truth) => Some(f64::from(u8::from(truth))),
