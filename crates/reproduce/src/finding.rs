@@ -30,6 +30,8 @@ pub struct Finding {
     pub verdict: Verdict,
     /// Why it is only shown, or why it differs, if that is known.
     pub reason: Option<String>,
+    /// How sure `measured` is, if it comes from a sampled stream.
+    pub estimate: Option<String>,
 }
 
 /// The source of values, whatever the kind of the experiment.
@@ -40,6 +42,10 @@ pub(crate) trait Values {
     fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome>;
     /// The error of a run that went to its end and that the value comes from.
     fn error(&self, item: Option<&Item>, name: &str) -> Option<&str>;
+    /// How sure a value is that comes from a sampled stream.
+    fn estimate(&self, _item: Option<&Item>, _name: &str) -> Option<String> {
+        None
+    }
     /// The points of a curve; empty if there is no such curve.
     fn curve(&self, name: &str) -> Vec<Point>;
 }
@@ -55,6 +61,10 @@ impl Values for Lookup<'_> {
 
     fn error(&self, item: Option<&Item>, name: &str) -> Option<&str> {
         Lookup::error(self, item, name)
+    }
+
+    fn estimate(&self, item: Option<&Item>, name: &str) -> Option<String> {
+        Lookup::estimate(self, item, name)
     }
 
     fn curve(&self, name: &str) -> Vec<Point> {
@@ -112,6 +122,7 @@ pub(crate) fn shown(experiment: &Experiment, shown: Shown) -> Finding {
         tolerance: None,
         verdict: Verdict::Shown,
         reason: Some(shown.reason),
+        estimate: None,
     }
 }
 
@@ -178,6 +189,10 @@ fn answer(
         measure.names(&mut |name| error = error.or_else(|| values.error(item, name)));
         reason = reason.or_else(|| error.map(|error| format!("a process was killed in the run: {error}")));
     }
+    let mut estimate = None;
+    if let (Some(measure), Some(_)) = (measure, measured) {
+        measure.names(&mut |name| estimate = estimate.take().or_else(|| values.estimate(item, name)));
+    }
     let mut tolerance = None;
     if let (None, Some(paper), Some(measured), Some(by)) =
         (question.shown, question.paper, measured, question.tolerance)
@@ -198,5 +213,6 @@ fn answer(
         tolerance,
         verdict,
         reason,
+        estimate,
     })
 }

@@ -38,6 +38,7 @@ mod simulation;
 mod touched;
 mod workers;
 
+pub use approximate::Certainty;
 pub use contiguous::ContiguousPercent;
 pub use disk::Files;
 pub use error::Error;
