@@ -37,8 +37,9 @@ fn of_trace(error: superpage_trace::Error) -> PyErr {
     }
 }
 
-/// What is left of this process's memory limits, where the system reports them.
+/// What is left of this process's memory limits, where the system reports them. Simulations look at it too, from the first call on.
 fn limits() -> Vec<Limit> {
+    superpage_sim::watch_memory(limits);
     #[cfg(target_os = "linux")]
     {
         let left = superpage_linux::memory::left().into_iter();

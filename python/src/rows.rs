@@ -176,6 +176,16 @@ impl Rows {
         }
     }
 
+    /// Why each value of a key is no exact count, None where it is one; of findings, for what was measured.
+    fn estimates(&self, key: &str) -> Vec<Option<String>> {
+        match &self.0 {
+            Kind::Sim(rows) => rows.iter().map(|row| row.estimate(key).map(String::from)).collect(),
+            Kind::Reproduce(report) => {
+                report.findings().map(|finding| finding.estimate.clone().filter(|_| key == "measured")).collect()
+            }
+        }
+    }
+
     /// The figures of findings with their points, as dicts; none of simulations.
     #[getter]
     fn figures<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {

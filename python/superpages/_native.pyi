@@ -24,6 +24,8 @@ class Rows:
         """The keys of the rows, in order."""
     def column(self, key: str) -> list[Any]:
         """All values of one key, a list as long as there are rows; `KeyError` lists the keys."""
+    def estimates(self, key: str) -> list[str | None]:
+        """Why each value of a key is no exact count (a sampled stream): how sure it is, in words; None where it is exact."""
     @property
     def figures(self) -> list[dict[str, Any]]:
         """Of findings (`superpages.reproduce`), the figures of the experiments, as dicts: ``experiment title x y``, where ``x`` and ``y`` are

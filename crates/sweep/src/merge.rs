@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use std::sync::atomic::AtomicBool;
 use superpage_output::{Output, explain};
 use superpage_sim::columns::Kinds;
-use superpage_sim::{Error, Kept, Row, RowFile, Run, compare};
+use superpage_sim::{Certainty, Error, Kept, Row, RowFile, Run, compare};
 
 /// The file of all rows.
 pub(crate) const ROWS: &str = "rows.parquet";
@@ -25,7 +25,7 @@ const READ: usize = 64;
 pub(crate) struct Brief {
     /// Whether others are compared with it.
     pub(crate) base: bool,
-    /// Whether it ran to its end.
+    /// Whether it ran to its end, and the stream says what its kernel did.
     pub(crate) whole: bool,
     pub(crate) speedup: Option<f64>,
     /// The modelled time.
@@ -37,7 +37,9 @@ impl Brief {
     fn of(row: &Row) -> Brief {
         Brief {
             base: row.is_base(),
-            whole: row.error.is_none() && row.complete,
+            whole: row.error.is_none()
+                && row.complete
+                && row.sampled.as_ref().is_none_or(|sampled| sampled.kernel_exact),
             speedup: row.speedup,
             seconds: row.seconds,
             bloat_percent: row.bloat_percent,
@@ -51,6 +53,7 @@ pub(crate) struct Merged {
     pub(crate) rows: Vec<Brief>,
     /// Which rows have an error, in words.
     pub(crate) failed: Vec<String>,
+    pub(crate) certainty: Certainty,
     /// The first row of each part.
     starts: Vec<usize>,
 }
@@ -68,6 +71,7 @@ impl Merged {
             if let Some(error) = &row.error {
                 self.failed.push(format!("{stream}, {} {}: {error}", row.machine, row.policies()));
             }
+            self.certainty.see(row);
             self.rows.push(Brief::of(row));
         }
     }

@@ -281,13 +281,20 @@ impl Work<'_> {
     /// Whether these cells fit into memory beside those that run.
     fn fits(&self, running: &[Running], cells: &[Running]) -> bool {
         let all: Vec<Setup> = running.iter().chain(cells).flat_map(|(_, setups)| setups).cloned().collect();
-        let extent = self.plan.stream(&self.plan.cells[cells[0].0]).extent();
-        check_memory(&all, &self.plan.watch(), extent, &self.options.limits).is_ok()
+        check_memory(&all, &self.plan.watch(), &self.options.limits).is_ok()
     }
 
-    /// Runs cells over one stream in one pass, and keeps them; returns whether they came to their end.
+    /// Runs cells over one stream in one pass, and keeps them; returns whether they came to their end. Where memory runs short, half of them
+    /// at a time.
     fn keep(&self, cells: &[Running]) -> Result<bool, Error> {
-        let Some(kept) = pass(self.plan, cells, self.stop)? else { return Ok(false) };
+        let kept = match pass(self.plan, cells, self.stop) {
+            Err(Error::Memory(_)) if cells.len() > 1 => {
+                let (first, second) = cells.split_at(cells.len() / 2);
+                return Ok(self.keep(first)? && self.keep(second)?);
+            }
+            kept => kept?,
+        };
+        let Some(kept) = kept else { return Ok(false) };
         kept.iter().try_for_each(|(name, bytes)| self.folder.write_cell(name, bytes))?;
         Ok(true)
     }
