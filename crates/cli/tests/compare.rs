@@ -200,6 +200,7 @@ fn exports_are_whole_or_not_at_all() {
     assert!(csv.starts_with("command,mean,stddev,median,user,system,min,max,parameter_policy,"), "{csv}");
     assert_eq!(csv.lines().count(), 3);
     let markdown = fs::read_to_string(&markdown).unwrap();
+    assert!(markdown.contains("`: 2 rounds\n"), "{markdown}");
     assert!(markdown.contains("| policy | time |") && markdown.contains("\n| now#2 |"), "{markdown}");
     let html = fs::read_to_string(&html).unwrap();
     assert!(html.contains("&lt;d&gt;") && html.contains("Page faults") && html.ends_with("</html>\n"));
@@ -479,10 +480,10 @@ fn a_program_that_asks_for_huge_pages_itself_is_compared_with_what_it_has() {
     assert!(rows[0]["did"].as_str().unwrap().starts_with("advised by the program itself: "), "{}", rows[0]);
     assert_eq!(rows[1]["reached"], true, "{}", rows[1]);
     assert!(rows[1]["did"].as_str().unwrap().ends_with("huge under now are in base pages"), "{}", rows[1]);
-    // It ends long before a promoter has looked.
+    // It ends long before a promoter has looked, unless the machine is busy.
     if let Some(promote) = rows.get(2) {
         assert_eq!((&promote["reached"], &promote["verdict"]), (&Value::Bool(false), &Value::from("nothing-reached")));
-        assert!(promote["did"].as_str().unwrap().starts_with("nothing: "), "{promote}");
+        assert!(promote["did"].as_str().unwrap().contains("nothing: "), "{promote}");
     }
 }
 

@@ -95,7 +95,8 @@ fn fields(row: &Row) -> Vec<(&'static str, String)> {
 
 /// The table with all columns in Markdown, with the advice, what each policy did, and the notes below.
 pub fn markdown(comparison: &Comparison) -> String {
-    let mut out = format!("`{}`\n\n{}", comparison.command.replace('`', "'"), rows_of(&table(comparison)));
+    let command = comparison.command.replace('`', "'");
+    let mut out = format!("`{command}`: {}\n\n{}", comparison.rounds_in_words(), rows_of(&table(comparison)));
     if let Some(advice) = &comparison.advice {
         out += &format!("\n{}\n", advice.sentence);
     }
