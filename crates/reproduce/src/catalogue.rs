@@ -24,6 +24,7 @@ static FILES: &[(&str, &str, &str)] = &files![
     "navarro02" / "colouring",
     "navarro02" / "dirty",
     "navarro02" / "scalability",
+    "piehl12" / "page-sizes",
     "piehl12" / "table1-6",
     "piehl12" / "table4-1",
     "piehl12" / "table4-2",
@@ -71,6 +72,8 @@ macro_rules! inputs {
 static INPUTS: &[(&str, &str, &str)] = &inputs![
     "piehl12" / "hpccinf.txt",
     "piehl12" / "benzene.nw",
+    "piehl12" / "one-32k.toml",
+    "piehl12" / "two-32k.toml",
     "solomon24" / "render.js",
     "solomon24" / "generate.sh",
     "gosakan23" / "gem5.toml",
