@@ -90,6 +90,7 @@ impl From<superpage_linux::Error> for Failure {
 
 fn main() -> ExitCode {
     stop::outlive_file_limit();
+    superpage_sim::watch_memory(sim::limits);
     let done = Command::try_parse().map_or_else(explained, |command| match command.verb {
         Verb::Sim(verb) => verb.run(),
         Verb::Sweep(verb) => verb.run(),

@@ -20,14 +20,17 @@ use superpage_linux::{Error, Policy};
 
 /// The settings of this system, locked if any of the policies changes some. While another process holds the lock this waits, and a
 /// signal should end the waiting: so signals are to be held back, or handlers that only set a flag to be set up, after it. What the
-/// policies need is to be looked at after it too, since the other process puts its settings back meanwhile.
-pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>) -> Settings {
+/// policies need is to be looked at after it too, since the other process puts its settings back meanwhile. Policies that are
+/// `measured` and change none share the lock with others that measure, so that nobody else changes settings meanwhile.
+pub(crate) fn settings<'a>(policies: impl IntoIterator<Item = &'a Policy>, measured: bool) -> Settings {
     let mut settings = Settings::new(System::live(), true);
     let global = |policy: &Policy| Plan::new(policy, settings.system()).is_ok_and(|plan| plan.is_global());
-    if policies.into_iter().any(global) {
-        // Without the right to the lock, each policy that needs it says so, unless everything is as it should be.
-        let _ = settings.lock();
-    }
+    // Without the right to the lock, each policy that needs it says so, unless everything is as it should be.
+    let _ = match policies.into_iter().any(global) {
+        true => settings.lock(),
+        false if measured => settings.share(),
+        false => Ok(()),
+    };
     settings
 }
 

@@ -34,6 +34,8 @@ pub struct Finding {
     pub settings: Option<String>,
     /// The verdict that it would have if those were the experiment's own.
     pub settings_verdict: Option<Verdict>,
+    /// How sure `measured` is, if it comes from a sampled stream.
+    pub estimate: Option<String>,
 }
 
 /// The source of values, whatever the kind of the experiment.
@@ -44,6 +46,10 @@ pub(crate) trait Values {
     fn problem(&self, item: Option<&Item>, name: &str) -> Option<&Outcome>;
     /// The error of a run that went to its end and that the value comes from.
     fn error(&self, item: Option<&Item>, name: &str) -> Option<&str>;
+    /// How sure a value is that comes from a sampled stream.
+    fn estimate(&self, _item: Option<&Item>, _name: &str) -> Option<String> {
+        None
+    }
     /// The points of a curve; empty if there is no such curve.
     fn curve(&self, name: &str) -> Vec<Point>;
 }
@@ -59,6 +65,10 @@ impl Values for Lookup<'_> {
 
     fn error(&self, item: Option<&Item>, name: &str) -> Option<&str> {
         Lookup::error(self, item, name)
+    }
+
+    fn estimate(&self, item: Option<&Item>, name: &str) -> Option<String> {
+        Lookup::estimate(self, item, name)
     }
 
     fn curve(&self, name: &str) -> Vec<Point> {
@@ -118,6 +128,7 @@ pub(crate) fn shown(experiment: &Experiment, shown: Shown) -> Finding {
         reason: Some(shown.reason),
         settings: experiment.settings_of(None),
         settings_verdict: None,
+        estimate: None,
     }
 }
 
@@ -186,6 +197,10 @@ fn answer(
     }
     let settings = measured.and(measure).and_then(|measure| experiment.settings_of(Some(measure)));
     let mut settings_verdict = None;
+    let mut estimate = None;
+    if let (Some(measure), Some(_)) = (measure, measured) {
+        measure.names(&mut |name| estimate = estimate.take().or_else(|| values.estimate(item, name)));
+    }
     let mut tolerance = None;
     if let (None, Some(paper), Some(measured), Some(by)) =
         (question.shown, question.paper, measured, question.tolerance)
@@ -212,5 +227,6 @@ fn answer(
         reason,
         settings,
         settings_verdict,
+        estimate,
     })
 }

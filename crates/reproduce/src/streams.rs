@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use superpage_mmu::{Machine, MachineError, TableKind};
 use superpage_pages::parse_bytes;
 use superpage_report::Point;
-use superpage_sim::{Conditions, Digest, Extent, Fragment, Limit, Progress, Row, Setup};
+use superpage_sim::{Conditions, Digest, Fragment, Limit, Progress, Row, Setup};
 use superpage_trace::{Source, workload};
 
 /// How experiments are run.
@@ -247,8 +247,7 @@ impl Pass {
             contiguity: self.contiguity,
             lines: self.stream.lines,
         };
-        superpage_sim::check_memory(&setups, &samples, Extent::default(), &limits)
-            .map_err(|error| Outcome::Failed(error.to_string()))?;
+        superpage_sim::check_memory(&setups, &samples, &limits).map_err(|error| Outcome::Failed(error.to_string()))?;
         let progress = |progress| watch.progress(progress);
         let runs = superpage_sim::run_parts(&setups, source.as_mut(), stop, &progress, &samples);
         let runs = runs.map_err(|error| Outcome::Failed(error.to_string()))?;

@@ -7,7 +7,7 @@ use superpage_sim::columns::{self, Values, parquet};
 use superpage_sim::{Error, Format};
 
 /// The keys of a row, in order.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "paper",
     "experiment",
     "item",
@@ -19,6 +19,7 @@ const KEYS: [&str; 11] = [
     "reason",
     "settings",
     "settings_verdict",
+    "estimate",
 ];
 
 /// Writes the findings to `out`; a table is formatted for `screen`.
@@ -53,6 +54,12 @@ pub(crate) fn number(value: Value) -> String {
         Value::Number(number) if number.abs() >= 0.01 => format!("{number:.3}"),
         Value::Number(number) => format!("{number:.2e}"),
     }
+}
+
+/// What was measured, for people.
+pub(crate) fn measured(finding: &Finding, none: &str) -> String {
+    let sign = if finding.estimate.is_some() { "≈ " } else { "" };
+    finding.measured.map_or(none.into(), |value| format!("{sign}{}", number(value)))
 }
 
 /// A value for programs.
@@ -92,7 +99,7 @@ fn table(report: &Report, screen: Screen) -> String {
                 finding.item.clone(),
                 finding.quantity.clone(),
                 finding.paper_value.map_or("-".into(), number),
-                finding.measured.map_or("-".into(), number),
+                measured(finding, "-"),
                 finding.tolerance.clone().unwrap_or_default(),
                 format!("{}{}", finding.verdict, note.unwrap_or_default()),
             ]);
@@ -125,7 +132,7 @@ pub(crate) fn summary<'a>(findings: impl Iterator<Item = &'a Finding>) -> String
 }
 
 /// A finding as strings, in the order of the keys.
-fn fields(finding: &Finding) -> [String; 11] {
+fn fields(finding: &Finding) -> [String; 12] {
     [
         finding.paper.clone(),
         finding.experiment.clone(),
@@ -138,6 +145,7 @@ fn fields(finding: &Finding) -> [String; 11] {
         finding.reason.clone().unwrap_or_default(),
         finding.settings.clone().unwrap_or_default(),
         finding.settings_verdict.map(|verdict| verdict.to_string()).unwrap_or_default(),
+        finding.estimate.clone().unwrap_or_default(),
     ]
 }
 
@@ -154,7 +162,7 @@ fn csv(rows: &[&Finding], out: &mut impl Write) -> Result<(), csv::Error> {
 /// One column per key; the values are numbers, with 1 and 0 for true and false.
 pub fn columns(report: &Report) -> Vec<columns::Column> {
     let findings: Vec<&Finding> = report.findings().collect();
-    let texts: Vec<[String; 11]> = findings.iter().map(|finding| fields(finding)).collect();
+    let texts: Vec<[String; 12]> = findings.iter().map(|finding| fields(finding)).collect();
     let number = |value: Option<Value>| match value? {
         Value::Number(number) => Some(number),
         Value::Truth(truth) => Some(f64::from(u8::from(truth))),

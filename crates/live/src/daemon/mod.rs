@@ -167,7 +167,9 @@ fn lock() -> Result<Lock, Error> {
         let holder = match lock.try_lock()? {
             Tried::Held => return Ok(lock),
             Tried::Replaced => continue,
-            Tried::HeldBy(pid) => pid.map_or("another process".to_string(), |pid| format!("process {pid}")),
+            Tried::HeldBy(pid) | Tried::SharedBy(pid) => {
+                pid.map_or("another process".to_string(), |pid| format!("process {pid}"))
+            }
         };
         return Err(Error::Unable(format!(
             "a daemon runs already ({holder}, by {}): end it first, or add to its configuration",
