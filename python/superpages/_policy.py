@@ -21,7 +21,8 @@ class Policy:
 
     A class may also have ``faulted(space, page, level)``, called for each fault that was resolved, ``missed(space, page, level)``, for each
     miss in the TLBs (slow: misses are many), and ``gone(space)``, for each address space that ends. Each may return a time in nanoseconds, at
-    which `tick` is then called next. An exception ends the simulation under this policy: its row has the traceback as ``error``, and the
+    which `tick` is then called next. A name that is nearly one of these, such as ``tik``, is refused, and so is a class with methods none of which
+    is called. An exception ends the simulation under this policy: its row has the traceback as ``error``, and the
     others go on.
     """
 
