@@ -149,11 +149,8 @@ impl Source for Short {
             if over > 0 && batch.runs[from..to].iter().all(|run| run.references == 1) {
                 batch.runs.drain(from..from + over);
                 batch.events[pair[1]..].iter_mut().for_each(|(place, _)| *place -= over as u32);
-                let skipped = batch.events[..pair[0]].iter_mut().rev().find_map(|(_, event)| match event {
-                    Event::Skipped { references, .. } => Some(references),
-                    _ => None,
-                });
-                *skipped.unwrap() += over as u64;
+                let skipped = Event::Skipped { references: over as u64, instructions: 0 };
+                batch.events.insert(pair[0], (from as u32, skipped));
             }
         }
         Ok(more)

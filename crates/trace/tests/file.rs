@@ -489,7 +489,7 @@ fn a_trace_of_version_2_says_that_loads_are_in_its_write_runs_and_a_copy_too() {
 
 #[test]
 fn a_sample_of_version_3_begins_its_windows_with_anything_and_a_copy_too() {
-    let info = Info { cold_windows: true, calls: false, ..example_info() };
+    let info = Info { cold_windows: true, short_windows: true, calls: false, ..example_info() };
     let old = encode(&info, &[]);
     assert_eq!(old[8..12], 3u32.to_le_bytes());
     let reader = Reader::from_bytes(old, "a trace", false).unwrap();

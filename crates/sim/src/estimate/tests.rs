@@ -34,8 +34,7 @@ fn in_turn() -> Vec<u64> {
 
 #[test]
 fn quantiles_are_those_of_tables() {
-    for (freedom, quantile) in [(0.5, 12.706), (1.0, 12.706), (1.5, 6.017), (5.0, 2.571), (30.0, 2.042), (1e12, 1.960)]
-    {
+    for (freedom, quantile) in [(1.0, 12.706), (1.5, 6.017), (5.0, 2.571), (30.0, 2.042), (1e12, 1.960)] {
         close(student(freedom), quantile);
     }
     // 2.0003 in truth.

@@ -62,7 +62,7 @@ pub(crate) fn encode(info: &Info, notes: &[(String, String)]) -> Vec<u8> {
     let fetches = if info.fetches { FETCHES } else { 0 };
     let sampled = if info.sampling.is_some() { SAMPLED } else { 0 };
     let lines = if info.lines { LINES } else { 0 };
-    let calls = if version(info) >= CALLED { CALLS } else { 0 };
+    let calls = if info.calls && version(info) >= CALLED { CALLS } else { 0 };
     description.push(fetches | sampled | lines | calls);
     if let Some(Sampling { on, period, seed }) = info.sampling {
         put_number(&mut description, on);
