@@ -19,6 +19,7 @@ mod sweep;
 mod trace;
 
 use clap::{Parser, Subcommand};
+use rustix::process::{Resource, getrlimit};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -114,12 +115,14 @@ fn main() -> ExitCode {
     }
 }
 
-/// Calls `work` on a thread with the stack that a main thread has by default. The parser's description of all verbs takes a quarter of
-/// a megabyte, and simulations nearly as much: more than `ulimit -s` may leave the main thread. Where no thread can be had, `work` is
-/// called on this one.
+/// Calls `work` with the stack that a main thread has by default, on a thread where `ulimit -s` leaves less: the parser's description of
+/// all verbs takes a quarter of a megabyte, and simulations nearly as much. Where no thread can be had, `work` is called on this one.
 fn with_stack<T: Send>(work: &(impl Fn() -> T + Sync)) -> T {
-    const STACK: usize = 8 << 20;
-    std::thread::scope(|scope| match std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work) {
+    const STACK: u64 = 8 << 20;
+    if getrlimit(Resource::Stack).current.is_none_or(|limit| limit >= STACK) {
+        return work();
+    }
+    std::thread::scope(|scope| match std::thread::Builder::new().stack_size(STACK as usize).spawn_scoped(scope, work) {
         Ok(thread) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
         Err(_) => work(),
     })

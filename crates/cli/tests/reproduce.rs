@@ -123,7 +123,8 @@ fn every_row_has_its_keys_and_its_verdict() {
     let folder = tempfile::tempdir().unwrap();
     let (rows, output) = rows(&file(folder.path(), SMALL));
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let keys = "paper experiment item quantity paper_value measured tolerance verdict reason settings settings_verdict";
+    let keys = "paper experiment item quantity paper_value measured tolerance verdict reason settings settings_verdict \
+                estimate";
     for row in &rows {
         assert_eq!(row.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" "), keys);
         assert_eq!(row["experiment"], "small");
@@ -163,7 +164,7 @@ fn the_same_rows_come_in_every_format() {
     assert_eq!(csv.lines().count(), 7);
     assert!(
         csv.starts_with(
-            "paper,experiment,item,quantity,paper_value,measured,tolerance,verdict,reason,settings,settings_verdict\n"
+            "paper,experiment,item,quantity,paper_value,measured,tolerance,verdict,reason,settings,settings_verdict,estimate\n"
         ),
         "{csv}"
     );
