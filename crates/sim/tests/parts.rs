@@ -19,7 +19,7 @@ fn runs(source: &mut dyn Source, policies: &[&str], watch: Watch) -> Vec<Run> {
 fn counted(key: &str) -> bool {
     let state = ["peak_touched", "peak_resident", "page_table", "active", "inactive", "cache", "swap_used"];
     let conditions = ["memory", "swap", "immovable"];
-    key != "seed" && !state.iter().chain(&conditions).any(|name| key == format!("{name}_bytes"))
+    !["seed", "threads"].contains(&key) && !state.iter().chain(&conditions).any(|name| key == format!("{name}_bytes"))
 }
 
 #[test]
