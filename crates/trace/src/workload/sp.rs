@@ -60,12 +60,7 @@ fn start(values: &Values) -> Result<Box<dyn Source>, Error> {
     let loops = loops();
     let rows: u64 = loops.iter().map(|nest| nest.loads.len() + nest.stores.len()).sum::<usize>() as u64;
     let runs = grid.bytes().div_ceil(PAGE) + steps * (n * n * rows + n * n * n * 3 * 4);
-    Ok(Running::start(
-        values,
-        Solver { grid, loops, left: steps, next: (0, 0), state: State::Start },
-        false,
-        runs,
-    ))
+    Ok(Running::start(values, Solver { grid, loops, left: steps, next: (0, 0), state: State::Start }, false, runs))
 }
 
 /// Where the arrays are.
